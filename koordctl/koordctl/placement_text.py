@@ -150,7 +150,11 @@ def _held(nodes: int) -> str:
 def _near_miss(found: NearMissRow) -> str:
     lacks = ", ".join(f"{clean(amount)} {clean(name)}" for name, amount in found.lacks.items())
     plugins = ", ".join(map(clean, found.plugins))
-    parts = f"lacks {lacks}" if lacks else "", f"is rejected by {plugins}" if plugins else ""
+    parts = (
+        f"has {', '.join(map(clean, found.notes))}" if found.notes else "",
+        f"lacks {lacks}" if lacks else "",
+        f"is rejected by {plugins}" if plugins else "",
+    )
     return f"{clean(found.node)} {' and '.join(filter(None, parts))}"
 
 

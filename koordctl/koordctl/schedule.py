@@ -81,12 +81,12 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     with needs_extra("koordctl", "scheduler"):
         # By its name: the components of pykoord do not depend on each other.
         scheduler: Any = importlib.import_module(_MODULE)
-    if arguments.snapshot:
-        cluster = _snapshot(manifests.read_file(arguments.snapshot))
-    else:
-        ask = partial(_live, scheduler.kinds())
-        cluster = cluster_client.ask_cluster(arguments.kubeconfig, ask)
     try:
+        if arguments.snapshot:
+            cluster = _snapshot(manifests.read_file(arguments.snapshot))
+        else:
+            ask = partial(_live, scheduler.kinds(config))
+            cluster = cluster_client.ask_cluster(arguments.kubeconfig, ask)
         found = {**scheduler.what_if(cluster, pods, config), "skipped": skipped}
     except ValueError as error:
         raise AskError(str(error)) from None

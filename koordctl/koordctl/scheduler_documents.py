@@ -14,11 +14,15 @@ class PluginRejectionsRow(msgspec.Struct, frozen=True):
 
 
 class NearMissRow(msgspec.Struct, frozen=True):
-    """A node that almost takes the pod: quantities that it lacks, plugins with other reasons."""
+    """A node that almost takes the pod: quantities that it lacks, plugins with other reasons.
+
+    ``notes`` are reasons in numbers.
+    """
 
     node: str
     lacks: dict[str, str] = {}
     plugins: list[str] = []
+    notes: list[str] = []
 
 
 class DiagnosisRow(msgspec.Struct, frozen=True):

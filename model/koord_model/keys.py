@@ -33,6 +33,13 @@ ANNOTATION_EXTENDED_RESOURCE_SPEC = "node.koordinator.sh/extended-resource-spec"
 ANNOTATION_RESCTRL = "node.koordinator.sh/resctrl"
 ANNOTATION_RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_DEVICE_ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+ANNOTATION_LOAD_FACTORS = "scheduling.koordinator.sh/load-estimated-scaling-factors"
+ANNOTATION_LOAD_AFTER_SCHEDULED = (
+    "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"
+)
+ANNOTATION_LOAD_AFTER_INITIALIZED = (
+    "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
+)
 ANNOTATION_RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 
 # Of nodes, and of their NodeResourceTopology.
@@ -55,6 +62,7 @@ LABEL_MEMORY_RECLAIM_RATIO = "node.koordinator.sh/memory-reclaim-ratio"
 LABEL_MID_STATIC_CPU_RATIO = "node.koordinator.sh/mid-static-cpu-reserved-ratio"
 LABEL_MID_STATIC_MEMORY_RATIO = "node.koordinator.sh/mid-static-memory-reserved-ratio"
 ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"
+ANNOTATION_USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 ANNOTATION_ORIGIN_ALLOCATABLE = "node.koordinator.sh/originExtendedAllocatable"
 ANNOTATION_THIRD_PARTY = "node.koordinator.sh/thirdPartyAllocations"

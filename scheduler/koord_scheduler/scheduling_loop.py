@@ -61,11 +61,13 @@ class SchedulingLoop:
         silence: Callable[[], str],
         listener: DecisionListener,
         monotonic: Callable[[], float] = time.monotonic,
+        epoch: Callable[[], float] = time.time,
     ) -> None:
         self._scheduler = scheduler
         self._silence = silence
         self._listener = listener
         self._monotonic = monotonic
+        self._epoch = epoch
         self._changed = anyio.Event()
         self._has_changed = True
         self._woken_at = float("-inf")
@@ -137,7 +139,7 @@ class SchedulingLoop:
     ) -> bool:
         """One slice; whether there may be more to decide at once."""
         now = began = self._monotonic()
-        self._scheduler.tick(now)
+        self._scheduler.tick(now, self._epoch())
         self._wake(now)
         while (decision := self._scheduler.decide(now)) is not None:
             if isinstance(decision, ExtenderQuestion):
@@ -174,7 +176,7 @@ class SchedulingLoop:
         """How many seconds nothing can happen by itself."""
         now = self._monotonic()
         wake = self._woken_at + (WAKE_SECONDS if self._has_changed else _CALM_SECONDS) - now
-        due = self._scheduler.tick(now)
+        due = self._scheduler.tick(now, self._epoch())
         return max(0.0, wake if due is None else min(wake, due - now))
 
     def _pause_if(self, reason: str) -> None:

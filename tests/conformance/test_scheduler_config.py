@@ -182,6 +182,11 @@ def plugins_that_are_unknown(vector: Vector, field: str, here: Fields, there: Fi
     return here == REFUSED and bool(unknown | off)
 
 
+def plugins_of_koordinator(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """kube-scheduler does not know these; to their arguments it pays no heed."""
+    return "LoadAwareScheduling" in names_in(vector, "enabled", "pluginConfig")
+
+
 def arguments_of_plugins_not_built(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """Arguments other than the defaults have no effect yet."""
     defaults = {
@@ -249,6 +254,7 @@ def arguments_without_use(vector: Vector, field: str, here: Fields, there: Field
 def test_configurations_mean_what_they_mean_to_kube_scheduler() -> None:
     differences = (
         plugins_that_are_unknown,
+        plugins_of_koordinator,
         arguments_of_plugins_not_built,
         halves_of_plugins,
         weights_below_0,

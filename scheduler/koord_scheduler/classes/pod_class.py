@@ -23,6 +23,7 @@ from koord_scheduler.columns.workload_selectors import (
     STATEFUL_SET,
     WorkloadReference,
 )
+from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
 from koord_scheduler.objects.node_selector import (
     PreferredNodes,
     RequiredNodes,
@@ -52,6 +53,7 @@ class PodClass:
     its tag; ``containers`` is how many there are, init containers included. ``features`` are those
     that it needs of kubelets, ``unsupported`` says what cannot be done here. Pods with claims are a
     class each. ``extended`` says which containers ask for extended resources, which may be devices.
+    ``load`` decides how much its pods are expected to use.
     """
 
     labels: PodLabels
@@ -73,6 +75,7 @@ class PodClass:
     unsupported: tuple[str, ...] = ()
     claims: PodClaims = NO_CLAIMS
     extended: tuple[ContainerRequest, ...] = ()
+    load: PodLoad = NO_LOAD
 
     def __hash__(self) -> int:
         return self._hash
@@ -125,6 +128,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         unsupported_fields(spec),
         pod_claims(pod),
         container_requests(pod),
+        pod_load(pod),
     )
 
 

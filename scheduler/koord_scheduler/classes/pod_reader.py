@@ -7,6 +7,7 @@ what differs, their names, is some hundred bytes each.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from koord_model.times import from_rfc3339
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.load.pod_load import NO_LOAD, NO_TIMES, PodTimes, has_daemon_owner, pod_times
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 
 _Made = TypeVar("_Made")
@@ -45,7 +47,8 @@ class ClusterPod(NamedTuple):
     """A pod: on ``node``, or ``waiting`` for one; ``key`` is namespace/name.
 
     ``started`` is in seconds since the epoch, ``None`` before. ``is_leaving`` if it was deleted,
-    and has not ended yet; ``is_preempted`` if that was to make room for another pod.
+    and has not ended yet; ``is_preempted`` if that was to make room for another pod. ``times`` are
+    those of a pod that has a node, where somebody asks for them.
     """
 
     key: str
@@ -57,6 +60,7 @@ class ClusterPod(NamedTuple):
     usage: PodUsage
     waiting: WaitingPod | None
     is_preempted: bool = False
+    times: PodTimes = NO_TIMES
 
 
 class PodReader:
@@ -87,14 +91,15 @@ class PodReader:
             self._usage(pod) if waiting is None else waiting.usage,
             waiting,
             pod.is_preempted,
+            pod_times(pod) if waiting is None and self._nodes.loads.is_used else NO_TIMES,
         )
 
     def _waiting(self, pod: PodInfo) -> WaitingPod:
         spec = pod.spec
-        key = self._encode((_signature(pod), spread_controller(pod)))
+        key = self._encode((*self._signature(pod), spread_controller(pod)))
         found = self._classes.get(key)
         if found is None:
-            found = self._classes.set(key, (pod_class(pod), placed_usage(pod, self._nodes)))
+            found = self._classes.set(key, (self._class(pod), placed_usage(pod, self._nodes)))
         created = seconds(pod.metadata.creation_timestamp)
         return WaitingPod(
             *found,
@@ -106,11 +111,20 @@ class PodReader:
             _unschedulable(pod.status.conditions or ()),
         )
 
+    def _class(self, pod: PodInfo) -> PodClass:
+        """Its class, which a load splits only where somebody asks for it."""
+        found = pod_class(pod)
+        return found if self._nodes.loads.is_used else replace(found, load=NO_LOAD)
+
+    def _signature(self, pod: PodInfo) -> tuple[object, ...]:
+        load = _load_signature(pod) if self._nodes.loads.is_used else ()
+        return _signature(pod), load
+
     def _usage(self, pod: PodInfo) -> PodUsage:
         status = pod.status
         key = self._encode(
             (
-                _signature(pod),
+                *self._signature(pod),
                 pod.metadata.deletion_timestamp is not None,
                 status.container_statuses,
                 status.init_container_statuses,
@@ -126,6 +140,12 @@ class PodReader:
 def seconds(time: str | None) -> float | None:
     """A time of the API in seconds since the epoch."""
     return None if time is None else from_rfc3339(time)
+
+
+def _load_signature(pod: PodInfo) -> tuple[object, ...]:
+    """What decides beside that about its load."""
+    metadata = pod.metadata
+    return metadata.annotations, pod.spec.priority, has_daemon_owner(pod)
 
 
 def _signature(pod: PodInfo) -> tuple[object, ...]:

@@ -18,6 +18,7 @@ from koord_scheduler.columns.held_terms import HeldTerm, HeldTerms
 from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.journal import RowJournal
 from koord_scheduler.columns.labels import LabelColumns
+from koord_scheduler.columns.loads import NodeLoads
 from koord_scheduler.columns.namespaces import Namespaces
 from koord_scheduler.columns.pod_counts import PodCounts
 from koord_scheduler.columns.pod_labels import PodLabels
@@ -25,6 +26,7 @@ from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
+from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
 from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
@@ -47,6 +49,7 @@ class PodUsage(NamedTuple):
     labels: PodLabels
     terms: tuple[HeldTerm, ...] = ()
     volumes: VolumeUsage = NO_VOLUMES
+    load: PodLoad = NO_LOAD
 
 
 class NodeColumns:
@@ -80,6 +83,7 @@ class NodeColumns:
         self.pod_volumes = VolumeColumns(length, self.volumes)
         self.devices = DeviceObjects(self._devices_of_node_changed)
         self.device_answers = NodeAnswers(self.devices)
+        self.loads = NodeLoads(length, self.journal.add)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
@@ -150,6 +154,7 @@ class NodeColumns:
         was = bool(self.is_node[row]), bool(self.unschedulable[row])
         self.is_node[row], self.unschedulable[row] = is_node, spec.unschedulable
         self.resources.set_allocatable(row, amounts(status.allocatable))
+        self.loads.set_node(row, node if is_node else None)
         is_moved = self.labels.set(row, node.labels)
         is_moved |= self.taints.set(row, spec.taints or ())
         is_moved |= was[0] != is_node
@@ -205,11 +210,12 @@ class NodeColumns:
         labels: PodLabels,
         terms: tuple[HeldTerm, ...] = (),
         volumes: VolumeUsage = NO_VOLUMES,
+        load: PodLoad = NO_LOAD,
     ) -> PodUsage:
         """What a pod takes, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
         scored = float(pod.scored_cpu), float(pod.scored_memory)
-        return PodUsage(request, scored, ports, labels, terms, volumes)
+        return PodUsage(request, scored, ports, labels, terms, volumes, load)
 
     def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
@@ -288,6 +294,7 @@ class NodeColumns:
         self.pods.lengthen(length)
         self.terms.lengthen(length)
         self.pod_volumes.lengthen(length)
+        self.loads.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
         self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)

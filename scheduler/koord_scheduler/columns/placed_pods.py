@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from koord_scheduler.columns.arrays import Amounts, Codes, Rows, lengthened
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.usage_table import CountOf, UsageTable
+from koord_scheduler.load.pod_load import NO_TIMES, PodTimes
+from koord_scheduler.load.row_load import AssignedPod
 
 _FEWEST = 8
 
@@ -32,6 +34,12 @@ class PlacedPod(NamedTuple):
     started: float | None
     usage: PodUsage
     is_preempted: bool = False
+    times: PodTimes = NO_TIMES
+
+    @property
+    def assigned(self) -> AssignedPod:
+        """What decides how much it is expected to use."""
+        return AssignedPod(self.key, self.usage.load, self.times)
 
 
 class PodsByRow(NamedTuple):
@@ -58,6 +66,7 @@ class PlacedPods:
 
     def __init__(self, nodes: NodeColumns) -> None:
         self._nodes = nodes
+        nodes.loads.pods_on = self._assigned_on
         self._usages = UsageTable()
         self._slot_of: dict[str, int] = {}
         self._pods: list[PlacedPod | None] = []
@@ -83,12 +92,15 @@ class PlacedPods:
         self.usage[slot] = code = self._usages.add(pod.usage)
         self._pods[slot] = _with_usage(pod, self._usages[code])
         self._put_on(row, slot, pod)
+        self._nodes.loads.add_pod(row, pod.assigned)
 
     def remove(self, key: str) -> None:
         """A pod is gone."""
         slot = self._slot_of.pop(key)
         pod = self.pod(slot)
-        self._slots[self._nodes.row_of_pods(pod.node)].remove(slot)
+        row = self._nodes.row_of_pods(pod.node)
+        self._slots[row].remove(slot)
+        self._nodes.loads.remove_pod(row, pod.assigned)
         self._pods[slot] = None
         self._free.append(slot)
         self._usages.remove(int(self.usage[slot]))
@@ -125,9 +137,15 @@ class PlacedPods:
         """The usage with this code."""
         return self._usages[code]
 
+    def _assigned_on(self, row: int) -> list[AssignedPod]:
+        return [one.assigned for one in self.on(row)]
+
     def _replace(self, slot: int, before: PlacedPod, pod: PlacedPod) -> None:
         """Take over what changed of a pod that uses what it used before."""
         self._pods[slot] = _with_usage(pod, before.usage)
+        if before.times != pod.times:
+            row = self._nodes.row_of_pods(pod.node)
+            self._nodes.loads.replace_pod(row, before.assigned, pod.assigned)
         if (before.priority, before.started) != (pod.priority, pod.started):
             row = self._nodes.row_of_pods(pod.node)
             self._slots[row].remove(slot)

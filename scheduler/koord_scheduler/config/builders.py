@@ -30,6 +30,7 @@ from koord_scheduler.objects.spread import spread_constraint
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
+from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from koord_scheduler.plugins.node_name import NodeName
@@ -68,11 +69,12 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
         args.node_resources_balanced_allocation
     ),
     "ImageLocality": lambda args: ImageLocality(),
+    "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 
 
 def support(name: str) -> Support:
-    """What the scheduler makes of one of Kubernetes' plugins."""
+    """What the scheduler makes of a plugin."""
     if name in BUILDERS:
         return Support.BUILT
     return Support.CORE if name in CORE else Support.NOT_BUILT

@@ -45,8 +45,9 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "GangScheduling": ("preEnqueue", "permit"),
     "TopologyPlacementGenerator": ("placementGenerate",),
     "PodGroupPodsCount": ("placementScore",),
+    "LoadAwareScheduling": (*_FILTERS, "score", "reserve"),
 }
-"""Where each of Kubernetes' plugins acts."""
+"""Where each plugin acts."""
 
 _OF_OTHERS = ("filter", "score")
 """Where plugins act that are not Kubernetes'."""
@@ -67,7 +68,12 @@ _WEIGHTS = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-_OFF_BY_DEFAULT = {"GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount"}
+_OFF_BY_DEFAULT = {
+    "GangScheduling",
+    "TopologyPlacementGenerator",
+    "PodGroupPodsCount",
+    "LoadAwareScheduling",
+}
 
 DEFAULT_PLUGINS = tuple(
     PluginItem(name, _WEIGHTS.get(name, 0))
@@ -84,7 +90,6 @@ KOORDINATOR = frozenset(
         "DefaultPreBind",
         "DeviceShare",
         "ElasticQuota",
-        "LoadAwareScheduling",
         "NodeNUMAResource",
         "NodeResourcesFitPlus",
         "Reservation",
@@ -92,4 +97,7 @@ KOORDINATOR = frozenset(
         "SchedulingHint",
     }
 )
-"""Koordinator's plugins: they come with later versions."""
+"""Koordinator's plugins that come with later versions."""
+
+UNPREPARED = frozenset({"LoadAwareScheduling"})
+"""Plugins that need not be enabled at preFilter to filter: Koordinator's configuration does not."""

@@ -1,4 +1,4 @@
-"""Arguments of Kubernetes' plugins, with their defaults and what is allowed. No IO."""
+"""Arguments of plugins, with their defaults and what is allowed. No IO."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from koord_scheduler.config.added_affinity import AddedAffinity
+from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Int32, NotNegative, PerCent, Strict
 from koord_scheduler.config.label_syntax import KEY, is_label_key
+from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.config.problems import problem
 from koord_scheduler.objects.pod import TopologySpreadConstraint
 
@@ -19,17 +21,6 @@ SYSTEM = "System"
 RATIO = "RequestedToCapacityRatio"
 _STRATEGIES = ("LeastAllocated", "MostAllocated", RATIO)
 _ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
-
-
-class PluginArgs(Strict, frozen=True):
-    """Arguments of one plugin; a subclass has Kubernetes' fields."""
-
-    api_version: str = ""
-    kind: str = ""
-
-    def problems(self, path: str) -> Iterator[str]:
-        """What kube-scheduler refuses beyond types and bounds, in the arguments at ``path``."""
-        return iter(())
 
 
 class WeightedResource(Strict, frozen=True):
@@ -230,6 +221,7 @@ class AllPluginArgs(Strict, frozen=True, rename="pascal"):
     default_preemption: DefaultPreemptionArgs = DefaultPreemptionArgs()
     dynamic_resources: DynamicResourcesArgs = DynamicResourcesArgs()
     inter_pod_affinity: InterPodAffinityArgs = InterPodAffinityArgs()
+    load_aware_scheduling: LoadAwareSchedulingArgs = LoadAwareSchedulingArgs()
     node_affinity: NodeAffinityArgs = NodeAffinityArgs()
     node_resources_balanced_allocation: NodeResourcesBalancedAllocationArgs = (
         NodeResourcesBalancedAllocationArgs()

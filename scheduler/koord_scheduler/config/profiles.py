@@ -11,7 +11,7 @@ from msgspec import structs
 
 from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
-from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, UNPREPARED, Support
 from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.config.plugin_points import ALL, PluginPoints, plugin_points
 from koord_scheduler.config.problems import refuse_if
@@ -98,7 +98,7 @@ def _unknown_plugins(plugins: PluginSets, path: str, added: AddedPlugins) -> Ite
 
 def _incomplete_plugins(points: PluginPoints, path: str) -> Iterator[str]:
     """Plugins that filter or score without what they prepare first: pods would fail or differ."""
-    for name in sorted(points.names() & BUILDERS.keys()):
+    for name in sorted(points.names() & BUILDERS.keys() - UNPREPARED):
         for before, point in (("preFilter", "filter"), ("preScore", "score")):
             prepares = before in EXTENSION_POINTS[name]
             if prepares and points.has(point, name) and not points.has(before, name):

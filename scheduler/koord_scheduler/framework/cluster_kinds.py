@@ -14,6 +14,7 @@ from koord_kube.protocol.resources import (
     DEVICE_CLASSES,
     DISRUPTION_BUDGETS,
     NAMESPACES,
+    NODE_METRICS,
     NODES,
     PODS,
     REPLICA_SETS,
@@ -38,6 +39,7 @@ from koord_scheduler.claims.objects import (
 )
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.objects.disruption_budget import (
     DisruptionBudgetObject,
     read_disruption_budget,
@@ -86,7 +88,8 @@ class ClusterKind(NamedTuple):
     """How objects of a kind are read, and what takes them: ``put`` and ``remove`` get their keys.
 
     ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
-    An API server may lack a kind that ``is_optional``.
+    An API server may lack a kind that ``is_optional``; one that is not ``is_needed`` by any plugin
+    is not followed.
     """
 
     resource: Resource
@@ -95,6 +98,7 @@ class ClusterKind(NamedTuple):
     put: Callable[[str, Any], object]
     remove: Callable[[str], object]
     is_optional: bool = False
+    is_needed: bool = True
 
 
 def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
@@ -137,6 +141,15 @@ def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
             for resource, kind in _STORAGE.items()
         ),
         *_device_kinds(nodes.devices),
+        ClusterKind(
+            NODE_METRICS,
+            NodeMetricView,
+            read_node_metric,
+            nodes.loads.set_report,
+            nodes.loads.remove_report,
+            is_optional=True,
+            is_needed=nodes.loads.is_used,
+        ),
     ]
 
 

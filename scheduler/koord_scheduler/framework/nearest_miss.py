@@ -25,11 +25,15 @@ class Lack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """A node that almost takes a pod: what it ``lacks``, and ``plugins`` with other reasons."""
+    """A node that almost takes a pod: what it ``lacks``, and ``plugins`` with other reasons.
+
+    ``notes`` say in numbers why plugins reject it for what is used of it.
+    """
 
     node: str
     lacks: tuple[Lack, ...]
     plugins: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def nearest_misses(
@@ -65,12 +69,15 @@ def _relative_lack(length: int, found: Sequence[PluginReasons]) -> tuple[Amounts
 def _near_miss(node: str, at: int, found: Sequence[PluginReasons]) -> NearMiss:
     lacks: list[Lack] = []
     others: dict[str, None] = {}
+    notes: list[str] = []
     for plugin, reason in ((one.plugin, reason) for one in found for reason in one.reasons):
         if not reason.rows[at]:
             continue
-        if reason.shortage is None:
+        if reason.note is not None:
+            notes.append(reason.note(at))
+        elif reason.shortage is None:
             others[plugin] = None
         else:
             resource, lacking, _ = reason.shortage
             lacks.append(Lack(resource, quantity_of(resource, int(lacking[at]))))
-    return NearMiss(node, tuple(lacks), tuple(others))
+    return NearMiss(node, tuple(lacks), tuple(others), tuple(notes))

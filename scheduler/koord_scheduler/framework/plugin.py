@@ -36,13 +36,15 @@ class Reason(NamedTuple):
     """Why a plugin rejects nodes, in kube-scheduler's words.
 
     ``rows`` says of each row that the plugin was asked about whether the reason holds there. It is
-    ``resolvable`` where it may hold no longer once other pods leave the node.
+    ``resolvable`` where it may hold no longer once other pods leave the node. ``note`` says why in
+    numbers, for the place of one of the rows.
     """
 
     text: str
     rows: Mask
     resolvable: bool = True
     shortage: Shortage | None = None
+    note: Callable[[int], str] | None = None
 
 
 class PreFilterResult(NamedTuple):
@@ -100,6 +102,9 @@ class Plugin:
     """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
     resolvable: ClassVar[bool] = True
     """``Reason.resolvable`` of that reason."""
+
+    def prepare(self, nodes: NodeColumns) -> None:
+        """Called once for each profile, before there are nodes and pods."""
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         """What can be said before nodes are looked at; ``filter`` rejects the same nodes.

@@ -13,6 +13,7 @@ from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.nominations import Nomination, Nominations
 from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import Profile
+from koord_scheduler.load.pod_load import PodTimes
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 
 
@@ -34,6 +35,9 @@ class PodStates:
         self._reserved: dict[str, list[tuple[Plugin, object]]] = {}
         self._assumed: dict[str, QueuedPod] = {}
         self._number = 0
+        for profile in profiles.values():
+            for one in profile.plugins:
+                one.plugin.prepare(nodes)
         self.assumed: Mapping[str, QueuedPod] = MappingProxyType(self._assumed)
 
     def set_pod(self, pod: ClusterPod, now: float) -> None:
@@ -96,8 +100,12 @@ class PodStates:
         honors = self.profiles[waiting.scheduler_name].honors_gates
         self.queue.set(again, is_gated=honors and bool(waiting.gates))
 
-    def tick(self, now: float) -> float | None:
-        """Let pods come whose back-off has ended; returns when the next one's does."""
+    def tick(self, now: float, epoch: float = 0.0) -> float | None:
+        """Let pods come whose back-off has ended; returns when the next one's does.
+
+        ``epoch`` is the same time in seconds since the epoch.
+        """
+        self.nodes.loads.set_epoch(epoch)
         return self.queue.tick(now)
 
     def assume(self, pod: QueuedPod, row: int) -> Placement:
@@ -106,7 +114,10 @@ class PodStates:
         reserved = self._reserve(waiting, row)
         if reserved:
             self._reserved[pod.key] = reserved
-        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, waiting.usage))
+        times = PodTimes(self.nodes.loads.epoch)
+        self.placed.set(
+            PlacedPod(pod.key, pod.uid, node, pod.priority, None, waiting.usage, times=times)
+        )
         self.queue.remove(pod.key)
         self.nominations.remove(pod.key)  # it has that room now, or another
         self._assumed[pod.key] = pod
@@ -149,4 +160,5 @@ class PodStates:
 
 def _placed(pod: ClusterPod) -> PlacedPod:
     started, is_preempted = pod.started, pod.is_preempted
-    return PlacedPod(pod.key, pod.uid, pod.node, pod.priority, started, pod.usage, is_preempted)
+    node, usage, times = pod.node, pod.usage, pod.times
+    return PlacedPod(pod.key, pod.uid, node, pod.priority, started, usage, is_preempted, times)

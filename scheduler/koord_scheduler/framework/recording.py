@@ -87,7 +87,9 @@ class RemoveInput(_Input, frozen=True, tag="remove"):
 
 
 class TickInput(_Input, frozen=True, tag="tick"):
-    """Pods whose back-off has ended come back."""
+    """Pods whose back-off has ended come back; ``epoch`` is ``at`` in seconds since the epoch."""
+
+    epoch: float = 0.0
 
 
 class WakeInput(_Input, frozen=True, tag="wake"):
@@ -166,10 +168,10 @@ class RecordingScheduler(Scheduler):
         super().__init__(profiles, nodes=nodes, queue=queue)
         self._record = record
 
-    def tick(self, now: float) -> float | None:
+    def tick(self, now: float, epoch: float = 0.0) -> float | None:
         """As the scheduler does."""
-        self._record(TickInput(now))
-        return super().tick(now)
+        self._record(TickInput(now, epoch))
+        return super().tick(now, epoch)
 
     def decide(self, now: float) -> Decision | None:
         """As the scheduler does."""

@@ -89,7 +89,7 @@ class Replay:
                 case RemoveInput():
                     self._kind(one.kind).remove(one.key)
                 case TickInput():
-                    self._scheduler.tick(one.at)
+                    self._scheduler.tick(one.at, one.epoch)
                 case WakeInput():
                     self._scheduler.wake(one.at)
                 case ForgetInput():

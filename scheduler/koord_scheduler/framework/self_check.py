@@ -31,7 +31,7 @@ class SelfCheck:
         found = []
         for _ in range(-(-length // ROUND_SECONDS)):
             row, self._next = self._next % length, self._next + 1
-            if self._repair(row):
+            if self._repair(row) | self._nodes.loads.repair(row):
                 found.append(self._nodes.name(row))
         self.repaired += len(found)
         return found

@@ -59,6 +59,26 @@ def placed_requests(pod: PodInfo) -> PodRequests:
     return _rounded(exact, scored)
 
 
+def pod_limits(pod: PodInfo) -> Amounts:
+    """The limits of a pod as a whole, as Kubernetes' ``PodLimits`` computes them.
+
+    Raises:
+        ValueError: a quantity is not one.
+    """
+
+    def of(container: SchedulingContainer) -> Amounts:
+        return _amounts(container.resources.limits if container.resources else None)
+
+    inits = [InitContainer(of(one), one.is_sidecar) for one in pod.spec.init_containers or ()]
+    whole = _supported_for_pods(_amounts(pod.spec.resources.limits if pod.spec.resources else None))
+    limits = whole_pod(map(of, pod.spec.containers or ()), inits, whole)
+    overhead = _amounts(pod.spec.overhead)
+    return {
+        name: _round(name, amount + (overhead.get(name, 0) if amount else 0))
+        for name, amount in limits.items()
+    }
+
+
 def _rounded(exact: Amounts, scored: Amounts) -> PodRequests:
     amounts = {name: _round(name, amount) for name, amount in exact.items()}
     return PodRequests(
@@ -103,10 +123,13 @@ def _all_of_whole_pod(pod: PodInfo) -> Amounts:
 
 def _of_whole_pod(pod: PodInfo) -> Amounts:
     """The requests of the pod as a whole, of the resources that can be asked for so."""
-    asked = _all_of_whole_pod(pod)
+    return _supported_for_pods(_all_of_whole_pod(pod))
+
+
+def _supported_for_pods(amounts: Amounts) -> Amounts:
     return {
         name: amount
-        for name, amount in asked.items()
+        for name, amount in amounts.items()
         if name in (CPU, MEMORY) or name.startswith(HUGE_PAGES)
     }
 

@@ -130,6 +130,7 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
                 "node": one.node,
                 "lacks": {lack.resource: lack.quantity for lack in one.lacks},
                 "plugins": list(one.plugins),
+                "notes": list(one.notes),
             }
             for one in diagnosis.nearest
         ],

@@ -205,6 +205,8 @@ class SchedulerProgram:
             log.info("kinds that the API server does not have", what=", ".join(absent))
         while True:
             await anyio.sleep(1.0)
+            for line in self._scheduler.nodes.loads.take_warnings():
+                self._warn(line)
             for name in self._check.check_some():
                 log.error("columns of a node were wrong, a defect; they are repaired", node=name)
 

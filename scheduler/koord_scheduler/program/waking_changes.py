@@ -10,6 +10,7 @@ CHANGES: Mapping[str, str] = {
     "DynamicResources": "devices that become free, or the claims, slices and classes it needs",
     "Extender": "another answer of an extender, which is asked again",
     "InterPodAffinity": "pods that it has to be with, or the end of pods that keep it away",
+    "LoadAwareScheduling": "nodes that use less, or thresholds that are higher",
     "MissingPlugins": "a scheduler that has the plugins which it needs",
     "NodeAffinity": "nodes with labels that its node affinity and selector allow",
     "NodeDeclaredFeatures": "nodes with the features that it needs",

@@ -27,9 +27,14 @@ _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
 
 
-def kinds() -> list[Resource]:
-    """The kinds that ``what_if`` reads, but for pods."""
-    return [one.resource for one in cluster_kinds(Scheduler(()))]
+def kinds(config: str = "") -> list[Resource]:
+    """The kinds that ``what_if`` reads with a configuration, but for pods.
+
+    Raises:
+        ValueError: the configuration is not valid.
+    """
+    scheduler = Scheduler(_profiles(config, ()))
+    return [one.resource for one in cluster_kinds(scheduler) if one.is_needed]
 
 
 def what_if(
@@ -56,6 +61,8 @@ def what_if(
     add_pod = partial(_add_pod, scheduler, reader, pending)
     _for_each(PODS.kind, objects.get(PODS.kind, ()), add_pod)
     _for_each("the new Pod", wanted, lambda raw: _ask_for(reader.read(raw), asked))
+    # The cluster may be a snapshot: what is new is so by its newest report.
+    scheduler.nodes.loads.set_epoch(scheduler.nodes.loads.newest_report())
     for pod in asked.values():
         scheduler.set_pod(pod, _BEGINNING.monotonic)
     placed = _place(scheduler)

@@ -23,6 +23,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.devices import random_device_cluster
+from tests.support.clusters.loads import random_load_cluster
 from tests.support.clusters.preemption import random_preemption
 from tests.support.clusters.storage import random_storage_cluster
 from tests.support.clusters.workloads import random_workloads
@@ -39,6 +40,7 @@ LISTS = {
     "claims": "ResourceClaim",
     "slices": "ResourceSlice",
     "classes": "DeviceClass",
+    "metrics": "NodeMetric",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
@@ -67,6 +69,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_workloads,
         random_preemption,
         random_device_cluster,
+        random_load_cluster,
     )
     for cluster in (make(rng) for make in makers):
         waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}

@@ -94,7 +94,7 @@ async def test_the_decisions_of_a_killed_scheduler(
     waits, placed = replayed(run, recording, "--why=shop/c")["explained"]
     assert (waits["number"], waits["state"]) == (3, "unschedulable")
     assert waits["diagnosis"]["nearest"][0] == {
-        "node": "n1", "lacks": {"cpu": "500m"}, "plugins": []
+        "node": "n1", "lacks": {"cpu": "500m"}, "plugins": [], "notes": []
     }  # fmt: skip
     assert (placed["number"], placed["node"], placed["feasible"]) == (5, "n2", 1)
     lines = run("schedule", "--replay", str(recording), "--why=shop/c").splitlines()

@@ -1,0 +1,18 @@
+"""What the arguments of all plugins have in common. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koord_scheduler.config.component_config import Strict
+
+
+class PluginArgs(Strict, frozen=True):
+    """Arguments of one plugin; a subclass has its fields."""
+
+    api_version: str = ""
+    kind: str = ""
+
+    def problems(self, path: str) -> Iterator[str]:
+        """What the original refuses beyond types and bounds, in the arguments at ``path``."""
+        return iter(())

@@ -1,0 +1,137 @@
+"""LoadAwareScheduling: nodes by what is used of them, in place of what is requested. No IO.
+
+Formulas are Koordinator's (pkg/scheduler/plugins/loadaware); ``koord_scheduler.load`` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked, span
+from koord_scheduler.columns.load_document import load_document
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.framework.plugin import (
+    MAX_SCORE,
+    Filter,
+    Limit,
+    Plugin,
+    Reason,
+    Score,
+    Shortage,
+    first_reasons,
+)
+from koord_scheduler.framework.resource_scores import least_allocated
+from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.load.load_node import thresholds
+from koord_scheduler.load.load_table import LoadTable
+from koord_scheduler.load.row_load import used_per_cent
+from koord_scheduler.load.settings import LoadSettings
+
+EXPIRED = "node(s) nodeMetric expired"
+
+
+class LoadAwareScheduling(Plugin):
+    """Koordinator's plugin of that name."""
+
+    name: ClassVar[str] = "LoadAwareScheduling"
+
+    def __init__(self, settings: LoadSettings) -> None:
+        self._settings = settings
+
+    def prepare(self, nodes: NodeColumns) -> None:
+        nodes.loads.table(self._settings)
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        if pod.load.is_daemon:
+            return None
+        table, estimate = self._table(nodes), self._estimate(pod, nodes)
+        numbers = self._numbers(pod.load.is_prod)
+
+        def can_run(rows: Rows) -> Mask:
+            used = picked(table.sums, numbers, rows)
+            used += estimate
+            found: Mask = np.logical_and.reduce(used <= picked(table.limits, numbers, rows))
+            return found
+
+        return can_run
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
+        return ()  # what pods use stays reported for a while after they have left
+
+    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+        if pod.load.is_daemon:
+            return []
+        table, numbers = self._table(nodes), self._numbers(pod.load.is_prod)
+        limits = picked(table.limits, numbers, rows)
+        used = picked(table.sums, numbers, rows) + self._estimate(pod, nodes)
+        found = [Reason(EXPIRED, limits[0] == -np.inf)]
+        aggregated = table.aggregated[int(pod.load.is_prod)][rows]
+        for number, resource in enumerate(self._settings.resources):
+            lacking, capacity = used[number] - limits[number], table.capacity[number][rows]
+            shortage = Shortage(resource, lacking, capacity)
+            note = partial(self._note, pod, nodes, rows, number, used[number])
+            for word, where in (("usage", ~aggregated), ("aggregated usage", aggregated)):
+                text = f"node(s) {resource} {word} exceed threshold"
+                is_over = (lacking > 0) & where & (limits[number] != -np.inf)
+                found.append(Reason(text, is_over, shortage=shortage, note=note))
+        return first_reasons(found)
+
+    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+        table, estimate, settings = self._table(nodes), self._estimate(pod, nodes), self._settings
+        apart = settings.scores_prod_apart and pod.load.is_prod
+        every, numbers = np.arange(table.width), self._numbers(apart) + 2 * table.width
+        weights = np.array(settings.weights, np.float64).reshape(-1, 1)
+        dominant = float(settings.dominant_weight)
+        all_weights = weights.sum() + dominant
+
+        def score(rows: Rows) -> Amounts:
+            used = picked(table.sums, numbers, rows)
+            used += estimate
+            scores = least_allocated(used, picked(table.capacity, every, rows))
+            total: Amounts = np.add.reduce(weights * scores)
+            if dominant:
+                total += dominant * np.minimum(scores.min(axis=0), MAX_SCORE)
+            total /= all_weights
+            return np.floor(total) * table.is_scored[span(rows)]
+
+        return score
+
+    def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
+        """What is known of a node, below Koordinator's path."""
+
+        def node(given: Mapping[str, str]) -> Any:
+            row = nodes.row(given["node"])
+            if row is None or row not in nodes.loads.nodes:
+                raise LookupError(f"there is no node {given['node']}")
+            return load_document(nodes.loads, self._table(nodes), row)
+
+        return {"/node/:node": node}
+
+    def _table(self, nodes: NodeColumns) -> LoadTable:
+        return nodes.loads.table(self._settings)
+
+    def _numbers(self, for_prod: bool) -> Rows:
+        """The lines of ``LoadTable.sums`` and ``limits`` for filters."""
+        width = len(self._settings.resources)
+        return np.arange(width) + (width if for_prod else 0)
+
+    def _estimate(self, pod: PodClass, nodes: NodeColumns) -> Amounts:
+        """What one more pod of the class would use."""
+        return np.array([self._table(nodes).estimator.usage(pod.load)], np.float64).T
+
+    def _note(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, number: int, used: Amounts, at: int
+    ) -> str:
+        """Why one of the rows is rejected, in numbers."""
+        node = nodes.loads.nodes[int(rows[at])]
+        found = thresholds(node, self._settings, for_prod=pod.load.is_prod)
+        resource = self._settings.resources[number]
+        usage = used_per_cent(float(used[at]), node.allocatable[resource])
+        return f"{resource} usage {usage} % > threshold {found.per_cent[number]} %"
