@@ -20,7 +20,7 @@ from koord_kube.protocol.resources import (
     VOLUMES,
 )
 from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
-from koord_scheduler.config.scheduler_config import default_scheduler_config
+from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
 
@@ -38,8 +38,16 @@ SETTINGS = SchedulerSettings(
     leader_elect_resource_name="koord-scheduler",
     pod_name="s1",
 )
-CONFIG = default_scheduler_config()
 RESOURCE = "example.com/gpu"
+CONFIG = read_scheduler_config(
+    """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling}]}}
+"""
+)
+"""With all plugins that read something."""
 
 
 def _pod(name: str, cpu: str, claim: str = "", **more: Any) -> dict[str, Any]:

@@ -71,4 +71,6 @@ def _of_msgspec(message: str, document: Any, path: str) -> str:
         return f"{field} is not a field of KubeSchedulerConfiguration v1; correct or remove it"
     expected = what.removeprefix("Expected ").split(",")[0].replace("`", "")
     kind, space, bound = expected.partition(" ")
-    return problem(at, value, f"{_WORDS.get(kind, kind)}{space}{bound}")
+    at, of_map, _ = at.partition("[...]")  # msgspec does not say of which name
+    each = " for each name" if of_map else ""
+    return problem(at, value, f"{_WORDS.get(kind, kind)}{space}{bound}{each}")
