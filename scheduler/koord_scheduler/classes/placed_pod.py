@@ -6,15 +6,17 @@ from koord_scheduler.classes.pod_class import host_ports
 from koord_scheduler.columns.held_terms import held_terms
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_labels import pod_labels
-from koord_scheduler.load.pod_load import NO_LOAD, pod_load
+from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests
 from koord_scheduler.volumes.usage import volume_usage
 
 
-def placed_usage(pod: PodInfo, nodes: NodeColumns) -> PodUsage:
+def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) -> PodUsage:
     """What ``nodes.add_pod`` and ``nodes.remove_pod`` take for a pod that has a node.
+
+    Its ``load`` may be known already.
 
     Raises:
         ValueError: a quantity or a selector is not one.
@@ -27,5 +29,5 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns) -> PodUsage:
         pod_labels(metadata.namespace, metadata.labels, is_leaving=is_leaving),
         held_terms(pod_affinity(metadata.namespace, pod.spec.affinity)),
         volume_usage(pod),
-        pod_load(pod) if nodes.loads.is_used else NO_LOAD,
+        load or (pod_load(pod) if nodes.loads.is_used else NO_LOAD),
     )

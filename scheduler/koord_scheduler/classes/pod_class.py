@@ -128,7 +128,7 @@ def pod_class(pod: PodInfo) -> PodClass:
         unsupported_fields(spec),
         pod_claims(pod),
         container_requests(pod),
-        pod_load(pod),
+        pod_load(pod, requests),
     )
 
 

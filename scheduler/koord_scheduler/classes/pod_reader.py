@@ -99,7 +99,9 @@ class PodReader:
         key = self._encode((*self._signature(pod), spread_controller(pod)))
         found = self._classes.get(key)
         if found is None:
-            found = self._classes.set(key, (self._class(pod), placed_usage(pod, self._nodes)))
+            made = self._class(pod)
+            usage = placed_usage(pod, self._nodes, made.load)
+            found = self._classes.set(key, (made, usage))
         created = seconds(pod.metadata.creation_timestamp)
         return WaitingPod(
             *found,

@@ -87,8 +87,10 @@ class NodeLoads:
 
     def replace_pod(self, row: int, before: AssignedPod, pod: AssignedPod) -> None:
         """Something of a pod has changed that does not change what else it takes."""
-        has_counted = self._count(row, before, -1)
-        if self._count(row, pod, 1) or has_counted:
+        sums = [table.sums[:, row].tolist() for table in self.tables.values()]
+        self._count(row, before, -1)
+        self._count(row, pod, 1)
+        if sums != [table.sums[:, row].tolist() for table in self.tables.values()]:
             self._on_change(row)
 
     def set_epoch(self, epoch: float) -> None:
@@ -146,10 +148,9 @@ class NodeLoads:
         for table in tables:
             table.set(row, node, report, pods, self.epoch)
 
-    def _count(self, row: int, pod: AssignedPod, sign: int) -> bool:
+    def _count(self, row: int, pod: AssignedPod, sign: int) -> None:
         node = self.nodes.get(row)
         report = self.reports.get(node.name) if node is not None else None
-        if report is None:
-            return False
-        counts = [table.count(row, report, pod, sign) for table in self.tables.values()]
-        return any(counts)
+        if report is not None:
+            for table in self.tables.values():
+                table.count(row, report, pod, sign)

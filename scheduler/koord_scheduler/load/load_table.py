@@ -10,6 +10,7 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
 from koord_scheduler.load.estimates import LoadEstimator
 from koord_scheduler.load.load_node import LoadNode
 from koord_scheduler.load.node_metric import NodeReport
+from koord_scheduler.load.pod_load import PodLoad
 from koord_scheduler.load.row_load import (
     SUMS,
     AssignedPod,
@@ -17,15 +18,19 @@ from koord_scheduler.load.row_load import (
     UsageBasis,
     pod_share,
     row_load,
+    unreported_share,
 )
 from koord_scheduler.load.settings import LoadSettings
+
+_MOST_REMEMBERED = 1 << 14
 
 
 class LoadTable:
     """``RowLoad`` in columns: by resource and row.
 
     ``sums`` has four vectors one below the other, of ``width`` resources each, ``limits`` and
-    ``aggregated`` have two. ``is_expired`` says whose report is too old.
+    ``aggregated`` have two. ``scored`` is the capacity of nodes that have a score, 0 of all others.
+    ``is_expired`` says whose report is too old.
     """
 
     def __init__(self, settings: LoadSettings, length: int) -> None:
@@ -34,19 +39,20 @@ class LoadTable:
         self.sums: Amounts = np.zeros((SUMS * width, length))
         self.limits: Amounts = np.full((2 * width, length), np.inf)
         self.capacity: Amounts = np.zeros((width, length))
-        self.is_scored: Mask = np.zeros(length, np.bool_)
+        self.scored: Amounts = np.zeros((width, length))
         self.aggregated: Mask = np.zeros((2, length), np.bool_)
         self._expires: Amounts = np.full(length, np.inf)
         self.is_expired: Mask = np.zeros(length, np.bool_)
         self._next_expiry = np.inf
         self._bases: dict[int, tuple[UsageBasis, ...]] = {}
+        self._shares: dict[tuple[PodLoad, tuple[UsageBasis, ...]], Amounts] = {}
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have no node yet."""
         self.sums = lengthened(self.sums, length, 0)
         self.limits = lengthened(self.limits, length, np.inf)
         self.capacity = lengthened(self.capacity, length, 0)
-        self.is_scored = lengthened(self.is_scored, length, fill=False)
+        self.scored = lengthened(self.scored, length, 0)
         self.aggregated = lengthened(self.aggregated, length, fill=False)
         self._expires = lengthened(self._expires, length, np.inf)
         self.is_expired = lengthened(self.is_expired, length, fill=False)
@@ -73,11 +79,28 @@ class LoadTable:
         self._expires[row] = np.inf
         self.is_expired[row] = False
 
-    def count(self, row: int, report: NodeReport, pod: AssignedPod, sign: int) -> bool:
-        """A pod is on the node, or with -1 for ``sign`` not any more; whether it adds anything."""
-        share = pod_share(self.estimator, report, self._bases[row], pod)
-        self.sums[:, row] += sign * np.array(share)
-        return any(share)
+    def count(self, row: int, report: NodeReport, pod: AssignedPod, sign: int) -> None:
+        """A pod is on the node, or with -1 for ``sign`` not any more."""
+        bases = self._bases[row]
+        if pod.key in report.pods:
+            share = np.array(pod_share(self.estimator, report, bases, pod))
+        else:
+            share = self._unreported(bases, pod.load)
+        if sign > 0:
+            self.sums[:, row] += share
+        else:
+            self.sums[:, row] -= share
+
+    def _unreported(self, bases: tuple[UsageBasis, ...], load: PodLoad) -> Amounts:
+        """Remembered: most pods are copies of others."""
+        key = load, bases
+        found = self._shares.get(key)
+        if found is None:
+            if len(self._shares) >= _MOST_REMEMBERED:
+                self._shares.clear()
+            found = np.array(unreported_share(self.estimator, bases, load))
+            self._shares[key] = found
+        return found
 
     def expired(self, epoch: float, *, is_earlier: bool) -> Rows | None:
         """The rows whose reports have become too old, or if it ``is_earlier`` are so no longer."""
@@ -96,5 +119,5 @@ class LoadTable:
         self.sums[:, row] = found.sums
         self.limits[:, row] = found.limits
         self.capacity[:, row] = found.capacity
-        self.is_scored[row] = found.is_scored
+        self.scored[:, row] = found.capacity if found.is_scored else 0
         self.aggregated[:, row] = found.aggregated

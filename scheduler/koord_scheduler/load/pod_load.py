@@ -14,7 +14,7 @@ from koord_model.quantity import nano
 from koord_model.times import from_rfc3339
 
 from koord_scheduler.objects.pod import PodInfo
-from koord_scheduler.objects.requests import pending_requests, pod_limits
+from koord_scheduler.objects.requests import PodRequests, pending_requests, pod_limits
 
 _FACTORS = msgspec.json.Decoder(dict[str, int] | None)
 _DAEMON_SET = "DaemonSet"
@@ -60,13 +60,13 @@ class PodTimes(NamedTuple):
 NO_TIMES = PodTimes()
 
 
-def pod_load(pod: PodInfo) -> PodLoad:
-    """The load of a pod, with a node or without.
+def pod_load(pod: PodInfo, pending: PodRequests | None = None) -> PodLoad:
+    """The load of a pod, with a node or without; its ``pending`` requests may be known already.
 
     Raises:
         ValueError: a quantity is not one.
     """
-    requests, limits = pending_requests(pod).amounts, pod_limits(pod)
+    requests, limits = (pending or pending_requests(pod)).amounts, pod_limits(pod)
     names = sorted(requests.keys() | limits.keys())
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations
     return PodLoad(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
@@ -31,7 +31,7 @@ class AssignedPod(NamedTuple):
     times: PodTimes
 
 
-class UsageBasis(Enum):
+class UsageBasis(StrEnum):
     """What a sum begins with, and what pods add to it.
 
     NODE: the reported usage of the node, and what pods will use beyond what is reported of them.
@@ -103,9 +103,8 @@ def pod_share(
     load = pod.load
     estimate = estimator.usage(load)
     found = report.pods.get(pod.key)
-    if found is None:  # as most pods that come
-        of_prod = estimate if load.is_prod else (0,) * len(estimate)
-        return _by_basis(bases, _more(estimate), estimate, _more(of_prod))
+    if found is None:
+        return unreported_share(estimator, bases, load)
     reported = _vector(found.usage, estimator.settings)
     counts_whole = (
         report.updated - report.interval < pod.times.scheduled
@@ -118,6 +117,15 @@ def pod_share(
     elif load.is_prod:
         of_prod = _more(estimate)  # the node took it for another pod, so its usage is not in there
     return _by_basis(bases, beyond, estimate, of_prod)
+
+
+def unreported_share(
+    estimator: LoadEstimator, bases: Sequence[UsageBasis], load: PodLoad
+) -> list[float]:
+    """What a pod adds of which nothing is reported, as of most pods that come."""
+    estimate = estimator.usage(load)
+    of_prod = estimate if load.is_prod else (0,) * len(estimate)
+    return _by_basis(bases, _more(estimate), estimate, _more(of_prod))
 
 
 def used_per_cent(used: float, has: float) -> int:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked, span
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, span
 from koord_scheduler.columns.load_document import load_document
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.framework.plugin import (
@@ -50,12 +50,12 @@ class LoadAwareScheduling(Plugin):
         if pod.load.is_daemon:
             return None
         table, estimate = self._table(nodes), self._estimate(pod, nodes)
-        numbers = self._numbers(pod.load.is_prod)
+        lines = self._lines(pod.load.is_prod)
 
         def can_run(rows: Rows) -> Mask:
-            used = picked(table.sums, numbers, rows)
-            used += estimate
-            found: Mask = np.logical_and.reduce(used <= picked(table.limits, numbers, rows))
+            at = span(rows)
+            used = table.sums[lines, at] + estimate
+            found: Mask = np.logical_and.reduce(used <= table.limits[lines, at])
             return found
 
         return can_run
@@ -68,9 +68,9 @@ class LoadAwareScheduling(Plugin):
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         if pod.load.is_daemon:
             return []
-        table, numbers = self._table(nodes), self._numbers(pod.load.is_prod)
-        limits = picked(table.limits, numbers, rows)
-        used = picked(table.sums, numbers, rows) + self._estimate(pod, nodes)
+        table, lines = self._table(nodes), self._lines(pod.load.is_prod)
+        limits = table.limits[lines, rows]
+        used = table.sums[lines, rows] + self._estimate(pod, nodes)
         found = [Reason(EXPIRED, limits[0] == -np.inf)]
         aggregated = table.aggregated[int(pod.load.is_prod)][rows]
         for number, resource in enumerate(self._settings.resources):
@@ -86,20 +86,19 @@ class LoadAwareScheduling(Plugin):
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         table, estimate, settings = self._table(nodes), self._estimate(pod, nodes), self._settings
         apart = settings.scores_prod_apart and pod.load.is_prod
-        every, numbers = np.arange(table.width), self._numbers(apart) + 2 * table.width
-        weights = np.array(settings.weights, np.float64).reshape(-1, 1)
+        lines = self._lines(apart, of_score=True)
+        weights = np.array(settings.weights, np.float64)
         dominant = float(settings.dominant_weight)
         all_weights = weights.sum() + dominant
 
         def score(rows: Rows) -> Amounts:
-            used = picked(table.sums, numbers, rows)
-            used += estimate
-            scores = least_allocated(used, picked(table.capacity, every, rows))
-            total: Amounts = np.add.reduce(weights * scores)
+            at = span(rows)
+            scores = least_allocated(table.sums[lines, at] + estimate, table.scored[:, at])
+            total: Amounts = weights @ scores
             if dominant:
                 total += dominant * np.minimum(scores.min(axis=0), MAX_SCORE)
             total /= all_weights
-            return np.floor(total) * table.is_scored[span(rows)]
+            return np.floor(total, out=total)
 
         return score
 
@@ -117,10 +116,11 @@ class LoadAwareScheduling(Plugin):
     def _table(self, nodes: NodeColumns) -> LoadTable:
         return nodes.loads.table(self._settings)
 
-    def _numbers(self, for_prod: bool) -> Rows:
-        """The lines of ``LoadTable.sums`` and ``limits`` for filters."""
+    def _lines(self, for_prod: bool, *, of_score: bool = False) -> slice:
+        """The lines of ``LoadTable.sums``, and for filters of ``limits``."""
         width = len(self._settings.resources)
-        return np.arange(width) + (width if for_prod else 0)
+        first = width * (2 * of_score + for_prod)
+        return slice(first, first + width)
 
     def _estimate(self, pod: PodClass, nodes: NodeColumns) -> Amounts:
         """What one more pod of the class would use."""

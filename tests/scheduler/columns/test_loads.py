@@ -108,7 +108,7 @@ def column(table: LoadTable, row: int) -> list[object]:
         table.limits[:, row].tolist(),
         table.capacity[:, row].tolist(),
         table.aggregated[:, row].tolist(),
-        bool(table.is_scored[row]),
+        table.scored[:, row].tolist(),
     ]
 
 
@@ -126,7 +126,7 @@ def test_kept_rows_are_fresh_ones(seed: int) -> None:
                 fresh.limits,
                 list(fresh.capacity),
                 list(fresh.aggregated),
-                fresh.is_scored,
+                [amount if fresh.is_scored else 0 for amount in fresh.capacity],
             ]
         for kept, waiting in zip(life.kept, life.waiting, strict=True):
             fresh_scores = ClassScores(waiting, life.columns, life.plugins)

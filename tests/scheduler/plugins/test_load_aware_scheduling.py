@@ -10,6 +10,7 @@ from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPods
 from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
+from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import diagnose
@@ -118,7 +119,7 @@ def test_it_is_off_by_default() -> None:
 )
 def test_arguments_that_are_wrong_are_named(args: str, path: str) -> None:
     text = CONFIG.partition("    pluginConfig")[0]
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(SchedulerConfigError) as error:
         read_scheduler_config(
             f"{text}    pluginConfig: [{{name: LoadAwareScheduling, args: {args}}}]\n"
         )
