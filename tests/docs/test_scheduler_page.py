@@ -6,7 +6,7 @@ import datetime
 import json
 
 import msgspec
-from koord_scheduler.config.scheduler_config import default_scheduler_config
+from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import (
     EndInput,
@@ -54,6 +54,12 @@ def test_why_a_pod_waits() -> None:
     made.scheduler.decide(NOW.monotonic)
     shown = [*waiting_lines(read(made.why(pod)), datetime.UTC)]
     assert block(PAGE, "pending").rstrip("\n").splitlines() == shown
+
+
+def test_a_profile_that_scores_by_load() -> None:
+    [profile] = read_scheduler_config(block(PAGE, "load")).profiles
+    assert "LoadAwareScheduling" in [one.plugin.name for one in profile.profile.plugins]
+    assert profile.args.load_aware_scheduling.settings().expiration_seconds == 300
 
 
 def test_why_a_pod_is_where_it_is() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from koord_scheduler.config.known_plugins import CORE, Support
+from koord_scheduler.config.koordinator_args import NodeResourcesFitPlusArgs
 from koord_scheduler.config.plugin_args import (
     RATIO,
     SYSTEM,
@@ -39,12 +40,17 @@ from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
+from koord_scheduler.plugins.node_resources_fit_plus import (
+    FitPlusSettings,
+    NodeResourcesFitPlus,
+)
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
 from koord_scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpread,
     PodTopologySpreadSettings,
 )
+from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.plugins.taint_toleration import TaintToleration
 from koord_scheduler.plugins.volume_binding import VolumeBinding
 from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
@@ -69,6 +75,10 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
         args.node_resources_balanced_allocation
     ),
     "ImageLocality": lambda args: ImageLocality(),
+    "NodeResourcesFitPlus": lambda args: _fit_plus(args.node_resources_fit_plus),
+    "ScarceResourceAvoidance": lambda args: ScarceResourceAvoidance(
+        frozenset(args.scarce_resource_avoidance.resources)
+    ),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 
@@ -96,6 +106,11 @@ def _fit(args: NodeResourcesFitArgs) -> FitSettings:
         ignored_resources=frozenset(args.ignored_resources),
         ignored_groups=frozenset(args.ignored_resource_groups),
     )
+
+
+def _fit_plus(args: NodeResourcesFitPlusArgs) -> NodeResourcesFitPlus:
+    most = args.weights(of_most=True)
+    return NodeResourcesFitPlus(FitPlusSettings(args.weights(of_most=False), most))
 
 
 def _weights(resources: tuple[WeightedResource, ...]) -> dict[str, int]:

@@ -45,6 +45,8 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "GangScheduling": ("preEnqueue", "permit"),
     "TopologyPlacementGenerator": ("placementGenerate",),
     "PodGroupPodsCount": ("placementScore",),
+    "NodeResourcesFitPlus": _SCORES,
+    "ScarceResourceAvoidance": _SCORES,
     "LoadAwareScheduling": (*_FILTERS, "score", "reserve"),
 }
 """Where each plugin acts."""
@@ -73,6 +75,8 @@ _OFF_BY_DEFAULT = {
     "TopologyPlacementGenerator",
     "PodGroupPodsCount",
     "LoadAwareScheduling",
+    "NodeResourcesFitPlus",
+    "ScarceResourceAvoidance",
 }
 
 DEFAULT_PLUGINS = tuple(
@@ -91,9 +95,7 @@ KOORDINATOR = frozenset(
         "DeviceShare",
         "ElasticQuota",
         "NodeNUMAResource",
-        "NodeResourcesFitPlus",
         "Reservation",
-        "ScarceResourceAvoidance",
         "SchedulingHint",
     }
 )

@@ -12,6 +12,10 @@ from msgspec.structs import force_setattr
 from koord_scheduler.config.added_affinity import AddedAffinity
 from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Int32, NotNegative, PerCent, Strict
+from koord_scheduler.config.koordinator_args import (
+    NodeResourcesFitPlusArgs,
+    ScarceResourceAvoidanceArgs,
+)
 from koord_scheduler.config.label_syntax import KEY, is_label_key
 from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.config.problems import problem
@@ -227,5 +231,7 @@ class AllPluginArgs(Strict, frozen=True, rename="pascal"):
         NodeResourcesBalancedAllocationArgs()
     )
     node_resources_fit: NodeResourcesFitArgs = NodeResourcesFitArgs()
+    node_resources_fit_plus: NodeResourcesFitPlusArgs = NodeResourcesFitPlusArgs()
     pod_topology_spread: PodTopologySpreadArgs = PodTopologySpreadArgs()
+    scarce_resource_avoidance: ScarceResourceAvoidanceArgs = ScarceResourceAvoidanceArgs()
     volume_binding: VolumeBindingArgs = VolumeBindingArgs()

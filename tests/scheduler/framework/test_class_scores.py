@@ -21,13 +21,24 @@ from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import SharedScores
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
+from koord_scheduler.plugins.node_resources_fit_plus import (
+    FitPlusSettings,
+    NodeResourcesFitPlus,
+)
+from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.workloads import owned
 from tests.support.scheduler_profile import default_plugins
 from tests.support.workloads import LIST_DEFAULTS, change_workload
 
-PLUGINS = [default_plugins(args) for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})]
+OF_KOORDINATOR = (
+    EnabledPlugin(NodeResourcesFitPlus(FitPlusSettings({"cpu": 1}, {"memory": 3}))),
+    EnabledPlugin(ScarceResourceAvoidance(frozenset({"example.com/gpu"}))),
+)
+PLUGINS = [
+    (*default_plugins(args), *OF_KOORDINATOR) for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})
+]
 BUSY = {"name": "c", "image": "web", "resources": {"requests": {"cpu": "1"}}}
 CHANGES = ["node", "node", "pod", "pod", "pod", "no pod", "no node", "namespace", "workload"]
 

@@ -2,7 +2,8 @@
 
 ``selectors`` has labels and what selects them, ``resources`` containers, ``nodes`` and
 ``pods`` what their names say, ``volumes`` claims and disks, ``functions`` the inputs of
-functions that plugins share, ``workloads`` what pods belong to, ``preemption`` full clusters.
+functions that plugins share, ``loads`` and ``requests`` what Koordinator's plugins read,
+``workloads`` what pods belong to, ``preemption`` full clusters.
 """
 
 from tests.support.clusters.cluster import random_cluster

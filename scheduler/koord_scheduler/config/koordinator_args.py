@@ -1,0 +1,43 @@
+"""Arguments of Koordinator's plugins that score by requests. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from koord_scheduler.config.base_args import PluginArgs
+from koord_scheduler.config.component_config import NotNegative, Strict
+from koord_scheduler.config.problems import problem
+
+_LEAST, _MOST = "LeastAllocated", "MostAllocated"
+
+
+class FitPlusResource(Strict, frozen=True):
+    """How a resource is scored, and what that counts."""
+
+    type: str = ""
+    weight: NotNegative = 0
+
+
+class NodeResourcesFitPlusArgs(PluginArgs, frozen=True):
+    """Arguments of NodeResourcesFitPlus."""
+
+    resources: dict[str, FitPlusResource] = msgspec.field(default_factory=dict)
+
+    def problems(self, path: str) -> Iterator[str]:
+        for name, one in self.resources.items():
+            if one.type not in (_LEAST, _MOST):
+                # Koordinator scores 0 for another one.
+                yield problem(f"{path}.resources.{name}.type", one.type, f"{_LEAST} or {_MOST}")
+
+    def weights(self, *, of_most: bool) -> dict[str, int]:
+        """The weights of the resources with one of the two types."""
+        kind = _MOST if of_most else _LEAST
+        return {name: one.weight for name, one in self.resources.items() if one.type == kind}
+
+
+class ScarceResourceAvoidanceArgs(PluginArgs, frozen=True):
+    """Arguments of ScarceResourceAvoidance."""
+
+    resources: tuple[str, ...] = ()

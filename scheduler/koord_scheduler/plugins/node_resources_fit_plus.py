@@ -1,0 +1,89 @@
+"""NodeResourcesFitPlus: how full a node gets, with a strategy for each resource. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from koord_model.keys import CPU, MEMORY
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Rows, picked, span
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.resources import SCORED
+from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.framework.resource_scores import (
+    ResourceScore,
+    least_allocated,
+    most_allocated,
+)
+
+
+@dataclass(frozen=True)
+class FitPlusSettings:
+    """Weights by resource: of those of which the ``least`` is to be requested, or the ``most``."""
+
+    least: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
+
+
+class NodeResourcesFitPlus(Plugin):
+    """Koordinator's plugin of that name.
+
+    Only resources count that a pod requests. One that a node lacks scores 0.
+    """
+
+    name: ClassVar[str] = "NodeResourcesFitPlus"
+
+    def __init__(self, settings: FitPlusSettings) -> None:
+        self._settings = settings
+
+    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+        settings = self._settings
+        parts = [
+            _Part(pod, nodes, settings.least, least_allocated),
+            _Part(pod, nodes, settings.most, most_allocated),
+        ]
+        weight = sum(part.weight for part in parts)
+
+        def score(rows: Rows) -> Amounts:
+            if not weight:
+                return np.full(len(rows), MAX_SCORE)
+            total = np.zeros(len(rows))
+            for part in parts:
+                total += part.score(rows)
+            return np.floor(total / weight)
+
+        return score
+
+
+class _Part:
+    """The resources of one strategy; ``weight`` is that of all of them."""
+
+    def __init__(
+        self, pod: PodClass, nodes: NodeColumns, weights: Mapping[str, int], strategy: ResourceScore
+    ) -> None:
+        amounts = dict(pod.amounts)
+        scored = {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}
+        names = [name for name in weights if amounts.get(name)]
+        self.weight = sum(weights[name] for name in names)
+        self._strategy = strategy
+        self._resources = resources = nodes.resources
+        self._weights = np.array([weights[name] for name in names], np.float64)
+        self._numbers = np.array([resources.number(name) for name in names], np.intp)
+        self._amounts = np.array([[float(scored.get(one, amounts[one]))] for one in names])
+        self._scored = [(at, SCORED[name]) for at, name in enumerate(names) if name in SCORED]
+
+    def score(self, rows: Rows) -> Amounts:
+        """The weighted sum of their scores."""
+        if not len(self._numbers):
+            return np.zeros(len(rows))
+        taken = picked(self._resources.requested, self._numbers, rows)
+        for at, column in self._scored:
+            taken[at] = self._resources.scored[column][span(rows)]
+        taken += self._amounts
+        has = picked(self._resources.allocatable, self._numbers, rows)
+        found: Amounts = self._weights @ self._strategy(taken, has)
+        return found
