@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
@@ -24,6 +25,8 @@ from koord_scheduler.framework.recording import (
 )
 from koord_scheduler.framework.replay import Replay, ReplayedDecision
 from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Scheduler
+from koord_scheduler.load.pod_load import PodTimes
+from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord_scheduler.queue.scheduling_queue import SchedulingQueue
 
 from tests.scheduler.framework.test_scheduler import Cluster
@@ -157,3 +160,30 @@ def test_a_binding_that_failed_after_its_pod_was_gone_counts_for_no_other() -> N
     scheduler = Scheduler(only("n1"))
     list(replayed(scheduler, recorded.inputs))
     assert scheduler.assumed.keys() == {"d/a"}
+
+
+def test_what_time_does_to_reports_is_done_again() -> None:
+    plugin = LoadAwareScheduling(LoadAwareSchedulingArgs().settings())
+    profile = Profile("default-scheduler", (EnabledPlugin(plugin),))
+    inputs: list[RecordedInput] = []
+    then = RecordingScheduler(
+        [profile], inputs.append, nodes=NodeColumns(), queue=SchedulingQueue()
+    )
+    kinds = (*cluster_kinds(then), pod_kind(then, lambda: 0.0))
+    known = {one.resource.kind: recorded_kind(one, inputs.append, lambda: 0.0) for one in kinds}
+
+    def put(kind: str, key: str, document: object) -> None:
+        known[kind].put(key, known[kind].read(json.dumps(document).encode()))
+
+    put("Node", "n1", {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "8"}}})
+    status = {"updateTime": "1970-01-01T00:10:00Z", "nodeMetric": {}}
+    put("NodeMetric", "n1", {"metadata": {"name": "n1"}, "status": status})
+    for name, epoch in {"a": 779.0, "b": 780.0}.items():
+        then.tick(0.0, epoch)
+        put("Pod", f"d/{name}", {"metadata": {"name": name, "namespace": "d", "uid": name}})
+        assert then.decide(0.0)
+    now = Scheduler([profile])
+    decisions = list(replayed(now, inputs))
+    assert [one.recorded.result for one in decisions if one.recorded] == ["placed", "unschedulable"]
+    assert all(one.is_same for one in decisions)
+    assert now.placed.by_key["d/a"].times == then.placed.by_key["d/a"].times == PodTimes(779.0)
