@@ -1,6 +1,7 @@
 """How fast the scheduler decides, without any API: pods a second of CPU.
 
-``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*.
+``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*;
+``--by-load`` shows what LoadAwareScheduling costs, and writes nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.config.scheduler_config import default_scheduler_config
+from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.load.node_metric import NodeReport
 from koord_scheduler.objects.node import read_node
 from koord_service import memory
 
@@ -25,6 +27,13 @@ from bench.report import Measure
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ROUNDS = 3
+NOW = 1_767_225_600.0
+"""Seconds since the epoch."""
+BY_LOAD = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling}]}}}]
+"""
 _WHY = (
     "One changed row costs some sixty numpy calls, each of a microsecond; pods by domain are "
     "summed anew for each decision; a class that was never seen scans all nodes."
@@ -103,14 +112,15 @@ def _spread(key: str, skew: int, otherwise: str, labels: dict[str, str]) -> dict
     }
 
 
-def pods_a_second(load: Load) -> float:
+def pods_a_second(load: Load, *, by_load: bool = False) -> float:
     """Of CPU time; each pod is decided once, and all get a node."""
-    scheduler, rng = (
-        Scheduler([one.profile for one in default_scheduler_config().profiles]),
-        random.Random(1),
-    )
+    config = read_scheduler_config(BY_LOAD) if by_load else default_scheduler_config()
+    scheduler, rng = Scheduler([one.profile for one in config.profiles]), random.Random(1)
     for number in range(load.nodes):
         scheduler.nodes.set(read_node(node(number)))
+        usage = {"cpu": 100 * (number % 200), "memory": (number % 100) << 30}
+        scheduler.nodes.loads.set_report(f"node-{number}", NodeReport(NOW, usage=usage))
+    scheduler.tick(0.0, NOW)
     reader = PodReader(scheduler.nodes)
     for number in range(load.pods):
         kind = rng.randrange(load.classes) if load.classes else number
@@ -134,8 +144,23 @@ def measure(loads: tuple[Load, ...], rounds: int = ROUNDS) -> Iterator[Measure]:
         yield Measure(str(load), "µs a pod", ours, "", None, target, why, interval)
 
 
-def main(rounds: int = ROUNDS) -> None:
+def costs_by_load(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
+    """What a decision costs with LoadAwareScheduling, in proportion to one without; in turns."""
+    for load in loads:
+        without, by_load = list[float](), list[float]()
+        for _ in range(rounds):
+            without.append(1e6 / pods_a_second(load))
+            by_load.append(1e6 / pods_a_second(load, by_load=True))
+        less, more = statistics.median(without), statistics.median(by_load)
+        yield f"{load}: {less:.0f} µs a pod, by load {more:.0f} µs, {more / less:.2f} times"
+
+
+def main(rounds: int = ROUNDS, *, by_load: bool = False) -> None:
     memory.keep_freed()  # as the program does
+    if by_load:
+        for line in costs_by_load(tuple(one for one in LOADS if one.nodes == 5_000), rounds):
+            print(line)
+        return
     measures = list(measure(LOADS, rounds))
     print(report.table(measures))
     report.write(measures, "scheduler_core", {"rounds": rounds, "profile": "default"})
@@ -144,4 +169,6 @@ def main(rounds: int = ROUNDS) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.scheduler_core", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    main(parser.parse_args().rounds)
+    parser.add_argument("--by-load", action="store_true")
+    arguments = parser.parse_args()
+    main(arguments.rounds, by_load=arguments.by_load)

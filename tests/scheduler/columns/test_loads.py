@@ -10,20 +10,23 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.priority import PriorityClass
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.load.load_table import LoadTable
-from koord_scheduler.load.node_metric import NodeReport, read_node_metric
-from koord_scheduler.load.pod_load import PodTimes
+from koord_scheduler.load.node_metric import NodeReport, ReportedPod, read_node_metric
+from koord_scheduler.load.pod_load import AskedAmount, PodLoad, PodTimes
 from koord_scheduler.load.row_load import row_load
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 
 from tests.support.clusters.loads import (
@@ -169,6 +172,23 @@ def test_a_report_that_becomes_too_old_touches_its_row_once() -> None:
     assert changed is not None
     assert changed.tolist() == sorted([columns.row("n0"), columns.row("n1")])
     assert columns.journal.position == position + 2
+
+
+def test_a_row_is_touched_where_it_matters_when_a_pod_got_its_node() -> None:
+    columns = small_cluster()
+    placed, load = PlacedPods(columns), PodLoad(PriorityClass.PROD, (AskedAmount("cpu", 1000, 0),))
+    usage = columns.usage(PodRequests({"cpu": 1000}, 1000, 0), (), pod_labels("d", {}), load=load)
+    pod = PlacedPod("d/a", "1", "n2", 0, None, usage, times=PodTimes(1000.0))
+    placed.set(pod)
+    reported = {"d/a": ReportedPod({"cpu": 100}, is_prod=True)}
+    columns.loads.set_report("n2", NodeReport(1030.0, usage={"cpu": 100}, pods=reported))
+    [table] = columns.loads.tables.values()
+    touched = []
+    for scheduled in (1001.0, 900.0, 901.0):  # it was reported for 60 s, or less
+        position = columns.journal.position
+        placed.set(pod._replace(times=PodTimes(scheduled)))
+        touched.append((columns.journal.position - position, table.sums[0, columns.row("n2")]))
+    assert touched == [(0, 850), (1, 100), (0, 100)]
 
 
 def test_nothing_is_kept_where_nobody_asks() -> None:
