@@ -141,7 +141,13 @@ async def _live(kinds: Iterable[Resource], api: Client) -> ClusterObjects:
 
 
 async def _list(api: Client, resource: Resource, field_selector: str = "") -> list[bytes]:
+    """None where the API server does not have the kind: its definition is not installed."""
+    from koord_kube.protocol.api import NotFoundError
+
     found: list[bytes] = []
-    async for page in api.pages(resource, field_selector=field_selector):
-        found = [*([] if page.first else found), *page.items]
+    try:
+        async for page in api.pages(resource, field_selector=field_selector):
+            found = [*([] if page.first else found), *page.items]
+    except NotFoundError:
+        return []
     return found

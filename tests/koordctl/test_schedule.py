@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 import yaml
 from koord_kube.protocol.api import ListPage
-from koord_kube.protocol.resources import NAMESPACES, NODES, PODS, SERVICES, Resource
+from koord_kube.protocol.resources import (
+    NAMESPACES,
+    NODE_METRICS,
+    NODES,
+    PODS,
+    SERVICES,
+    Resource,
+)
 
 from koordctl import cluster_client
 from tests.koordctl.conftest import Ctl, Failing, Run
 from tests.support.kube_api import KubeApi
+from tests.support.kube_api.kinds import USUAL
 
 NODE = {
     "kind": "Node",
@@ -96,6 +104,20 @@ async def test_pods_in_the_live_cluster(ctl: Ctl, api: KubeApi, pods: str) -> No
     assert SERVICES.path() in {one.path for one in api.asked}
     [listed] = [one for one in api.asked if one.path.endswith("/pods")]
     assert "status.phase!=Succeeded" in listed.query["fieldSelector"]
+
+
+async def test_a_live_cluster_that_does_not_report_its_load(
+    ctl: Ctl, api: KubeApi, pods: str, tmp_path: Path
+) -> None:
+    api.installed = USUAL - {NODE_METRICS}
+    api.put(NODES, NODE)
+    config = tmp_path / "config.yaml"
+    plugins = {"multiPoint": {"enabled": [{"name": "LoadAwareScheduling"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(yaml.safe_dump({**kind, "profiles": [{"plugins": plugins}]}))
+    code, _, _ = await ctl("schedule", "--what-if", "-f", pods, f"--config={config}")
+    assert code == 0
+    assert NODE_METRICS.path() in {one.path for one in api.asked}
 
 
 class ForgetfulApi:

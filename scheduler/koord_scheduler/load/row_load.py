@@ -191,11 +191,9 @@ def _limits(
 
 def _limit(per_cent: int, has: int) -> float:
     """The most that may be used: what is more is more than ``per_cent`` once it is rounded."""
-    limit = math.floor((per_cent + 0.5) * has / 100)
-    while used_per_cent(limit, has) > per_cent:
+    limit = (2 * per_cent + 1) * has // 200 + 1
+    while used_per_cent(limit, has) > per_cent:  # exact but for how floats are divided
         limit -= 1
-    while used_per_cent(limit + 1, has) <= per_cent:
-        limit += 1
     return float(limit)
 
 
