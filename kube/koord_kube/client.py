@@ -63,6 +63,10 @@ class Limits:
 
     The rest is in seconds. With a ``qps`` of 0 writes are not slowed down.
 
+    An answer may take ``answer``, a list ``listing``, which is what an API server gives itself:
+    many objects take long to collect, to send and to read, and who gives up begins anew. A list
+    by a watch has to begin within it, and to go on each ``answer``.
+
     A watch is ended by the server after ``watch`` to twice as long, and given up ``grace``
     later where it does not: then the connection is dead.
     """
@@ -71,6 +75,7 @@ class Limits:
     burst: int = 30
     connections: int = 100
     answer: float = 10.0
+    listing: float = 60.0
     watch: float = 300.0
     grace: float = 15.0
 
@@ -161,7 +166,7 @@ class Client:
             request = Request("GET", resource, "", namespace, query=query)
             begun += not more
             try:
-                found = request.decode(ITEMS, await self._answer(request))
+                found = request.decode(ITEMS, await self._answer(request, self._limits.listing))
             except GoneError:
                 if not more or begun >= _BEGINNINGS:
                     raise
@@ -196,7 +201,7 @@ class Client:
         request = Request("GET", resource, "", namespace, query=query)
         lines = Lines()
         try:
-            with anyio.fail_after(self._limits.answer):
+            with anyio.fail_after(self._limits.listing if listing else self._limits.answer):
                 response = await self._send(request, seconds + self._limits.grace)
             async with response:
                 if not listing:
@@ -287,9 +292,9 @@ class Client:
         if not self._leads():
             raise NotLeadingError(f"{request}: not written, this program does not lead")
 
-    async def _answer(self, request: Request) -> bytes:
+    async def _answer(self, request: Request, seconds: float = 0.0) -> bytes:
         try:
-            async with await self._send(request, self._limits.answer) as response:
+            async with await self._send(request, seconds or self._limits.answer) as response:
                 return await response.read()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ApiError(f"{request}: {reason_of(error)}") from None

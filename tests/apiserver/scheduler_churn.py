@@ -65,6 +65,8 @@ class ChurnReport:
     after_expiry: list[float] = field(default_factory=list)
     """From the moment at which the Lease may be taken until another one holds it."""
     after_release: list[float] = field(default_factory=list)
+    ready_again: list[float] = field(default_factory=list)
+    """From the start of one that was killed until it knows the cluster."""
     status: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -201,6 +203,9 @@ class Churn:
             self.report.kills += 1
             await _wait(lambda other=other: other.leads, "the other leads")  # type: ignore[misc]
             leader.start()
+            began = time.monotonic()
+            await _wait(partial(_is_ready, leader), "the killed one is ready again")
+            self.report.ready_again.append(time.monotonic() - began)
 
     async def _hand_over(self) -> None:
         leader, other = await self._leader_and_other()
@@ -259,6 +264,10 @@ class Churn:
                 "columns of a node were wrong, a defect; they are repaired"
             ):
                 report.violations.append(f"{one.name} has found a defect in itself")
+
+
+def _is_ready(one: SchedulerProgram) -> bool:
+    return one.ready
 
 
 async def _wait(condition: Callable[[], T], what: str) -> T:

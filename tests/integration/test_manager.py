@@ -630,7 +630,7 @@ class TestPages:
 
         await until(waits_for_it_alone, f"all but {plural} is known")
         slow.times = 0
-        # Whoever waits for an answer would do so for ten seconds more.
+        # Whoever waits for an answer would do so for a minute.
         await cluster.api.stop()
         await cluster.api.start()
         await ready(manager)

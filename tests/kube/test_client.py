@@ -28,7 +28,7 @@ METRIC: Object = {
     "metadata": {"name": "n1"},
 }
 ONLY_N2 = {"field": {"field_selector": "metadata.name=n2"}, "label": {"label_selector": "name=n2"}}
-BRIEF = Limits(answer=0.05)
+BRIEF = Limits(answer=0.05, listing=0.05)
 
 
 def put_nodes(api: KubeApi, **labels: str) -> str:

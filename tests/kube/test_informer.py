@@ -388,11 +388,25 @@ class TestSource:
     async def test_a_slow_server(self, api: KubeApi, follow: Following) -> None:
         api.put(NODES, node())
         api.fail(times=2, slow=0.2, verb="watch")
-        async with Client(Cluster(api.url), Limits(answer=0.05)) as client:
+        async with Client(Cluster(api.url), Limits(listing=0.05)) as client:
             one = follow(client)
             await until(lambda: "no answer in time" in one.informer.trouble)
             await one.sees(n1="red")
             await until(lambda: one.informer.trouble == "")
+            follow.end()
+
+    @pytest.mark.parametrize("verb", ["watch", "list"])
+    async def test_a_list_may_take_longer_than_other_answers(
+        self, api: KubeApi, follow: Following, verb: str
+    ) -> None:
+        """Who gives up begins anew, and is the slower the busier everybody is."""
+        api.put(NODES, node())
+        api.streams_lists = verb == "watch"
+        api.fail(slow=1.0, verb=verb)
+        async with Client(Cluster(api.url), Limits(answer=0.5)) as client:
+            one = follow(client)
+            await one.sees(n1="red")
+            assert one.warnings == []
             follow.end()
 
     @pytest.mark.usefixtures("lists")

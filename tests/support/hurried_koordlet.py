@@ -41,7 +41,7 @@ HURRY: dict[Any, dict[str, Any]] = {
     reporter: {"_FIRST_WITHIN": 0.0, "_NOT_YET_SECONDS": 0.2, "_FIRST_BACKOFF": 0.5, "_QPS": 5},
     metric_policy: {"_LEAST_INTERVAL": 1, "_LEAST_AGGREGATE": 1},
     informer: {"ReflectorTiming": partial(informer.ReflectorTiming, first=0.2, cap=0.5)},
-    client: {"Limits": partial(client.Limits, answer=4.0)},
+    client: {"Limits": partial(client.Limits, answer=4.0, listing=4.0)},
     metrics_reporter: {"DirectLink": partial(direct_link.DirectLink, attempt_seconds=0.5)},
     direct_link.DirectLink: {"_resolved": _resolved},
 }
