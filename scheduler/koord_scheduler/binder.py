@@ -120,7 +120,8 @@ class Binder:
             return self._outcome.bound(placement)
 
     async def _refused(self, placement: Placement, error: ApiError) -> None:
-        self._on_warning(f"{error} (binding to {placement.node})")
+        # What all such failures share comes last, so that they are logged once.
+        self._on_warning(f"binding to {placement.node}, {error}")
         await self._not_bound(placement, str(error))
 
     async def _not_bound(self, placement: Placement, reason: str) -> None:

@@ -28,11 +28,11 @@ BUSY = ApiError("busy", 429, retry_after=0.0)
 BROKEN = ApiError("broken", 500)
 
 
-def placement(name: str) -> Placement:
+def placement(name: str, node: str = "n1") -> Placement:
     document = {"metadata": {"name": name, "namespace": "shop", "uid": f"u-{name}"}}
     read = PodReader(NodeColumns()).read(json.dumps(document).encode())
     assert read.waiting is not None
-    return Placement(QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0), "n1")
+    return Placement(QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0), node)
 
 
 NO_EXTENDERS = ExtenderClient([], {}, ApiDocuments([]))
@@ -106,6 +106,26 @@ async def test_what_becomes_of_a_binding(
         group.cancel_scope.cancel()
     assert api.outcomes == [("shop/p", expected)]
     assert len(api.sent) == requests
+
+
+async def test_what_fails_alike_is_logged_alike() -> None:
+    """A ``WarningLog`` says once what comes after the first colon."""
+    warnings: list[str] = []
+    api = Api([])
+
+    async def write(request: Request) -> bytes:
+        raise ApiError(f"{request}: 403 no", 403)
+
+    binder = Binder(write, api.read, api, NO_EXTENDERS, on_warning=warnings.append)
+    for name, node in (("p", "n1"), ("q", "n2")):
+        binder.bind(placement(name, node))
+    async with anyio.create_task_group() as group:
+        group.start_soon(binder.run)
+        await until(lambda: binder.unsent == 0, "outcomes")
+        group.cancel_scope.cancel()
+    abouts, reasons = zip(*(one.split(": ", 1) for one in warnings), strict=True)
+    assert ["n1" in one for one in abouts] == [True, False]
+    assert set(reasons) == {"403 no"}
 
 
 async def test_a_binding_is_of_one_pod_and_one_node() -> None:
