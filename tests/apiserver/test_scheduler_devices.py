@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from koord_kube.client import Client, Limits
 from koord_kube.connect import connect
@@ -18,7 +19,15 @@ from koord_kube.protocol.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from koord_scheduler.claims.objects import FINALIZER
+from koord_scheduler.claim_binder import ClaimBinder
+from koord_scheduler.claims.device_objects import DeviceObjects
+from koord_scheduler.claims.objects import (
+    FINALIZER,
+    Consumer,
+    ResourceClaim,
+    read_device_object,
+)
+from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
 
 from tests.apiserver.real_cluster import RealCluster
 from tests.apiserver.test_scheduler_rights import LEASE
@@ -207,5 +216,29 @@ async def test_no_device_is_given_to_two_pods_and_the_rest_wait(
     claim = (await claims(client))[said_of_claim["resourceClaimName"]]
     [result] = claim["status"]["allocation"]["devices"]["results"]
     assert result["pool"] == plain["spec"]["nodeName"] == nodes[ended]
-    assert claim["metadata"]["ownerReferences"][0]["uid"] == plain["metadata"]["uid"]
-    assert [one["uid"] for one in claim["status"]["reservedFor"]] == [plain["metadata"]["uid"]]
+    plain_uid = plain["metadata"]["uid"]
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == plain_uid
+    assert [one["uid"] for one in claim["status"]["reservedFor"]] == [plain_uid]
+
+    # What is taken back if a pod is not bound: the claim that was made for it, and reservations.
+    await asyncio.to_thread(scheduler.close)
+    objects, warnings = DeviceObjects(), list[str]()
+    for each in (await claims(client)).values():
+        read = read_device_object(ResourceClaim, msgspec.json.encode(each))
+        objects.set_claim(read.key, read)
+    binder = ClaimBinder(
+        client.write, partial(client.get, RESOURCE_CLAIMS), objects, 0.0, on_warning=warnings.append
+    )
+    own = next(
+        one
+        for one in objects.claims.values()
+        if one.status.reserved_for and not one.extended_resources_of
+    )
+    reservation = ClaimReservation((ReservedClaim(own, None),))
+    await binder.take_back(reservation, own.status.reserved_for[0])
+    await binder.take_back(ClaimReservation(()), Consumer("", "pods", "plain", plain_uid))
+    after = await claims(client)
+    assert said_of_claim["resourceClaimName"] not in after
+    assert "reservedFor" not in after[own.metadata.name]["status"]
+    assert "allocation" in after[own.metadata.name]["status"]
+    assert warnings == []
