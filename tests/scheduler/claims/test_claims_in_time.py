@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pytest
+from koord_model.keys import CPU
 from koord_scheduler.claims.node_answers import NodeAnswers
 from koord_scheduler.claims.objects import (
     DeviceClass,
@@ -24,12 +26,20 @@ from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins import dynamic_resources
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
+from koord_scheduler.plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+)
+from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
 
 from tests.support.clusters.devices import Object, random_device_cluster
+from tests.support.clusters.extended_resources import GPU, random_extended_cluster
 
 PLUGIN = DynamicResources()
+FIT = NodeResourcesFit(FitSettings({CPU: 1, GPU: 2}))
+BALANCED = NodeResourcesBalancedAllocation([CPU, GPU])
 ENABLED = [EnabledPlugin(PLUGIN, weight=2)]
+ALL = [*ENABLED, EnabledPlugin(FIT, weight=3), EnabledPlugin(BALANCED, weight=5)]
 
 
 def raw(document: Object) -> bytes:
@@ -72,7 +82,10 @@ class Changes:
         one = self.rng.choice(self.given[kind])
         name = one["metadata"]["name"]
         if kind == "nodes":
-            one = {"metadata": {**one["metadata"], "labels": {"zone": self.rng.choice("ab")}}}
+            labels = {"zone": self.rng.choice("ab")}
+            amounts = one.get("status", {}).get("allocatable", {}) | {GPU: self.rng.choice("014")}
+            metadata = {**one["metadata"], "labels": labels}
+            one = {"metadata": metadata, "status": {"allocatable": amounts}}
         if kind == "nodes" or f"{kind} {name}" not in self.there or self.rng.random() < 0.5:
             return self.put(kind, one)
         self.there.discard(f"{kind} {name}")
@@ -91,8 +104,8 @@ class Changes:
         rows = ClassScores(pod, self.nodes, ENABLED).feasible()
         if len(rows):
             made = PLUGIN.reserve(pod, self.nodes, int(rows[0]))
-            assert made is not None
-            self.held.append(made)
+            assert made is not None or not pod.claims.claims
+            self.held += [made] if made is not None else []
         return None
 
     def check_devices(self) -> None:
@@ -109,18 +122,28 @@ class Changes:
         assert all(number == 1 for number in held.values())
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_kept_answers_are_those_that_would_be_given_anew(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("make", "enabled"),
+    [
+        (random_device_cluster, ENABLED),
+        (random_extended_cluster, ALL),
+        (random_extended_cluster, ALL[1:]),
+    ],
+)
+@pytest.mark.parametrize("seed", range(40))
+def test_kept_answers_are_those_that_would_be_given_anew(
+    seed: int, make: Callable[[Random], Object], enabled: list[EnabledPlugin]
+) -> None:
     rng = Random(f"in time {seed}")
-    given = random_device_cluster(rng)
+    given = make(rng)
     changes = Changes(rng, given)
     pods = [pod_class(read_pod(raw(given[who]))) for who in ("pod", "next")]
-    kept = [ClassScores(pod, changes.nodes, ENABLED) for pod in pods]
+    kept = [ClassScores(pod, changes.nodes, enabled) for pod in pods]
     for _ in range(30):
         changes.change(rng.choice(pods))
         changes.check_devices()
         for pod, scores in zip(pods, kept, strict=True):
-            assert answers(scores) == anew(pod, changes.nodes)
+            assert answers(scores) == anew(pod, changes.nodes, enabled)
 
 
 def answers(scores: ClassScores) -> Object:
@@ -129,9 +152,9 @@ def answers(scores: ClassScores) -> Object:
     return dict(zip(rows.tolist(), scores.totals(rows).tolist(), strict=True))
 
 
-def anew(pod: PodClass, nodes: NodeColumns) -> Object:
+def anew(pod: PodClass, nodes: NodeColumns, enabled: list[EnabledPlugin]) -> Object:
     kept, nodes.device_answers = nodes.device_answers, NodeAnswers(nodes.devices)
-    found = answers(ClassScores(pod, nodes, ENABLED))
+    found = answers(ClassScores(pod, nodes, enabled))
     nodes.device_answers = kept
     return found
 
