@@ -202,6 +202,13 @@ def test_nothing_is_kept_where_nobody_asks() -> None:
     assert usage.load.amounts == ()
 
 
+def test_usage_is_rounded_before_it_is_compared() -> None:
+    columns = small_cluster()  # of 10 cores, of which 65.5 % are 66 %
+    columns.loads.set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
+    [table] = columns.loads.tables.values()
+    assert table.limits[0, columns.row("n2")] == 6549
+
+
 def test_a_wrong_sum_is_repaired() -> None:
     columns = small_cluster()
     columns.loads.set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
