@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from koord_model.keys import ANNOTATION_LOAD_AFTER_SCHEDULED, ANNOTATION_LOAD_FACTORS
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import PodReader, WaitingPod
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadReference
+from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.volumes.usage import UsedClaim
 
 SPREAD = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
@@ -77,3 +79,38 @@ def test_pods_with_ephemeral_volumes_have_claims_of_their_own() -> None:
         (UsedClaim("a/p1-scratch", "a/p1", "uid of p1"),),
         (UsedClaim("a/p2-scratch", "a/p2", "uid of p2"),),
     ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"spec": {"priority": 5500}},
+        {"metadata": {"annotations": {ANNOTATION_LOAD_FACTORS: '{"cpu": 10}'}}},
+        {"metadata": {"annotations": {ANNOTATION_LOAD_AFTER_SCHEDULED: "60"}}},
+        {"metadata": {"ownerReferences": [owner("apps/v1", "DaemonSet")]}},
+    ],
+)
+@pytest.mark.parametrize("is_used", [False, True])
+def test_loads_split_classes_only_where_somebody_asks(other: dict[str, Any], is_used: bool) -> None:
+    columns = NodeColumns()
+    if is_used:
+        columns.loads.table(LoadAwareSchedulingArgs().settings())
+    reader = PodReader(columns)
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    spec, metadata = {"containers": [container]}, {"name": "p", "namespace": "shop"}
+    pods = [
+        reader.read(
+            json.dumps(
+                {
+                    "metadata": {**metadata, **one.get("metadata", {})},
+                    "spec": {**spec, **one.get("spec", {})},
+                }
+            ).encode()
+        )
+        for one in ({}, other)
+    ]
+    first, second = (one.waiting for one in pods)
+    assert first is not None
+    assert second is not None
+    assert (first.pod_class == second.pod_class) is not is_used
+    assert (first.usage == second.usage) is not is_used
