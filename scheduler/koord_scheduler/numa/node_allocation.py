@@ -1,0 +1,121 @@
+"""What pods have of a node's CPUs and NUMA nodes. No IO.
+
+Koordinator's ``plugins/nodenumaresource/node_allocation.go``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from koord_model.demand import Amounts
+from koord_model.keys import CPU
+
+from koord_scheduler.numa.free_cpus import TakenCPU
+from koord_scheduler.numa.machine import NUMAMachine, amplified
+from koord_scheduler.numa.policies import CPUExclusivePolicy, NUMANodeStatus
+
+ZoneAmounts = Mapping[int, Amounts]
+"""Amounts by NUMA node."""
+
+NO_ZONES: ZoneAmounts = {}
+
+
+class NUMAAllocation(NamedTuple):
+    """What one pod has: CPUs of its own, and amounts of NUMA nodes, in the order of these."""
+
+    cpus: frozenset[int] = frozenset()
+    exclusive: CPUExclusivePolicy = CPUExclusivePolicy.UNSET
+    zones: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether it is anything."""
+        return bool(self.cpus or self.zones)
+
+
+def subtracted(amounts: Amounts, other: Amounts) -> dict[str, int]:
+    """``amounts`` without ``other``, never less than 0; with the resources of both."""
+    found = dict.fromkeys(other, 0)
+    found |= {name: max(0, amount - other.get(name, 0)) for name, amount in amounts.items()}
+    return found
+
+
+def added(lists: Iterable[Amounts]) -> dict[str, int]:
+    """The sums, by resource."""
+    found: dict[str, int] = {}
+    for one in lists:
+        for name, amount in one.items():
+            found[name] = found.get(name, 0) + amount
+    return found
+
+
+class NodeAllocation:
+    """What the pods of a node have, by their UIDs."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, NUMAAllocation] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, NUMAAllocation]]:
+        return iter(self._pods.items())
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def set(self, uid: str, allocation: NUMAAllocation) -> None:
+        """A pod has this, in place of what it had."""
+        self._pods.pop(uid, None)
+        if allocation:
+            self._pods[uid] = allocation
+
+    def remove(self, uid: str) -> None:
+        """A pod has nothing any more."""
+        self._pods.pop(uid, None)
+
+    def taken_cpus(self, returned: Iterable[frozenset[int]] = ()) -> dict[int, TakenCPU]:
+        """The CPUs that pods have, without those that are ``returned``, once for each time."""
+        counts: dict[int, int] = defaultdict(int)
+        policies = {}
+        for one in self._pods.values():
+            for cpu in one.cpus:
+                counts[cpu] += 1
+                policies[cpu] = one.exclusive
+        for cpus in returned:
+            for cpu in cpus & counts.keys():
+                counts[cpu] -= 1
+        return {cpu: TakenCPU(count, policies[cpu]) for cpu, count in counts.items() if count > 0}
+
+    def zones(self, machine: NUMAMachine, reusable: ZoneAmounts = NO_ZONES) -> dict[int, Amounts]:
+        """What pods have of each NUMA node that any has something of, without ``reusable``.
+
+        CPUs of their own count amplified.
+        """
+        found: dict[int, dict[str, int]] = {}
+        for one in self._pods.values():
+            for node, amounts in one.zones:
+                found[node] = added((found.get(node, {}), dict(amounts)))
+        ratio = machine.zone_cpu_ratio
+        if ratio > 1:
+            bound = self.taken_cpus().keys()
+            for node, has in found.items():
+                own = 1000 * len(bound & machine.cpus.in_node(node))
+                has[CPU] = has.get(CPU, 0) - own + amplified(own, ratio)
+        return {node: subtracted(has, reusable.get(node, {})) for node, has in found.items()}
+
+    def free_in_zones(
+        self, machine: NUMAMachine, reusable: ZoneAmounts = NO_ZONES
+    ) -> dict[int, dict[str, int]]:
+        """What is left of each NUMA node."""
+        taken = self.zones(machine, reusable)
+        return {node: subtracted(has, taken.get(node, {})) for node, has in machine.zones.items()}
+
+    def statuses(self, machine: NUMAMachine) -> dict[int, NUMANodeStatus]:
+        """Who has CPUs of each NUMA node; without those where nobody has any."""
+        found: dict[int, NUMANodeStatus] = {}
+        for one in self._pods.values():
+            nodes = {machine.cpus.cpus[cpu].node for cpu in one.cpus if cpu in machine.cpus.cpus}
+            status = NUMANodeStatus.SHARED if len(nodes) > 1 else NUMANodeStatus.SINGLE
+            for node in nodes:
+                if found.get(node) is not NUMANodeStatus.SHARED:
+                    found[node] = status
+        return found

@@ -1,0 +1,208 @@
+"""A node's CPUs and NUMA nodes, as its NodeResourceTopology and its Node have them. No IO.
+
+koordlet writes the first. Koordinator reads it in ``plugins/nodenumaresource/topology_options.go``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from koord_kube.views.decode import decode_view
+from koord_kube.views.pod import Quantities
+from koord_model import cpuset
+from koord_model.demand import Amounts, amounts
+from koord_model.fields import Fields, cpu_list, text
+from koord_model.keys import (
+    ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_CPU_MANAGER_POLICY,
+    ANNOTATION_CPU_TOPOLOGY,
+    ANNOTATION_NODE_RESERVATION,
+    ANNOTATION_POD_CPU_ALLOCS,
+    ANNOTATION_SYSTEM_QOS_RESOURCE,
+    CPU,
+)
+
+from koord_scheduler.numa.cpu_topology import CPUTopology, LogicalCPU
+from koord_scheduler.numa.policies import NUMATopologyPolicy
+
+_MOST = (1 << 31) - 1
+_MOST_NUMA_NODES = 64
+_ZONE = re.compile(r"node-([0-9]{1,9})")
+_KUBELET_POLICIES = {
+    "BestEffort": NUMATopologyPolicy.BEST_EFFORT,
+    "Restricted": NUMATopologyPolicy.RESTRICTED,
+    "SingleNUMANodePodLevel": NUMATopologyPolicy.SINGLE_NUMA_NODE,
+}
+Ratios = Mapping[str, float]
+"""By resource: how often what there is may be given away; 1 and less mean once."""
+
+
+class ZoneResource(msgspec.Struct, frozen=True, gc=False):
+    """How much of a resource a zone has for pods."""
+
+    name: str = ""
+    allocatable: str | int | float = 0
+
+
+class Zone(msgspec.Struct, frozen=True, gc=False):
+    """A part of the machine; those of type "Node" and name "node-N" are NUMA nodes."""
+
+    name: str = ""
+    type: str = ""
+    resources: list[ZoneResource] | None = None
+
+
+class TopologyMeta(msgspec.Struct, frozen=True, gc=False):
+    """Whose it is, and what koordlet wrote in annotations."""
+
+    name: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class NodeResourceTopology(msgspec.Struct, frozen=True, rename="camel"):
+    """The object of that name; its name is that of the Node."""
+
+    metadata: TopologyMeta = TopologyMeta()
+    topology_policies: list[str] | None = None
+    zones: list[Zone] | None = None
+
+
+@dataclass(frozen=True)
+class NodeTopology:
+    """What the node reports of itself.
+
+    ``reserved`` CPUs go to no pod. ``zones`` are the NUMA nodes by number, with what they have for
+    pods, in the order of their numbers. ``ratios`` are ``None`` where the zones are not amplified.
+    """
+
+    cpus: CPUTopology = field(default_factory=CPUTopology)
+    reserved: frozenset[int] = frozenset()
+    is_full_pcpus_only: bool = False
+    policy: NUMATopologyPolicy = NUMATopologyPolicy.NONE
+    zones: Mapping[int, Amounts] = field(default_factory=dict)
+    ratios: Ratios | None = None
+    ignored: tuple[str, ...] = ()
+
+
+_DECODER = msgspec.json.Decoder(NodeResourceTopology)
+
+
+def read_node_resource_topology(document: bytes) -> NodeResourceTopology:
+    """The object in a JSON document.
+
+    Raises:
+        ValueError: it is not a NodeResourceTopology.
+    """
+    return decode_view(_DECODER, document, "a valid NodeResourceTopology")
+
+
+def node_topology(one: NodeResourceTopology) -> NodeTopology:
+    """What the object says; each annotation or zone that cannot be used costs a line."""
+    ignored: list[str] = []
+    where = f"NodeResourceTopology {one.metadata.name}"
+    annotations = Fields(one.metadata.annotations or {}, f"{where} annotation", ignored)
+    cpus = CPUTopology(_cpus(_object(annotations, ANNOTATION_CPU_TOPOLOGY)))
+    kubelet = _object(annotations, ANNOTATION_CPU_MANAGER_POLICY)
+    options = kubelet.of("options")
+    reserved = _kept_by_kubelet(annotations) | _cpu_set(kubelet, "reservedCPUs")
+    reserved |= _cpu_set(_object(annotations, ANNOTATION_NODE_RESERVATION), "reservedCPUs")
+    system = _object(annotations, ANNOTATION_SYSTEM_QOS_RESOURCE)
+    if system.flag("cpusetExclusive", default=True):
+        reserved |= _cpu_set(system, "cpuset")
+    return NodeTopology(
+        cpus=cpus,
+        reserved=reserved,
+        is_full_pcpus_only=kubelet.text("policy") == "static"
+        and options.text("full-pcpus-only") == "true",
+        policy=next(
+            (
+                _KUBELET_POLICIES[one]
+                for one in one.topology_policies or ()
+                if one in _KUBELET_POLICIES
+            ),
+            NUMATopologyPolicy.NONE,
+        ),
+        zones=_zones(one, cpus, reserved, ignored),
+        ratios=amplification_ratios(annotations),
+        ignored=tuple(ignored),
+    )
+
+
+def _zones(
+    one: NodeResourceTopology, cpus: CPUTopology, reserved: frozenset[int], ignored: list[str]
+) -> Mapping[int, Amounts]:
+    found: dict[int, Amounts] = {}
+    for zone in one.zones or ():
+        match = _ZONE.fullmatch(zone.name)
+        if zone.type != "Node" or match is None:
+            continue
+        number = int(match[1])
+        if number >= _MOST_NUMA_NODES:
+            where = f"NodeResourceTopology {one.metadata.name}"
+            expected = f"less than {_MOST_NUMA_NODES} (zone left out)"
+            ignored.append(f"{where} zone {zone.name}: number is {number}; expected {expected}")
+            continue
+        listed: Quantities = {each.name: each.allocatable for each in zone.resources or ()}
+        here = dict(amounts(listed))
+        if here.get(CPU):
+            here[CPU] -= 1000 * len(reserved & cpus.in_node(number))
+        found[number] = here
+    return dict(sorted(found.items()))
+
+
+def _cpus(topology: Fields) -> list[LogicalCPU]:
+    def number(one: Fields, name: str) -> int:
+        return one.number(name, 0, 0, _MOST)
+
+    return [
+        LogicalCPU(*(number(one, name) for name in ("id", "core", "node", "socket")))
+        for one in topology.objects("detail", cpuset.MAX_CPU)
+    ]
+
+
+def _kept_by_kubelet(annotations: Fields) -> frozenset[int]:
+    """The CPUs that the kubelet gave to pods."""
+    listed = annotations.take(ANNOTATION_POD_CPU_ALLOCS, [], _json, "JSON", "left out")
+    pods = Fields({"pods": listed}, f"annotation {ANNOTATION_POD_CPU_ALLOCS}", annotations.ignored)
+    found: frozenset[int] = frozenset()
+    for one in pods.objects("pods"):
+        if one.flag("managedByKubelet", default=False) and one.text("uid"):
+            found |= _cpu_set(one, "cpuset")
+    return found
+
+
+def _cpu_set(given: Fields, name: str) -> frozenset[int]:
+    return cpuset.parse(given.take(name, "", cpu_list, "a CPU list", "left out"))
+
+
+def amplification_ratios(annotations: Fields) -> Ratios | None:
+    """Those in annotations; ``None`` where nothing is said."""
+    if not annotations.has(ANNOTATION_AMPLIFICATION_RATIO):
+        return None
+    given = _object(annotations, ANNOTATION_AMPLIFICATION_RATIO)
+    return {
+        name: given.take(name, 1.0, _ratio, "a number", "not amplified")
+        for name, _ in given.entries()
+    }
+
+
+def _ratio(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
+    return float(given)
+
+
+def _object(annotations: Fields, key: str) -> Fields:
+    """The JSON object in an annotation; an empty one where there is none."""
+    given = annotations.take(key, None, _json, "JSON", "left out")
+    return Fields(given, f"annotation {key}:", annotations.ignored)
+
+
+def _json(given: object) -> object:
+    try:
+        return msgspec.json.decode(text(given))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(given) from error

@@ -1,0 +1,63 @@
+"""The words of Koordinator's CPU and NUMA policies. No IO."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class CPUBindPolicy(StrEnum):
+    """How a pod's own CPUs lie on cores: whole cores, or one thread of each.
+
+    ``CONSTRAINED_BURST`` gives a pod no CPUs of its own; nor does ``NONE``.
+    """
+
+    NONE = ""
+    DEFAULT = "Default"
+    FULL_PCPUS = "FullPCPUs"
+    SPREAD_BY_PCPUS = "SpreadByPCPUs"
+    CONSTRAINED_BURST = "ConstrainedBurst"
+
+
+class CPUExclusivePolicy(StrEnum):
+    """What pods with this word share with none of their kind: a core, or a NUMA node."""
+
+    UNSET = ""
+    NONE = "None"
+    PCPU_LEVEL = "PCPULevel"
+    NUMA_NODE_LEVEL = "NUMANodeLevel"
+
+
+class NUMAAllocateStrategy(StrEnum):
+    """Which NUMA nodes are tried first: those with few CPUs left, or with many.
+
+    Koordinator treats ``DISTRIBUTE_EVENLY`` as ``LEAST_ALLOCATED``.
+    """
+
+    MOST_ALLOCATED = "MostAllocated"
+    LEAST_ALLOCATED = "LeastAllocated"
+    DISTRIBUTE_EVENLY = "DistributeEvenly"
+
+
+class NUMATopologyPolicy(StrEnum):
+    """How strictly a pod's resources have to come from the same NUMA nodes."""
+
+    NONE = ""
+    BEST_EFFORT = "BestEffort"
+    RESTRICTED = "Restricted"
+    SINGLE_NUMA_NODE = "SingleNUMANode"
+
+
+class NUMAExclusive(StrEnum):
+    """Whether pods on one NUMA node and pods on several keep apart."""
+
+    UNSET = ""
+    PREFERRED = "Preferred"
+    REQUIRED = "Required"
+
+
+class NUMANodeStatus(StrEnum):
+    """Who has CPUs of a NUMA node: nobody, pods that have no others, or pods that have others."""
+
+    IDLE = "idle"
+    SINGLE = "single"
+    SHARED = "shared"
