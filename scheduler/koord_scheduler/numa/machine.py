@@ -16,7 +16,7 @@ from koord_model.keys import (
 )
 
 from koord_scheduler.numa.cpu_topology import CPUTopology
-from koord_scheduler.numa.node_topology import NodeTopology, Ratios, amplification_ratios
+from koord_scheduler.numa.node_topology import NodeTopology, ObjectAnnotations, Ratios
 from koord_scheduler.numa.policies import (
     CPUBindPolicy,
     NUMAAllocateStrategy,
@@ -70,7 +70,7 @@ def numa_machine(
     ``ignored``, and counts as if it were not there.
     """
     fields = Fields(labels, "Node label", ignored)
-    own = amplification_ratios(Fields(annotations, "Node annotation", ignored))
+    own = ObjectAnnotations("Node", annotations, ignored).ratios()
     bind_policy = _NODE_BIND_POLICIES.get(labels.get(LABEL_CPU_BIND_POLICY, ""))
     if topology.is_full_pcpus_only:
         bind_policy = CPUBindPolicy.FULL_PCPUS

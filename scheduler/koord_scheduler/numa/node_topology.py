@@ -6,7 +6,7 @@ koordlet writes the first. Koordinator reads it in ``plugins/nodenumaresource/to
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -99,17 +99,51 @@ def read_node_resource_topology(document: bytes) -> NodeResourceTopology:
     return decode_view(_DECODER, document, "a valid NodeResourceTopology")
 
 
+class ObjectAnnotations:
+    """Annotations of ``owner``; what cannot be used costs a line in ``ignored``."""
+
+    def __init__(self, owner: str, given: Mapping[str, str] | None, ignored: list[str]) -> None:
+        self._owner = owner
+        self._ignored = ignored
+        self._fields = Fields(given or {}, f"{owner} annotation", ignored)
+
+    def has(self, key: str) -> bool:
+        """Whether an annotation is there, whatever is in it."""
+        return self._fields.has(key)
+
+    def decoded(self, key: str) -> Fields:
+        """The JSON object in an annotation; an empty one where there is none."""
+        given = self._fields.take(key, None, _json, "JSON", "left out")
+        return Fields(given, f"{self._owner} annotation {key}:", self._ignored)
+
+    def listed(self, key: str) -> Iterable[Fields]:
+        """The objects of the JSON list in an annotation."""
+        given = self._fields.take(key, None, _json, "JSON", "left out")
+        where = f"{self._owner} annotation {key}:"
+        return Fields({"list": given}, where, self._ignored).objects("list", cpuset.MAX_CPU)
+
+    def ratios(self) -> Ratios | None:
+        """How often resources may be given away; ``None`` where nothing is said."""
+        if not self.has(ANNOTATION_AMPLIFICATION_RATIO):
+            return None
+        given = self.decoded(ANNOTATION_AMPLIFICATION_RATIO)
+        return {
+            name: given.take(name, 1.0, _ratio, "a number", "not amplified")
+            for name, _ in given.entries()
+        }
+
+
 def node_topology(one: NodeResourceTopology) -> NodeTopology:
     """What the object says; each annotation or zone that cannot be used costs a line."""
     ignored: list[str] = []
-    where = f"NodeResourceTopology {one.metadata.name}"
-    annotations = Fields(one.metadata.annotations or {}, f"{where} annotation", ignored)
-    cpus = CPUTopology(_cpus(_object(annotations, ANNOTATION_CPU_TOPOLOGY)))
-    kubelet = _object(annotations, ANNOTATION_CPU_MANAGER_POLICY)
+    owner = f"NodeResourceTopology {one.metadata.name}"
+    annotations = ObjectAnnotations(owner, one.metadata.annotations, ignored)
+    cpus = CPUTopology(_cpus(annotations.decoded(ANNOTATION_CPU_TOPOLOGY)))
+    kubelet = annotations.decoded(ANNOTATION_CPU_MANAGER_POLICY)
     options = kubelet.of("options")
     reserved = _kept_by_kubelet(annotations) | _cpu_set(kubelet, "reservedCPUs")
-    reserved |= _cpu_set(_object(annotations, ANNOTATION_NODE_RESERVATION), "reservedCPUs")
-    system = _object(annotations, ANNOTATION_SYSTEM_QOS_RESOURCE)
+    reserved |= _cpu_set(annotations.decoded(ANNOTATION_NODE_RESERVATION), "reservedCPUs")
+    system = annotations.decoded(ANNOTATION_SYSTEM_QOS_RESOURCE)
     if system.flag("cpusetExclusive", default=True):
         reserved |= _cpu_set(system, "cpuset")
     return NodeTopology(
@@ -117,18 +151,16 @@ def node_topology(one: NodeResourceTopology) -> NodeTopology:
         reserved=reserved,
         is_full_pcpus_only=kubelet.text("policy") == "static"
         and options.text("full-pcpus-only") == "true",
-        policy=next(
-            (
-                _KUBELET_POLICIES[one]
-                for one in one.topology_policies or ()
-                if one in _KUBELET_POLICIES
-            ),
-            NUMATopologyPolicy.NONE,
-        ),
+        policy=_kubelet_policy(one.topology_policies or ()),
         zones=_zones(one, cpus, reserved, ignored),
-        ratios=amplification_ratios(annotations),
+        ratios=annotations.ratios(),
         ignored=tuple(ignored),
     )
+
+
+def _kubelet_policy(words: Iterable[str]) -> NUMATopologyPolicy:
+    known = (_KUBELET_POLICIES[word] for word in words if word in _KUBELET_POLICIES)
+    return next(known, NUMATopologyPolicy.NONE)
 
 
 def _zones(
@@ -163,12 +195,10 @@ def _cpus(topology: Fields) -> list[LogicalCPU]:
     ]
 
 
-def _kept_by_kubelet(annotations: Fields) -> frozenset[int]:
+def _kept_by_kubelet(annotations: ObjectAnnotations) -> frozenset[int]:
     """The CPUs that the kubelet gave to pods."""
-    listed = annotations.take(ANNOTATION_POD_CPU_ALLOCS, [], _json, "JSON", "left out")
-    pods = Fields({"pods": listed}, f"annotation {ANNOTATION_POD_CPU_ALLOCS}", annotations.ignored)
     found: frozenset[int] = frozenset()
-    for one in pods.objects("pods"):
+    for one in annotations.listed(ANNOTATION_POD_CPU_ALLOCS):
         if one.flag("managedByKubelet", default=False) and one.text("uid"):
             found |= _cpu_set(one, "cpuset")
     return found
@@ -178,27 +208,10 @@ def _cpu_set(given: Fields, name: str) -> frozenset[int]:
     return cpuset.parse(given.take(name, "", cpu_list, "a CPU list", "left out"))
 
 
-def amplification_ratios(annotations: Fields) -> Ratios | None:
-    """Those in annotations; ``None`` where nothing is said."""
-    if not annotations.has(ANNOTATION_AMPLIFICATION_RATIO):
-        return None
-    given = _object(annotations, ANNOTATION_AMPLIFICATION_RATIO)
-    return {
-        name: given.take(name, 1.0, _ratio, "a number", "not amplified")
-        for name, _ in given.entries()
-    }
-
-
 def _ratio(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
     return float(given)
-
-
-def _object(annotations: Fields, key: str) -> Fields:
-    """The JSON object in an annotation; an empty one where there is none."""
-    given = annotations.take(key, None, _json, "JSON", "left out")
-    return Fields(given, f"annotation {key}:", annotations.ignored)
 
 
 def _json(given: object) -> object:

@@ -123,7 +123,11 @@ def placed_allocation(annotations: Annotations) -> NUMAAllocation:
     zones = tuple(
         (one.node, tuple(sorted(amounts(one.resources).items()))) for one in status.zones or ()
     )
-    return NUMAAllocation(cpuset.parse(status.cpuset), spec.exclusive, zones)
+    try:
+        cpus = cpuset.parse(status.cpuset)
+    except ValueError as error:
+        raise ValueError(f"annotation {ANNOTATION_RESOURCE_STATUS}: cpuset {error}") from None
+    return NUMAAllocation(cpus, spec.exclusive, zones)
 
 
 def resource_status(allocation: NUMAAllocation) -> str:
