@@ -6,9 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from koord_model import cpuset
 from koord_model.demand import amounts
 from koord_model.keys import CPU
+from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.numa.cpu_accumulator import CPUPool, take_preferred_cpus
 from koord_scheduler.numa.cpu_topology import CPUTopology, LogicalCPU
 from koord_scheduler.numa.free_cpus import CPUPreferences, TakenCPU
@@ -43,8 +47,10 @@ from koord_scheduler.numa.policies import (
 from koord_scheduler.numa.scores import AmountScorer, least_taken, most_taken
 from koord_scheduler.numa.topology_hints import NUMAHint, bits, mask_of
 from koord_scheduler.numa.topology_manager import NUMANodes, merge_for_policy
+from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.requests import pending_requests, placed_requests
+from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -141,7 +147,9 @@ def placement(vector: Vector) -> Fields:
                 found[RESOURCE_STATUS] = resource_status(got)
             if one.binds:
                 found[RESOURCE_SPEC] = completed_spec(
-                    metadata["annotations"], one.bind_policy, is_required=one.is_required
+                    metadata["annotations"].get(RESOURCE_SPEC),
+                    one.bind_policy,
+                    is_required=one.is_required,
                 )
     return _normal(found)
 
@@ -190,8 +198,7 @@ def _settings(given: Object) -> NUMASettings:
 def _had(given: Object) -> NodeAllocation:
     had = NodeAllocation()
     for pod in given["Placed"]:
-        metadata = pod["metadata"]
-        had.set(metadata["uid"], placed_allocation(metadata["annotations"]))
+        had.add(placed_allocation(pod["metadata"]["annotations"]))
     return had
 
 
@@ -226,9 +233,55 @@ def _normal(recorded: Object) -> dict[str, Any]:
     return leaves(found)
 
 
+def by_plugin(vector: Vector) -> Fields:
+    """The same, by the plugin on columns: without what only functions have."""
+    given = vector.given
+    if given["MaxRef"]:
+        return {}
+    nodes, plugin = NodeColumns(), NodeNUMAResource(_settings(given))
+    row = nodes.set(read_node(json.dumps(given["Node"]).encode()))
+    if given["NRT"] is not None:
+        nodes.set_topology("n", read_node_resource_topology(json.dumps(given["NRT"]).encode()))
+    for one in given["Placed"]:
+        placed = {**one, "spec": {**one["spec"], "nodeName": "n"}}
+        nodes.add_pod("n", PodReader(nodes).read(json.dumps(placed).encode()).usage)
+    pod = pod_class(read_pod(json.dumps(given["Pod"]).encode()))
+    rows = np.array([row])
+    if rejection := plugin.pre_filter(pod, nodes).rejection:
+        return leaves({"prefilter": {"reasons": [rejection]}})
+    reasons = [one.text for one in plugin.reasons(pod, nodes, rows) if one.rows[0]]
+    can_run = plugin.filter(pod, nodes)
+    assert (can_run is None or bool(can_run(rows)[0])) is (not reasons)
+    if reasons:
+        return leaves({"filter": {"reasons": sorted(reasons)}})
+    score, reservation = plugin.score(pod, nodes), plugin.reserve(pod, nodes, row)
+    found: Object = {} if score is None else {"score": score(rows)[0]}
+    return _normal(found | dict(reservation.annotations if reservation else ()))
+
+
+def of_plugin(recorded: Object) -> Fields:
+    """What nodes are rejected for, how they are scored, and what is written."""
+    found = {name: recorded[name] for name in (RESOURCE_STATUS, RESOURCE_SPEC) if name in recorded}
+    if found.get(RESOURCE_STATUS) == "{}":
+        del found[RESOURCE_STATUS]
+    if recorded.get("reserve", {}).get("reasons"):
+        return leaves({"filter": {"reasons": recorded["reserve"]["reasons"]}})
+    for name in ("prefilter", "filter"):
+        if reasons := recorded.get(name, {}).get("reasons"):
+            found[name] = {"reasons": reasons}
+    if "score" in recorded:
+        found["score"] = recorded["score"]
+    return _normal(found)
+
+
+def several_pods_on_a_cpu(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Only other plugins of Koordinator's can allow it."""
+    return bool(vector.given["MaxRef"])
+
+
 def gaps_between_numbers(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """Koordinator panics where NUMA nodes have higher numbers than there are nodes."""
-    return "panic" in there
+    return "panic" in vector.recorded
 
 
 def no_cpu_topology(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
@@ -244,6 +297,16 @@ def test_pods_get_the_cpus_that_koordinator_gives_them() -> None:
 
 def test_hints_are_merged_as_by_koordinator() -> None:
     replay("numa_hints", hints, leaves)
+
+
+def test_the_plugin_does_the_same_and_rejects_what_could_not_be_reserved() -> None:
+    replay(
+        "numa_placement",
+        by_plugin,
+        of_plugin,
+        (gaps_between_numbers, no_cpu_topology, several_pods_on_a_cpu),
+        ("nodes_by_their_own_room",),
+    )
 
 
 def test_nodes_are_filtered_scored_and_reserved_as_by_koordinator() -> None:

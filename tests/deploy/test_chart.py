@@ -92,6 +92,7 @@ def _file(name: str, text: str) -> Any:
 ALL_COMPONENTS = {
     "koordlet.nodesProxy": True,
     "scheduler.enabled": True,
+    "scheduler.numa": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -159,6 +160,7 @@ def test_by_default_it_is_the_kustomization() -> None:
         ),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
         ("scheduler", {"scheduler.enabled": True}),
+        ("numa", {"scheduler.numa": True}),
     ],
 )
 def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import (
     DEVICE_CLASSES,
+    NODE_TOPOLOGIES,
     NODES,
     PODS,
     RESOURCE_CLAIMS,
@@ -19,8 +21,9 @@ from koord_kube.protocol.resources import (
     VOLUME_CLAIMS,
     VOLUMES,
 )
+from koord_model.keys import ANNOTATION_CPU_TOPOLOGY, ANNOTATION_RESOURCE_STATUS
 from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
-from koord_scheduler.config.scheduler_config import read_scheduler_config
+from koord_scheduler.config.scheduler_config import read_scheduler_config, scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
 
@@ -130,6 +133,35 @@ async def test_what_the_scheduler_asks_is_what_it_may() -> None:
     of_itself = {("resource.k8s.io", "resourceclaims/binding", "patch")}
     assert unused(asked, ACCOUNT, COMPONENTS) == of_itself
     assert missing(asked, ACCOUNT) == sorted(asked), "nothing is allowed without the component"
+
+
+async def test_cpus_of_pods_are_a_right_of_its_own() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "NodeNUMAResource"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = scheduler_config({**kind, "profiles": [{"plugins": enabled}]})
+    detail = {"detail": [{"id": cpu, "core": cpu, "socket": 0, "node": 0} for cpu in range(4)]}
+    annotations = {ANNOTATION_CPU_TOPOLOGY: json.dumps(detail)}
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
+        api.put(NODE_TOPOLOGIES, {"metadata": {"name": "n1", "annotations": annotations}})
+        pod = _pod("a", "2", priority=9500)
+        pod["metadata"]["labels"] = {"koordinator.sh/qosClass": "LSR"}
+        api.put(PODS, pod, "shop")
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(SETTINGS, config, client, "s1_0").serve())
+            await until(lambda: api.count("create", "pods") > 0, "a binding")
+            os.kill(os.getpid(), signal.SIGTERM)
+        written = api.get(PODS, "a", "shop")["metadata"]["annotations"]
+        asked = rights(api.asked)
+    assert json.loads(written[ANNOTATION_RESOURCE_STATUS])["cpuset"] == "0-1"
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "numa")) == []
+    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {
+        "noderesourcetopologies",
+        "pods",
+    }
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from koord_scheduler.framework.recording import (
     recorded_kind,
     recording_line,
 )
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus, Taint
 from koord_scheduler.program.explanation import Document
 from koord_scheduler.program.make_scheduler import make_scheduler
@@ -36,7 +36,7 @@ def shop() -> Shop:
     for number in range(1, 4):
         amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
         taints = [Taint("nvidia.com/gpu", "", "NoSchedule")]
-        gpu = Node(ObjectMeta(f"gpu-{number}"), NodeSpec(taints), NodeStatus(amounts))
+        gpu = Node(AnnotatedMeta(f"gpu-{number}"), NodeSpec(taints), NodeStatus(amounts))
         made.scheduler.nodes.set(gpu)
         made.pod(f"used-{number}", f"{900 * number}m", nodeName=f"node-{number}")
     made.pod("small", "1", nodeName="node-2")

@@ -7,6 +7,8 @@ from koord_scheduler.columns.held_terms import held_terms
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
+from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
+from koord_scheduler.numa.pod_requirements import placed_allocation
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests
@@ -30,4 +32,16 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         held_terms(pod_affinity(metadata.namespace, pod.spec.affinity)),
         volume_usage(pod),
         load or (pod_load(pod) if nodes.loads.is_used else NO_LOAD),
+        _numa_allocation(pod),
     )
+
+
+def _numa_allocation(pod: PodInfo) -> NUMAAllocation:
+    """Its CPUs and NUMA nodes; none where the annotation cannot be used, which koordlet says."""
+    annotations = pod.metadata.annotations
+    if annotations is None or not pod.spec.node_name:
+        return NO_ALLOCATION
+    try:
+        return placed_allocation(annotations.by_key())
+    except ValueError:
+        return NO_ALLOCATION

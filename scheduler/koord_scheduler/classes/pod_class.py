@@ -24,6 +24,12 @@ from koord_scheduler.columns.workload_selectors import (
     WorkloadReference,
 )
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
+from koord_scheduler.numa.pod_requirements import (
+    NO_REQUIREMENTS,
+    NUMARequirements,
+    numa_requirements,
+)
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node_selector import (
     PreferredNodes,
     RequiredNodes,
@@ -54,6 +60,7 @@ class PodClass:
     that it needs of kubelets, ``unsupported`` says what cannot be done here. Pods with claims are a
     class each. ``extended`` says which containers ask for extended resources, which may be devices.
     ``load`` decides how much its pods are expected to use.
+    ``numa`` is what it says of its CPUs and NUMA nodes.
     """
 
     labels: PodLabels
@@ -76,6 +83,7 @@ class PodClass:
     claims: PodClaims = NO_CLAIMS
     extended: tuple[ContainerRequest, ...] = ()
     load: PodLoad = NO_LOAD
+    numa: NUMARequirements = NO_REQUIREMENTS
 
     def __hash__(self) -> int:
         return self._hash
@@ -129,7 +137,14 @@ def pod_class(pod: PodInfo) -> PodClass:
         pod_claims(pod),
         container_requests(pod),
         pod_load(pod, requests),
+        _numa_requirements(pod),
     )
+
+
+def _numa_requirements(pod: PodInfo) -> NUMARequirements:
+    metadata = pod.metadata
+    annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+    return numa_requirements(annotations, metadata.labels or {}, pod.spec.priority)
 
 
 def spread_controller(pod: PodInfo) -> WorkloadReference | None:

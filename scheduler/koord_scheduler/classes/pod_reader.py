@@ -17,6 +17,7 @@ from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.load.pod_load import NO_LOAD, NO_TIMES, PodTimes, has_daemon_owner, pod_times
+from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 
 _Made = TypeVar("_Made")
@@ -156,6 +157,9 @@ def _signature(pod: PodInfo) -> tuple[object, ...]:
     return (
         metadata.namespace,
         metadata.labels,
+        metadata.annotations,
+        bool(spec.node_name),
+        spec.priority if may_bind_cpus(metadata.labels or {}) else None,
         spec.containers,
         spec.init_containers,
         spec.resources,

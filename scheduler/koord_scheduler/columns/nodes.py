@@ -20,6 +20,7 @@ from koord_scheduler.columns.journal import RowJournal
 from koord_scheduler.columns.labels import LabelColumns
 from koord_scheduler.columns.loads import NodeLoads
 from koord_scheduler.columns.namespaces import Namespaces
+from koord_scheduler.columns.numa import NUMAColumns
 from koord_scheduler.columns.pod_counts import PodCounts
 from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
@@ -27,6 +28,9 @@ from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
+from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
+from koord_scheduler.numa.node_topology import NodeResourceTopology
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
@@ -50,6 +54,7 @@ class PodUsage(NamedTuple):
     terms: tuple[HeldTerm, ...] = ()
     volumes: VolumeUsage = NO_VOLUMES
     load: PodLoad = NO_LOAD
+    numa: NUMAAllocation = NO_ALLOCATION
 
 
 class NodeColumns:
@@ -84,12 +89,14 @@ class NodeColumns:
         self.devices = DeviceObjects(self._devices_of_node_changed)
         self.device_answers = NodeAnswers(self.devices)
         self.loads = NodeLoads(length, self.journal.add)
+        self.numa = NUMAColumns(length)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
         self._seed = str(seed).encode()
         self._names: list[str] = [""] * length
         self._pods_on = [0] * length
+        self._annotations: dict[int, dict[str, str]] = {}
         self._row_of: dict[str, int] = {}
         self._free = list(range(length - 1, -1, -1))
         self._ties: set[float] = set()
@@ -158,12 +165,35 @@ class NodeColumns:
         is_moved = self.labels.set(row, node.labels)
         is_moved |= self.taints.set(row, spec.taints or ())
         is_moved |= was[0] != is_node
+        annotations = (node.metadata.annotations or NO_ANNOTATIONS).by_key()
+        if is_moved or annotations != self._annotations.get(row, {}):
+            self._annotations[row] = annotations
+            self._describe_numa(row)
         has_changed = self.features.set(row, status.declared_features or ())
         has_changed |= self.images.set(row, status.images or ())
         has_changed |= was[1] != spec.unschedulable
         self.version += is_moved
         if is_moved or has_changed:
             self.node_journal.add(row)
+
+    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
+        """The NodeResourceTopology of a node is there, has changed, or (``None``) is gone."""
+        if topology is None:
+            self.numa.forget_report(name)
+        else:
+            self.numa.report(topology)
+        row = self._row_of.get(name)
+        if row is not None:
+            self._describe_numa(row)
+            self.journal.add(row)
+
+    def _describe_numa(self, row: int) -> None:
+        if self.is_node[row]:
+            labels, annotations = self.labels.of(row), self._annotations.get(row, {})
+            self.numa.describe(row, self._names[row], labels, annotations)
+        else:
+            self._annotations.pop(row, None)
+            self.numa.clear(row)
 
     def domains(self, key: str, scope: NodeScope) -> Domains:
         """The domains of a label, shared by all who ask while nodes stay as they are."""
@@ -211,11 +241,12 @@ class NodeColumns:
         terms: tuple[HeldTerm, ...] = (),
         volumes: VolumeUsage = NO_VOLUMES,
         load: PodLoad = NO_LOAD,
+        numa: NUMAAllocation = NO_ALLOCATION,
     ) -> PodUsage:
         """What a pod takes, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
         scored = float(pod.scored_cpu), float(pod.scored_memory)
-        return PodUsage(request, scored, ports, labels, terms, volumes, load)
+        return PodUsage(request, scored, ports, labels, terms, volumes, load, numa)
 
     def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
@@ -226,6 +257,7 @@ class NodeColumns:
         self.pods.add(row, usage.labels)
         self.terms.add(row, usage.terms)
         self.pod_volumes.add(row, usage.volumes)
+        self.numa.add(row, usage.numa)
         self.journal.add(row)
         return row
 
@@ -238,6 +270,7 @@ class NodeColumns:
         self.pods.add(row, usage.labels, -1)
         self.terms.add(row, usage.terms, -1)
         self.pod_volumes.remove(row, usage.volumes)
+        self.numa.remove(row, usage.numa)
         self._changed(row)
 
     def _row_for(self, name: str) -> int:
@@ -295,6 +328,7 @@ class NodeColumns:
         self.terms.lengthen(length)
         self.pod_volumes.lengthen(length)
         self.loads.lengthen(length)
+        self.numa.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
         self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)

@@ -13,8 +13,10 @@ from koord_scheduler.config.plugin_args import (
     AllPluginArgs,
     InterPodAffinityArgs,
     NodeAffinityArgs,
+    NodeNUMAResourceArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
+    NUMAScoringStrategy,
     PodTopologySpreadArgs,
     ScoringStrategy,
     WeightedResource,
@@ -26,6 +28,9 @@ from koord_scheduler.framework.resource_scores import (
     most_allocated,
     requested_to_capacity_ratio,
 )
+from koord_scheduler.numa.placement import NUMASettings
+from koord_scheduler.numa.policies import CPUBindPolicy
+from koord_scheduler.numa.scores import AmountScore, AmountScorer, least_taken, most_taken
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
 from koord_scheduler.objects.spread import spread_constraint
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
@@ -35,6 +40,7 @@ from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from koord_scheduler.plugins.node_name import NodeName
+from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 from koord_scheduler.plugins.node_ports import NodePorts
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
@@ -64,6 +70,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "NodePorts": lambda args: NodePorts(),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_fit(args.node_resources_fit)),
     "NodeDeclaredFeatures": lambda args: NodeDeclaredFeatures(),
+    "NodeNUMAResource": lambda args: NodeNUMAResource(_numa(args.node_numa_resource)),
     "VolumeRestrictions": lambda args: VolumeRestrictions(),
     "NodeVolumeLimits": lambda args: NodeVolumeLimits(),
     "VolumeBinding": lambda args: VolumeBinding(),
@@ -111,6 +118,19 @@ def _fit(args: NodeResourcesFitArgs) -> FitSettings:
 def _fit_plus(args: NodeResourcesFitPlusArgs) -> NodeResourcesFitPlus:
     most = args.weights(of_most=True)
     return NodeResourcesFitPlus(FitPlusSettings(args.weights(of_most=False), most))
+
+
+def _numa(args: NodeNUMAResourceArgs) -> NUMASettings:
+    weights = _weights(args.scoring_strategy.resources)
+    return NUMASettings(
+        CPUBindPolicy(args.default_cpu_bind_policy),
+        AmountScorer(_amount_score(args.scoring_strategy), weights),
+        AmountScorer(_amount_score(args.numa_scoring_strategy), weights),
+    )
+
+
+def _amount_score(strategy: NUMAScoringStrategy) -> AmountScore:
+    return most_taken if strategy.type == "MostAllocated" else least_taken
 
 
 def _weights(resources: tuple[WeightedResource, ...]) -> dict[str, int]:

@@ -48,6 +48,7 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "NodeResourcesFitPlus": _SCORES,
     "ScarceResourceAvoidance": _SCORES,
     "LoadAwareScheduling": (*_FILTERS, "score", "reserve"),
+    "NodeNUMAResource": (*_FILTERS, *_SCORES, "reserve", "preBind"),
 }
 """Where each plugin acts."""
 
@@ -77,6 +78,7 @@ _OFF_BY_DEFAULT = {
     "LoadAwareScheduling",
     "NodeResourcesFitPlus",
     "ScarceResourceAvoidance",
+    "NodeNUMAResource",
 }
 
 DEFAULT_PLUGINS = tuple(
@@ -94,7 +96,6 @@ KOORDINATOR = frozenset(
         "DefaultPreBind",
         "DeviceShare",
         "ElasticQuota",
-        "NodeNUMAResource",
         "Reservation",
         "SchedulingHint",
     }

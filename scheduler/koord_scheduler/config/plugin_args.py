@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+import msgspec
 from koord_model import duration
 from msgspec import Meta
 from msgspec.structs import force_setattr
@@ -219,6 +220,40 @@ class DynamicResourcesArgs(PluginArgs, frozen=True):
                 yield problem(f"{path}.{name}", text, "a duration like 10s or 1m30s")
 
 
+_NUMA_STRATEGIES = ("LeastAllocated", "MostAllocated")
+_BIND_POLICIES = ("", "FullPCPUs", "SpreadByPCPUs")
+
+
+class NUMAScoringStrategy(Strict, frozen=True):
+    """How NodeNUMAResource scores nodes, or NUMA nodes."""
+
+    type: str = "LeastAllocated"
+    resources: tuple[WeightedResource, ...] = CPU_AND_MEMORY
+
+    def problems(self, path: str) -> Iterator[str]:
+        """What Koordinator refuses in it."""
+        if self.type not in _NUMA_STRATEGIES:
+            yield problem(f"{path}.type", self.type, " or ".join(_NUMA_STRATEGIES))
+
+
+class NodeNUMAResourceArgs(PluginArgs, frozen=True):
+    """Arguments of NodeNUMAResource, with Koordinator's defaults.
+
+    By the resources of ``scoring_strategy`` NUMA nodes are scored, too.
+    """
+
+    default_cpu_bind_policy: str = msgspec.field(default="FullPCPUs", name="defaultCPUBindPolicy")
+    scoring_strategy: NUMAScoringStrategy = NUMAScoringStrategy()
+    numa_scoring_strategy: NUMAScoringStrategy = NUMAScoringStrategy()
+
+    def problems(self, path: str) -> Iterator[str]:
+        if self.default_cpu_bind_policy not in _BIND_POLICIES:
+            expected = 'FullPCPUs, SpreadByPCPUs or ""'
+            yield problem(f"{path}.defaultCPUBindPolicy", self.default_cpu_bind_policy, expected)
+        yield from self.scoring_strategy.problems(f"{path}.scoringStrategy")
+        yield from self.numa_scoring_strategy.problems(f"{path}.numaScoringStrategy")
+
+
 class AllPluginArgs(Strict, frozen=True, rename="pascal"):
     """The arguments of all plugins of a profile that take some, by the names of the plugins."""
 
@@ -232,6 +267,9 @@ class AllPluginArgs(Strict, frozen=True, rename="pascal"):
     )
     node_resources_fit: NodeResourcesFitArgs = NodeResourcesFitArgs()
     node_resources_fit_plus: NodeResourcesFitPlusArgs = NodeResourcesFitPlusArgs()
+    node_numa_resource: NodeNUMAResourceArgs = msgspec.field(
+        default=NodeNUMAResourceArgs(), name="NodeNUMAResource"
+    )
     pod_topology_spread: PodTopologySpreadArgs = PodTopologySpreadArgs()
     scarce_resource_avoidance: ScarceResourceAvoidanceArgs = ScarceResourceAvoidanceArgs()
     volume_binding: VolumeBindingArgs = VolumeBindingArgs()

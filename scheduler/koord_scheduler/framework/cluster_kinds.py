@@ -15,6 +15,7 @@ from koord_kube.protocol.resources import (
     DISRUPTION_BUDGETS,
     NAMESPACES,
     NODE_METRICS,
+    NODE_TOPOLOGIES,
     NODES,
     PODS,
     REPLICA_SETS,
@@ -40,6 +41,10 @@ from koord_scheduler.claims.objects import (
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
+from koord_scheduler.numa.node_topology import (
+    NodeResourceTopology,
+    read_node_resource_topology,
+)
 from koord_scheduler.objects.disruption_budget import (
     DisruptionBudgetObject,
     read_disruption_budget,
@@ -55,6 +60,7 @@ from koord_scheduler.objects.workload import (
     read_service,
     read_stateful_set,
 )
+from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 from koord_scheduler.volumes.objects import (
     CSIDriver,
     CSINode,
@@ -150,7 +156,21 @@ def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
             is_optional=True,
             is_needed=nodes.loads.is_used,
         ),
+        ClusterKind(
+            NODE_TOPOLOGIES,
+            NodeResourceTopology,
+            read_node_resource_topology,
+            nodes.set_topology,
+            lambda name: nodes.set_topology(name, None),
+            is_optional=True,
+            is_needed=_is_enabled(scheduler, NodeNUMAResource.name),
+        ),
     ]
+
+
+def _is_enabled(scheduler: Scheduler, name: str) -> bool:
+    profiles = scheduler.profiles.values()
+    return any(one.plugin.name == name for profile in profiles for one in profile.plugins)
 
 
 def _device_kinds(devices: DeviceObjects) -> list[ClusterKind]:

@@ -168,6 +168,10 @@ class Plugin:
         """
         return None
 
+    def usage(self, reservation: Any, pod: PodUsage) -> PodUsage:
+        """What a pod takes of its node's columns with what ``reserve`` returned."""
+        return pod
+
     def unreserve(self, reservation: Any, nodes: NodeColumns) -> None:
         """Give back what ``reserve`` returned: the pod did not get the node. It must not fail."""
 

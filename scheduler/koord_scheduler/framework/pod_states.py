@@ -114,10 +114,11 @@ class PodStates:
         reserved = self._reserve(waiting, row)
         if reserved:
             self._reserved[pod.key] = reserved
+        usage = waiting.usage
+        for plugin, reservation in reserved:
+            usage = plugin.usage(reservation, usage)
         times = PodTimes(self.nodes.loads.epoch)
-        self.placed.set(
-            PlacedPod(pod.key, pod.uid, node, pod.priority, None, waiting.usage, times=times)
-        )
+        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, usage, times=times))
         self.queue.remove(pod.key)
         self.nominations.remove(pod.key)  # it has that room now, or another
         self._assumed[pod.key] = pod

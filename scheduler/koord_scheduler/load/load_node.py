@@ -17,7 +17,8 @@ from koord_scheduler.load.settings import (
     UsageWindow,
     Vector,
 )
-from koord_scheduler.objects.node import Node, NodeAnnotations
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.node import Node
 
 _PerCent = dict[str, int]
 
@@ -64,15 +65,15 @@ class NodeThresholds(NamedTuple):
 
 def load_node(node: Node) -> tuple[LoadNode, list[str]]:
     """What counts of a node, and a line about each annotation that cannot be read."""
-    annotations = node.metadata.annotations or NodeAnnotations()
+    annotations = node.metadata.annotations or NO_ANNOTATIONS
     allocatable, warnings = amounts(node.status.allocatable), list[str]()
     overrides = ThresholdOverrides()
     try:
-        allocatable = {**allocatable, **_raw_allocatable(annotations.raw_allocatable)}
+        allocatable = {**allocatable, **_raw_allocatable(annotations.raw_allocatable or "")}
     except ValueError as error:
         warnings.append(_ignored(node, ANNOTATION_RAW_ALLOCATABLE, error))
     try:
-        overrides = _overrides(annotations.usage_thresholds)
+        overrides = _overrides(annotations.usage_thresholds or "")
     except ValueError as error:
         warnings.append(_ignored(node, ANNOTATION_USAGE_THRESHOLDS, error))
     return LoadNode(node.name, allocatable, overrides), warnings

@@ -73,9 +73,9 @@ def pod_load(pod: PodInfo, pending: PodRequests | None = None) -> PodLoad:
         priority_class_or_default(labels, pod.spec.priority, _kube_qos(pod)),
         tuple(AskedAmount(name, requests.get(name, 0), limits.get(name, 0)) for name in names),
         has_daemon_owner(pod),
-        _factors(annotations.load_factors) if annotations else None,
-        _seconds(annotations.load_after_scheduled) if annotations else None,
-        _seconds(annotations.load_after_initialized) if annotations else None,
+        _factors(annotations.load_factors or "") if annotations else None,
+        _seconds(annotations.load_after_scheduled or "") if annotations else None,
+        _seconds(annotations.load_after_initialized or "") if annotations else None,
     )
 
 

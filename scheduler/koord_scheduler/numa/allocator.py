@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
 from koord_model.demand import Amounts
@@ -82,14 +83,41 @@ class NodeAllocator:
         Raises:
             CannotAllocate: there is not enough.
         """
-        zones: Zones = {}
-        if mask is not None:
-            if not self.machine.zones:
-                raise CannotAllocate("insufficient resources on NUMA Node")
-            zones = distribute_evenly(self.machine.cpus, self.request, self.free, list(bits(mask)))
+        zones = self._distribute(mask)
         cpus = self._take_cpus(zones) if self.request.binds else frozenset()
         given = tuple((node, tuple(sorted(has.items()))) for node, has in sorted(zones.items()))
         return NUMAAllocation(cpus, self.request.exclusive, given)
+
+    def amounts(self, mask: Mask | None) -> Zones:
+        """The amounts that ``allocate`` would give, without choosing CPUs where any will do.
+
+        Raises:
+            CannotAllocate: there is not enough.
+        """
+        zones = self._distribute(mask)
+        if self.request.binds and self.request.is_required:
+            self._take_cpus(zones)
+        elif self.request.binds:
+            free = self._free_in_node
+            parts = (min(free[node], has.get(CPU, 0) // 1000) for node, has in zones.items())
+            if (sum(parts) if zones else self.request.cpus) != self.request.cpus:
+                raise CannotAllocate(NOT_ENOUGH_CPUS)
+            if len(self.free_cpus) < self.request.cpus:
+                raise CannotAllocate(NOT_ENOUGH_CPUS)
+        return zones
+
+    def _distribute(self, mask: Mask | None) -> Zones:
+        if mask is None:
+            return {}
+        if not self.machine.zones:
+            raise CannotAllocate("insufficient resources on NUMA Node")
+        return distribute_evenly(self.machine.cpus, self.request, self.free, list(bits(mask)))
+
+    @cached_property
+    def _free_in_node(self) -> dict[int, int]:
+        """How many CPUs are free in each NUMA node."""
+        in_node = self.machine.cpus.in_node
+        return {node: len(self.free_cpus & in_node(node)) for node in self.machine.zones}
 
     def _take_cpus(self, zones: ZoneAmounts) -> CPUSet:
         request = self.request
@@ -124,9 +152,8 @@ class NodeAllocator:
     def _limit_by_cpus(self) -> None:
         """A NUMA node has no more CPU than there are CPUs that the required policy can use."""
         for node, has in self.free.items():
-            usable = 1000 * len(self.free_cpus & self.machine.cpus.in_node(node))
             if has.get(CPU):
-                has[CPU] = min(has[CPU], usable)
+                has[CPU] = min(has[CPU], 1000 * self._free_in_node[node])
 
 
 def distribute_evenly(

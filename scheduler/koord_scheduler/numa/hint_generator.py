@@ -32,7 +32,7 @@ def generate_hints(
     for nodes in _sets_of(list(zones)):
         mask = mask_of(nodes)
         try:
-            allocator.allocate(mask)
+            allocator.amounts(mask)
         except CannotAllocate:
             continue
         has = added(zones[node] for node in nodes)

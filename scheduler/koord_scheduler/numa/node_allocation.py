@@ -34,6 +34,9 @@ class NUMAAllocation(NamedTuple):
         return bool(self.cpus or self.zones)
 
 
+NO_ALLOCATION = NUMAAllocation()
+
+
 def subtracted(amounts: Amounts, other: Amounts) -> dict[str, int]:
     """``amounts`` without ``other``, never less than 0; with the resources of both."""
     found = dict.fromkeys(other, 0)
@@ -51,32 +54,32 @@ def added(lists: Iterable[Amounts]) -> dict[str, int]:
 
 
 class NodeAllocation:
-    """What the pods of a node have, by their UIDs."""
+    """What the pods of a node have; pods that have nothing are left out."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, NUMAAllocation] = {}
+        self._pods: list[NUMAAllocation] = []
 
-    def __iter__(self) -> Iterator[tuple[str, NUMAAllocation]]:
-        return iter(self._pods.items())
+    def __iter__(self) -> Iterator[NUMAAllocation]:
+        return iter(self._pods)
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def set(self, uid: str, allocation: NUMAAllocation) -> None:
-        """A pod has this, in place of what it had."""
-        self._pods.pop(uid, None)
+    def add(self, allocation: NUMAAllocation) -> None:
+        """One more pod has this."""
         if allocation:
-            self._pods[uid] = allocation
+            self._pods.append(allocation)
 
-    def remove(self, uid: str) -> None:
-        """A pod has nothing any more."""
-        self._pods.pop(uid, None)
+    def remove(self, allocation: NUMAAllocation) -> None:
+        """One pod less has this."""
+        if allocation:
+            self._pods.remove(allocation)
 
     def taken_cpus(self, returned: Iterable[frozenset[int]] = ()) -> dict[int, TakenCPU]:
         """The CPUs that pods have, without those that are ``returned``, once for each time."""
         counts: dict[int, int] = defaultdict(int)
         policies = {}
-        for one in self._pods.values():
+        for one in self._pods:
             for cpu in one.cpus:
                 counts[cpu] += 1
                 policies[cpu] = one.exclusive
@@ -91,7 +94,7 @@ class NodeAllocation:
         CPUs of their own count amplified.
         """
         found: dict[int, dict[str, int]] = {}
-        for one in self._pods.values():
+        for one in self._pods:
             for node, amounts in one.zones:
                 found[node] = added((found.get(node, {}), dict(amounts)))
         ratio = machine.zone_cpu_ratio
@@ -112,7 +115,7 @@ class NodeAllocation:
     def statuses(self, machine: NUMAMachine) -> dict[int, NUMANodeStatus]:
         """Who has CPUs of each NUMA node; without those where nobody has any."""
         found: dict[int, NUMANodeStatus] = {}
-        for one in self._pods.values():
+        for one in self._pods:
             nodes = {machine.cpus.cpus[cpu].node for cpu in one.cpus if cpu in machine.cpus.cpus}
             status = NUMANodeStatus.SHARED if len(nodes) > 1 else NUMANodeStatus.SINGLE
             for node in nodes:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated
 
 import msgspec
 from koord_kube.views.decode import decode_view
@@ -30,6 +32,7 @@ from koord_scheduler.numa.policies import NUMATopologyPolicy
 
 _MOST = (1 << 31) - 1
 _MOST_NUMA_NODES = 64
+_Number = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 _ZONE = re.compile(r"node-([0-9]{1,9})")
 _KUBELET_POLICIES = {
     "BestEffort": NUMATopologyPolicy.BEST_EFFORT,
@@ -138,7 +141,8 @@ def node_topology(one: NodeResourceTopology) -> NodeTopology:
     ignored: list[str] = []
     owner = f"NodeResourceTopology {one.metadata.name}"
     annotations = ObjectAnnotations(owner, one.metadata.annotations, ignored)
-    cpus = CPUTopology(_cpus(annotations.decoded(ANNOTATION_CPU_TOPOLOGY)))
+    text = (one.metadata.annotations or {}).get(ANNOTATION_CPU_TOPOLOGY)
+    cpus = _cpu_topology(text, annotations)
     kubelet = annotations.decoded(ANNOTATION_CPU_MANAGER_POLICY)
     options = kubelet.of("options")
     reserved = _kept_by_kubelet(annotations) | _cpu_set(kubelet, "reservedCPUs")
@@ -183,6 +187,38 @@ def _zones(
             here[CPU] -= 1000 * len(reserved & cpus.in_node(number))
         found[number] = here
     return dict(sorted(found.items()))
+
+
+class _CPU(msgspec.Struct, frozen=True, gc=False):
+    id: _Number = 0
+    core: _Number = 0
+    node: _Number = 0
+    socket: _Number = 0
+
+
+class _CPUTopology(msgspec.Struct, frozen=True):
+    detail: list[_CPU] | None = None
+
+
+_CPU_DECODER = msgspec.json.Decoder(_CPUTopology)
+
+
+@lru_cache(maxsize=256)
+def _known_topology(text: str) -> CPUTopology:
+    """Machines of one kind have the same text, and share what is made of it.
+
+    Raises:
+        msgspec.MsgspecError: it is not as koordlet writes it.
+    """
+    listed = _CPU_DECODER.decode(text).detail or ()
+    return CPUTopology(LogicalCPU(one.id, one.core, one.node, one.socket) for one in listed)
+
+
+def _cpu_topology(text: str | None, annotations: ObjectAnnotations) -> CPUTopology:
+    try:
+        return _known_topology(text or "{}")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return CPUTopology(_cpus(annotations.decoded(ANNOTATION_CPU_TOPOLOGY)))
 
 
 def _cpus(topology: Fields) -> list[LogicalCPU]:

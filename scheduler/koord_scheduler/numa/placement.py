@@ -12,10 +12,20 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 from koord_model.keys import CPU
 
-from koord_scheduler.numa.allocator import CannotAllocate, NodeAllocator, NUMARequest
+from koord_scheduler.numa.allocator import (
+    NOT_ENOUGH_CPUS,
+    CannotAllocate,
+    NodeAllocator,
+    NUMARequest,
+)
 from koord_scheduler.numa.hint_generator import generate_hints
 from koord_scheduler.numa.machine import NUMAMachine, amplified
-from koord_scheduler.numa.node_allocation import NodeAllocation, NUMAAllocation, added
+from koord_scheduler.numa.node_allocation import (
+    NodeAllocation,
+    NUMAAllocation,
+    ZoneAmounts,
+    added,
+)
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.policies import (
     CPUBindPolicy,
@@ -137,7 +147,7 @@ class NodePlacement:
             return None
         if isinstance(found, NUMARejection):
             return found
-        given = self.allocate(found)
+        given = self._amounts(found)
         return given if isinstance(given, NUMARejection) else None
 
     def mask(self, others: Sequence[ProviderHints] = ()) -> Mask | NUMARejection | None:
@@ -166,10 +176,32 @@ class NodePlacement:
         except CannotAllocate as error:
             return NUMARejection(error.reasons, resolvable=True)
 
+    def _amounts(self, mask: Mask | None) -> ZoneAmounts | NUMARejection:
+        """As ``allocate``, without the CPUs."""
+        try:
+            return self._left().amounts(mask)
+        except CannotAllocate as error:
+            return NUMARejection(error.reasons, resolvable=True)
+
     def reserve(self) -> NUMAAllocation | NUMARejection:
         """What the pod gets once it is to have the node."""
         found = self.mask()
         return found if isinstance(found, NUMARejection) else self.allocate(found)
+
+    def shortage(self) -> NUMARejection | None:
+        """Why a pod that is not rejected would not get its CPUs or NUMA nodes after all.
+
+        Koordinator finds out only when the pod is to have the node: it does not look for CPUs that
+        are bound by preference, nor at NUMA nodes under BestEffort.
+        """
+        if self.policy is NUMATopologyPolicy.NONE:
+            is_short = self.binds and len(self._left().free_cpus) < self._cpu // 1000
+            return NUMARejection((NOT_ENOUGH_CPUS,), resolvable=True) if is_short else None
+        if self.policy is NUMATopologyPolicy.BEST_EFFORT:
+            found = self.mask()
+            given = found if isinstance(found, NUMARejection) else self._amounts(found)
+            return given if isinstance(given, NUMARejection) else None
+        return None
 
     def score(self, use: NodeUse) -> int:
         """How good the node is for the pod, 0 to 100."""
@@ -181,15 +213,15 @@ class NodePlacement:
             return score(self._amplified_use(use), use.has, requests)
         # Under BestEffort Koordinator finds the NUMA nodes only once the pod has the node.
         found = None if self.policy is NUMATopologyPolicy.BEST_EFFORT else self.mask()
-        given = found if isinstance(found, NUMARejection) else self.allocate(found)
+        given = found if isinstance(found, NUMARejection) else self._amounts(found)
         if isinstance(given, NUMARejection):
             return 0
         taken, has = dict(use.requested), use.has
-        if given.zones:
+        if given:
             zones = self._had.zones(machine)
-            taken = added(zones.get(node, {}) for node, _ in given.zones)
-            has = added(machine.zones[node] for node, _ in given.zones)
-        if given.cpus:
+            taken = added(zones.get(node, {}) for node in given)
+            has = added(machine.zones[node] for node in given)
+        if self.binds:
             taken[CPU] = amplified(1000 * len(self._had.taken_cpus()), machine.zone_cpu_ratio)
         return score(taken, has, requests)
 

@@ -38,7 +38,8 @@ Annotations = Mapping[str, str]
 class NUMARequirements(NamedTuple):
     """What a pod says; ``may_bind`` is whether it is of the kind that gets CPUs of its own.
 
-    ``problem`` says what is wrong with it: it cannot be placed then.
+    ``problem`` says what is wrong with it: it cannot be placed then. ``spec`` is its annotation of
+    that name. It ``has_status`` if it got something of a node before, and not the node.
     """
 
     may_bind: bool = False
@@ -48,6 +49,8 @@ class NUMARequirements(NamedTuple):
     topology_policy: NUMATopologyPolicy = NUMATopologyPolicy.NONE
     numa_exclusive: NUMAExclusive = NUMAExclusive.UNSET
     problem: str = ""
+    spec: str | None = None
+    has_status: bool = False
 
 
 NO_REQUIREMENTS = NUMARequirements()
@@ -107,6 +110,9 @@ def numa_requirements(
         spec.exclusive,
         topology.policy,
         topology.exclusive,
+        "",
+        annotations.get(ANNOTATION_RESOURCE_SPEC),
+        ANNOTATION_RESOURCE_STATUS in annotations,
     )
 
 
@@ -142,14 +148,12 @@ def resource_status(allocation: NUMAAllocation) -> str:
     return msgspec.json.encode(written).decode()
 
 
-def completed_spec(
-    annotations: Annotations, used: CPUBindPolicy, *, is_required: bool
-) -> str | None:
+def completed_spec(spec: str | None, used: CPUBindPolicy, *, is_required: bool) -> str | None:
     """The annotation ``resource-spec`` once CPUs were bound by a policy that it does not name.
 
     ``None``: it may stay as it is. What it says beside that is kept.
     """
-    given = _decoded(_OBJECT, annotations, ANNOTATION_RESOURCE_SPEC) or {}
+    given = _OBJECT.decode(spec) if spec is not None else {}
     was = dict(given)
     required, preferred = "requiredCPUBindPolicy", "preferredCPUBindPolicy"
     if is_required and given.get(required, "") in ("", CPUBindPolicy.DEFAULT):
@@ -164,8 +168,13 @@ def completed_spec(
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
+def may_bind_cpus(labels: Mapping[str, str]) -> bool:
+    """Whether a pod is of a class that gets CPUs of its own, if it has the priority for it."""
+    return qos_class(labels) in (QoSClass.LSE, QoSClass.LSR)
+
+
 def _may_bind(labels: Mapping[str, str], priority: int | None) -> bool:
-    if qos_class(labels) not in (QoSClass.LSE, QoSClass.LSR):
+    if not may_bind_cpus(labels):
         return False
     found = priority_class_or_default(labels, priority, KubeQoS.BURSTABLE)
     return found is PriorityClass.PROD

@@ -5,6 +5,46 @@ from __future__ import annotations
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.metadata import OwnerReference
+from koord_model.keys import (
+    ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_LOAD_AFTER_INITIALIZED,
+    ANNOTATION_LOAD_AFTER_SCHEDULED,
+    ANNOTATION_LOAD_FACTORS,
+    ANNOTATION_NUMA_TOPOLOGY_SPEC,
+    ANNOTATION_RAW_ALLOCATABLE,
+    ANNOTATION_RESOURCE_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
+    ANNOTATION_USAGE_THRESHOLDS,
+)
+
+
+class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
+    """The annotations that decide where pods run, of pods and of Nodes; others are not read."""
+
+    resource_spec: str | None = msgspec.field(default=None, name=ANNOTATION_RESOURCE_SPEC)
+    numa_topology_spec: str | None = msgspec.field(default=None, name=ANNOTATION_NUMA_TOPOLOGY_SPEC)
+    resource_status: str | None = msgspec.field(default=None, name=ANNOTATION_RESOURCE_STATUS)
+    amplification_ratio: str | None = msgspec.field(
+        default=None, name=ANNOTATION_AMPLIFICATION_RATIO
+    )
+    load_factors: str | None = msgspec.field(default=None, name=ANNOTATION_LOAD_FACTORS)
+    load_after_scheduled: str | None = msgspec.field(
+        default=None, name=ANNOTATION_LOAD_AFTER_SCHEDULED
+    )
+    load_after_initialized: str | None = msgspec.field(
+        default=None, name=ANNOTATION_LOAD_AFTER_INITIALIZED
+    )
+    usage_thresholds: str | None = msgspec.field(default=None, name=ANNOTATION_USAGE_THRESHOLDS)
+    raw_allocatable: str | None = msgspec.field(default=None, name=ANNOTATION_RAW_ALLOCATABLE)
+
+    def by_key(self) -> dict[str, str]:
+        """Those that are there, by their keys."""
+        fields = msgspec.structs.fields(self)
+        found = ((one.encode_name, getattr(self, one.name)) for one in fields)
+        return {key: value for key, value in found if value is not None}
+
+
+NO_ANNOTATIONS = SchedulingAnnotations()
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -17,6 +57,12 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
+
+
+class AnnotatedMeta(ObjectMeta, frozen=True, gc=False):
+    """With those annotations that decide where pods run."""
+
+    annotations: SchedulingAnnotations | None = None
 
 
 class AnyObject(msgspec.Struct, frozen=True):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
-from koord_model.keys import ANNOTATION_RAW_ALLOCATABLE, ANNOTATION_USAGE_THRESHOLDS
 
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
@@ -23,27 +22,6 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """What ``spec.unschedulable`` is taken for."""
-
-
-class NodeAnnotations(
-    msgspec.Struct,
-    frozen=True,
-    rename={
-        "usage_thresholds": ANNOTATION_USAGE_THRESHOLDS,
-        "raw_allocatable": ANNOTATION_RAW_ALLOCATABLE,
-    },
-    gc=False,
-):
-    """The annotations that are read."""
-
-    usage_thresholds: str = ""
-    raw_allocatable: str = ""
-
-
-class NodeMeta(ObjectMeta, frozen=True, rename="camel", gc=False):
-    """The metadata of a node."""
-
-    annotations: NodeAnnotations | None = None
 
 
 class NodeSpec(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +49,7 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
 class Node(msgspec.Struct, frozen=True):
     """A node of the cluster."""
 
-    metadata: NodeMeta = NodeMeta()
+    metadata: AnnotatedMeta = AnnotatedMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 

@@ -11,42 +11,14 @@ from typing import Any
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities, ResourceRequirements
-from koord_model.keys import (
-    ANNOTATION_LOAD_AFTER_INITIALIZED,
-    ANNOTATION_LOAD_AFTER_SCHEDULED,
-    ANNOTATION_LOAD_FACTORS,
-)
 
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.pod_volume import PodVolume
 
 Document = dict[str, Any]
 
 DEFAULT_SCHEDULER = "default-scheduler"
 """Who places pods that name no scheduler."""
-
-
-class PodAnnotations(
-    msgspec.Struct,
-    frozen=True,
-    rename={
-        "load_factors": ANNOTATION_LOAD_FACTORS,
-        "load_after_scheduled": ANNOTATION_LOAD_AFTER_SCHEDULED,
-        "load_after_initialized": ANNOTATION_LOAD_AFTER_INITIALIZED,
-    },
-    gc=False,
-):
-    """The annotations that are read; all others may be long."""
-
-    load_factors: str = ""
-    load_after_scheduled: str = ""
-    load_after_initialized: str = ""
-
-
-class PodMeta(ObjectMeta, frozen=True, rename="camel", gc=False):
-    """The metadata of a pod."""
-
-    annotations: PodAnnotations | None = None
 
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -181,7 +153,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
 class PodInfo(msgspec.Struct, frozen=True):
     """A pod, waiting or placed."""
 
-    metadata: PodMeta = PodMeta()
+    metadata: AnnotatedMeta = AnnotatedMeta()
     spec: SchedulingSpec = SchedulingSpec()
     status: PodStatus = PodStatus()
 

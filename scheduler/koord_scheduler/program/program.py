@@ -171,6 +171,7 @@ class SchedulerProgram:
                 DEVICE_SECONDS,
                 on_warning=self._warn,
             ),
+            write,
         )
         self._binder = binder = Binder(
             write,

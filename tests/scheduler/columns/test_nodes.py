@@ -16,7 +16,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import AffinitySelector, SpreadSelector
 from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from koord_scheduler.objects.node_selector import NodeRequirement, RequiredNodes
 from koord_scheduler.objects.requests import PodRequests
@@ -63,7 +63,7 @@ labels = st.fixed_dictionaries(
 image_names = st.lists(st.sampled_from(IMAGES), unique=True)
 nodes = st.builds(
     Node,
-    st.builds(ObjectMeta, name=st.sampled_from(NAMES), labels=labels | st.none()),
+    st.builds(AnnotatedMeta, name=st.sampled_from(NAMES), labels=labels | st.none()),
     st.builds(NodeSpec, st.lists(st.sampled_from(TAINTS), unique=True) | st.none(), st.booleans()),
     st.builds(
         NodeStatus,
@@ -243,7 +243,7 @@ def test_columns_are_what_nodes_and_pods_say(changes: list[tuple[str, Any]]) -> 
     [
         ({}, 0, 0),
         ({"status": NodeStatus({"cpu": "9"})}, 0, 0),
-        ({"metadata": ObjectMeta(name="n1", labels={"zone": "b"})}, 1, 1),
+        ({"metadata": AnnotatedMeta(name="n1", labels={"zone": "b"})}, 1, 1),
         ({"spec": NodeSpec(TAINTS)}, 1, 1),
         ({"spec": NodeSpec(unschedulable=True)}, 0, 1),
         ({"status": NodeStatus(images=[ContainerImage(["web:1"], 7)])}, 0, 1),
@@ -253,7 +253,7 @@ def test_columns_are_what_nodes_and_pods_say(changes: list[tuple[str, Any]]) -> 
 def test_what_nodes_say_often_costs_little(
     changed: dict[str, Any], version: int, journal: int
 ) -> None:
-    columns, node = NodeColumns(), Node(ObjectMeta(name="n1", labels={"zone": "a"}))
+    columns, node = NodeColumns(), Node(AnnotatedMeta(name="n1", labels={"zone": "a"}))
     row = columns.set(node)
     before = columns.version, columns.node_journal.position
     columns.set(msgspec.structs.replace(node, **changed))
@@ -266,7 +266,7 @@ def test_equal_scores_go_to_one_node_the_same_for_a_seed() -> None:
     def best(seed: int) -> list[str]:
         columns = NodeColumns(seed)
         for name in NAMES:
-            columns.set(Node(ObjectMeta(name=name)))
+            columns.set(Node(AnnotatedMeta(name=name)))
         ties = columns.tie_break[columns.is_node]
         assert len(set(ties)) == len(NAMES)
         assert (ties >= 0).all()
@@ -281,7 +281,7 @@ def test_what_is_asked_of_sets_of_taints_is_asked_once_for_each() -> None:
     columns = NodeColumns()
     for number in range(20):
         taints = TAINTS[: number % 3]
-        columns.set(Node(ObjectMeta(name=f"n{number}"), NodeSpec(taints)))
+        columns.set(Node(AnnotatedMeta(name=f"n{number}"), NodeSpec(taints)))
     asked: list[int] = []
 
     def count(taints: tuple[Taint, ...]) -> float:
@@ -291,7 +291,7 @@ def test_what_is_asked_of_sets_of_taints_is_asked_once_for_each() -> None:
     rows = np.array([columns.row("n1"), columns.row("n5"), columns.row("n3")])
     values = SetValues(columns.taints, count)
     assert list(values.of(rows)) == [1, 2, 0]
-    columns.set(Node(ObjectMeta(name="n3"), NodeSpec([*TAINTS, *TAINTS])))
+    columns.set(Node(AnnotatedMeta(name="n3"), NodeSpec([*TAINTS, *TAINTS])))
     assert list(values.of(rows)) == [1, 2, 2 * len(TAINTS)]
     assert asked == [0, 1, 2, 2 * len(TAINTS)]
 
@@ -300,10 +300,10 @@ def test_what_is_asked_of_sets_of_taints_is_asked_once_for_each() -> None:
 def test_a_label_is_known_from_the_first_question_on(length: int) -> None:
     columns = NodeColumns(length=8)
     for number in range(length):
-        columns.set(Node(ObjectMeta(name=f"n{number}", labels={"zone": "ab"[number % 2]})))
+        columns.set(Node(AnnotatedMeta(name=f"n{number}", labels={"zone": "ab"[number % 2]})))
     zone = columns.labels.column("zone")
     assert zone.values == ["a", "b"][:length]
-    columns.set(Node(ObjectMeta(name="late", labels={"zone": "late"})))
+    columns.set(Node(AnnotatedMeta(name="late", labels={"zone": "late"})))
     assert columns.labels.column("zone") is zone
     assert zone.values[-1] == "late"
     row = columns.row("late")
@@ -316,7 +316,7 @@ def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
 
     def node(name: str, *sizes: int) -> Node:
         images = [ContainerImage(["web:1"], size) for size in sizes]
-        return Node(ObjectMeta(name=name), NodeSpec(), NodeStatus(images=images))
+        return Node(AnnotatedMeta(name=name), NodeSpec(), NodeStatus(images=images))
 
     def image() -> tuple[int, list[str]]:
         state = columns.images.get("web:1")

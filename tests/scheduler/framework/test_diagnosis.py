@@ -20,7 +20,7 @@ from koord_scheduler.framework.nearest_miss import Lack, NearMiss
 from koord_scheduler.framework.plugin import Filter, Plugin, PreFilterResult
 from koord_scheduler.framework.pre_filter import merge_pre_filter
 from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus, Taint
 from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, SchedulingSpec
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
@@ -55,7 +55,7 @@ def test_a_row_has_reasons_exactly_where_a_filter_rejects_it(seed: int) -> None:
 def node(name: str, cpu: str = "4", memory: str = "8Gi", *, taint: bool = False) -> Node:
     taints = [Taint("gpu", "", "NoSchedule")] if taint else []
     amounts = {"cpu": cpu, "memory": memory, "pods": "110"}
-    return Node(ObjectMeta(name), NodeSpec(taints), NodeStatus(amounts))
+    return Node(AnnotatedMeta(name), NodeSpec(taints), NodeStatus(amounts))
 
 
 def diagnosis_of(nodes: list[Node], cpu: str, memory: str, *plugins: Plugin) -> Diagnosis:

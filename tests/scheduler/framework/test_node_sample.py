@@ -18,7 +18,7 @@ from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import OnFiltered, Scheduler
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node
 
 NUMBER = LARGE + 1
@@ -46,7 +46,7 @@ class LastRows(Plugin):
 def columns() -> NodeColumns:
     made = NodeColumns()
     for number in range(NUMBER):
-        made.set(Node(ObjectMeta(name=f"n{number}")))
+        made.set(Node(AnnotatedMeta(name=f"n{number}")))
     return made
 
 

@@ -25,7 +25,7 @@ from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Scheduler
 from koord_scheduler.framework.self_check import SelfCheck
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 
@@ -220,7 +220,7 @@ class FailingCluster:
         self.scheduler = Scheduler([Profile("default-scheduler", plugins)])
         self.reader = PodReader(self.scheduler.nodes)
         for name in ("n1", "n2"):
-            self.scheduler.nodes.set(Node(ObjectMeta(name=name)))
+            self.scheduler.nodes.set(Node(AnnotatedMeta(name=name)))
 
     def pod(self, name: str, priority: int = 0, node: str = "") -> None:
         meta = {"name": name, "namespace": "d", "uid": name, "labels": {"app": name}}
@@ -253,7 +253,7 @@ def test_a_plugin_that_fails_costs_its_class_alone(at: str) -> None:
     assert decisions["d/even"] in ("n1", "n2")
     assert cluster.lender.lent == 1
     cluster.failing.at = ""
-    scheduler.nodes.set(Node(ObjectMeta(name="n3")))
+    scheduler.nodes.set(Node(AnnotatedMeta(name="n3")))
     assert not scheduler.wake(1.0), "it is not tried again and again"
     assert scheduler.wake(FLUSH_SECONDS)
     assert isinstance(scheduler.decide(FLUSH_SECONDS), Placement)
@@ -267,7 +267,7 @@ def test_a_plugin_that_fails_when_a_class_may_be_woken() -> None:
     cluster.pod("even")
     assert cluster.decide() == {"d/odd": "", "d/even": ""}
     cluster.failing.at, cluster.failing.is_closed = "filter", False
-    scheduler.nodes.set(Node(ObjectMeta(name="n3")))
+    scheduler.nodes.set(Node(AnnotatedMeta(name="n3")))
     assert scheduler.wake(1.0) == 2
     assert cluster.decide() == {"d/odd": DEFECT, "d/even": "n3"}
 

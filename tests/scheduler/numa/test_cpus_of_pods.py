@@ -117,16 +117,18 @@ def test_pods_never_have_the_same_cpus_or_more_than_there_is(
     machine: NUMAMachine, steps: list[Step]
 ) -> None:
     had = NodeAllocation()
+    has_now: dict[str, NUMAAllocation] = {}
     for step in steps:
-        had.remove(step.uid)
+        had.remove(has_now.pop(step.uid, NUMAAllocation()))
         if not step.cpus:
             continue
         placement = NodePlacement(step.needs, machine, had, NUMASettings())
         got = placement.reserve()
         if isinstance(got, NUMAAllocation):
             has_what_it_asked_for(step, machine, got)
-            had.set(step.uid, got)
-        pods = Counter(cpu for _, one in had for cpu in one.cpus)
+            had.add(got)
+            has_now[step.uid] = got
+        pods = Counter(cpu for one in had for cpu in one.cpus)
         assert not pods or max(pods.values()) <= machine.shares
         assert pods.keys() <= machine.cpus.cpus.keys() - machine.reserved
         for node, has in had.zones(machine).items():
@@ -137,7 +139,7 @@ def test_pods_on_one_numa_node_and_on_several_keep_apart() -> None:
     cpus = CPUTopology(LogicalCPU(cpu, cpu // 2, cpu // 4, 0) for cpu in range(8))
     machine = NUMAMachine(cpus, zones={node: {"cpu": 4000, "memory": GIB} for node in (0, 1)})
     had = NodeAllocation()
-    had.set("wide", NUMAAllocation(frozenset({0, 4})))
+    had.add(NUMAAllocation(frozenset({0, 4})))
     says = NUMARequirements(True, topology_policy=NUMATopologyPolicy.SINGLE_NUMA_NODE)
     assert not isinstance(_reserve(says, machine, had), NUMAAllocation)
     near = says._replace(numa_exclusive=NUMAExclusive.PREFERRED)

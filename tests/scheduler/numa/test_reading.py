@@ -99,7 +99,7 @@ def test_a_status_is_read_as_it_was_written() -> None:
 
 
 def test_what_a_pod_says_beside_its_policy_is_kept() -> None:
-    given = {ANNOTATION_RESOURCE_SPEC: '{"preferredCPUBindPolicy": "Default", "more": [1]}'}
+    given = '{"preferredCPUBindPolicy": "Default", "more": [1]}'
     completed = completed_spec(given, CPUBindPolicy.FULL_PCPUS, is_required=False)
     assert completed is not None
     assert json.loads(completed) == {"preferredCPUBindPolicy": "FullPCPUs", "more": [1]}

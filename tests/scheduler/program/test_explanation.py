@@ -16,7 +16,7 @@ from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus
 from koord_scheduler.program.explanation import (
     Document,
@@ -45,7 +45,7 @@ class Shop:
     def node(self, name: str, cpu: str, *, unschedulable: bool = False) -> None:
         amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
         spec = NodeSpec(unschedulable=unschedulable)
-        self.scheduler.nodes.set(Node(ObjectMeta(name), spec, NodeStatus(amounts)))
+        self.scheduler.nodes.set(Node(AnnotatedMeta(name), spec, NodeStatus(amounts)))
 
     def document(self, name: str, cpu: str, **spec: Any) -> dict[str, Any]:
         container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}

@@ -1,0 +1,88 @@
+"""The CPUs and NUMA nodes of nodes, and what pods have of them, by row. No IO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Mask, lengthened
+from koord_scheduler.numa.machine import NUMAMachine, numa_machine
+from koord_scheduler.numa.node_allocation import NodeAllocation, NUMAAllocation
+from koord_scheduler.numa.node_topology import NodeResourceTopology, NodeTopology, node_topology
+
+_UNKNOWN = NodeTopology()
+_PLAIN = NUMAMachine()
+
+
+class NUMAColumns:
+    """What is known of nodes by their NodeResourceTopologies (by name) and Nodes (by row).
+
+    ``has_rules`` says of which nodes labels, annotations or kubelets concern pods that say nothing
+    of CPUs or NUMA nodes themselves.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.has_rules: Mask = np.zeros(length, np.bool_)
+        self._reported: dict[str, NodeTopology] = {}
+        self._machines: dict[int, NUMAMachine] = {}
+        self._ignored: dict[int, tuple[str, ...]] = {}
+        self._allocations: defaultdict[int, NodeAllocation] = defaultdict(NodeAllocation)
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows."""
+        self.has_rules = lengthened(self.has_rules, length, fill=False)
+
+    def report(self, one: NodeResourceTopology) -> None:
+        """A node's object is there, or has changed; ``describe`` has to follow."""
+        self._reported[one.metadata.name] = node_topology(one)
+
+    def forget_report(self, name: str) -> None:
+        """A node's object is gone; ``describe`` has to follow."""
+        self._reported.pop(name, None)
+
+    def describe(
+        self, row: int, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+    ) -> None:
+        """What the Node in a row says, in place of what it said."""
+        reported = self._reported.get(name, _UNKNOWN)
+        ignored: list[str] = list(reported.ignored)
+        machine = numa_machine(reported, labels, annotations, ignored)
+        self.has_rules[row] = bool(
+            machine.topology_policy or machine.bind_policy or machine.cpu_ratio > 1
+        )
+        self._machines[row] = machine
+        self._ignored[row] = tuple(ignored)
+        if reported is _UNKNOWN and not self.has_rules[row] and not ignored:
+            self.clear(row)
+
+    def clear(self, row: int) -> None:
+        """Nothing is said of a row's node."""
+        self.has_rules[row] = False
+        self._machines.pop(row, None)
+        self._ignored.pop(row, None)
+
+    def machine(self, row: int) -> NUMAMachine:
+        """The CPUs and NUMA nodes of a row's node; none where they are not known."""
+        return self._machines.get(row, _PLAIN)
+
+    def allocation(self, row: int) -> NodeAllocation:
+        """What pods have of them."""
+        return self._allocations.get(row) or NodeAllocation()
+
+    def ignored(self, row: int) -> tuple[str, ...]:
+        """Lines about what could not be used of what a row's node says."""
+        return self._ignored.get(row, ())
+
+    def add(self, row: int, allocation: NUMAAllocation) -> None:
+        """A pod on a row's node has this."""
+        if allocation:
+            self._allocations[row].add(allocation)
+
+    def remove(self, row: int, allocation: NUMAAllocation) -> None:
+        """A pod on a row's node has this no more."""
+        if allocation:
+            self._allocations[row].remove(allocation)
+            if not len(self._allocations[row]):
+                del self._allocations[row]
