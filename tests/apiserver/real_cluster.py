@@ -26,6 +26,7 @@ COMPONENTS = (
     "devices",
     "network-policies",
     "scheduler",
+    "numa",
 )
 
 
