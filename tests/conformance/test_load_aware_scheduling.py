@@ -48,7 +48,7 @@ def ours(vector: Vector) -> Fields:
             [why] = [one.text for one in reasons if one.rows[at]] or [""]
             assert fits[at] == (not why)
             found[f"{place} {nodes.name(row)} reject"] = why
-            found[f"{place} {nodes.name(row)} score"] = int(score(rows)[at])
+            found[f"{place} {nodes.name(row)} score"] = float(score(rows)[at])
     return found
 
 

@@ -36,7 +36,7 @@ def ours(vector: Vector) -> Fields:
             score = BUILDERS[name](args).score(waiting, nodes)
             assert score is not None
             for row, one in zip(rows, score(rows), strict=True):
-                found[f"{place} {nodes.name(row)} {name}"] = int(one)
+                found[f"{place} {nodes.name(row)} {name}"] = float(one)
     return found
 
 

@@ -70,3 +70,14 @@ async def test_without_node_metrics_requests_decide() -> None:
         await side.pod("web")
         await side.bound("web")
         assert program.status().cached["nodes"] == 1
+
+
+async def test_reports_are_not_followed_where_no_profile_asks() -> None:
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        side = Side(api, client)
+        side.node("n1")
+        async with side.scheduler():
+            await side.pod("web")
+            await side.bound("web")
+        assert NODE_METRICS.path() not in {one.path for one in api.asked}
