@@ -8,6 +8,7 @@ from bench import (
     cache,
     colocation,
     docker,
+    gpu_fragmentation,
     kube_writes,
     lanes,
     node,
@@ -68,6 +69,7 @@ def main() -> None:
     scheduler_peer.main()
     scheduler_perf.main()
     scheduler_recording.main()
+    gpu_fragmentation.main()
     unknown_callers.main()
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
