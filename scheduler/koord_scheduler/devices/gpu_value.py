@@ -23,6 +23,9 @@ _LOOKS = 64
 _RARE = 0.02
 """Part of the pods. A card gets half as many looks if only so few pods fit on it: the others that
 wait for these pods are many."""
+_SOUGHT = 30.0
+"""What a card of a model that all pods with GPUs accept is worth more than one that none does, in
+what is free of it. That much, as pods that accept any model are to leave such cards free."""
 _PRICES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.1, 1.7, 2.5)
 """Of CPU or memory; at 1 that of all pods with GPUs costs as much as their GPUs are worth."""
 
@@ -78,6 +81,9 @@ def _prices(kinds: TypicalWorkload) -> _Table:
 
 def _tables(kinds: TypicalWorkload, prices: _Table) -> _Table:
     """By model, free thousandths of a card, and price: what the card is worth."""
+    cards = kinds.part * kinds.cards
+    accepted_by = kinds.accepts.T @ cards / cards.sum() if len(cards) else np.zeros(1)
+    sought = _SOUGHT * (accepted_by - accepted_by.min())
     known: dict[bytes, _Table] = {}
     found = []
     for accepted in kinds.accepts.T:
@@ -85,7 +91,9 @@ def _tables(kinds: TypicalWorkload, prices: _Table) -> _Table:
         if key not in known:
             known[key] = _card_values(kinds.of(accepted), prices)
         found.append(known[key])
-    return np.array(found)
+    free = np.arange(WHOLE + 1.0)[:, None]
+    by_model: _Table = np.array(found) + sought[:, None, None] * free
+    return by_model
 
 
 def _card_values(kinds: TypicalWorkload, prices: _Table) -> _Table:

@@ -17,11 +17,15 @@ from tests.scheduler.devices.gpu_cases import MODELS, one_node, some_nodes, some
 _SMALL, _LARGE = GpuRequest(1000, 10, 1, 300), GpuRequest(8000, 10, 1, 700)
 
 
+def _accepts(kind: GpuRequest, model: int) -> bool:
+    return kind.models is None or model in kind.models
+
+
 def _card(
     kinds: list[GpuRequest], free: float, for_cpu: float, for_memory: float, model: int
 ) -> float:
     """Worth of a card at a price, straight from its definition."""
-    usable = [kind for kind in kinds if kind.models is None or model in kind.models]
+    usable = [kind for kind in kinds if _accepts(kind, model)]
     pods = [kind for kind in usable for _ in range(kind.cards)]
 
     @cache
@@ -62,7 +66,9 @@ def _by_definition(nodes: GpuNodes, row: int, pods: list[GpuRequest]) -> float:
     all_cpu, all_memory = sum(pod.cpu for pod in pods), sum(pod.memory for pod in pods)
     for_gpus = cpu / all_cpu if all_cpu else 1, memory / all_memory if all_memory else 1
     model = int(nodes.model[row])
-    found = min(
+    cards = [sum(p.cards for p in kinds if _accepts(p, m)) for m in range(MODELS)]
+    sought = 30 * (cards[model] - min(cards)) / max(sum(pod.cards for pod in kinds), 1)
+    found = sought * nodes.cards[row].sum() + min(
         for_cpu * nodes.cpu[row] * for_gpus[0]
         + for_memory * nodes.memory[row] * for_gpus[1]
         + sum(_card(kinds, free, for_cpu, for_memory, model) for free in nodes.cards[row].tolist())
@@ -70,8 +76,7 @@ def _by_definition(nodes: GpuNodes, row: int, pods: list[GpuRequest]) -> float:
     )
     whole = (nodes.cards[row] == WHOLE).sum()
     for pod in kinds:
-        accepted = pod.models is None or model in pod.models
-        if 1 < pod.cards <= whole and accepted and nodes.cpu[row] >= pod.cpu:
+        if 1 < pod.cards <= whole and _accepts(pod, model) and nodes.cpu[row] >= pod.cpu:
             found += WHOLE * pod.cards / len(pods)
     return float(found)
 
@@ -112,3 +117,9 @@ def test_whole_cards_are_kept_together_for_those_who_need_several() -> None:
     both, one = value(one_node((1000.0, 1000.0)))[0], value(one_node((1000.0, 0.0)))[0]
     assert both > 2 * one + 100
     assert np.isfinite(one)
+
+
+def test_cards_that_more_pods_accept_are_worth_more() -> None:
+    value = gpu_value(typical_workload([_SMALL, _SMALL._replace(models=frozenset({1}))], 2))
+    sought, other = value(one_node((1000.0,), model=1)), value(one_node((1000.0,), model=0))
+    assert sought > other + WHOLE
