@@ -64,6 +64,14 @@ def test_a_bad_annotation_of_a_node_costs_only_itself(key: str, value: str) -> N
     assert (set(found.zones), set(found.cpus.cpus), found.reserved) == ({0, 1}, {0, 1}, frozenset())
 
 
+@pytest.mark.parametrize(("of_zones", "cpu"), [(None, 2000), ("{}", 1000), ('{"cpu": 2}', 1000)])
+def test_zones_that_say_their_ratio_are_amplified_already(of_zones: str | None, cpu: int) -> None:
+    annotations = {} if of_zones is None else {ANNOTATION_AMPLIFICATION_RATIO: of_zones}
+    node = {ANNOTATION_AMPLIFICATION_RATIO: '{"cpu": 2}'}
+    machine = numa_machine(reported(**annotations), {}, node, [])
+    assert machine.zones[0]["cpu"] == cpu
+
+
 def test_bad_labels_of_a_node_count_as_none() -> None:
     ignored: list[str] = []
     labels = {LABEL_NUMA_TOPOLOGY_POLICY: "Single", LABEL_NUMA_ALLOCATE_STRATEGY: "Any"}

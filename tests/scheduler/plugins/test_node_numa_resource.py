@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 from koord_kube.protocol.request import Request
 from koord_model import cpuset
-from koord_model.keys import ANNOTATION_CPU_TOPOLOGY, ANNOTATION_RESOURCE_STATUS
+from koord_model.keys import (
+    ANNOTATION_CPU_TOPOLOGY,
+    ANNOTATION_RESOURCE_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
+)
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
@@ -111,6 +115,17 @@ def test_pods_that_run_already_keep_their_cpus_though_the_node_is_known_later() 
     assert isinstance(decision, Refusal)
     (one,) = diagnose(cluster.scheduler.scores(decision.pod)).reasons
     assert one == "not enough cpus available to satisfy request"
+
+
+def test_pods_that_differ_in_annotations_alone_are_told_apart() -> None:
+    cluster = Cluster("n1")
+    for number in range(2):
+        given = json.dumps({"cpuset": str(number)})
+        cluster.pod(f"old-{number}", "1", "n1", **{ANNOTATION_RESOURCE_STATUS: given})
+    assert cluster.taken("n1") == "0-1"
+    spread = json.dumps({"requiredCPUBindPolicy": "SpreadByPCPUs"})
+    assert status(cluster.place("a", "2"))["cpuset"] == "4-5"
+    assert status(cluster.place("b", "2", **{ANNOTATION_RESOURCE_SPEC: spread}))["cpuset"] == "2,6"
 
 
 def test_a_pod_says_of_whom_it_is() -> None:
