@@ -174,9 +174,12 @@ class Churn:
     async def _replace_pods(self, seconds: float) -> None:
         """Pods end, and others come."""
         end = time.monotonic() + seconds
+        gone: set[str] = set()
         while self._goes_on(end):
-            bound = self.history.bound_pods()
+            # The history may be behind, and still have pods that are gone.
+            bound = [one for one in self.history.bound_pods() if one not in gone]
             ended = self._rng.sample(bound, min(50, len(bound)))
+            gone.update(ended)
             await for_all(self._cluster.end, ended)
             self.report.ended_pods += len(ended)
             await self._create_some(len(ended), self._rng.choice(SIZES))
