@@ -56,7 +56,7 @@ class Cell:
             timeout=0.0,
             on_warning=self.warnings.append,
         )
-        self.binder = PreBinder(VolumeBinder(self.write, nodes, 0.0), self.claims)
+        self.binder = PreBinder(VolumeBinder(self.write, nodes, 0.0), self.claims, self.write)
         nodes.set(read_node(raw({"metadata": {"name": "n1"}})))
         given = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": RESOURCE}}
         nodes.devices.set_class("gpus", msgspec.convert(given, DeviceClass))

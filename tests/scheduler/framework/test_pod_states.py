@@ -10,7 +10,7 @@ from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.objects.metadata import ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -23,7 +23,7 @@ class OneWaitingPod:
     def __init__(self) -> None:
         self.scheduler = Scheduler([Profile("default-scheduler", ())])
         self.reader = PodReader(self.scheduler.nodes)
-        self.scheduler.nodes.set(Node(ObjectMeta(name="n1")))
+        self.scheduler.nodes.set(Node(AnnotatedMeta(name="n1")))
 
     def say(self, status: Any = None, *, uid: str = "1", **spec: Any) -> QueuedPod:
         metadata = {"name": "pod", "namespace": "d", "uid": uid}

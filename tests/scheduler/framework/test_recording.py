@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.keys import (
+    ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_CPU_MANAGER_POLICY,
+    ANNOTATION_CPU_TOPOLOGY,
+)
 from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import (
     PutInput,
@@ -41,6 +46,7 @@ LISTS = {
     "slices": "ResourceSlice",
     "classes": "DeviceClass",
     "metrics": "NodeMetric",
+    "topologies": "NodeResourceTopology",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
@@ -49,6 +55,25 @@ def kinds() -> dict[str, ClusterKind]:
     scheduler = Scheduler([])
     found = [*cluster_kinds(scheduler), pod_kind(scheduler, lambda: 0.0)]
     return {one.resource.kind: one for one in found}
+
+
+def random_topologies(rng: Random) -> dict[str, Any]:
+    """What koordlet reports of nodes, in small."""
+    cpus = [
+        {"id": cpu, "core": cpu // 2, "socket": 0, "node": 0} for cpu in range(rng.randrange(4))
+    ]
+    annotations = {
+        ANNOTATION_CPU_TOPOLOGY: json.dumps({"detail": cpus}),
+        ANNOTATION_CPU_MANAGER_POLICY: '{"policy": "static"}',
+        ANNOTATION_AMPLIFICATION_RATIO: '{"cpu": 2}',
+    }
+    has = {"name": "cpu", "capacity": "4", "allocatable": str(rng.randrange(5)), "available": "1"}
+    topology = {
+        "metadata": {"name": "n1", "annotations": annotations},
+        "topologyPolicies": [rng.choice(["None", "SingleNUMANodePodLevel"])],
+        "zones": [{"name": "node-0", "type": "Node", "resources": [has]}],
+    }
+    return {"topologies": [topology]}
 
 
 def recorded_put(kind: ClusterKind, raw: bytes) -> PutInput:
@@ -70,6 +95,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_preemption,
         random_device_cluster,
         random_load_cluster,
+        random_topologies,
     )
     for cluster in (make(rng) for make in makers):
         waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}
