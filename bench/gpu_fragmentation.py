@@ -56,11 +56,12 @@ def main(arguments: Sequence[str] = ()) -> None:
         print("gpu_fragmentation: left out; PYKOORD_GPU_TRACES names no folder with traces")
         return
     folder = Path(given.traces)
-    cluster = read_cluster(folder)
-    results = {trace: _runs(folder, cluster, trace, SEEDS[: given.seeds]) for trace in given.only}
-    published = _published(folder)
-    for line in _lines(results, published).items():
-        print(*line, sep=": ")
+    cluster, published = read_cluster(folder), _published(folder)
+    results: Results = {}
+    for trace in given.only:
+        results[trace] = _runs(folder, cluster, trace, SEEDS[: given.seeds])
+        for line in _lines({trace: results[trace]}, published).items():
+            print(*line, sep=": ", flush=True)
     if tuple(given.only) == TRACES:
         measures = _measures(results, published)
         print(report.table(measures))
@@ -113,7 +114,7 @@ def _mean(runs: Sequence[GpuRun]) -> float:
 
 
 def _lines(results: Results, published: dict[tuple[str, str], float]) -> dict[str, object]:
-    """A line for each trace and policy: GPUs in use, mean and deviation, and seconds a run."""
+    """A line for each trace and policy: GPUs in use, mean and deviation, and CPU time."""
     found: dict[str, object] = {"seeds": len(next(iter(results.values()))[FGD])}
     for trace, by_policy in results.items():
         for policy, runs in by_policy.items():
@@ -123,7 +124,7 @@ def _lines(results: Results, published: dict[tuple[str, str], float]) -> dict[st
             found[f"{trace}, {policy}"] = (
                 f"{statistics.mean(used):.2f} ± {deviation:.2f} % in use"
                 + (f" (published {known:.2f})" if known else "")
-                + f", {statistics.mean(one.seconds for one in runs):.1f} s a run"
+                + f", {statistics.mean(one.seconds for one in runs):.1f} s of CPU a run"
             )
     return found
 
@@ -141,7 +142,7 @@ def _measures(results: Results, published: dict[tuple[str, str], float]) -> list
     found.append(_idle("all", ours, theirs, 1.0))
     runs = [one for by_policy in results.values() for many in by_policy.values() for one in many]
     slowest = max(one.seconds for one in runs)
-    return [*found, report.Measure("slowest run", "s", slowest, "", None, 10.0)]
+    return [*found, report.Measure("slowest run, CPU", "s", slowest, "", None, 10.0)]
 
 
 def _idle(trace: str, ours: float, theirs: float, points: float) -> report.Measure:

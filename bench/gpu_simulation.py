@@ -25,7 +25,10 @@ class _Answer:
 
 @dataclass
 class GpuRun:
-    """What became of the pods: of each, how much had arrived and was in use, % of all GPUs."""
+    """What became of the pods: after each, what was requested and in use so far, % of all GPUs.
+
+    ``seconds`` are of CPU: one process, one thread.
+    """
 
     arrived: list[float] = field(default_factory=list)
     used: list[float] = field(default_factory=list)
@@ -52,7 +55,7 @@ def run(
     answers: dict[GpuRequest, _Answer] = {}
     changed: list[int] = []
     found = GpuRun()
-    start = time.perf_counter()
+    start = time.process_time()
     for number, pod in enumerate(pods):
         if learn and number >= 64 and number & (number - 1) == 0:
             placing, answers = learn(pods[:number]), {}
@@ -65,7 +68,7 @@ def run(
             used += pod.cards * pod.share
         found.arrived.append(100 * requested / capacity)
         found.used.append(100 * used / capacity)
-    found.seconds = time.perf_counter() - start
+    found.seconds = time.process_time() - start
     return found
 
 

@@ -18,7 +18,7 @@ from koord_scheduler.devices.fragmentation import NodeValue
 from koord_scheduler.devices.gpu_nodes import WHOLE, GpuNodes
 from koord_scheduler.devices.typical_workload import TypicalWorkload
 
-_LOOKS = 64
+_LOOKS = 72
 """Pods of which a card gets the best."""
 _RARE = 0.02
 """Part of the pods. A card gets half as many looks if only so few pods fit on it: the others that
@@ -116,7 +116,7 @@ def _card_values(kinds: TypicalWorkload, prices: _Table) -> _Table:
         worth = np.maximum(taken - cost[:, fitting] + found[free - taken].T, 0.0)
         order = np.argsort(worth, axis=1, kind="stable")
         some = float(chance.sum())
-        looks = _LOOKS * some / (some + _RARE)
+        looks = _LOOKS / (1 + (_RARE / some) ** 2)
         # The best of n pods is one of the first k kinds with the chance of one being so, to the n.
         below = np.minimum(np.cumsum(chance[order], axis=1) + (1.0 - some), 1.0)
         none = np.full((len(prices), 1), max(1.0 - some, 0.0))

@@ -34,7 +34,7 @@ def _card(
         if not fitting:
             return 0.0
         some = len(fitting) / len(pods)
-        looks = 64 * some / (some + 0.02)
+        looks = 72 / (1 + (0.02 / some) ** 2)
         values = [
             max(
                 pod.share
