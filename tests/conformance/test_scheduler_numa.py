@@ -239,6 +239,7 @@ def by_plugin(vector: Vector) -> Fields:
     if given["MaxRef"]:
         return {}
     nodes, plugin = NodeColumns(), NodeNUMAResource(_settings(given))
+    plugin.prepare(nodes)
     row = nodes.set(read_node(json.dumps(given["Node"]).encode()))
     if given["NRT"] is not None:
         nodes.set_topology("n", read_node_resource_topology(json.dumps(given["NRT"]).encode()))

@@ -32,7 +32,7 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         held_terms(pod_affinity(metadata.namespace, pod.spec.affinity)),
         volume_usage(pod),
         load or (pod_load(pod) if nodes.loads.is_used else NO_LOAD),
-        _numa_allocation(pod),
+        _numa_allocation(pod) if nodes.numa.is_used else NO_ALLOCATION,
     )
 
 

@@ -17,7 +17,7 @@ from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.load.pod_load import NO_LOAD, NO_TIMES, PodTimes, has_daemon_owner, pod_times
-from koord_scheduler.numa.pod_requirements import may_bind_cpus
+from koord_scheduler.numa.pod_requirements import NO_REQUIREMENTS, may_bind_cpus
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 
 _Made = TypeVar("_Made")
@@ -115,13 +115,16 @@ class PodReader:
         )
 
     def _class(self, pod: PodInfo) -> PodClass:
-        """Its class, which a load splits only where somebody asks for it."""
-        found = pod_class(pod)
-        return found if self._nodes.loads.is_used else replace(found, load=NO_LOAD)
+        """Its class, which is split only by what somebody asks for."""
+        found, nodes = pod_class(pod), self._nodes
+        if not nodes.loads.is_used:
+            found = replace(found, load=NO_LOAD)
+        return found if nodes.numa.is_used else replace(found, numa=NO_REQUIREMENTS)
 
     def _signature(self, pod: PodInfo) -> tuple[object, ...]:
         load = _load_signature(pod) if self._nodes.loads.is_used else ()
-        return _signature(pod), load
+        numa = _numa_signature(pod) if self._nodes.numa.is_used else ()
+        return _signature(pod), load, numa
 
     def _usage(self, pod: PodInfo) -> PodUsage:
         status = pod.status
@@ -151,15 +154,19 @@ def _load_signature(pod: PodInfo) -> tuple[object, ...]:
     return metadata.annotations, pod.spec.priority, has_daemon_owner(pod)
 
 
+def _numa_signature(pod: PodInfo) -> tuple[object, ...]:
+    """What decides beside that about its CPUs and NUMA nodes, and which of them it has."""
+    metadata, spec = pod.metadata, pod.spec
+    priority = spec.priority if may_bind_cpus(metadata.labels or {}) else None
+    return metadata.annotations, bool(spec.node_name), priority
+
+
 def _signature(pod: PodInfo) -> tuple[object, ...]:
     """All that usage is made of, and classes but for their controller: equal for copies."""
     metadata, spec = pod.metadata, pod.spec
     return (
         metadata.namespace,
         metadata.labels,
-        metadata.annotations,
-        bool(spec.node_name),
-        spec.priority if may_bind_cpus(metadata.labels or {}) else None,
         spec.containers,
         spec.init_containers,
         spec.resources,

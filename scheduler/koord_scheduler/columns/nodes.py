@@ -165,10 +165,11 @@ class NodeColumns:
         is_moved = self.labels.set(row, node.labels)
         is_moved |= self.taints.set(row, spec.taints or ())
         is_moved |= was[0] != is_node
-        annotations = (node.metadata.annotations or NO_ANNOTATIONS).by_key()
-        if is_moved or annotations != self._annotations.get(row, {}):
-            self._annotations[row] = annotations
-            self._describe_numa(row)
+        if self.numa.is_used:
+            annotations = (node.metadata.annotations or NO_ANNOTATIONS).by_key()
+            if is_moved or annotations != self._annotations.get(row, {}):
+                self._annotations[row] = annotations
+                self._describe_numa(row)
         has_changed = self.features.set(row, status.declared_features or ())
         has_changed |= self.images.set(row, status.images or ())
         has_changed |= was[1] != spec.unschedulable

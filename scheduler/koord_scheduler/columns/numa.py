@@ -20,10 +20,12 @@ class NUMAColumns:
     """What is known of nodes by their NodeResourceTopologies (by name) and Nodes (by row).
 
     ``has_rules`` says of which nodes labels, annotations or kubelets concern pods that say nothing
-    of CPUs or NUMA nodes themselves.
+    of CPUs or NUMA nodes themselves. Unless it ``is_used``, which is decided before there are nodes
+    and pods, nothing is kept.
     """
 
     def __init__(self, length: int) -> None:
+        self.is_used = False
         self.has_rules: Mask = np.zeros(length, np.bool_)
         self._reported: dict[str, NodeTopology] = {}
         self._machines: dict[int, NUMAMachine] = {}

@@ -60,7 +60,6 @@ from koord_scheduler.objects.workload import (
     read_service,
     read_stateful_set,
 )
-from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 from koord_scheduler.volumes.objects import (
     CSIDriver,
     CSINode,
@@ -163,14 +162,9 @@ def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
             nodes.set_topology,
             lambda name: nodes.set_topology(name, None),
             is_optional=True,
-            is_needed=_is_enabled(scheduler, NodeNUMAResource.name),
+            is_needed=nodes.numa.is_used,
         ),
     ]
-
-
-def _is_enabled(scheduler: Scheduler, name: str) -> bool:
-    profiles = scheduler.profiles.values()
-    return any(one.plugin.name == name for profile in profiles for one in profile.plugins)
 
 
 def _device_kinds(devices: DeviceObjects) -> list[ClusterKind]:

@@ -39,11 +39,11 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
 
     def by_key(self) -> dict[str, str]:
         """Those that are there, by their keys."""
-        fields = msgspec.structs.fields(self)
-        found = ((one.encode_name, getattr(self, one.name)) for one in fields)
+        found = ((key, getattr(self, name)) for key, name in _KEYS)
         return {key: value for key, value in found if value is not None}
 
 
+_KEYS = tuple((one.encode_name, one.name) for one in msgspec.structs.fields(SchedulingAnnotations))
 NO_ANNOTATIONS = SchedulingAnnotations()
 
 

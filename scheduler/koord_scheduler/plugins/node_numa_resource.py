@@ -47,6 +47,9 @@ class NodeNUMAResource(Plugin):
     def __init__(self, settings: NUMASettings | None = None) -> None:
         self._settings = settings or NUMASettings()
 
+    def prepare(self, nodes: NodeColumns) -> None:
+        nodes.numa.is_used = True
+
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = self._needs(pod)
         return PreFilterResult(needs if isinstance(needs, str) else "")
