@@ -11,9 +11,9 @@ import pytest
 from koord_model import cpuset
 from koord_model.keys import ANNOTATION_CPU_TOPOLOGY, ANNOTATION_RESOURCE_STATUS
 
+from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster
-from tests.apiserver.test_scheduler_rights import LEASE
-from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
 
 NAMESPACE = "databases"
@@ -26,20 +26,8 @@ CONFIG = {
 
 @pytest.fixture
 def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
-    """With the rights that deploy/ gives it."""
-    folder, network = cluster.server.folder, cluster.server.network
-    config = folder / "numa.yaml"
-    config.write_text(json.dumps(CONFIG))
-    made = SchedulerProgram(
-        *("s1", folder, cluster.server.kubeconfig("s1", cluster.token("koord-scheduler"))),
-        *(*QUICK, *LEASE, f"--config={config}"),
-        host=network.address,
-        inside=network.inside([]),
-    )
-    yield made
-    made.close()
-    assert "Traceback" not in made.said
-    assert "forbidden" not in made.said.lower()
+    with deployed_scheduler(cluster, json.dumps(CONFIG)) as made:
+        yield made
 
 
 def put_node(cluster: RealCluster, name: str) -> None:

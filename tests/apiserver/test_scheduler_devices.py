@@ -29,11 +29,11 @@ from koord_scheduler.claims.objects import (
 )
 from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
 
+from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster
-from tests.apiserver.test_scheduler_rights import LEASE
 from tests.support.kube_apiserver import ADMIN
 from tests.support.listing import listed
-from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
 
 NAMESPACE = "training"
@@ -55,18 +55,8 @@ async def client(cluster: RealCluster) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
-    """With the rights that deploy/ gives it."""
-    kubeconfig = cluster.server.kubeconfig("s1", cluster.token("koord-scheduler"))
-    network = cluster.server.network
-    made = SchedulerProgram(
-        *("s1", cluster.server.folder, kubeconfig, *QUICK, *LEASE),
-        host=network.address,
-        inside=network.inside([]),
-    )
-    yield made
-    made.close()
-    assert "Traceback" not in made.said
-    assert "forbidden" not in made.said.lower()
+    with deployed_scheduler(cluster) as made:
+        yield made
 
 
 async def node(client: Client, name: str) -> None:

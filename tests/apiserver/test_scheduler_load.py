@@ -11,11 +11,11 @@ from koord_kube.connect import connect
 from koord_kube.protocol.resources import NODE_METRICS
 from koord_model.times import rfc3339
 
+from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster
 from tests.apiserver.scheduler_cluster import NAMESPACE, ScheduledCluster
-from tests.apiserver.test_scheduler_rights import LEASE
 from tests.support.kube_apiserver import ADMIN
-from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
 
 CONFIG = """
@@ -37,20 +37,8 @@ async def client(cluster: RealCluster) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
-    """With the rights that deploy/ gives it."""
-    kubeconfig = cluster.server.kubeconfig("s1", cluster.token("koord-scheduler"))
-    config = cluster.server.folder / "by-load.yaml"
-    config.write_text(CONFIG)
-    network = cluster.server.network
-    made = SchedulerProgram(
-        *("s1", cluster.server.folder, kubeconfig, *QUICK, *LEASE, f"--config={config}"),
-        host=network.address,
-        inside=network.inside([]),
-    )
-    yield made
-    made.close()
-    assert "Traceback" not in made.said
-    assert "forbidden" not in made.said.lower()
+    with deployed_scheduler(cluster, CONFIG) as made:
+        yield made
 
 
 async def report(client: Client, node: str, cpu: str) -> None:

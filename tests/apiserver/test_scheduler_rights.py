@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 from koord_demo.programs import console_script
 
+from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster, node, pod
 from tests.support.manager_program import NAMESPACE
-from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
 
 _DISPATCHED = re.compile(
@@ -20,30 +21,17 @@ _DISPATCHED = re.compile(
     r'\{flow_schema="(koord-scheduler[\w-]*)",priority_level="([\w-]+)"\} (\d+)$',
     re.MULTILINE,
 )
-LEASE = (
-    "--leader-elect-resource-name=koord-scheduler",
-    f"--leader-elect-resource-namespace={NAMESPACE}",
-)
-"""As the configuration in deploy/ has it."""
 # Nobody here says that a node is ready.
 _ANYWHERE = {"tolerations": [{"operator": "Exists"}]}
 
 
 @pytest.fixture
 def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
-    kubeconfig = cluster.server.kubeconfig("s1", cluster.token("koord-scheduler"))
-    network = cluster.server.network
-    made = SchedulerProgram(
-        *("s1", cluster.server.folder, kubeconfig, *QUICK, *LEASE),
-        host=network.address,
-        inside=network.inside([]),
-    )
-    made.port = 10251  # where koordctl looks for it
-    made.start()
-    yield made
-    assert made.stop() == 0, made.said
-    assert "Traceback" not in made.said
-    assert "forbidden" not in made.said.lower()
+    with deployed_scheduler(cluster) as made:
+        made.port = 10251  # where koordctl looks for it
+        made.start()
+        yield made
+        assert made.stop() == 0, made.said
 
 
 @pytest.mark.usefixtures("scheduler")
