@@ -191,6 +191,8 @@ def _said(
                 plain, server_hostname="localhost", session=session
             ) as connection:
                 found = connection.recv(100).decode()
+                if not found:  # whether there is an alert depends on the version of Python
+                    return "hung up", None
                 kept = connection.session
                 connection.unwrap()
                 return found, kept
