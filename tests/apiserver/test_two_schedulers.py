@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 
 import anyio
@@ -93,15 +93,14 @@ async def test_both_fill_the_same_nodes_to_the_brim(cluster: ScheduledCluster) -
         await until(lambda: _waits_for(ours, 20), "all of them wait")
         assert not {name for name in await cluster.bound() if name.startswith("more")}
 
-        rejected = await reject_what_does_not_fit(cluster, set())
-        assert len(rejected) == len(before) - NODE_COUNT * SLOTS
+        rejected = await _reject_all_that_does_not_fit(cluster, settled, set())
+        before = await cluster.bound()
+        assert len(before) - len(rejected) == NODE_COUNT * SLOTS
         # Kubelets reject more: of each of ten nodes, one pod. Both may give away that room, too.
         ended = {*rejected, *_one_of_each(before, rejected)[:10]}
         await for_all(partial(_reject, cluster), ended - rejected)
         await until(settled, "their room is taken")
-        while again := await reject_what_does_not_fit(cluster, ended):
-            ended |= again
-            await until(settled, "full nodes again")
+        ended = await _reject_all_that_does_not_fit(cluster, settled, ended)
         assert len(await cluster.bound()) - len(ended) == NODE_COUNT * SLOTS
         group.cancel_scope.cancel()
 
@@ -118,6 +117,16 @@ async def forgotten(cluster: ScheduledCluster) -> list[str]:
 def _one_of_each(bound: dict[str, str], rejected: set[str]) -> list[str]:
     """A pod of each node."""
     return list({node: pod for pod, node in bound.items() if pod not in rejected}.values())
+
+
+async def _reject_all_that_does_not_fit(
+    cluster: ScheduledCluster, settled: Callable[[], Awaitable[bool]], ended: set[str]
+) -> set[str]:
+    """All that have ended by then: the other scheduler may bind pods meanwhile."""
+    while again := await reject_what_does_not_fit(cluster, ended):
+        ended = ended | again
+        await until(settled, "full nodes")
+    return ended
 
 
 async def reject_what_does_not_fit(cluster: ScheduledCluster, ended: set[str]) -> set[str]:
