@@ -89,7 +89,8 @@ class PodReporter:
         """Pods fit nowhere; those that say so already are passed over."""
         at = self._wall()
         for pod in pods:
-            if pod.reported != message:
+            # Of two reports under way the API server may take the older one last.
+            if (pod.waiting.condition or pod.reported) != message:
                 self._report_waiting(pod, "Unschedulable", message, at)
 
     def failed(self, pod: QueuedPod, message: str) -> None:
