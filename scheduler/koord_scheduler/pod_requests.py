@@ -17,6 +17,13 @@ def status_patch(key: str, uid: str, status: Mapping[str, Any]) -> Request:
     return Request("PATCH", PODS, name, namespace, "status", body, is_strategic=True)
 
 
+def annotations_patch(key: str, uid: str, annotations: Mapping[str, str | None]) -> Request:
+    """Set annotations of the pod with this uid alone; ``None`` removes one."""
+    namespace, _, name = key.partition("/")
+    metadata = {"uid": uid, "annotations": annotations}
+    return Request("PATCH", PODS, name, namespace, body={"metadata": metadata})
+
+
 def condition_patch(
     key: str, uid: str, condition: Mapping[str, Any], at: float | None = None
 ) -> Request:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from koord_kube.protocol.api import ApiError
-from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import PODS
 
 from koord_scheduler.binder import Write
 from koord_scheduler.claim_binder import ClaimBinder
@@ -13,7 +11,7 @@ from koord_scheduler.claims.objects import Consumer
 from koord_scheduler.claims.reservation import ClaimReservation
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.numa.reservation import NUMAReservation
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.pod_requests import annotations_patch
 from koord_scheduler.volume_binder import VolumeBinder
 from koord_scheduler.volumes.binding import VolumeReservation
 
@@ -65,7 +63,10 @@ class PreBinder:
             case ClaimReservation():
                 return await self._claims.bind(reservation, _consumer(placement))
             case NUMAReservation():
-                await self._write_request(annotating(placement.pod, reservation))
+                pod = placement.pod
+                await self._write_request(
+                    annotations_patch(pod.key, pod.uid, dict(reservation.annotations))
+                )
                 return ""
             case _:
                 return ""
@@ -74,10 +75,3 @@ class PreBinder:
 def _consumer(placement: Placement) -> Consumer:
     name = placement.pod.key.partition("/")[2]
     return Consumer(resource="pods", name=name, uid=placement.pod.uid)
-
-
-def annotating(pod: QueuedPod, reservation: NUMAReservation) -> Request:
-    """The request that writes annotations of a pod; of the pod with this uid alone."""
-    namespace, _, name = pod.key.partition("/")
-    metadata = {"uid": pod.uid, "annotations": dict(reservation.annotations)}
-    return Request("PATCH", PODS, name, namespace, body={"metadata": metadata})

@@ -20,13 +20,18 @@ from typing import Any, TypeVar
 
 import anyio
 import msgspec
-from koord_kube.client import Client, Limits
-from koord_kube.connect import connect
+from koord_kube.client import Client
 from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.resources import LEASES, NODES, PODS, Resource
 
 from tests.apiserver.real_cluster import RealCluster
-from tests.apiserver.scheduler_cluster import NAMESPACE, TAINT, ScheduledCluster, for_all
+from tests.apiserver.scheduler_cluster import (
+    NAMESPACE,
+    TAINT,
+    ScheduledCluster,
+    admin_client,
+    for_all,
+)
 from tests.apiserver.scheduling_history import Pod, SchedulingHistory, forgotten_pods
 from tests.support.kube_apiserver import ADMIN, KubeApiserver, why_not
 from tests.support.listing import listed
@@ -304,9 +309,8 @@ async def _run(options: argparse.Namespace) -> ChurnReport:
     ):
         RealCluster(server).namespace(NAMESPACE)
         schedulers = unreliable_schedulers(server)
-        kubeconfig = server.kubeconfig("admin", ADMIN)
         try:
-            async with await connect(str(kubeconfig), Limits(qps=0)) as client:
+            async with await admin_client(server) as client:
                 churn = Churn(ScheduledCluster(server, client), schedulers, options.seed)
                 size = options.nodes, options.pods, options.seconds, options.kills
                 return await churn.run(*size)

@@ -9,13 +9,14 @@ from typing import Any
 
 import anyio
 import msgspec
-from koord_kube.client import Client
+from koord_kube.client import Client, Limits
+from koord_kube.connect import connect
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import NODES, PODS
 
 from tests.apiserver.scheduling_history import Node, Pod
-from tests.support.kube_apiserver import KubeApiserver
+from tests.support.kube_apiserver import ADMIN, KubeApiserver
 from tests.support.listing import listed
 from tests.support.waiting import until
 
@@ -23,6 +24,11 @@ NAMESPACE = "shop"
 CORES = 4
 MILLICORES = 200
 TAINT = {"key": "broken", "effect": "NoSchedule"}
+
+
+async def admin_client(server: KubeApiserver) -> Client:
+    """A client that may do all, as often as it likes."""
+    return await connect(str(server.kubeconfig("admin", ADMIN)), Limits(qps=0))
 
 
 class ScheduledCluster:

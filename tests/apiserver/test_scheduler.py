@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 import anyio
 import pytest
 from koord_kube import api_writer
-from koord_kube.client import Limits
-from koord_kube.connect import connect
 from koord_kube.protocol.api import Object
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.program import program as module
@@ -22,9 +20,10 @@ from tests.apiserver.scheduler_cluster import (
     MILLICORES,
     NAMESPACE,
     ScheduledCluster,
+    admin_client,
     for_all,
 )
-from tests.support.kube_apiserver import ADMIN, KubeApiserver
+from tests.support.kube_apiserver import KubeApiserver
 from tests.support.scheduler_program import SchedulerProgram
 from tests.support.unreliable_writer import UnreliableWriter
 from tests.support.waiting import until
@@ -34,8 +33,7 @@ from tests.support.waiting import until
 async def cluster(server: KubeApiserver) -> AsyncIterator[ScheduledCluster]:
     RealCluster(server).namespace(NAMESPACE)
     RealCluster(server).namespace("kube-system")
-    kubeconfig = server.kubeconfig("admin", ADMIN)
-    async with await connect(str(kubeconfig), Limits(qps=0)) as client:
+    async with await admin_client(server) as client:
         made = ScheduledCluster(server, client)
         yield made
         await made.clean()

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from koord_kube.client import Client, Limits
-from koord_kube.connect import connect
+from koord_kube.client import Client
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import (
     DEVICE_CLASSES,
@@ -31,7 +30,7 @@ from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
 
 from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster
-from tests.support.kube_apiserver import ADMIN
+from tests.apiserver.scheduler_cluster import admin_client
 from tests.support.listing import listed
 from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
@@ -48,8 +47,7 @@ RESOURCE = "example.com/gpu"
 @pytest.fixture
 async def client(cluster: RealCluster) -> AsyncIterator[Client]:
     cluster.namespace(NAMESPACE)
-    kubeconfig = cluster.server.kubeconfig("admin", ADMIN)
-    async with await connect(str(kubeconfig), Limits(qps=0)) as made:
+    async with await admin_client(cluster.server) as made:
         yield made
 
 

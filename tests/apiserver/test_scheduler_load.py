@@ -6,15 +6,13 @@ import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from koord_kube.client import Client, Limits
-from koord_kube.connect import connect
+from koord_kube.client import Client
 from koord_kube.protocol.resources import NODE_METRICS
 from koord_model.times import rfc3339
 
 from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster
-from tests.apiserver.scheduler_cluster import NAMESPACE, ScheduledCluster
-from tests.support.kube_apiserver import ADMIN
+from tests.apiserver.scheduler_cluster import NAMESPACE, ScheduledCluster, admin_client
 from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
 
@@ -30,8 +28,7 @@ profiles:
 @pytest.fixture
 async def client(cluster: RealCluster) -> AsyncIterator[Client]:
     cluster.namespace(NAMESPACE)
-    kubeconfig = cluster.server.kubeconfig("admin", ADMIN)
-    async with await connect(str(kubeconfig), Limits(qps=0)) as made:
+    async with await admin_client(cluster.server) as made:
         yield made
 
 

@@ -8,8 +8,6 @@ from functools import partial
 
 import anyio
 import pytest
-from koord_kube.client import Limits
-from koord_kube.connect import connect
 from koord_kube.protocol.resources import PODS
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
@@ -22,6 +20,7 @@ from tests.apiserver.scheduler_cluster import (
     MILLICORES,
     NAMESPACE,
     ScheduledCluster,
+    admin_client,
     for_all,
 )
 from tests.apiserver.scheduling_history import SchedulingHistory, forgotten_pods
@@ -57,8 +56,7 @@ def kube_scheduler(server: KubeApiserver) -> Iterator[Program]:
 @pytest.fixture
 async def cluster(server: KubeApiserver) -> AsyncIterator[ScheduledCluster]:
     RealCluster(server).namespace(NAMESPACE)
-    kubeconfig = server.kubeconfig("admin", ADMIN)
-    async with await connect(str(kubeconfig), Limits(qps=0)) as client:
+    async with await admin_client(server) as client:
         made = ScheduledCluster(server, client)
         yield made
         await made.clean()

@@ -105,8 +105,8 @@ class PodClass:
         return PodRequests(amounts, self.scored_cpu, self.scored_memory)
 
 
-def pod_class(pod: PodInfo) -> PodClass:
-    """The class of a pod that waits.
+def pod_class(pod: PodInfo, *, has_load: bool = True, has_numa: bool = True) -> PodClass:
+    """The class of a pod that waits; ``load`` and ``numa`` split classes only where asked for.
 
     Raises:
         ValueError: a quantity or a selector is not one.
@@ -136,8 +136,8 @@ def pod_class(pod: PodInfo) -> PodClass:
         unsupported_fields(spec),
         pod_claims(pod),
         container_requests(pod),
-        pod_load(pod, requests),
-        _numa_requirements(pod),
+        pod_load(pod, requests) if has_load else NO_LOAD,
+        _numa_requirements(pod) if has_numa else NO_REQUIREMENTS,
     )
 
 

@@ -7,7 +7,6 @@ what differs, their names, is some hundred bytes each.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -16,8 +15,8 @@ from koord_model.times import from_rfc3339
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.load.pod_load import NO_LOAD, NO_TIMES, PodTimes, has_daemon_owner, pod_times
-from koord_scheduler.numa.pod_requirements import NO_REQUIREMENTS, may_bind_cpus
+from koord_scheduler.load.pod_load import NO_TIMES, PodTimes, has_daemon_owner, pod_times
+from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 
 _Made = TypeVar("_Made")
@@ -100,8 +99,9 @@ class PodReader:
         key = self._encode((*self._signature(pod), spread_controller(pod)))
         found = self._classes.get(key)
         if found is None:
-            made = self._class(pod)
-            usage = placed_usage(pod, self._nodes, made.load)
+            nodes = self._nodes
+            made = pod_class(pod, has_load=nodes.loads.is_used, has_numa=nodes.numa.is_used)
+            usage = placed_usage(pod, nodes, made.load)
             found = self._classes.set(key, (made, usage))
         created = seconds(pod.metadata.creation_timestamp)
         return WaitingPod(
@@ -113,13 +113,6 @@ class PodReader:
             pod.status.nominated_node_name or "",
             _unschedulable(pod.status.conditions or ()),
         )
-
-    def _class(self, pod: PodInfo) -> PodClass:
-        """Its class, which is split only by what somebody asks for."""
-        found, nodes = pod_class(pod), self._nodes
-        if not nodes.loads.is_used:
-            found = replace(found, load=NO_LOAD)
-        return found if nodes.numa.is_used else replace(found, numa=NO_REQUIREMENTS)
 
     def _signature(self, pod: PodInfo) -> tuple[object, ...]:
         load = _load_signature(pod) if self._nodes.loads.is_used else ()

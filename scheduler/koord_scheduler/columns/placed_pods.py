@@ -92,7 +92,8 @@ class PlacedPods:
         self.usage[slot] = code = self._usages.add(pod.usage)
         self._pods[slot] = _with_usage(pod, self._usages[code])
         self._put_on(row, slot, pod)
-        self._nodes.loads.add_pod(row, pod.assigned)
+        if self._nodes.loads.is_used:
+            self._nodes.loads.add_pod(row, pod.assigned)
 
     def remove(self, key: str) -> None:
         """A pod is gone."""
@@ -100,7 +101,8 @@ class PlacedPods:
         pod = self.pod(slot)
         row = self._nodes.row_of_pods(pod.node)
         self._slots[row].remove(slot)
-        self._nodes.loads.remove_pod(row, pod.assigned)
+        if self._nodes.loads.is_used:
+            self._nodes.loads.remove_pod(row, pod.assigned)
         self._pods[slot] = None
         self._free.append(slot)
         self._usages.remove(int(self.usage[slot]))
@@ -143,7 +145,7 @@ class PlacedPods:
     def _replace(self, slot: int, before: PlacedPod, pod: PlacedPod) -> None:
         """Take over what changed of a pod that uses what it used before."""
         self._pods[slot] = _with_usage(pod, before.usage)
-        if before.times != pod.times:
+        if self._nodes.loads.is_used and before.times != pod.times:
             row = self._nodes.row_of_pods(pod.node)
             self._nodes.loads.replace_pod(row, before.assigned, pod.assigned)
         if (before.priority, before.started) != (pod.priority, pod.started):

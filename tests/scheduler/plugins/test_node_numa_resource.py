@@ -22,10 +22,11 @@ from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.numa.placement import NUMASettings
+from koord_scheduler.numa.reservation import NUMAReservation
 from koord_scheduler.numa.scores import AmountScorer, most_taken
 from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord_scheduler.pre_binder import annotating
+from koord_scheduler.pod_requests import annotations_patch
 
 LABEL_POLICY = "node.koordinator.sh/numa-topology-policy"
 MOST = AmountScorer(most_taken)
@@ -79,7 +80,8 @@ def topology(name: str) -> dict[str, Any]:
 
 def request(placement: Placement) -> Request:
     (reservation,) = placement.reservations
-    return annotating(placement.pod, reservation)  # type: ignore[arg-type]
+    assert isinstance(reservation, NUMAReservation)
+    return annotations_patch(placement.pod.key, placement.pod.uid, dict(reservation.annotations))
 
 
 def status(placement: Placement) -> dict[str, Any]:
