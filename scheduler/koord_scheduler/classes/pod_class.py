@@ -39,6 +39,7 @@ from koord_scheduler.objects.node_selector import (
 from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, Toleration
 from koord_scheduler.objects.pod_affinity import PodAffinity, pod_affinity
 from koord_scheduler.objects.requests import PodRequests, pending_requests
+from koord_scheduler.objects.scheduling_hint import NO_HINT, PodHint, scheduling_hint
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
 from koord_scheduler.volumes.usage import NO_VOLUMES, VolumeUsage, volume_usage
 
@@ -60,7 +61,7 @@ class PodClass:
     that it needs of kubelets, ``unsupported`` says what cannot be done here. Pods with claims are a
     class each. ``extended`` says which containers ask for extended resources, which may be devices.
     ``load`` decides how much its pods are expected to use.
-    ``numa`` is what it says of its CPUs and NUMA nodes.
+    ``numa`` is what it says of its CPUs and NUMA nodes, ``hint`` on which nodes it should run.
     """
 
     labels: PodLabels
@@ -84,6 +85,7 @@ class PodClass:
     extended: tuple[ContainerRequest, ...] = ()
     load: PodLoad = NO_LOAD
     numa: NUMARequirements = NO_REQUIREMENTS
+    hint: PodHint = NO_HINT
 
     def __hash__(self) -> int:
         return self._hash
@@ -138,6 +140,7 @@ def pod_class(pod: PodInfo, *, has_load: bool = True, has_numa: bool = True) -> 
         container_requests(pod),
         pod_load(pod, requests) if has_load else NO_LOAD,
         _numa_requirements(pod) if has_numa else NO_REQUIREMENTS,
+        scheduling_hint(pod),
     )
 
 

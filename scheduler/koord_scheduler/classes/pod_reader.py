@@ -18,6 +18,7 @@ from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.load.pod_load import NO_TIMES, PodTimes, has_daemon_owner, pod_times
 from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
+from koord_scheduler.objects.scheduling_hint import scheduling_hint
 
 _Made = TypeVar("_Made")
 
@@ -96,7 +97,8 @@ class PodReader:
 
     def _waiting(self, pod: PodInfo) -> WaitingPod:
         spec = pod.spec
-        key = self._encode((*self._signature(pod), spread_controller(pod)))
+        parts = *self._signature(pod), spread_controller(pod), scheduling_hint(pod)
+        key = self._encode(parts)
         found = self._classes.get(key)
         if found is None:
             nodes = self._nodes

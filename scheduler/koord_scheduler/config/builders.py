@@ -57,6 +57,7 @@ from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpreadSettings,
 )
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
+from koord_scheduler.plugins.scheduling_hint import SchedulingHint
 from koord_scheduler.plugins.taint_toleration import TaintToleration
 from koord_scheduler.plugins.volume_binding import VolumeBinding
 from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
@@ -86,6 +87,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "ScarceResourceAvoidance": lambda args: ScarceResourceAvoidance(
         frozenset(args.scarce_resource_avoidance.resources)
     ),
+    "SchedulingHint": lambda args: SchedulingHint(args.scheduling_hint.max_hint_nodes),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 

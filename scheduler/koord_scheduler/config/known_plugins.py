@@ -49,6 +49,8 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "ScarceResourceAvoidance": _SCORES,
     "LoadAwareScheduling": (*_FILTERS, "score", "reserve"),
     "NodeNUMAResource": (*_FILTERS, *_SCORES, "reserve", "preBind"),
+    "SchedulingHint": ("preFilter",),
+    "DefaultPreBind": ("preBind",),
 }
 """Where each plugin acts."""
 
@@ -79,6 +81,8 @@ _OFF_BY_DEFAULT = {
     "NodeResourcesFitPlus",
     "ScarceResourceAvoidance",
     "NodeNUMAResource",
+    "SchedulingHint",
+    "DefaultPreBind",
 }
 
 DEFAULT_PLUGINS = tuple(
@@ -88,16 +92,16 @@ DEFAULT_PLUGINS = tuple(
 )
 """What is enabled, in this order, unless a profile says otherwise."""
 
-CORE = frozenset({"SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder"})
+CORE = frozenset(
+    {"SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "DefaultPreBind"}
+)
 
 KOORDINATOR = frozenset(
     {
         "Coscheduling",
-        "DefaultPreBind",
         "DeviceShare",
         "ElasticQuota",
         "Reservation",
-        "SchedulingHint",
     }
 )
 """Koordinator's plugins that come with later versions."""

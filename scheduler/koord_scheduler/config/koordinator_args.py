@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import NotNegative, Strict
@@ -41,3 +43,9 @@ class ScarceResourceAvoidanceArgs(PluginArgs, frozen=True):
     """Arguments of ScarceResourceAvoidance."""
 
     resources: tuple[str, ...] = ()
+
+
+class SchedulingHintArgs(PluginArgs, frozen=True):
+    """Arguments of SchedulingHint: how many of a pod's preferred nodes are tried."""
+
+    max_hint_nodes: Annotated[int, Meta(gt=0, le=2**31 - 1)] = 100

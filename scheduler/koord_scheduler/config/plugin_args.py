@@ -16,6 +16,7 @@ from koord_scheduler.config.component_config import Int32, NotNegative, PerCent,
 from koord_scheduler.config.koordinator_args import (
     NodeResourcesFitPlusArgs,
     ScarceResourceAvoidanceArgs,
+    SchedulingHintArgs,
 )
 from koord_scheduler.config.label_syntax import KEY, is_label_key
 from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
@@ -272,4 +273,5 @@ class AllPluginArgs(Strict, frozen=True, rename="pascal"):
     )
     pod_topology_spread: PodTopologySpreadArgs = PodTopologySpreadArgs()
     scarce_resource_avoidance: ScarceResourceAvoidanceArgs = ScarceResourceAvoidanceArgs()
+    scheduling_hint: SchedulingHintArgs = SchedulingHintArgs()
     volume_binding: VolumeBindingArgs = VolumeBindingArgs()

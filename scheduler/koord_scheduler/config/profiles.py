@@ -11,7 +11,13 @@ from msgspec import structs
 
 from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
-from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, UNPREPARED, Support
+from koord_scheduler.config.known_plugins import (
+    EXTENSION_POINTS,
+    KOORDINATOR,
+    UNPREPARED,
+    Support,
+    extension_points,
+)
 from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.config.plugin_points import ALL, PluginPoints, plugin_points
 from koord_scheduler.config.problems import refuse_if
@@ -115,9 +121,11 @@ def _incomplete(path: str, name: str, on: str, off: str) -> str:
 def _profile(
     name: str, points: PluginPoints, builders: Mapping[str, Callable[[], Plugin]]
 ) -> Profile:
-    acting = dict.fromkeys((*points.points["filter"], *points.points["score"]))
+    prepare = [one for one in points.points["preFilter"] if "filter" not in extension_points(one)]
+    filters = {*points.points["filter"], *prepare}
+    acting = dict.fromkeys((*points.points["filter"], *points.points["score"], *prepare))
     plugins = tuple(
-        EnabledPlugin(builders[one](), points.has("filter", one), points.weights.get(one, 0))
+        EnabledPlugin(builders[one](), one in filters, points.weights.get(one, 0))
         for one in acting
         if one in builders
     )

@@ -62,6 +62,18 @@ class ClassScores:
         self._across = [(one, one.across) for one in self._answers if one.across]
 
     @property
+    def preferred(self) -> tuple[str, ...]:
+        """The nodes that come before all others, in this order, if a pod fits there."""
+        return self._base.preferred or self._rows.preferred
+
+    def first_preferred(self, rows: Rows) -> Rows:
+        """Of feasible rows the first that is preferred; all of them if none is."""
+        for row in map(self.nodes.row, self.preferred):
+            if row is not None and row in rows:
+                return np.array([row])
+        return rows
+
+    @property
     def size(self) -> int:
         """How many bytes it keeps by row, with its part of what it shares."""
         return self._rows.size + self._base.size // self._base.classes
@@ -119,6 +131,8 @@ class ClassScores:
 
         Nothing is kept of the answers.
         """
+        if self.preferred:
+            return None
         self._base.refresh()
         at = sample[self._base.fits[sample]]
         fits, local = self._rows.ask(at)

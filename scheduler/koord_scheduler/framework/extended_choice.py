@@ -68,7 +68,7 @@ class FeasibleNodes:
 
     def best(self, rows: Rows, added: Scores) -> int:
         """The best of some rows that it fits on, with what is added to their scores."""
-        nodes = self.scores.nodes
+        rows, nodes = self.scores.first_preferred(rows), self.scores.nodes
         more = np.array([added.get(nodes.name(row), 0) for row in rows.tolist()], np.float64)
         total = self.scores.totals(rows) + more
         return int(rows[(total + nodes.tie_break[rows]).argmax()])

@@ -51,12 +51,14 @@ class PreFilterResult(NamedTuple):
     """What a plugin knows of a class before it looks at nodes.
 
     ``rejection`` says why the class can run nowhere. Otherwise only the nodes with the names
-    ``nodes`` come into question, whatever becomes of these, or all where that is ``None``.
+    ``nodes`` come into question, whatever becomes of these, or all where that is ``None``. The
+    first of the ``preferred`` nodes that can have a pod gets it, whatever others score.
     """
 
     rejection: str = ""
     resolvable: bool = False
     nodes: frozenset[str] | None = None
+    preferred: tuple[str, ...] = ()
 
 
 class Limit(NamedTuple):

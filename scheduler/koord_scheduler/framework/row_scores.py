@@ -41,7 +41,7 @@ class RowScores:
     the weighted sum of the scores that depend on the row alone. ``relative`` has the others, as
     they are before they are normalized, and ``uneven`` those of them that are not all equal.
     ``generation`` changes when all rows were asked about, and not only those that changed.
-    ``classes`` is how many have shared them.
+    ``classes`` is how many have shared them. ``preferred`` are the nodes that are tried first.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class RowScores:
             if type(one.plugin).depends_on is not Plugin.depends_on
         ]
         filtering = [one.plugin for one in self.answers if one.filters]
-        self._named = _named_nodes(plugin.pre_filter(pod, nodes) for plugin in filtering)
+        before = [plugin.pre_filter(pod, nodes) for plugin in filtering]
+        self._named = _named_nodes(before)
+        self.preferred = next((one.preferred for one in before if one.preferred), ())
         self._seen = 0
         self._state: Hashable = None
         self.generation = 0

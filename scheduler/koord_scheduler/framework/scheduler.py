@@ -284,9 +284,9 @@ class Scheduler(PodStates):
         return scores.best_of_sample(self._sampler.take(number), FEWEST) if scores else None
 
     def _best(self, pod: QueuedPod, scores: ClassScores, rows: Rows) -> int | None:
-        """The best row, or the one that is kept for the pod if it fits there."""
+        """The row that is kept for the pod if it fits there, else a preferred one or the best."""
         nomination = self.nominations.get(pod.key)
         row = self.nodes.row(nomination.node) if nomination is not None else None
         if row is not None and row in rows:
             return row
-        return scores.best(rows)
+        return scores.best(scores.first_preferred(rows))

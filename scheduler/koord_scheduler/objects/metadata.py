@@ -11,9 +11,11 @@ from koord_model.keys import (
     ANNOTATION_LOAD_AFTER_SCHEDULED,
     ANNOTATION_LOAD_FACTORS,
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
+    ANNOTATION_OLD_SCHEDULING_HINT,
     ANNOTATION_RAW_ALLOCATABLE,
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
+    ANNOTATION_SCHEDULING_HINT,
     ANNOTATION_USAGE_THRESHOLDS,
 )
 
@@ -36,6 +38,10 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
     )
     usage_thresholds: str | None = msgspec.field(default=None, name=ANNOTATION_USAGE_THRESHOLDS)
     raw_allocatable: str | None = msgspec.field(default=None, name=ANNOTATION_RAW_ALLOCATABLE)
+    scheduling_hint: str | None = msgspec.field(default=None, name=ANNOTATION_SCHEDULING_HINT)
+    old_scheduling_hint: str | None = msgspec.field(
+        default=None, name=ANNOTATION_OLD_SCHEDULING_HINT
+    )
 
     def by_key(self) -> dict[str, str]:
         """Those that are there, by their keys."""
