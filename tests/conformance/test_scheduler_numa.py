@@ -23,13 +23,8 @@ from koord_scheduler.numa.node_topology import (
     node_topology,
     read_node_resource_topology,
 )
-from koord_scheduler.numa.placement import (
-    NodePlacement,
-    NodeUse,
-    NUMARejection,
-    NUMASettings,
-    pod_needs,
-)
+from koord_scheduler.numa.placement import NodePlacement, NodeUse, NUMARejection
+from koord_scheduler.numa.pod_needs import NUMASettings, pod_needs
 from koord_scheduler.numa.pod_requirements import (
     completed_spec,
     numa_requirements,

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Mask, lengthened
+from koord_scheduler.columns.arrays import Mask, Rows, lengthened
 from koord_scheduler.numa.machine import NUMAMachine, numa_machine
 from koord_scheduler.numa.node_allocation import NodeAllocation, NUMAAllocation
 from koord_scheduler.numa.node_topology import NodeResourceTopology, NodeTopology, node_topology
+from koord_scheduler.numa.occupied_machine import OccupiedMachine, OccupiedMachines
 
 _UNKNOWN = NodeTopology()
 _PLAIN = NUMAMachine()
@@ -31,10 +32,14 @@ class NUMAColumns:
         self._machines: dict[int, NUMAMachine] = {}
         self._ignored: dict[int, tuple[str, ...]] = {}
         self._allocations: defaultdict[int, NodeAllocation] = defaultdict(NodeAllocation)
+        self._shared = OccupiedMachines()
+        self._occupied: dict[int, OccupiedMachine] = {}
+        self._numbers: Rows = np.zeros(length, np.intp)  # of these; 0 where it is not known
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows."""
         self.has_rules = lengthened(self.has_rules, length, fill=False)
+        self._numbers = lengthened(self._numbers, length, fill=0)
 
     def report(self, one: NodeResourceTopology) -> None:
         """A node's object is there, or has changed; ``describe`` has to follow."""
@@ -54,7 +59,8 @@ class NUMAColumns:
         self.has_rules[row] = bool(
             machine.topology_policy or machine.bind_policy or machine.cpu_ratio > 1
         )
-        self._machines[row] = machine
+        self._machines[row] = self._shared.machine(machine)
+        self._numbers[row] = 0
         self._ignored[row] = tuple(ignored)
         if reported is _UNKNOWN and not self.has_rules[row] and not ignored:
             self.clear(row)
@@ -62,6 +68,8 @@ class NUMAColumns:
     def clear(self, row: int) -> None:
         """Nothing is said of a row's node."""
         self.has_rules[row] = False
+        self._numbers[row] = 0
+        self._occupied.pop(row, None)
         self._machines.pop(row, None)
         self._ignored.pop(row, None)
 
@@ -73,6 +81,17 @@ class NUMAColumns:
         """What pods have of them."""
         return self._allocations.get(row) or NodeAllocation()
 
+    def occupied(self, rows: Rows) -> tuple[list[OccupiedMachine], Rows]:
+        """The different machines of some rows with what pods have, and which of them each row has.
+
+        What rows have in common is the same object, as long as they have.
+        """
+        for row in rows[self._numbers[rows] == 0].tolist():
+            found = self._shared.occupied(self.machine(row), self.allocation(row))
+            self._occupied[row], self._numbers[row] = found, found.number
+        _, first, which = np.unique(self._numbers[rows], return_index=True, return_inverse=True)
+        return [self._occupied[row] for row in rows[first].tolist()], which
+
     def ignored(self, row: int) -> tuple[str, ...]:
         """Lines about what could not be used of what a row's node says."""
         return self._ignored.get(row, ())
@@ -81,10 +100,12 @@ class NUMAColumns:
         """A pod on a row's node has this."""
         if allocation:
             self._allocations[row].add(allocation)
+            self._numbers[row] = 0
 
     def remove(self, row: int, allocation: NUMAAllocation) -> None:
         """A pod on a row's node has this no more."""
         if allocation:
             self._allocations[row].remove(allocation)
+            self._numbers[row] = 0
             if not len(self._allocations[row]):
                 del self._allocations[row]

@@ -28,7 +28,7 @@ from koord_scheduler.framework.resource_scores import (
     most_allocated,
     requested_to_capacity_ratio,
 )
-from koord_scheduler.numa.placement import NUMASettings
+from koord_scheduler.numa.pod_needs import NUMASettings
 from koord_scheduler.numa.policies import CPUBindPolicy
 from koord_scheduler.numa.scores import AmountScore, AmountScorer, least_taken, most_taken
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes

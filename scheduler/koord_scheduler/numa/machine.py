@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from koord_model.demand import Amounts
@@ -29,12 +29,13 @@ _NODE_BIND_POLICIES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NUMAMachine:
     """A node as pods see it: what it reports, and what its Node's labels and annotations say.
 
     ``bind_policy`` and ``topology_policy`` hold for all pods. ``cpu_ratio`` is the Node's own,
-    ``ratios`` are those of the zones, which are amplified.
+    ``ratios`` are those of the zones, which are amplified. Whoever has many of them keeps one of
+    each ``content``, so that each is equal to itself alone.
     """
 
     cpus: CPUTopology = field(default_factory=CPUTopology)
@@ -46,6 +47,21 @@ class NUMAMachine:
     topology_policy: NUMATopologyPolicy = NUMATopologyPolicy.NONE
     strategy: NUMAAllocateStrategy | None = None
     shares: int = 1
+
+    @property
+    def content(self) -> Hashable:
+        """Equal for machines that are alike."""
+        return (
+            tuple(self.cpus.cpus.values()),
+            self.reserved,
+            tuple((node, tuple(has.items())) for node, has in self.zones.items()),
+            tuple(self.ratios.items()),
+            self.cpu_ratio,
+            self.bind_policy,
+            self.topology_policy,
+            self.strategy,
+            self.shares,
+        )
 
     @property
     def zone_cpu_ratio(self) -> float:

@@ -6,7 +6,7 @@ Koordinator's ``plugins/nodenumaresource/node_allocation.go``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
@@ -56,14 +56,19 @@ def added(lists: Iterable[Amounts]) -> dict[str, int]:
 class NodeAllocation:
     """What the pods of a node have; pods that have nothing are left out."""
 
-    def __init__(self) -> None:
-        self._pods: list[NUMAAllocation] = []
+    def __init__(self, pods: Iterable[NUMAAllocation] = ()) -> None:
+        self._pods = list(pods)
 
     def __iter__(self) -> Iterator[NUMAAllocation]:
         return iter(self._pods)
 
     def __len__(self) -> int:
         return len(self._pods)
+
+    @property
+    def content(self) -> Hashable:
+        """Equal where pods have the same, in the same order."""
+        return tuple(self._pods)
 
     def add(self, allocation: NUMAAllocation) -> None:
         """One more pod has this."""

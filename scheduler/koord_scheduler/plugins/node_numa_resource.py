@@ -6,13 +6,15 @@ What a pod gets of one node is decided in ``koord_scheduler.numa``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from koord_model import cpuset
+from koord_model.keys import CPU
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS
 from koord_scheduler.framework.plugin import (
@@ -25,18 +27,17 @@ from koord_scheduler.framework.plugin import (
     filter_by_reasons,
 )
 from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated, most_allocated
-from koord_scheduler.numa.placement import (
-    NodePlacement,
-    NodeUse,
-    NUMARejection,
-    NUMASettings,
-    PodNeeds,
-    pod_needs,
-)
+from koord_scheduler.numa.answer import NUMAAnswer, numa_answer
+from koord_scheduler.numa.occupied_machine import OccupiedMachine
+from koord_scheduler.numa.placement import INSUFFICIENT_CPU, NodePlacement, NUMARejection
+from koord_scheduler.numa.pod_needs import NUMASettings, PodNeeds, pod_needs
+from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.reservation import NUMAReservation, numa_reservation
 from koord_scheduler.numa.scores import most_taken
 
-_NONE = NUMARejection(())
+_CPU = ALWAYS.index(CPU)
+_MOST_ANSWERS = 1 << 16
+_MOST_NEEDS = 1 << 12
 
 
 class NodeNUMAResource(Plugin):
@@ -46,6 +47,8 @@ class NodeNUMAResource(Plugin):
 
     def __init__(self, settings: NUMASettings | None = None) -> None:
         self._settings = settings or NUMASettings()
+        self._known_needs = lru_cache(_MOST_NEEDS)(self._find_needs)
+        self._answer = lru_cache(_MOST_ANSWERS)(self._find_answer)
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.numa.is_used = True
@@ -63,14 +66,14 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if isinstance(needs, str):
             return [Reason(needs, np.ones(len(rows), np.bool_), resolvable=False)]
-        found: dict[tuple[str, bool], list[int]] = {}
-        for place in _concerned(needs, nodes, rows):
-            rejection = self._rejection(needs, nodes, int(rows[place])) or _NONE
-            for text in rejection.reasons:
-                found.setdefault((text, rejection.resolvable), []).append(place)
+        found: dict[tuple[str, bool], Mask] = {}
+        for answer, places in self._answers(needs, nodes, rows):
+            for rejection, at in _rejections(answer, nodes, rows, places):
+                for text in rejection.reasons:
+                    key = text, rejection.resolvable
+                    found.setdefault(key, np.zeros(len(rows), np.bool_))[at] = True
         return [
-            Reason(text, np.isin(np.arange(len(rows)), places), resolvable)
-            for (text, resolvable), places in sorted(found.items())
+            Reason(text, found[text, resolvable], resolvable) for text, resolvable in sorted(found)
         ]
 
     def limits(
@@ -79,19 +82,30 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if isinstance(needs, str) or not _asks(pod):
             return ()
-        return None if any(True for _ in _concerned(needs, nodes, rows)) else ()
+        return None if len(_concerned(needs, nodes, rows)) else ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         needs = self._needs(pod)
         if not _asks(pod) or isinstance(needs, str):
             return None
-        plain = self._plain_score(pod, nodes)
+        whole_node = self._score_of_node(pod, nodes)
 
         def score(rows: Rows) -> Amounts:
-            found = plain(rows)
-            for place in _concerned(needs, nodes, rows):
-                row = int(rows[place])
-                found[place] = self._placement(needs, nodes, row).score(_use(nodes, row))
+            taken = nodes.resources.requested[_CPU][rows]
+            asked = np.full(len(rows), float(dict(pod.amounts).get(CPU, 0)))
+            known: list[tuple[Rows, int]] = []
+            for answer, places in self._answers(needs, nodes, rows):
+                if answer.score is not None:
+                    known.append((places, answer.score))
+                    continue
+                asked[places] = answer.counted.asked
+                if answer.counted.instead is None:
+                    taken[places] += answer.counted.more
+                else:
+                    taken[places] = answer.counted.instead
+            found = whole_node(rows, taken + asked)
+            for places, one in known:
+                found[places] = one
             return found
 
         return score
@@ -100,7 +114,8 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if not _asks(pod) or isinstance(needs, str):
             return None
-        placement = self._placement(needs, nodes, row)
+        machine, had = nodes.numa.machine(row), nodes.numa.allocation(row)
+        placement = NodePlacement(needs, machine, had, self._settings)
         found = placement.reserve()
         if isinstance(found, NUMARejection):
             reasons = ", ".join(found.reasons)
@@ -135,19 +150,32 @@ class NodeNUMAResource(Plugin):
         return {"/nodes/:node": node}
 
     def _needs(self, pod: PodClass) -> PodNeeds | str:
-        return pod_needs(dict(pod.amounts), pod.numa, self._settings)
+        return self._known_needs(pod.amounts, pod.numa)
 
-    def _placement(self, needs: PodNeeds, nodes: NodeColumns, row: int) -> NodePlacement:
-        machine, had = nodes.numa.machine(row), nodes.numa.allocation(row)
-        return NodePlacement(needs, machine, had, self._settings)
+    def _find_needs(
+        self, amounts: tuple[tuple[str, int], ...], says: NUMARequirements
+    ) -> PodNeeds | str:
+        return pod_needs(dict(amounts), says, self._settings)
 
-    def _rejection(self, needs: PodNeeds, nodes: NodeColumns, row: int) -> NUMARejection | None:
-        placement = self._placement(needs, nodes, row)
-        found = placement.rejection(_use(nodes, row))
-        return placement.shortage() if found is None else found
+    def _find_answer(self, needs: PodNeeds, one: OccupiedMachine) -> NUMAAnswer:
+        return numa_answer(needs, one, self._settings)
 
-    def _plain_score(self, pod: PodClass, nodes: NodeColumns) -> Score:
-        """As NodeResourcesFit scores, by what pods request alone."""
+    def _answers(
+        self, needs: PodNeeds, nodes: NodeColumns, rows: Rows
+    ) -> Iterator[tuple[NUMAAnswer, Rows]]:
+        """The answers for rows whose NUMA nodes or CPUs decide anything, with their places."""
+        places = _concerned(needs, nodes, rows)
+        machines, which = nodes.numa.occupied(rows[places])
+        places = places[np.argsort(which, kind="stable")]
+        start = 0
+        for one, count in zip(machines, np.bincount(which).tolist(), strict=True):
+            yield self._answer(needs, one), places[start : start + count]
+            start += count
+
+    def _score_of_node(
+        self, pod: PodClass, nodes: NodeColumns
+    ) -> Callable[[Rows, Amounts], Amounts]:
+        """As NodeResourcesFit scores, by what pods request alone; with so much CPU taken."""
         weights = self._settings.scorer.weights
         strategy: ResourceScore = least_allocated
         if self._settings.scorer.strategy is most_taken:
@@ -159,12 +187,13 @@ class NodeNUMAResource(Plugin):
             if asked.get(name) or name in ALWAYS
         ]
 
-        def score(rows: Rows) -> Amounts:
+        def score(rows: Rows, cpu: Amounts) -> Amounts:
             total, all_weights = np.zeros(len(rows)), np.zeros(len(rows))
             for number, amount, weight in counted:
                 has = resources.allocatable[number][rows]
                 here = weight * (has > 0)
-                total += here * strategy(resources.requested[number][rows] + amount, has)
+                taken = cpu if number == _CPU else resources.requested[number][rows] + amount
+                total += here * strategy(taken, has)
                 all_weights += here
             return np.floor(total / np.maximum(all_weights, 1.0))
 
@@ -175,17 +204,21 @@ def _asks(pod: PodClass) -> bool:
     return any(amount for _, amount in pod.amounts)
 
 
-def _concerned(needs: PodNeeds, nodes: NodeColumns, rows: Rows) -> Iterator[int]:
+def _concerned(needs: PodNeeds, nodes: NodeColumns, rows: Rows) -> Rows:
     """The places of those rows whose NUMA nodes or CPUs decide anything about a pod."""
     if needs.binds or needs.says.topology_policy:
-        return iter(range(len(rows)))
-    return iter(np.flatnonzero(nodes.numa.has_rules[rows]).tolist())
+        return np.arange(len(rows))
+    return np.flatnonzero(nodes.numa.has_rules[rows])
 
 
-def _use(nodes: NodeColumns, row: int) -> NodeUse:
-    resources = nodes.resources
-    numbers = range(len(resources.names))
-    return NodeUse(
-        {resources.names[one]: int(resources.allocatable[one, row]) for one in numbers},
-        {resources.names[one]: int(resources.requested[one, row]) for one in numbers},
-    )
+def _rejections(
+    answer: NUMAAnswer, nodes: NodeColumns, rows: Rows, places: Rows
+) -> Iterator[tuple[NUMARejection, Rows]]:
+    """Why rows at these places, for which an answer holds, cannot have the pod."""
+    if answer.cpu is not None:
+        resources, at = nodes.resources, rows[places]
+        fits = answer.cpu.fits(resources.allocatable[_CPU][at], resources.requested[_CPU][at])
+        yield INSUFFICIENT_CPU, places[~fits]
+        places = places[fits]
+    if answer.rejection is not None:
+        yield answer.rejection, places

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from koord_scheduler.numa.cpu_topology import CPUTopology, LogicalCPU
 from koord_scheduler.numa.machine import NUMAMachine
 from koord_scheduler.numa.node_allocation import NodeAllocation, NUMAAllocation
-from koord_scheduler.numa.placement import NodePlacement, NUMASettings, PodNeeds, pod_needs
+from koord_scheduler.numa.placement import NodePlacement
+from koord_scheduler.numa.pod_needs import NUMASettings, PodNeeds, pod_needs
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.policies import (
     CPUBindPolicy,

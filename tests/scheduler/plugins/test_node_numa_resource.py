@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from koord_kube.protocol.request import Request
 from koord_model import cpuset
 from koord_model.keys import (
+    ANNOTATION_AMPLIFICATION_RATIO,
     ANNOTATION_CPU_TOPOLOGY,
+    ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
 )
+from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
@@ -21,15 +29,20 @@ from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.numa.placement import NUMASettings
+from koord_scheduler.numa.placement import NodePlacement, NodeUse
+from koord_scheduler.numa.pod_needs import NUMASettings, pod_needs
 from koord_scheduler.numa.reservation import NUMAReservation
 from koord_scheduler.numa.scores import AmountScorer, most_taken
+from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.pod_requests import annotations_patch
 
 LABEL_POLICY = "node.koordinator.sh/numa-topology-policy"
 MOST = AmountScorer(most_taken)
+
+
+LSR = {"koordinator.sh/qosClass": "LSR"}
 
 
 class Cluster:
@@ -42,21 +55,23 @@ class Cluster:
         kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0))
         self.kinds = {one.resource.kind: one for one in kinds}
         for name in nodes:
-            amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
-            metadata = {"name": name, "labels": dict(labels or {})}
-            self.put("Node", name, {"metadata": metadata, "status": {"allocatable": amounts}})
+            self.node(name, labels or {})
             self.put("NodeResourceTopology", name, topology(name))
+
+    def node(
+        self, name: str, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+    ) -> None:
+        amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+        metadata = {"name": name, "labels": labels, "annotations": annotations or {}}
+        self.put("Node", name, {"metadata": metadata, "status": {"allocatable": amounts}})
 
     def put(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
         self.kinds[kind].put(key, self.kinds[kind].read(json.dumps(document).encode()))
 
     def pod(self, name: str, cpus: str, node: str = "", **annotations: str) -> None:
-        container = {"name": "c", "resources": {"requests": {"cpu": cpus, "memory": "1Gi"}}}
-        labels = {"koordinator.sh/qosClass": "LSR"}
-        metadata = {"name": name, "namespace": "shop", "uid": f"u-{name}", "labels": labels}
-        metadata["annotations"] = annotations
-        spec = {"containers": [container], "priority": 9500, "nodeName": node}
-        self.put("Pod", f"shop/{name}", {"metadata": metadata, "spec": spec})
+        document = pod_document(name, cpus, node, LSR)
+        document["metadata"]["annotations"] = annotations
+        self.put("Pod", f"shop/{name}", document)
 
     def place(self, name: str, cpus: str, **annotations: str) -> Placement:
         self.pod(name, cpus, **annotations)
@@ -68,6 +83,15 @@ class Cluster:
         row = self.scheduler.nodes.row(node)
         assert row is not None
         return cpuset.render(self.scheduler.nodes.numa.allocation(row).taken_cpus())
+
+
+def pod_document(
+    name: str, cpus: str, node: str = "", labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpus, "memory": "1Gi"}}}
+    metadata = {"name": name, "namespace": "shop", "uid": f"u-{name}", "labels": labels}
+    spec = {"containers": [container], "priority": 9500, "nodeName": node}
+    return {"metadata": metadata, "spec": spec}
 
 
 def topology(name: str) -> dict[str, Any]:
@@ -221,3 +245,75 @@ def test_a_configuration_enables_it() -> None:
     config = read_scheduler_config(text)
     (profile,) = config.profiles
     assert "NodeNUMAResource" in {one.plugin.name for one in profile.profile.plugins}
+
+
+LABEL_BIND = "node.koordinator.sh/cpu-bind-policy"
+RATIO = {ANNOTATION_AMPLIFICATION_RATIO: '{"cpu": 1.5}'}
+NODE_LABELS = [
+    {},
+    {},
+    {LABEL_POLICY: "SingleNUMANode"},
+    {LABEL_POLICY: "BestEffort"},
+    {LABEL_BIND: "FullPCPUsOnly"},
+]
+SPECS = [
+    {},
+    {ANNOTATION_RESOURCE_SPEC: '{"requiredCPUBindPolicy": "FullPCPUs"}'},
+    {ANNOTATION_NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}'},
+]
+
+
+@given(st.integers(0, 2**32))
+def test_nodes_that_share_an_answer_would_each_have_had_it(seed: int) -> None:
+    """Nodes and pods come, go and change, and each node is asked about on its own, too."""
+    rng, settings = Random(seed), NUMASettings()
+    cluster, names = Cluster(), ["n1", "n2", "n3", "n4"]
+    nodes, there = cluster.scheduler.nodes, set[str]()
+    plugin = NodeNUMAResource(settings)
+    for number in range(12):
+        node = rng.choice(names)
+        match rng.choice(["node", "topology", "no node", "pod", "pod", "no pod"]):
+            case "node":
+                cluster.node(node, rng.choice(NODE_LABELS), rng.choice([{}, RATIO]))
+            case "topology":
+                cluster.put("NodeResourceTopology", node, topology(node))
+            case "no node" if nodes.row(node) is not None:
+                cluster.kinds["Node"].remove(node)
+            case "pod":
+                has = rng.choice(['{"cpuset": "0-1"}', '{"cpuset": "2,5"}', "{}"])
+                cluster.pod(f"p{number}", "2", node, **{ANNOTATION_RESOURCE_STATUS: has})
+                there.add(f"shop/p{number}")
+            case "no pod" if there:
+                key = rng.choice(sorted(there))
+                there.remove(key)
+                cluster.kinds["Pod"].remove(key)
+        annotations = rng.choice(SPECS)
+        document = pod_document("a", rng.choice(["2", "3"]), labels=rng.choice([{}, LSR]))
+        document["metadata"]["annotations"] = annotations
+        waiting = pod_class(read_pod(json.dumps(document).encode()))
+        rows = np.flatnonzero(nodes.is_node)
+        needs = pod_needs(dict(waiting.amounts), waiting.numa, settings)
+        if isinstance(needs, str) or not len(rows):
+            continue
+        reasons, score = plugin.reasons(waiting, nodes, rows), plugin.score(waiting, nodes)
+        assert score is not None
+        scores = score(rows)
+        for place, row in enumerate(rows.tolist()):
+            one = NodePlacement(
+                needs, nodes.numa.machine(row), nodes.numa.allocation(row), settings
+            )
+            use = node_use(nodes, row)
+            expected = one.rejection(use) or one.shortage()
+            found = {reason.text for reason in reasons if reason.rows[place]}
+            assert found == set(expected.reasons if expected else ())
+            if expected is None:
+                assert scores[place] == one.score(use)
+
+
+def node_use(nodes: NodeColumns, row: int) -> NodeUse:
+    resources = nodes.resources
+    has, requested = (
+        {name: int(amount) for name, amount in zip(resources.names, table[:, row], strict=False)}
+        for table in (resources.allocatable, resources.requested)
+    )
+    return NodeUse(has, requested)

@@ -1,0 +1,33 @@
+"""What becomes of a pod on all nodes that are alike, in short. No IO."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from koord_scheduler.numa.amplified_cpu import AmplifiedCPU
+from koord_scheduler.numa.occupied_machine import OccupiedMachine
+from koord_scheduler.numa.placement import CountedCPU, NodePlacement, NUMARejection
+from koord_scheduler.numa.pod_needs import NUMASettings, PodNeeds
+
+
+class NUMAAnswer(NamedTuple):
+    """What ``NodePlacement`` says, but for what depends on the CPU that all pods request.
+
+    If ``cpu`` is there, it has to fit first. ``score`` is ``None`` where that of the whole node
+    counts, with its CPU ``counted``.
+    """
+
+    cpu: AmplifiedCPU | None
+    rejection: NUMARejection | None
+    counted: CountedCPU
+    score: int | None
+
+
+def numa_answer(needs: PodNeeds, one: OccupiedMachine, settings: NUMASettings) -> NUMAAnswer:
+    """What becomes of a pod on nodes like this one."""
+    placement = NodePlacement(needs, one.machine, one.had, settings)
+    mismatch = placement.mismatch
+    cpu = placement.cpu if placement.cpu.is_counted and not mismatch else None
+    rejection = mismatch or placement.conflict or placement.shortage()
+    score = None if rejection else placement.score_of_zones()
+    return NUMAAnswer(cpu, rejection, placement.counted_cpu, score)
