@@ -16,15 +16,18 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from koord_model.keys import LABEL_GPU_DRIVER_VERSION, LABEL_GPU_MODEL, LABEL_GPU_VENDOR
+from koord_model.keys import (
+    ANNOTATION_GPU_PARTITIONS,
+    LABEL_GPU_DRIVER_VERSION,
+    LABEL_GPU_MODEL,
+    LABEL_GPU_PARTITION_POLICY,
+    LABEL_GPU_VENDOR,
+)
 from koord_model.node_info import GPUs, RDMADevices, SchedulableDevice, XPUs
 from koord_model.quantity import milli
 from koord_model.times import rfc3339
 
 Object = dict[str, Any]
-
-LABEL_GPU_PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
-ANNOTATION_GPU_PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 
 _LABELS = (
     LABEL_GPU_DRIVER_VERSION,
