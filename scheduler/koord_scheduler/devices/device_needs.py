@@ -1,0 +1,246 @@
+"""What a pod needs of devices: from its requests, and from annotations that say which. No IO.
+
+Koordinator's ``deviceshare/utils.go``. Requests come in units of their own: a hundredth of a card
+(``koordinator.sh/gpu``, ``gpu-core``, ``gpu-memory-ratio``, ``rdma``, ``fpga``), a card of a vendor
+(``nvidia.com/gpu``), or bytes (``gpu-memory``). ``_GPU_COMBINATIONS`` says which may come together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from koord_model.demand import Amounts
+from koord_model.keys import (
+    AMD_GPU,
+    FPGA,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    HYGON_DCU,
+    LABEL_GPU_ISOLATION_PROVIDER,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+    NVIDIA_GPU,
+    RDMA,
+)
+
+from koord_scheduler.devices.device_hints import (
+    NO_HINT,
+    AllocateStrategy,
+    DeviceHint,
+    GPUPartitionSpec,
+    JointAllocation,
+    device_hints,
+    joint_allocation,
+    partition_spec,
+)
+from koord_scheduler.devices.device_object import (
+    FPGA_TYPE,
+    GPU_TYPE,
+    RDMA_TYPE,
+    ResourceAmounts,
+)
+
+WHOLE_CARD = 100
+"""Per cent of a device."""
+_CARDS = (NVIDIA_GPU, AMD_GPU, HYGON_DCU)
+NPU_RESOURCES = (NPU_CORE, NPU_CPU, NPU_DVPP)
+_RESOURCES: Mapping[str, tuple[str, ...]] = {
+    GPU_TYPE: (
+        *_CARDS,
+        GPU,
+        GPU_SHARED,
+        GPU_CORE,
+        GPU_MEMORY,
+        GPU_MEMORY_RATIO,
+        *NPU_RESOURCES,
+    ),
+    RDMA_TYPE: (RDMA,),
+    FPGA_TYPE: (FPGA,),
+}
+DEVICE_RESOURCES = frozenset(name for names in _RESOURCES.values() for name in names)
+
+
+def _is_whole(amount: int) -> bool:
+    """Several devices are requested as multiples of 100."""
+    return amount <= WHOLE_CARD or amount % WHOLE_CARD == 0
+
+
+def _any(amounts: Amounts) -> bool:
+    return True
+
+
+def _in_per_cent(amounts: Amounts) -> bool:
+    return all(_is_whole(amounts.get(name, 0)) for name in (GPU_CORE, GPU_MEMORY_RATIO))
+
+
+def _shared(amounts: Amounts) -> bool:
+    """Parts of ``gpu.shared`` cards, the same of each."""
+    cards = amounts[GPU_SHARED]
+    given = [amounts[name] for name in (GPU_CORE, GPU_MEMORY_RATIO) if name in amounts]
+    return all(one % cards == 0 and one // cards <= WHOLE_CARD for one in given)
+
+
+def _part_of_npu(amounts: Amounts) -> bool:
+    return amounts[GPU_SHARED] == 1 and amounts.get(NPU_DVPP, 0) <= WHOLE_CARD
+
+
+_GPU_COMBINATIONS: Mapping[frozenset[str], Callable[[Amounts], bool]] = {
+    **{frozenset({one}): _any for one in (*_CARDS, GPU)},
+    **{
+        frozenset(names): _in_per_cent
+        for names in (
+            {GPU_MEMORY},
+            {GPU_MEMORY_RATIO},
+            {GPU_CORE, GPU_MEMORY},
+            {GPU_CORE, GPU_MEMORY_RATIO},
+            {NPU_CORE, GPU_MEMORY_RATIO},
+        )
+    },
+    **{
+        frozenset({GPU_SHARED, *names}): _shared
+        for names in (
+            {GPU_MEMORY},
+            {GPU_MEMORY_RATIO},
+            {GPU_CORE, GPU_MEMORY},
+            {GPU_CORE, GPU_MEMORY_RATIO},
+        )
+    },
+    frozenset({GPU_SHARED, NPU_CORE, NPU_CPU, GPU_MEMORY}): _part_of_npu,
+    frozenset({GPU_SHARED, *NPU_RESOURCES, GPU_MEMORY}): _part_of_npu,
+}
+
+
+@dataclass(frozen=True)
+class DeviceNeed:
+    """Devices of one type: ``count`` of them, and ``each`` of every one.
+
+    With a ``count`` of 0 it is all devices that its hint selects. It ``is_shared`` if a pod leaves
+    something of its GPUs to others.
+    """
+
+    type: str
+    each: ResourceAmounts
+    count: int = 1
+    hint: DeviceHint = NO_HINT
+    is_shared: bool = False
+
+    @cached_property
+    def amounts(self) -> Amounts:
+        """``each``, by name."""
+        return dict(self.each)
+
+
+@dataclass(frozen=True)
+class PodDeviceNeeds:
+    """All that a pod needs of devices, by type; GPUs come first.
+
+    ``problem`` says why no node can give it. ``isolation`` is what is to keep pods apart on a GPU.
+    """
+
+    needs: tuple[DeviceNeed, ...] = ()
+    joint: JointAllocation | None = None
+    partitions: GPUPartitionSpec | None = None
+    isolation: str = ""
+    problem: str = ""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __bool__(self) -> bool:
+        return bool(self.needs or self.problem)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.needs, self.joint, self.partitions, self.isolation, self.problem))
+
+    @cached_property
+    def by_type(self) -> Mapping[str, DeviceNeed]:
+        """The needs by type."""
+        return {one.type: one for one in self.needs}
+
+
+NO_DEVICE_NEEDS = PodDeviceNeeds()
+
+
+def asks_for_devices(names: Iterable[str]) -> bool:
+    """Whether any of these resources is one of devices."""
+    return not DEVICE_RESOURCES.isdisjoint(names)
+
+
+def pod_device_needs(
+    requests: Amounts, annotations: Mapping[str, str], labels: Mapping[str, str]
+) -> PodDeviceNeeds:
+    """What a pod needs that ``requests`` so much; nothing of most pods."""
+    if not asks_for_devices(requests):
+        return NO_DEVICE_NEEDS
+    try:
+        hints = device_hints(annotations)
+        found = [
+            _need(kind, {name: requests[name] for name in names if requests.get(name)}, hints)
+            for kind, names in _RESOURCES.items()
+        ]
+        needs = tuple(one for one in found if one is not None)
+        return PodDeviceNeeds(
+            needs,
+            _joint(annotations, needs) if needs else None,
+            partition_spec(annotations) if any(one.type == GPU_TYPE for one in needs) else None,
+            labels.get(LABEL_GPU_ISOLATION_PROVIDER, ""),
+        )
+    except ValueError as error:
+        return PodDeviceNeeds(problem=str(error))
+
+
+def _need(kind: str, requests: Amounts, hints: Mapping[str, DeviceHint]) -> DeviceNeed | None:
+    if not requests:
+        return None
+    for name in (GPU, FPGA, RDMA):
+        if not _is_whole(requests.get(name, 0)):
+            raise ValueError(f"invalid resource unit {name}: {requests[name]}")
+    hint = hints.get(kind, NO_HINT)
+    if kind == GPU_TYPE:
+        allowed = _GPU_COMBINATIONS.get(frozenset(requests))
+        if allowed is None or not allowed(requests):
+            names = " ".join(sorted(requests))
+            raise ValueError(f"invalid resource device requests: [{names}]")
+        return _gpu_need(requests, hint)
+    ((name, amount),) = requests.items()
+    if amount > WHOLE_CARD:
+        return DeviceNeed(kind, ((name, WHOLE_CARD),), amount // WHOLE_CARD, hint)
+    if hint.strategy is AllocateStrategy.ALL:
+        return DeviceNeed(kind, ((name, amount),), 0, hint)
+    if hint.strategy is AllocateStrategy.COUNT:
+        each = WHOLE_CARD if hint.keeps_device else 1
+        return DeviceNeed(kind, ((name, each),), amount, hint)
+    return DeviceNeed(kind, ((name, amount),), 1, hint)
+
+
+def _gpu_need(requests: Amounts, hint: DeviceHint) -> DeviceNeed:
+    """Cards as per cent of core and memory; amounts of several are divided, rounded down."""
+    amounts = dict(requests)
+    for name in (*_CARDS, GPU):
+        if name in amounts:
+            per_cent = amounts.pop(name) * (WHOLE_CARD if name in _CARDS else 1)
+            amounts[GPU_CORE] = amounts[GPU_MEMORY_RATIO] = per_cent
+    shared, ratio = amounts.pop(GPU_SHARED, 0), amounts.get(GPU_MEMORY_RATIO)
+    count = shared or 1
+    if not shared and ratio is not None and ratio > WHOLE_CARD:
+        count = ratio // WHOLE_CARD
+    each = tuple(sorted((name, amount // count) for name, amount in amounts.items()))
+    is_shared = ratio is None or ratio // count < WHOLE_CARD
+    return DeviceNeed(GPU_TYPE, each, count, hint, is_shared)
+
+
+def _joint(annotations: Mapping[str, str], needs: tuple[DeviceNeed, ...]) -> JointAllocation | None:
+    """Without types of which nothing is needed, or all devices."""
+    found = joint_allocation(annotations)
+    if found is None:
+        return None
+    counted = {one.type for one in needs if one.hint.strategy is not AllocateStrategy.ALL}
+    types = tuple(one for one in found.types if one in counted)
+    return JointAllocation(types, found.is_same_pcie) if types else None
