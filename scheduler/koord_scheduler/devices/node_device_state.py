@@ -1,0 +1,144 @@
+"""What a node has of devices, and what of them is free beside its pods. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from koord_model.demand import Amounts
+from koord_model.keys import (
+    LABEL_GPU_ISOLATION_PROVIDER,
+    LABEL_GPU_MODEL,
+    LABEL_GPU_PARTITION_POLICY,
+    LABEL_GPU_VENDOR,
+)
+
+from koord_scheduler.devices.device_object import (
+    HONOR,
+    NodeDevice,
+    NodeDevices,
+    ResourceAmounts,
+)
+from koord_scheduler.devices.gpu_partitions import GPUPartition, partitions_of_model
+from koord_scheduler.devices.pod_devices import PodDevices
+
+
+class GPULabels(NamedTuple):
+    """What a Node's labels say of its GPUs."""
+
+    vendor: str = ""
+    model: str = ""
+    isolation: str = ""
+    honors: bool = False
+
+
+NO_LABELS = GPULabels()
+
+
+def gpu_labels(labels: Mapping[str, str]) -> GPULabels:
+    """What the labels of a Node say."""
+    return GPULabels(
+        labels.get(LABEL_GPU_VENDOR, ""),
+        labels.get(LABEL_GPU_MODEL, ""),
+        labels.get(LABEL_GPU_ISOLATION_PROVIDER, ""),
+        labels.get(LABEL_GPU_PARTITION_POLICY) == HONOR,
+    )
+
+
+class UsedDevice(NamedTuple):
+    """What pods have of one device, with the addresses of its virtual functions that they have."""
+
+    type: str
+    minor: int
+    resources: ResourceAmounts
+    functions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class NodeDeviceState:
+    """All that decides which devices of a node a pod can get; nodes in which it is equal are alike.
+
+    ``used`` is in order of type and minor, without what nobody has.
+    """
+
+    has: NodeDevices = field(default_factory=NodeDevices)
+    labels: GPULabels = NO_LABELS
+    used: tuple[UsedDevice, ...] = ()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.has, self.labels, self.used))
+
+    @cached_property
+    def used_by_device(self) -> Mapping[tuple[str, int], UsedDevice]:
+        """``used``, by type and minor."""
+        return {(one.type, one.minor): one for one in self.used}
+
+    @cached_property
+    def devices(self) -> Mapping[str, Mapping[int, FreeDevice]]:
+        """By type and minor, what is free of devices."""
+        return {
+            kind: {minor: self._free(one) for minor, one in devices.items()}
+            for kind, devices in self.has.by_type.items()
+        }
+
+    @property
+    def partitions(self) -> tuple[tuple[GPUPartition, ...] | None, bool]:
+        """Sets of GPUs that work together, by the Device or by the model, and if they are honored.
+
+        The model is the label of the Node.
+        """
+        if self.has.partitions is not None:
+            return self.has.partitions, self.has.honors
+        return partitions_of_model(self.labels.vendor, self.labels.model), self.labels.honors
+
+    def _free(self, one: NodeDevice) -> FreeDevice:
+        used = self.used_by_device.get((one.type, one.minor))
+        total = dict(one.resources)
+        if used is None:
+            return FreeDevice(one, total, total)
+        taken = dict(used.resources)
+        free = {name: max(0, amount - taken.get(name, 0)) for name, amount in total.items()}
+        return FreeDevice(one, total, free, used.functions)
+
+
+class FreeDevice(NamedTuple):
+    """A device with what it has in ``total``, and what of it nobody has."""
+
+    device: NodeDevice
+    total: Amounts
+    free: Amounts
+    taken_functions: frozenset[str] = frozenset()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is healthy, and nobody has any of it."""
+        return bool(self.total) and self.total == self.free
+
+    def has_room(self, amounts: Amounts) -> bool:
+        """Whether so much is free of it; what it does not have at all is not."""
+        return bool(self.total) and all(
+            self.free.get(name, 0) >= amount for name, amount in amounts.items()
+        )
+
+
+def used_devices(pods: Iterable[PodDevices]) -> tuple[UsedDevice, ...]:
+    """What pods have together."""
+    resources: dict[tuple[str, int], Counter[str]] = {}
+    functions: dict[tuple[str, int], set[str]] = {}
+    for devices in pods:
+        for one in devices:
+            at = one.type, one.minor
+            resources.setdefault(at, Counter()).update(dict(one.resources))
+            functions.setdefault(at, set()).update(vf.bus for vf in one.functions)
+    return tuple(
+        UsedDevice(*at, tuple(sorted(resources[at].items())), frozenset(functions[at]))
+        for at in sorted(resources)
+        if resources[at] or functions[at]
+    )
