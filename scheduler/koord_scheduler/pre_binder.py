@@ -9,6 +9,7 @@ from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.claims.availability import ClaimDeallocation, ClaimDeletion
 from koord_scheduler.claims.objects import Consumer
 from koord_scheduler.claims.reservation import ClaimReservation
+from koord_scheduler.devices.device_reservation import DeviceReservation
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.numa.reservation import NUMAReservation
 from koord_scheduler.pod_requests import annotations_patch
@@ -17,7 +18,7 @@ from koord_scheduler.volumes.binding import VolumeReservation
 
 
 class PreBinder:
-    """What is reserved of volumes and of devices goes to whoever writes it; CPUs to the pod."""
+    """What is reserved of volumes and claims goes to whoever writes it; the rest to the pod."""
 
     def __init__(self, volumes: VolumeBinder, claims: ClaimBinder, write: Write) -> None:
         self._write_request = write
@@ -62,7 +63,7 @@ class PreBinder:
                 return await self._volumes.bind(reservation, placement.node)
             case ClaimReservation():
                 return await self._claims.bind(reservation, _consumer(placement))
-            case NUMAReservation():
+            case NUMAReservation() | DeviceReservation():
                 pod = placement.pod
                 await self._write_request(
                     annotations_patch(pod.key, pod.uid, dict(reservation.annotations))

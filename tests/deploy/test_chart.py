@@ -93,6 +93,7 @@ ALL_COMPONENTS = {
     "koordlet.nodesProxy": True,
     "scheduler.enabled": True,
     "scheduler.numa": True,
+    "scheduler.deviceShare": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -161,6 +162,7 @@ def test_by_default_it_is_the_kustomization() -> None:
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
         ("scheduler", {"scheduler.enabled": True}),
         ("numa", {"scheduler.numa": True}),
+        ("device-share", {"scheduler.deviceShare": True}),
     ],
 )
 def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:

@@ -12,6 +12,7 @@ import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import (
     DEVICE_CLASSES,
+    DEVICES,
     NODE_TOPOLOGIES,
     NODES,
     PODS,
@@ -21,7 +22,11 @@ from koord_kube.protocol.resources import (
     VOLUME_CLAIMS,
     VOLUMES,
 )
-from koord_model.keys import ANNOTATION_CPU_TOPOLOGY, ANNOTATION_RESOURCE_STATUS
+from koord_model.keys import (
+    ANNOTATION_CPU_TOPOLOGY,
+    ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_RESOURCE_STATUS,
+)
 from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
 from koord_scheduler.config.scheduler_config import read_scheduler_config, scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
@@ -162,6 +167,33 @@ async def test_cpus_of_pods_are_a_right_of_its_own() -> None:
         "noderesourcetopologies",
         "pods",
     }
+
+
+async def test_devices_of_pods_are_a_right_of_its_own() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "DeviceShare"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = scheduler_config({**kind, "profiles": [{"plugins": enabled}]})
+    resource = "koordinator.sh/gpu"
+    has = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+    card = {"type": "gpu", "minor": 0, "id": "GPU-0", "health": True, "resources": has}
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110", resource: "100"}
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
+        api.put(DEVICES, {"metadata": {"name": "n1"}, "spec": {"devices": [card]}})
+        pod = _pod("a", "2")
+        pod["spec"]["containers"][0]["resources"]["requests"][resource] = "50"
+        api.put(PODS, pod, "shop")
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(SETTINGS, config, client, "s1_0").serve())
+            await until(lambda: api.count("create", "pods") > 0, "a binding")
+            os.kill(os.getpid(), signal.SIGTERM)
+        written = api.get(PODS, "a", "shop")["metadata"]["annotations"]
+        asked = rights(api.asked)
+    assert json.loads(written[ANNOTATION_DEVICE_ALLOCATED])["gpu"][0]["id"] == "GPU-0"
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "device-share")) == []
+    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {"devices", "pods"}
 
 
 @pytest.mark.parametrize(

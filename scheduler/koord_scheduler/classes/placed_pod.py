@@ -6,6 +6,7 @@ from koord_scheduler.classes.pod_class import host_ports
 from koord_scheduler.columns.held_terms import held_terms
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_labels import pod_labels
+from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices, read_pod_devices
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.numa.pod_requirements import placed_allocation
@@ -33,6 +34,7 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         volume_usage(pod),
         load or (pod_load(pod) if nodes.loads.is_used else NO_LOAD),
         _numa_allocation(pod) if nodes.numa.is_used else NO_ALLOCATION,
+        _pod_devices(pod) if nodes.node_devices.is_used else NO_DEVICES,
     )
 
 
@@ -45,3 +47,14 @@ def _numa_allocation(pod: PodInfo) -> NUMAAllocation:
         return placed_allocation(annotations.by_key())
     except ValueError:
         return NO_ALLOCATION
+
+
+def _pod_devices(pod: PodInfo) -> PodDevices:
+    """Its devices; none where the annotation cannot be used, which koordlet says."""
+    annotations = pod.metadata.annotations
+    if annotations is None or annotations.device_allocated is None or not pod.spec.node_name:
+        return NO_DEVICES
+    try:
+        return read_pod_devices(annotations.device_allocated)
+    except ValueError:
+        return NO_DEVICES

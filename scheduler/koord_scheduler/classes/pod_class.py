@@ -23,6 +23,12 @@ from koord_scheduler.columns.workload_selectors import (
     STATEFUL_SET,
     WorkloadReference,
 )
+from koord_scheduler.devices.device_needs import (
+    NO_DEVICE_NEEDS,
+    PodDeviceNeeds,
+    asks_for_devices,
+    pod_device_needs,
+)
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
 from koord_scheduler.numa.pod_requirements import (
     NO_REQUIREMENTS,
@@ -61,7 +67,8 @@ class PodClass:
     that it needs of kubelets, ``unsupported`` says what cannot be done here. Pods with claims are a
     class each. ``extended`` says which containers ask for extended resources, which may be devices.
     ``load`` decides how much its pods are expected to use.
-    ``numa`` is what it says of its CPUs and NUMA nodes, ``hint`` on which nodes it should run.
+    ``numa`` is what it says of its CPUs and NUMA nodes, ``hint`` on which nodes it should run,
+    ``devices`` what it needs of the devices that Devices list.
     """
 
     labels: PodLabels
@@ -86,6 +93,7 @@ class PodClass:
     load: PodLoad = NO_LOAD
     numa: NUMARequirements = NO_REQUIREMENTS
     hint: PodHint = NO_HINT
+    devices: PodDeviceNeeds = NO_DEVICE_NEEDS
 
     def __hash__(self) -> int:
         return self._hash
@@ -107,8 +115,12 @@ class PodClass:
         return PodRequests(amounts, self.scored_cpu, self.scored_memory)
 
 
-def pod_class(pod: PodInfo, *, has_load: bool = True, has_numa: bool = True) -> PodClass:
-    """The class of a pod that waits; ``load`` and ``numa`` split classes only where asked for.
+def pod_class(
+    pod: PodInfo, *, has_load: bool = True, has_numa: bool = True, has_devices: bool = True
+) -> PodClass:
+    """The class of a pod that waits.
+
+    ``load``, ``numa`` and ``devices`` split classes only where asked for.
 
     Raises:
         ValueError: a quantity or a selector is not one.
@@ -141,6 +153,7 @@ def pod_class(pod: PodInfo, *, has_load: bool = True, has_numa: bool = True) -> 
         pod_load(pod, requests) if has_load else NO_LOAD,
         _numa_requirements(pod) if has_numa else NO_REQUIREMENTS,
         scheduling_hint(pod),
+        _device_needs(pod, requests) if has_devices else NO_DEVICE_NEEDS,
     )
 
 
@@ -148,6 +161,14 @@ def _numa_requirements(pod: PodInfo) -> NUMARequirements:
     metadata = pod.metadata
     annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
     return numa_requirements(annotations, metadata.labels or {}, pod.spec.priority)
+
+
+def _device_needs(pod: PodInfo, requests: PodRequests) -> PodDeviceNeeds:
+    metadata = pod.metadata
+    if not asks_for_devices(requests.amounts):
+        return NO_DEVICE_NEEDS
+    annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+    return pod_device_needs(requests.amounts, annotations, metadata.labels or {})
 
 
 def spread_controller(pod: PodInfo) -> WorkloadReference | None:

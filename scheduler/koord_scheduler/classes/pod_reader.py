@@ -102,7 +102,12 @@ class PodReader:
         found = self._classes.get(key)
         if found is None:
             nodes = self._nodes
-            made = pod_class(pod, has_load=nodes.loads.is_used, has_numa=nodes.numa.is_used)
+            made = pod_class(
+                pod,
+                has_load=nodes.loads.is_used,
+                has_numa=nodes.numa.is_used,
+                has_devices=nodes.node_devices.is_used,
+            )
             usage = placed_usage(pod, nodes, made.load)
             found = self._classes.set(key, (made, usage))
         created = seconds(pod.metadata.creation_timestamp)
@@ -119,7 +124,8 @@ class PodReader:
     def _signature(self, pod: PodInfo) -> tuple[object, ...]:
         load = _load_signature(pod) if self._nodes.loads.is_used else ()
         numa = _numa_signature(pod) if self._nodes.numa.is_used else ()
-        return _signature(pod), load, numa
+        devices = _device_signature(pod) if self._nodes.node_devices.is_used else ()
+        return _signature(pod), load, numa, devices
 
     def _usage(self, pod: PodInfo) -> PodUsage:
         status = pod.status
@@ -154,6 +160,11 @@ def _numa_signature(pod: PodInfo) -> tuple[object, ...]:
     metadata, spec = pod.metadata, pod.spec
     priority = spec.priority if may_bind_cpus(metadata.labels or {}) else None
     return metadata.annotations, bool(spec.node_name), priority
+
+
+def _device_signature(pod: PodInfo) -> tuple[object, ...]:
+    """What decides beside that about its devices, and which of them it has."""
+    return pod.metadata.annotations, bool(pod.spec.node_name)
 
 
 def _signature(pod: PodInfo) -> tuple[object, ...]:

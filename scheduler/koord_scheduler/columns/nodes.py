@@ -13,6 +13,7 @@ from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.node_answers import NodeAnswers
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
 from koord_scheduler.columns.coded_sets import SetColumn, SetValues
+from koord_scheduler.columns.devices import DeviceColumns
 from koord_scheduler.columns.domains import DomainCache, Domains, NodeScope
 from koord_scheduler.columns.held_terms import HeldTerm, HeldTerms
 from koord_scheduler.columns.images import ImageColumns
@@ -27,6 +28,8 @@ from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
+from koord_scheduler.devices.device_object import DeviceReport
+from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.numa.node_topology import NodeResourceTopology
@@ -55,6 +58,7 @@ class PodUsage(NamedTuple):
     volumes: VolumeUsage = NO_VOLUMES
     load: PodLoad = NO_LOAD
     numa: NUMAAllocation = NO_ALLOCATION
+    devices: PodDevices = NO_DEVICES
 
 
 class NodeColumns:
@@ -90,6 +94,7 @@ class NodeColumns:
         self.device_answers = NodeAnswers(self.devices)
         self.loads = NodeLoads(length, self.journal.add)
         self.numa = NUMAColumns(length)
+        self.node_devices = DeviceColumns(length)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
@@ -170,6 +175,8 @@ class NodeColumns:
             if is_moved or annotations != self._annotations.get(row, {}):
                 self._annotations[row] = annotations
                 self._describe_numa(row)
+        if self.node_devices.is_used and is_moved:
+            self._describe_devices(row)
         has_changed = self.features.set(row, status.declared_features or ())
         has_changed |= self.images.set(row, status.images or ())
         has_changed |= was[1] != spec.unschedulable
@@ -195,6 +202,23 @@ class NodeColumns:
         else:
             self._annotations.pop(row, None)
             self.numa.clear(row)
+
+    def set_device_report(self, name: str, report: DeviceReport | None) -> None:
+        """The Device of a node is there, has changed, or (``None``) is gone."""
+        if report is None:
+            self.node_devices.forget_report(name)
+        else:
+            self.node_devices.report(name, report)
+        row = self._row_of.get(name)
+        if row is not None:
+            self._describe_devices(row)
+            self.journal.add(row)
+
+    def _describe_devices(self, row: int) -> None:
+        if self.is_node[row]:
+            self.node_devices.describe(row, self._names[row], self.labels.of(row))
+        else:
+            self.node_devices.clear(row)
 
     def domains(self, key: str, scope: NodeScope) -> Domains:
         """The domains of a label, shared by all who ask while nodes stay as they are."""
@@ -243,11 +267,12 @@ class NodeColumns:
         volumes: VolumeUsage = NO_VOLUMES,
         load: PodLoad = NO_LOAD,
         numa: NUMAAllocation = NO_ALLOCATION,
+        devices: PodDevices = NO_DEVICES,
     ) -> PodUsage:
         """What a pod takes, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
         scored = float(pod.scored_cpu), float(pod.scored_memory)
-        return PodUsage(request, scored, ports, labels, terms, volumes, load, numa)
+        return PodUsage(request, scored, ports, labels, terms, volumes, load, numa, devices)
 
     def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
@@ -259,6 +284,7 @@ class NodeColumns:
         self.terms.add(row, usage.terms)
         self.pod_volumes.add(row, usage.volumes)
         self.numa.add(row, usage.numa)
+        self.node_devices.add(row, usage.devices)
         self.journal.add(row)
         return row
 
@@ -272,6 +298,7 @@ class NodeColumns:
         self.terms.add(row, usage.terms, -1)
         self.pod_volumes.remove(row, usage.volumes)
         self.numa.remove(row, usage.numa)
+        self.node_devices.remove(row, usage.devices)
         self._changed(row)
 
     def _row_for(self, name: str) -> int:
@@ -330,6 +357,7 @@ class NodeColumns:
         self.pod_volumes.lengthen(length)
         self.loads.lengthen(length)
         self.numa.lengthen(length)
+        self.node_devices.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
         self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)

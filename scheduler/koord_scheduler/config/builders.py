@@ -33,6 +33,7 @@ from koord_scheduler.numa.policies import CPUBindPolicy
 from koord_scheduler.numa.scores import AmountScore, AmountScorer, least_taken, most_taken
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
 from koord_scheduler.objects.spread import spread_constraint
+from koord_scheduler.plugins.device_share import DeviceShare
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
@@ -88,6 +89,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
         frozenset(args.scarce_resource_avoidance.resources)
     ),
     "SchedulingHint": lambda args: SchedulingHint(args.scheduling_hint.max_hint_nodes),
+    "DeviceShare": lambda args: DeviceShare(args.device_share.settings()),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 

@@ -51,6 +51,7 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "NodeNUMAResource": (*_FILTERS, *_SCORES, "reserve", "preBind"),
     "SchedulingHint": ("preFilter",),
     "DefaultPreBind": ("preBind",),
+    "DeviceShare": (*_FILTERS, *_SCORES, "reserve", "preBind"),
 }
 """Where each plugin acts."""
 
@@ -83,6 +84,7 @@ _OFF_BY_DEFAULT = {
     "NodeNUMAResource",
     "SchedulingHint",
     "DefaultPreBind",
+    "DeviceShare",
 }
 
 DEFAULT_PLUGINS = tuple(
@@ -99,7 +101,6 @@ CORE = frozenset(
 KOORDINATOR = frozenset(
     {
         "Coscheduling",
-        "DeviceShare",
         "ElasticQuota",
         "Reservation",
     }

@@ -51,11 +51,10 @@ def allocate(
 
 def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRejection | None:
     """Why a node cannot be used whatever is free there."""
-    gpu = needs.by_type.get(GPU_TYPE)
-    if gpu is not None and gpu.is_shared:
+    if needs.shares_gpus:
         if needs.isolation and needs.isolation != state.labels.isolation:
             return DeviceRejection(NO_ISOLATION, resolvable=False)
-        if not gpu.amounts.keys().isdisjoint(NPU_RESOURCES):
+        if not needs.by_type[GPU_TYPE].amounts.keys().isdisjoint(NPU_RESOURCES):
             return DeviceRejection(NO_TEMPLATE, resolvable=False)
     for need in needs.needs:
         devices = state.devices.get(need.type)

@@ -164,6 +164,11 @@ class PodDeviceNeeds:
         """The needs by type."""
         return {one.type: one for one in self.needs}
 
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it takes parts of GPUs."""
+        return any(one.is_shared for one in self.needs)
+
 
 NO_DEVICE_NEEDS = PodDeviceNeeds()
 

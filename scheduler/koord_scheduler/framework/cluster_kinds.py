@@ -12,6 +12,7 @@ from koord_kube.protocol.resources import (
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     DEVICE_CLASSES,
+    DEVICES,
     DISRUPTION_BUDGETS,
     NAMESPACES,
     NODE_METRICS,
@@ -39,6 +40,7 @@ from koord_scheduler.claims.objects import (
     read_device_object,
 )
 from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.devices.device_object import DeviceObject, read_device_report
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.numa.node_topology import (
@@ -163,6 +165,15 @@ def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
             lambda name: nodes.set_topology(name, None),
             is_optional=True,
             is_needed=nodes.numa.is_used,
+        ),
+        ClusterKind(
+            DEVICES,
+            DeviceObject,
+            read_device_report,
+            nodes.set_device_report,
+            lambda name: nodes.set_device_report(name, None),
+            is_optional=True,
+            is_needed=nodes.node_devices.is_used,
         ),
     ]
 

@@ -7,6 +7,10 @@ from koord_kube.views.decode import decode_view
 from koord_kube.views.metadata import OwnerReference
 from koord_model.keys import (
     ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_DEVICE_ALLOCATE_HINT,
+    ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_DEVICE_JOINT_ALLOCATE,
+    ANNOTATION_GPU_PARTITION_SPEC,
     ANNOTATION_LOAD_AFTER_INITIALIZED,
     ANNOTATION_LOAD_AFTER_SCHEDULED,
     ANNOTATION_LOAD_FACTORS,
@@ -42,6 +46,10 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
     old_scheduling_hint: str | None = msgspec.field(
         default=None, name=ANNOTATION_OLD_SCHEDULING_HINT
     )
+    device_allocated: str | None = msgspec.field(default=None, name=ANNOTATION_DEVICE_ALLOCATED)
+    device_hint: str | None = msgspec.field(default=None, name=ANNOTATION_DEVICE_ALLOCATE_HINT)
+    device_joint: str | None = msgspec.field(default=None, name=ANNOTATION_DEVICE_JOINT_ALLOCATE)
+    gpu_partition_spec: str | None = msgspec.field(default=None, name=ANNOTATION_GPU_PARTITION_SPEC)
 
     def by_key(self) -> dict[str, str]:
         """Those that are there, by their keys."""

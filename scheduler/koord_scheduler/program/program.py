@@ -206,7 +206,8 @@ class SchedulerProgram:
             log.info("kinds that the API server does not have", what=", ".join(absent))
         while True:
             await anyio.sleep(1.0)
-            for line in self._scheduler.nodes.loads.take_warnings():
+            nodes = self._scheduler.nodes
+            for line in (*nodes.loads.take_warnings(), *nodes.node_devices.take_warnings()):
                 self._warn(line)
             for name in self._check.check_some():
                 log.error("columns of a node were wrong, a defect; they are repaired", node=name)

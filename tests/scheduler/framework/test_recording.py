@@ -13,6 +13,7 @@ from koord_model.keys import (
     ANNOTATION_AMPLIFICATION_RATIO,
     ANNOTATION_CPU_MANAGER_POLICY,
     ANNOTATION_CPU_TOPOLOGY,
+    ANNOTATION_GPU_PARTITIONS,
 )
 from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import (
@@ -47,6 +48,7 @@ LISTS = {
     "classes": "DeviceClass",
     "metrics": "NodeMetric",
     "topologies": "NodeResourceTopology",
+    "accelerators": "Device",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
@@ -76,6 +78,24 @@ def random_topologies(rng: Random) -> dict[str, Any]:
     return {"topologies": [topology]}
 
 
+def random_accelerators(rng: Random) -> dict[str, Any]:
+    """What koordlet reports of devices, in small."""
+    device = {
+        "type": rng.choice(["gpu", "rdma"]),
+        "id": "u",
+        "minor": rng.choice([0, 1, "x"]),
+        "health": True,
+        "resources": {"koordinator.sh/gpu-core": rng.choice(["100", 100])},
+        "topology": {"socketID": 0, "nodeID": rng.randrange(2), "pcieID": "p"},
+        "vfGroups": [{"labels": {"a": "b"}, "vfs": [{"minor": 0, "busID": "0000:00:01.0"}]}],
+        "conditions": [{"type": "Healthy"}],
+    }
+    annotations = {ANNOTATION_GPU_PARTITIONS: '{"1": [{"minors": [0]}]}', "other": "text"}
+    labels = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
+    metadata = {"name": "n1", "annotations": annotations, "labels": labels}
+    return {"accelerators": [{"metadata": metadata, "spec": {"devices": [device] * 2}}]}
+
+
 def recorded_put(kind: ClusterKind, raw: bytes) -> PutInput:
     inputs: list[RecordedInput] = []
     followed = recorded_kind(kind._replace(put=lambda *_: None), inputs.append, lambda: 1.5)
@@ -96,6 +116,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_device_cluster,
         random_load_cluster,
         random_topologies,
+        random_accelerators,
     )
     for cluster in (make(rng) for make in makers):
         waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}

@@ -1,0 +1,114 @@
+"""The devices of nodes, and which of them pods have, by row. No IO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Mask, lengthened
+from koord_scheduler.devices.device_object import DeviceReport, NodeDevices
+from koord_scheduler.devices.node_device_state import (
+    GPULabels,
+    NodeDeviceState,
+    gpu_labels,
+    used_devices,
+)
+from koord_scheduler.devices.pod_devices import PodDevices
+
+_MOST_KINDS = 1 << 10
+_MOST_WARNINGS = 1000
+
+
+class DeviceColumns:
+    """What is known of nodes by their Devices (by name) and Nodes (by row).
+
+    ``are_known`` says of which nodes there is a Device. ``pods_on`` has the devices of a row's pods
+    by namespace/name. Unless it ``is_used``, which is decided before there are nodes and pods,
+    nothing is kept. What pods have is never kept as a sum.
+    """
+
+    def __init__(self, length: int) -> None:
+        self.is_used = False
+        self.are_known: Mask = np.zeros(length, np.bool_)
+        self.pods_on: Callable[[int], Iterable[tuple[str, PodDevices]]] = lambda row: ()
+        self._reports: dict[str, DeviceReport] = {}
+        self._kinds: dict[NodeDevices, NodeDevices] = {}
+        self._nodes: dict[int, tuple[str, GPULabels]] = {}
+        self._had: defaultdict[int, list[PodDevices]] = defaultdict(list)
+        self._states: dict[int, NodeDeviceState] = {}
+        self._warnings: dict[str, None] = {}
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows."""
+        self.are_known = lengthened(self.are_known, length, fill=False)
+
+    def report(self, name: str, report: DeviceReport) -> None:
+        """A node's Device is there, or has changed; ``describe`` has to follow."""
+        if len(self._kinds) > _MOST_KINDS:
+            self._kinds.clear()
+        # Machines of a kind share what they have: it is compared often.
+        self._reports[name] = DeviceReport(
+            report.name, self._kinds.setdefault(report.has, report.has), report.ids, report.ignored
+        )
+        for line in report.ignored[: _MOST_WARNINGS - len(self._warnings)]:
+            self._warnings[line] = None
+
+    def forget_report(self, name: str) -> None:
+        """A node's Device is gone; ``describe`` has to follow."""
+        self._reports.pop(name, None)
+
+    def describe(self, row: int, name: str, labels: Mapping[str, str]) -> None:
+        """The Node in a row, in place of what it was."""
+        self._nodes[row] = name, gpu_labels(labels)
+        self.are_known[row] = name in self._reports
+        self._states.pop(row, None)
+
+    def clear(self, row: int) -> None:
+        """There is no node in a row."""
+        self._nodes.pop(row, None)
+        self.are_known[row] = False
+        self._states.pop(row, None)
+
+    def state(self, row: int) -> NodeDeviceState | None:
+        """What decides which devices a pod can get; ``None``: the row's node has no Device."""
+        found = self._states.get(row)
+        if found is None and self.are_known[row]:
+            name, labels = self._nodes[row]
+            used = used_devices(self._had.get(row, ()))
+            found = self._states[row] = NodeDeviceState(self._reports[name].has, labels, used)
+        return found
+
+    def ids(self, row: int) -> Mapping[tuple[str, int], str]:
+        """How the devices of a row's node are called, by type and minor."""
+        report = self._report(row)
+        return {} if report is None else report.ids
+
+    def ignored(self, row: int) -> tuple[str, ...]:
+        """Lines about what could not be used of its Device."""
+        report = self._report(row)
+        return () if report is None else report.ignored
+
+    def take_warnings(self) -> list[str]:
+        """A line about each part of a Device that could not be used, once."""
+        found = list(self._warnings)
+        self._warnings.clear()
+        return found
+
+    def add(self, row: int, devices: PodDevices) -> None:
+        """A pod on a row's node has these."""
+        if devices:
+            self._had[row].append(devices)
+            self._states.pop(row, None)
+
+    def remove(self, row: int, devices: PodDevices) -> None:
+        """A pod on a row's node has these no more."""
+        if devices:
+            self._had[row].remove(devices)
+            self._states.pop(row, None)
+            if not self._had[row]:
+                del self._had[row]
+
+    def _report(self, row: int) -> DeviceReport | None:
+        return self._reports[self._nodes[row][0]] if self.are_known[row] else None

@@ -1,0 +1,77 @@
+"""Arguments of DeviceShare, with Koordinator's defaults. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+from koord_model.keys import NPU_CORE
+from msgspec import Meta
+
+from koord_scheduler.config.base_args import PluginArgs
+from koord_scheduler.config.component_config import Strict
+from koord_scheduler.config.problems import problem
+from koord_scheduler.devices.device_scores import DEFAULT_WEIGHTS, DeviceScorer
+from koord_scheduler.plugins.device_share import DeviceShareSettings
+
+_LEAST, _MOST = "LeastAllocated", "MostAllocated"
+
+
+class DeviceWeight(Strict, frozen=True):
+    """A resource of devices, and what it counts."""
+
+    name: str = ""
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+
+
+class DeviceScoringStrategy(Strict, frozen=True):
+    """How devices, and nodes by their devices, are scored."""
+
+    type: str = _LEAST
+    resources: tuple[DeviceWeight, ...] = tuple(DeviceWeight(*one) for one in DEFAULT_WEIGHTS)
+
+
+class UnsharedModel(Strict, frozen=True):
+    """A model of GPUs that are given whole, by the labels of Nodes."""
+
+    vendor: str = ""
+    model: str = ""
+
+
+class TemplatesConfig(Strict, frozen=True):
+    """Where templates of parts of NPUs are: they are not supported."""
+
+    config_map_namespace: str = "koordinator-system"
+    config_map_name: str = "gpu-shared-resource-templates"
+    matched_resources: tuple[str, ...] = (NPU_CORE,)
+
+
+class DeviceShareArgs(PluginArgs, frozen=True):
+    """Arguments of DeviceShare; Koordinator has stopped to look at ``allocator``."""
+
+    allocator: str = ""
+    scoring_strategy: DeviceScoringStrategy = DeviceScoringStrategy()
+    disable_device_numa_topology_alignment: bool = msgspec.field(
+        default=False, name="disableDeviceNUMATopologyAlignment"
+    )
+    gpu_shared_resource_templates_config: TemplatesConfig = msgspec.field(
+        default=TemplatesConfig(), name="gpuSharedResourceTemplatesConfig"
+    )
+    gpu_share_unsupported_models: tuple[UnsharedModel, ...] = ()
+
+    def problems(self, path: str) -> Iterator[str]:
+        strategy = self.scoring_strategy
+        if strategy.type not in (_LEAST, _MOST):
+            expected = f"{_LEAST} or {_MOST}"
+            yield problem(f"{path}.scoringStrategy.type", strategy.type, expected)
+        if self.gpu_shared_resource_templates_config != TemplatesConfig():
+            at = f"{path}.gpuSharedResourceTemplatesConfig"
+            yield problem(at, {}, "none: templates are not supported; remove it")
+
+    def settings(self) -> DeviceShareSettings:
+        """What they mean."""
+        strategy = self.scoring_strategy
+        weights = tuple((one.name, one.weight) for one in strategy.resources)
+        models = frozenset((one.vendor, one.model) for one in self.gpu_share_unsupported_models)
+        return DeviceShareSettings(DeviceScorer(weights, strategy.type == _MOST), models)

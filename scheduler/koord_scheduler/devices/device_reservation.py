@@ -1,0 +1,30 @@
+"""The devices that a pod gets of its node, and what is written of them. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
+
+from koord_scheduler.devices.pod_devices import PodDevices, written_pod_devices
+
+
+class DeviceReservation(NamedTuple):
+    """Devices, and the pod's ``annotations`` that name them.
+
+    Where the pod does not get the node, the annotation that was written stays until it gets
+    another one: of a pod without a node it means nothing.
+    """
+
+    devices: PodDevices
+    annotations: tuple[tuple[str, str | None], ...]
+
+
+def device_reservation(
+    devices: PodDevices, ids: Mapping[tuple[str, int], str]
+) -> DeviceReservation:
+    """What is to be written for devices whose names are ``ids``, by type and minor."""
+    named = tuple(one._replace(id=ids.get((one.type, one.minor), "")) for one in devices)
+    annotation = written_pod_devices(named)
+    return DeviceReservation(named, ((ANNOTATION_DEVICE_ALLOCATED, annotation),))

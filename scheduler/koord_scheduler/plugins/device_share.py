@@ -1,0 +1,177 @@
+"""DeviceShare: pods get GPUs, or parts of them, RDMA cards and FPGAs. No IO.
+
+Which devices of one node a pod gets is decided in ``koord_scheduler.devices``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.devices.candidates import DeviceRejection, candidates
+from koord_scheduler.devices.device_allocation import NO_DEVICE_OBJECT, allocate
+from koord_scheduler.devices.device_needs import PodDeviceNeeds
+from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
+from koord_scheduler.devices.device_scores import DeviceScorer
+from koord_scheduler.devices.device_summary import device_summary
+from koord_scheduler.devices.node_device_state import NodeDeviceState
+from koord_scheduler.framework.plugin import (
+    Filter,
+    Limit,
+    Plugin,
+    PreFilterResult,
+    Reason,
+    Score,
+    filter_by_reasons,
+    normalized,
+)
+
+_MISSING = DeviceRejection(NO_DEVICE_OBJECT, resolvable=False)
+
+
+@dataclass(frozen=True)
+class DeviceShareSettings:
+    """How devices and nodes are scored; GPUs of ``unshared`` vendors and models are given whole."""
+
+    scorer: DeviceScorer = field(default_factory=DeviceScorer)
+    unshared: frozenset[tuple[str, str]] = frozenset()
+
+
+class DeviceShare(Plugin):
+    """Koordinator's plugin of that name."""
+
+    name: ClassVar[str] = "DeviceShare"
+    normalizes: ClassVar[bool] = True
+
+    def __init__(self, settings: DeviceShareSettings | None = None) -> None:
+        self._settings = settings or DeviceShareSettings()
+
+    def prepare(self, nodes: NodeColumns) -> None:
+        nodes.node_devices.is_used = True
+
+    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+        return PreFilterResult(pod.devices.problem)
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+        return filter_by_reasons(self, pod, nodes) if pod.devices else None
+
+    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+        needs = pod.devices
+        if not needs:
+            return []
+        if needs.problem:
+            return [Reason(needs.problem, np.ones(len(rows), np.bool_), resolvable=False)]
+        found: dict[tuple[str, bool], dict[int, str]] = {}
+        for state, places in _alike(nodes, rows).items():
+            rejection = self._rejection(needs, state)
+            if rejection is not None:
+                notes = found.setdefault((rejection.text, rejection.resolvable), {})
+                notes.update(dict.fromkeys(places, rejection.note))
+        return [
+            _reason(text, notes, len(rows), resolvable=resolvable)
+            for (text, resolvable), notes in sorted(found.items())
+        ]
+
+    def limits(
+        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit] | None:
+        return None if pod.devices.needs else ()
+
+    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+        needs, scorer = pod.devices, self._settings.scorer
+        if not needs.needs:
+            return None
+
+        def score(rows: Rows) -> Amounts:
+            found = np.zeros(len(rows))
+            for state, places in _alike(nodes, rows).items():
+                found[places] = 0 if state is None else _node_score(needs, state, scorer)
+            return found
+
+        return score
+
+    def normalize(self, scores: Amounts) -> Amounts:
+        return normalized(scores)
+
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> DeviceReservation | None:
+        if not pod.devices:
+            return None
+        devices = nodes.node_devices
+        state = devices.state(row)
+        rejection = self._rejection(pod.devices, state)
+        if state is None or rejection is not None:
+            reason = rejection.text if rejection is not None else ""
+            raise ValueError(f"{nodes.name(row)}: {reason}")
+        found = allocate(pod.devices, state, self._settings.scorer)
+        if isinstance(found, DeviceRejection):
+            raise ValueError(f"{nodes.name(row)}: {found.text}")  # noqa: TRY004 - an outcome
+        return device_reservation(found, devices.ids(row))
+
+    def usage(self, reservation: DeviceReservation, pod: PodUsage) -> PodUsage:
+        return pod._replace(devices=reservation.devices)
+
+    def services(
+        self, nodes: NodeColumns
+    ) -> Mapping[str, Callable[[Mapping[str, str]], dict[str, object]]]:
+        """``/nodeDeviceSummaries``: what nodes have of devices, and what pods have of them."""
+
+        def of_all(given: Mapping[str, str]) -> dict[str, object]:
+            rows = np.flatnonzero(nodes.node_devices.are_known).tolist()
+            return {nodes.name(row): _summary(nodes, row) for row in rows}
+
+        def of_one(given: Mapping[str, str]) -> dict[str, object]:
+            row = nodes.row(given["name"])
+            if row is None or not nodes.node_devices.are_known[row]:
+                raise LookupError(f"cannot find node {given['name']}")
+            return _summary(nodes, row)
+
+        return {"/nodeDeviceSummaries": of_all, "/nodeDeviceSummaries/:name": of_one}
+
+    def _rejection(
+        self, needs: PodDeviceNeeds, state: NodeDeviceState | None
+    ) -> DeviceRejection | None:
+        if state is None:
+            return _MISSING
+        vendor, model = state.labels.vendor, state.labels.model
+        if (vendor, model) in self._settings.unshared and needs.shares_gpus:
+            text = f'model "{model}" of vendor "{vendor}" does not support GPU Share'
+            return DeviceRejection(text, resolvable=False)
+        found = allocate(needs, state, self._settings.scorer)
+        return found if isinstance(found, DeviceRejection) else None
+
+
+@lru_cache(maxsize=1 << 13)
+def _node_score(needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer) -> int:
+    """The sum over the types that a pod needs."""
+    return sum(
+        scorer.of_node(need.amounts, candidates(need, state).values()) for need in needs.needs
+    )
+
+
+def _alike(nodes: NodeColumns, rows: Rows) -> dict[NodeDeviceState | None, list[int]]:
+    """The places of rows by the states of their devices; ``None``: without a Device."""
+    found: dict[NodeDeviceState | None, list[int]] = {}
+    state = nodes.node_devices.state
+    for place, row in enumerate(rows.tolist()):
+        found.setdefault(state(row), []).append(place)
+    return found
+
+
+def _reason(text: str, notes: Mapping[int, str], length: int, *, resolvable: bool) -> Reason:
+    rows = np.zeros(length, np.bool_)
+    rows[list(notes)] = True
+    note = (lambda place: notes[place]) if any(notes.values()) else None
+    return Reason(text, rows, resolvable, note=note)
+
+
+def _summary(nodes: NodeColumns, row: int) -> dict[str, object]:
+    devices = nodes.node_devices
+    state = devices.state(row) or NodeDeviceState()
+    return device_summary(state, devices.pods_on(row), devices.ignored(row))

@@ -1,0 +1,355 @@
+"""Pods get devices of their nodes, and keep them for as long as they have their node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_kube.protocol.request import Request
+from koord_model.keys import (
+    ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_DEVICE_JOINT_ALLOCATE,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    RDMA,
+)
+from koord_scheduler.config.scheduler_config import read_scheduler_config
+from koord_scheduler.devices.candidates import DeviceRejection
+from koord_scheduler.devices.device_allocation import NO_DEVICE_OBJECT, allocate
+from koord_scheduler.devices.device_reservation import DeviceReservation
+from koord_scheduler.devices.device_scores import DeviceScorer
+from koord_scheduler.devices.node_device_state import used_devices
+from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
+from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.framework.service_provider import ServiceProvider
+from koord_scheduler.plugins.device_share import DeviceShare, DeviceShareSettings
+from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord_scheduler.pod_requests import annotations_patch
+
+NUMBER = "koordinator.sh/gpu.shared"
+AMOUNTS = {"cpu": "96", "memory": "960Gi", "pods": "110", GPU: "10000", RDMA: "10000"}
+AMOUNTS |= {GPU_CORE: "10000", GPU_MEMORY_RATIO: "10000", GPU_MEMORY: "9Ti", NUMBER: "10000"}
+
+
+class Cluster:
+    """Nodes of so many GPUs under two PCIe switches, with an RDMA card each."""
+
+    def __init__(self, settings: DeviceShareSettings | None = None, **nodes: int) -> None:
+        self.plugin = DeviceShare(settings)
+        plugins = EnabledPlugin(NodeResourcesFit()), EnabledPlugin(self.plugin, weight=100)
+        self.scheduler = Scheduler([Profile("default-scheduler", plugins)])
+        kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0))
+        self.kinds = {one.resource.kind: one for one in kinds}
+        for name, gpus in nodes.items():
+            self.node(name)
+            self.devices(name, gpus)
+
+    def put(self, kind: str, key: str, document: Mapping[str, Any]) -> None:
+        self.kinds[kind].put(key, self.kinds[kind].read(json.dumps(document).encode()))
+
+    def node(self, name: str, **labels: str) -> None:
+        given = {f"node.koordinator.sh/{key.replace('_', '-')}": to for key, to in labels.items()}
+        metadata = {"name": name, "labels": given}
+        self.put("Node", name, {"metadata": metadata, "status": {"allocatable": AMOUNTS}})
+
+    def devices(self, name: str, gpus: int, broken: int = -1) -> None:
+        cards = [card(name, minor, minor != broken) for minor in range(gpus)]
+        others = [rdma(name, minor) for minor in range(2)]
+        document = {"metadata": {"name": name}, "spec": {"devices": [*cards, *others]}}
+        self.put("Device", name, document)
+
+    def pod(
+        self,
+        name: str,
+        requests: Mapping[str, str],
+        node: str = "",
+        priority: int = 0,
+        **annotations: str,
+    ) -> None:
+        container = {"name": "c", "resources": {"requests": {"cpu": "1", **requests}}}
+        metadata = {"name": name, "namespace": "shop", "uid": f"u-{name}"}
+        spec = {"containers": [container], "nodeName": node, "priority": priority}
+        document = {"metadata": {**metadata, "annotations": annotations}, "spec": spec}
+        self.put("Pod", f"shop/{name}", document)
+
+    def place(self, name: str, requests: Mapping[str, str], **annotations: str) -> Placement:
+        self.pod(name, requests, **annotations)
+        decision = self.scheduler.decide(0.0)
+        assert isinstance(decision, Placement), decision
+        return decision
+
+    def why_not(self, name: str, requests: Mapping[str, str], **annotations: str) -> list[str]:
+        self.pod(name, requests, **annotations)
+        decision = self.scheduler.decide(0.0)
+        assert isinstance(decision, Refusal)
+        return list(diagnose(self.scheduler.scores(decision.pod)).reasons)
+
+    def used(self, node: str) -> dict[tuple[str, int], dict[str, int]]:
+        row = self.scheduler.nodes.row(node)
+        assert row is not None
+        state = self.scheduler.nodes.node_devices.state(row)
+        assert state is not None
+        return {(one.type, one.minor): dict(one.resources) for one in state.used}
+
+
+def card(node: str, minor: int, is_healthy: bool = True) -> dict[str, Any]:
+    return {
+        "type": "gpu",
+        "id": f"GPU-{node}-{minor}",
+        "minor": minor,
+        "health": is_healthy,
+        "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_MEMORY: "16Gi"},
+        "topology": {"socketID": 0, "nodeID": 0, "pcieID": f"p{minor % 2}"},
+    }
+
+
+def rdma(node: str, minor: int) -> dict[str, Any]:
+    topology = {"socketID": 0, "nodeID": 0, "pcieID": f"p{minor % 2}"}
+    resources = {RDMA: "100"}
+    one = {"type": "rdma", "id": f"0000:0{minor}:00.0", "minor": minor, "health": True}
+    return {**one, "resources": resources, "topology": topology}
+
+
+def request(placement: Placement) -> Request:
+    (reservation,) = placement.reservations
+    assert isinstance(reservation, DeviceReservation)
+    return annotations_patch(placement.pod.key, placement.pod.uid, dict(reservation.annotations))
+
+
+def given_devices(placement: Placement) -> dict[str, Any]:
+    body = request(placement).body
+    assert body is not None
+    annotations = body["metadata"]["annotations"]
+    found: dict[str, Any] = json.loads(annotations[ANNOTATION_DEVICE_ALLOCATED])
+    return found
+
+
+def test_cards_are_taken_confirmed_and_given_back() -> None:
+    cluster = Cluster(n1=4)
+    first, second = cluster.place("a", {GPU: "50"}), cluster.place("b", {GPU: "200"})
+    assert given_devices(first) == {
+        "gpu": [
+            {
+                "minor": 0,
+                "id": "GPU-n1-0",
+                "resources": {GPU_CORE: "50", GPU_MEMORY: "8Gi", GPU_MEMORY_RATIO: "50"},
+            }
+        ]
+    }
+    assert [one["minor"] for one in given_devices(second)["gpu"]] == [1, 3]
+    written = {ANNOTATION_DEVICE_ALLOCATED: json.dumps(given_devices(first))}
+    cluster.pod("a", {GPU: "50"}, "n1", **written)
+    half = {GPU_CORE: 50, GPU_MEMORY: 8 << 30, GPU_MEMORY_RATIO: 50}
+    assert cluster.used("n1")["gpu", 0] == half
+    assert sorted(cluster.used("n1")) == [("gpu", 0), ("gpu", 1), ("gpu", 3)]
+    cluster.scheduler.forget(second.pod, 0.0)
+    assert cluster.used("n1") == {("gpu", 0): half}
+    cluster.scheduler.remove_pod("shop/a")
+    assert cluster.used("n1") == {}
+
+
+def test_pods_that_run_already_keep_their_devices_though_the_device_comes_later() -> None:
+    cluster = Cluster()
+    has = {"minor": 0, "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100"}}
+    written = {ANNOTATION_DEVICE_ALLOCATED: json.dumps({"gpu": [has]})}
+    cluster.pod("old", {GPU: "100"}, "n1", **written)
+    cluster.node("n1")
+    assert cluster.why_not("a", {GPU: "100"}) == [NO_DEVICE_OBJECT]
+    cluster.devices("n1", 2)
+    assert given_devices(cluster.place("b", {GPU: "100"}))["gpu"][0]["minor"] == 1
+    assert cluster.why_not("c", {GPU: "100"}) == ["Insufficient GPU Devices"]
+
+
+def test_a_card_that_fails_is_given_to_nobody() -> None:
+    cluster = Cluster(n1=2)
+    cluster.devices("n1", 2, broken=0)
+    assert given_devices(cluster.place("a", {GPU: "100"}))["gpu"][0]["minor"] == 1
+    cluster.kinds["Device"].remove("n1")
+    assert cluster.why_not("b", {GPU: "100"}) == [NO_DEVICE_OBJECT]
+
+
+def test_a_pod_says_of_whom_it_is() -> None:
+    sent = request(Cluster(n1=1).place("a", {GPU: "100"}))
+    assert (sent.method, sent.name, sent.namespace) == ("PATCH", "a", "shop")
+    assert sent.body is not None
+    assert sent.body["metadata"]["uid"] == "u-a"
+
+
+def test_requests_that_mean_nothing_fit_nowhere() -> None:
+    cluster = Cluster(n1=2)
+    cluster.pod("a", {GPU: "150"})
+    decision = cluster.scheduler.decide(0.0)
+    assert isinstance(decision, Refusal)
+    found = diagnose(cluster.scheduler.scores(decision.pod))
+    assert found.pre_filter == f"invalid resource unit {GPU}: 150"
+    assert not len(found.resolvable)
+
+
+def test_nodes_without_a_device_are_as_good_for_pods_that_need_none() -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    assert cluster.place("a", {}).node == "n1"
+
+
+def test_gpus_and_rdma_cards_are_under_one_switch() -> None:
+    joint = json.dumps({"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"})
+    annotations = {ANNOTATION_DEVICE_JOINT_ALLOCATE: joint}
+    cluster = Cluster(n1=4)
+    requests = {GPU: "100", RDMA: "100"}
+    found = [given_devices(cluster.place(name, requests, **annotations)) for name in "ab"]
+    assert [(one["gpu"][0]["minor"], one["rdma"][0]["minor"]) for one in found] == [(0, 0), (1, 1)]
+    assert cluster.why_not("c", requests, **annotations) != []
+
+
+@pytest.mark.parametrize(("packs", "nodes"), [(False, {"n1", "n2"}), (True, {"n1"})])
+def test_pods_are_spread_or_packed(packs: bool, nodes: set[str]) -> None:
+    cluster = Cluster(DeviceShareSettings(DeviceScorer(is_packing=packs)), n1=4, n2=4)
+    first = cluster.place("a", {GPU: "100"})
+    second = cluster.place("b", {GPU: "100"})
+    assert (first.node == second.node) == packs
+    assert {first.node, second.node} <= {"n1", "n2"}
+    assert len({first.node, second.node}) == len(nodes)
+
+
+def test_some_models_are_not_shared() -> None:
+    unshared = frozenset({("huawei", "Ascend-310P")})
+    cluster = Cluster(DeviceShareSettings(unshared=unshared), n1=1)
+    cluster.node("n1", gpu_vendor="huawei", gpu_model="Ascend-310P")
+    assert cluster.why_not("a", {GPU: "50"}) == [
+        'model "Ascend-310P" of vendor "huawei" does not support GPU Share'
+    ]
+    assert cluster.place("b", {GPU: "100"}).node == "n1"
+
+
+def test_the_nearest_miss_is_told() -> None:
+    cluster = Cluster(n1=2)
+    cluster.place("a", {GPU: "60"})
+    cluster.place("b", {GPU: "70"})
+    cluster.pod("c", {GPU: "50"})
+    nodes = cluster.scheduler.nodes
+    decision = cluster.scheduler.decide(0.0)
+    assert isinstance(decision, Refusal)
+    rows = np.array([nodes.row("n1")])
+    (reason,) = cluster.plugin.reasons(decision.pod.waiting.pod_class, nodes, rows)
+    assert reason.note is not None
+    assert "gpu 0 has 40 of 50 koordinator.sh/gpu-core" in reason.note(0)
+
+
+def test_a_pod_takes_the_place_of_one_that_has_its_cards() -> None:
+    cluster = Cluster(n1=1)
+    has = {"minor": 0, "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100"}}
+    written = {ANNOTATION_DEVICE_ALLOCATED: json.dumps({"gpu": [has]})}
+    cluster.pod("old", {GPU: "100"}, "n1", **written)
+    cluster.pod("a", {GPU: "100"}, priority=9)
+    decision = cluster.scheduler.decide(0.0)
+    assert isinstance(decision, PreemptionPlan)
+    assert [one.key for one in decision.preemption.victims] == ["shop/old"]
+
+
+def test_it_shows_what_nodes_and_pods_have() -> None:
+    cluster = Cluster(n1=2, n2=0)
+    cluster.place("a", {GPU: "50"})
+    assert isinstance(cluster.plugin, ServiceProvider)
+    shown = cluster.plugin.services(cluster.scheduler.nodes)
+    assert set(shown["/nodeDeviceSummaries"]({})) == {"n1", "n2"}
+    one = shown["/nodeDeviceSummaries/:name"]({"name": "n1"})
+    assert one["deviceTotal"] == {
+        GPU_CORE: "200",
+        GPU_MEMORY: "32Gi",
+        GPU_MEMORY_RATIO: "200",
+        RDMA: "200",
+    }
+    assert one["deviceUsedDetail"]["gpu"]["0"][GPU_CORE] == "50"
+    assert one["deviceFreeDetail"]["gpu"]["0"][GPU_CORE] == "50"
+    assert list(one["allocateSet"]["gpu"]) == ["shop/a"]
+    with pytest.raises(LookupError):
+        shown["/nodeDeviceSummaries/:name"]({"name": "n9"})
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([25, 50, 100, 200, 0]))))
+def test_states_are_those_of_the_pods_that_are_there(steps: list[tuple[str, int]]) -> None:
+    cluster = Cluster(n1=3)
+    nodes = cluster.scheduler.nodes
+    row = nodes.row("n1")
+    assert row is not None
+    there: set[str] = set()
+    for name, amount in steps:
+        if name in there:
+            cluster.scheduler.remove_pod(f"shop/{name}")
+            there.remove(name)
+            continue
+        cluster.pod(name, {GPU: str(amount)} if amount else {})
+        state = nodes.node_devices.state(row)
+        assert state is not None
+        pod = cluster.scheduler.queue.pods[f"shop/{name}"].waiting.pod_class
+        fits = not isinstance(allocate(pod.devices, state, DeviceScorer()), DeviceRejection)
+        decision = cluster.scheduler.decide(0.0)
+        assert isinstance(decision, Placement) == fits
+        if not fits:
+            cluster.scheduler.remove_pod(f"shop/{name}")
+        else:
+            there.add(name)
+    state = nodes.node_devices.state(row)
+    assert state is not None
+    pods = [devices for _, devices in nodes.node_devices.pods_on(row)]
+    assert state.used == used_devices(pods)
+    for one in state.used:
+        assert all(amount <= 100 for name, amount in one.resources if name == GPU_CORE)
+
+
+def test_devices_are_watched_only_where_they_count() -> None:
+    profile = Profile("default-scheduler", (EnabledPlugin(NodeResourcesFit()),))
+    needed = {one.resource.kind for one in cluster_kinds(Scheduler([profile])) if one.is_needed}
+    assert "Device" not in needed
+    used = Profile("default-scheduler", (EnabledPlugin(DeviceShare()),))
+    needed = {one.resource.kind for one in cluster_kinds(Scheduler([used])) if one.is_needed}
+    assert "Device" in needed
+
+
+def configured(args: str) -> str:
+    return f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - plugins:
+      multiPoint: {{enabled: [{{name: DeviceShare, weight: 2}}]}}
+    pluginConfig:
+      - name: DeviceShare
+        args: {args}
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        ("{scoringStrategy: {type: RequestedToCapacityRatio}}", "scoringStrategy.type"),
+        ("{scoringStrategy: {resources: [{name: a, weight: 101}]}}", "weight"),
+        ("{scoringStrategy: {resources: [{name: a, weight: 0}]}}", "weight"),
+        ("{gpuSharedResourceTemplatesConfig: {configMapName: mine}}", "gpuSharedResourceTemplates"),
+        ("{deviceNUMA: true}", "deviceNUMA"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(args: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        read_scheduler_config(configured(args))
+
+
+def test_a_configuration_enables_it() -> None:
+    models = "gpuShareUnsupportedModels: [{vendor: huawei, model: A}]"
+    strategy = "scoringStrategy: {type: MostAllocated, resources: [{name: a, weight: 3}]}"
+    config = read_scheduler_config(configured(f"{{{models}, {strategy}}}"))
+    (profile,) = config.profiles
+    assert "DeviceShare" in {one.plugin.name for one in profile.profile.plugins}
+    settings = profile.args.device_share.settings()
+    assert settings.scorer == DeviceScorer((("a", 3),), is_packing=True)
+    assert settings.unshared == {("huawei", "A")}
