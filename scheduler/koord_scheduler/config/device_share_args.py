@@ -13,9 +13,11 @@ from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Strict
 from koord_scheduler.config.problems import problem
 from koord_scheduler.devices.device_scores import DEFAULT_WEIGHTS, DeviceScorer
+from koord_scheduler.devices.learned_workload import GPUScores
 from koord_scheduler.plugins.device_share import DeviceShareSettings
 
 _LEAST, _MOST = "LeastAllocated", "MostAllocated"
+_STRATEGIES = (_LEAST, _MOST, *(one.value for one in GPUScores if one))
 
 
 class DeviceWeight(Strict, frozen=True):
@@ -62,8 +64,8 @@ class DeviceShareArgs(PluginArgs, frozen=True):
 
     def problems(self, path: str) -> Iterator[str]:
         strategy = self.scoring_strategy
-        if strategy.type not in (_LEAST, _MOST):
-            expected = f"{_LEAST} or {_MOST}"
+        if strategy.type not in _STRATEGIES:
+            expected = f"one of {', '.join(_STRATEGIES)}"
             yield problem(f"{path}.scoringStrategy.type", strategy.type, expected)
         if self.gpu_shared_resource_templates_config != TemplatesConfig():
             at = f"{path}.gpuSharedResourceTemplatesConfig"
@@ -74,4 +76,7 @@ class DeviceShareArgs(PluginArgs, frozen=True):
         strategy = self.scoring_strategy
         weights = tuple((one.name, one.weight) for one in strategy.resources)
         models = frozenset((one.vendor, one.model) for one in self.gpu_share_unsupported_models)
-        return DeviceShareSettings(DeviceScorer(weights, strategy.type == _MOST), models)
+        by_workload = strategy.type not in (_LEAST, _MOST)
+        scorer = DeviceScorer(weights, is_packing=strategy.type != _LEAST)
+        scores = GPUScores(strategy.type) if by_workload else GPUScores.PLAIN
+        return DeviceShareSettings(scorer, models, scores)

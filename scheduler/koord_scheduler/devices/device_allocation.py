@@ -40,13 +40,14 @@ def allocate(
     state: NodeDeviceState,
     scorer: DeviceScorer,
     mask: Mask | None = None,
+    card: int | None = None,
 ) -> PodDevices | DeviceRejection:
     """What a pod gets of a node, without the ids of the devices; or why it gets nothing.
 
-    With a ``mask``, only devices of these NUMA nodes. It is remembered: nodes that are alike in
-    ``state`` give the same.
+    With a ``mask``, only devices of these NUMA nodes; with a ``card``, of GPUs this one alone. It
+    is remembered: nodes that are alike in ``state`` give the same.
     """
-    return _Allocation(needs, state, scorer, mask).run()
+    return _Allocation(needs, state, scorer, mask, card).run()
 
 
 def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRejection | None:
@@ -77,11 +78,15 @@ class _Allocation:
         state: NodeDeviceState,
         scorer: DeviceScorer,
         mask: Mask | None,
+        card: int | None,
     ) -> None:
         self._needs = needs
         self._state = state
         self._scorer = scorer
         self._found = {one.type: candidates(one, state, mask) for one in needs.needs}
+        if card is not None:
+            gpus = self._found[GPU_TYPE]
+            self._found[GPU_TYPE] = {minor: gpus[minor] for minor in gpus if minor == card}
 
     def run(self) -> PodDevices | DeviceRejection:
         rejection = rejection_before(self._needs, self._state)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from koord_model.demand import Amounts
 from koord_model.keys import (
+    GPU_CORE,
+    GPU_MEMORY_RATIO,
     LABEL_GPU_ISOLATION_PROVIDER,
     LABEL_GPU_MODEL,
     LABEL_GPU_PARTITION_POLICY,
@@ -17,6 +19,7 @@ from koord_model.keys import (
 )
 
 from koord_scheduler.devices.device_object import (
+    GPU_TYPE,
     HONOR,
     NodeDevice,
     NodeDevices,
@@ -24,6 +27,8 @@ from koord_scheduler.devices.device_object import (
 )
 from koord_scheduler.devices.gpu_partitions import GPUPartition, partitions_of_model
 from koord_scheduler.devices.pod_devices import PodDevices
+
+_PARTS = (GPU_CORE, GPU_MEMORY_RATIO)
 
 
 class GPULabels(NamedTuple):
@@ -88,6 +93,12 @@ class NodeDeviceState:
             for kind, devices in self.has.by_type.items()
         }
 
+    @cached_property
+    def free_cards(self) -> tuple[int, ...]:
+        """Of each GPU, in the order of their numbers, the thousandths that are free."""
+        gpus = self.devices.get(GPU_TYPE, {}).values()
+        return tuple(10 * min(map(one.free_part, _PARTS)) for one in gpus)
+
     @property
     def partitions(self) -> tuple[tuple[GPUPartition, ...] | None, bool]:
         """Sets of GPUs that work together, by the Device or by the model, and if they are honored.
@@ -120,6 +131,10 @@ class FreeDevice(NamedTuple):
     def is_idle(self) -> bool:
         """Whether it is healthy, and nobody has any of it."""
         return bool(self.total) and self.total == self.free
+
+    def free_part(self, name: str) -> int:
+        """How much is free of a resource of which a whole device has 100."""
+        return min(100, self.free.get(name, 0)) if name in self.total else 100 * bool(self.total)
 
     def has_room(self, amounts: Amounts) -> bool:
         """Whether so much is free of it; what it does not have at all is not."""

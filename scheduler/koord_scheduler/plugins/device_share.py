@@ -5,7 +5,7 @@ Which devices of one node a pod gets is decided in ``koord_scheduler.devices``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
@@ -14,14 +14,19 @@ import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.free_gpus import free_gpus
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.devices.candidates import DeviceRejection, candidates
 from koord_scheduler.devices.device_allocation import NO_DEVICE_OBJECT, allocate
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
+from koord_scheduler.devices.device_object import GPU_TYPE
 from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.device_summary import device_summary
+from koord_scheduler.devices.gpu_nodes import GpuRequest
+from koord_scheduler.devices.learned_workload import GPUScores, LearnedWorkload, gpu_request
 from koord_scheduler.devices.node_device_state import NodeDeviceState
+from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.framework.plugin import (
     Filter,
     Limit,
@@ -42,6 +47,7 @@ class DeviceShareSettings:
 
     scorer: DeviceScorer = field(default_factory=DeviceScorer)
     unshared: frozenset[tuple[str, str]] = frozenset()
+    gpu_scores: GPUScores = GPUScores.PLAIN
 
 
 class DeviceShare(Plugin):
@@ -52,6 +58,7 @@ class DeviceShare(Plugin):
 
     def __init__(self, settings: DeviceShareSettings | None = None) -> None:
         self._settings = settings or DeviceShareSettings()
+        self._workload = LearnedWorkload(self._settings.gpu_scores)
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.node_devices.is_used = True
@@ -85,22 +92,33 @@ class DeviceShare(Plugin):
         return None if pod.devices.needs else ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
-        needs, scorer = pod.devices, self._settings.scorer
+        needs, scorer, workload = pod.devices, self._settings.scorer, self._workload
         if not needs.needs:
             return None
+        request = self._request(pod)
 
         def score(rows: Rows) -> Amounts:
+            if request is not None and request.cards and workload.policy is not None:
+                raw = workload.raw_scores(request, free_gpus(nodes, rows))
+                if raw is not None:
+                    return raw
             found = np.zeros(len(rows))
             for state, places in _alike(nodes, rows).items():
                 found[places] = 0 if state is None else _node_score(needs, state, scorer)
-            return found
+            return workload.plain_scores(found)
 
         return score
 
     def normalize(self, scores: Amounts) -> Amounts:
-        return normalized(scores)
+        whole = self._workload.whole_scores(scores)
+        return normalized(scores) if whole is None else whole
+
+    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+        return self._workload.version if pod.devices else None
 
     def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> DeviceReservation | None:
+        request = self._request(pod)
+        self._workload.count(request)
         if not pod.devices:
             return None
         devices = nodes.node_devices
@@ -109,7 +127,9 @@ class DeviceShare(Plugin):
         if state is None or rejection is not None:
             reason = rejection.text if rejection is not None else ""
             raise ValueError(f"{nodes.name(row)}: {reason}")
-        found = allocate(pod.devices, state, self._settings.scorer)
+        found = self._on_best_card(pod.devices, request, nodes, row) or allocate(
+            pod.devices, state, self._settings.scorer
+        )
         if isinstance(found, DeviceRejection):
             raise ValueError(f"{nodes.name(row)}: {found.text}")  # noqa: TRY004 - an outcome
         return device_reservation(found, devices.ids(row))
@@ -133,6 +153,26 @@ class DeviceShare(Plugin):
             return _summary(nodes, row)
 
         return {"/nodeDeviceSummaries": of_all, "/nodeDeviceSummaries/:name": of_one}
+
+    def _request(self, pod: PodClass) -> GpuRequest | None:
+        """What the typical workload is made of; nothing where there is none."""
+        if not self._workload.scores:
+            return None
+        return gpu_request(dict(pod.amounts), pod.devices)
+
+    def _on_best_card(
+        self, needs: PodDeviceNeeds, request: GpuRequest | None, nodes: NodeColumns, row: int
+    ) -> PodDevices | None:
+        """Devices with the card that is best for a part of one; ``None``: any will do."""
+        state = nodes.node_devices.state(row)
+        if request is None or state is None:
+            return None
+        place = self._workload.card(request, free_gpus(nodes, np.array([row])))
+        if place is None:
+            return None
+        card = list(state.devices[GPU_TYPE])[place]
+        found = allocate(needs, state, self._settings.scorer, None, card)
+        return None if isinstance(found, DeviceRejection) else found
 
     def _rejection(
         self, needs: PodDeviceNeeds, state: NodeDeviceState | None

@@ -25,6 +25,7 @@ from koord_scheduler.devices.candidates import DeviceRejection
 from koord_scheduler.devices.device_allocation import NO_DEVICE_OBJECT, allocate
 from koord_scheduler.devices.device_reservation import DeviceReservation
 from koord_scheduler.devices.device_scores import DeviceScorer
+from koord_scheduler.devices.learned_workload import GPUScores
 from koord_scheduler.devices.node_device_state import used_devices
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
@@ -353,3 +354,26 @@ def test_a_configuration_enables_it() -> None:
     settings = profile.args.device_share.settings()
     assert settings.scorer == DeviceScorer((("a", 3),), is_packing=True)
     assert settings.unshared == {("huawei", "A")}
+
+
+@pytest.mark.parametrize("name", ["FreeGPUValue", "FragmentationGradientDescent"])
+def test_free_gpus_are_kept_usable(name: str) -> None:
+    """Once it is known what pods request: before, the first parts are packed."""
+    config = read_scheduler_config(configured(f"{{scoringStrategy: {{type: {name}}}}}"))
+    (profile,) = config.profiles
+    settings = profile.args.device_share.settings()
+    cluster = Cluster(settings, **{f"n{number}": 4 for number in range(20)})
+    requests = [{GPU: "50"}, {GPU: "100"}] * 33
+    for number, one in enumerate(requests):
+        cluster.place(f"p{number}", one)
+    used = [dict(cluster.used(f"n{number}")) for number in range(20)]
+    halves = sum(has[GPU_CORE] == 50 for devices in used for has in devices.values())
+    assert halves <= 1
+    assert sum(map(len, used)) == 33 + 17
+
+
+def test_bytes_of_cards_are_scored_by_what_is_taken() -> None:
+    settings = DeviceShareSettings(gpu_scores=GPUScores.VALUE)
+    cluster = Cluster(settings, n1=1, n2=1)
+    nodes = {cluster.place(name, {GPU_MEMORY: "8Gi"}).node for name in "ab"}
+    assert nodes == {"n1", "n2"}
