@@ -158,14 +158,17 @@ def nearest_miss(need: DeviceNeed, count: int, found: Candidates) -> str:
     if not lacking:
         return begin
 
+    def lacks(one: FreeDevice) -> list[tuple[str, int, int]]:
+        wanted = sorted(one.with_memory(need.amounts).items())
+        amounts = ((name, one.free.get(name, 0), amount) for name, amount in wanted)
+        return [(name, free, amount) for name, free, amount in amounts if free < amount]
+
     def lack(one: FreeDevice) -> float:
-        pairs = ((one.free.get(name, 0), amount) for name, amount in need.each)
-        return max((amount - free) / amount for free, amount in pairs if free < amount)
+        return max((amount - free) / amount for _, free, amount in lacks(one))
 
     nearest = min(lacking, key=lambda one: (lack(one), one.device.minor))
-    lacks = [(name, amount) for name, amount in need.each if nearest.free.get(name, 0) < amount]
     parts = ", ".join(
-        f"{exact_text(name, nearest.free.get(name, 0))} of {exact_text(name, amount)} {name}"
-        for name, amount in lacks
+        f"{exact_text(name, free)} of {exact_text(name, amount)} {name}"
+        for name, free, amount in lacks(nearest)
     )
     return f"{begin}; {need.type} {nearest.device.minor} has {parts}"

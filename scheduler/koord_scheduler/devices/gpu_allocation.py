@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from koord_model.keys import GPU_MEMORY, GPU_MEMORY_RATIO
-
 from koord_scheduler.devices.candidates import (
     Candidates,
     DeviceRejection,
@@ -17,7 +15,7 @@ from koord_scheduler.devices.candidates import (
     take_devices,
 )
 from koord_scheduler.devices.device_hints import GPUPartitionSpec
-from koord_scheduler.devices.device_needs import WHOLE_CARD, DeviceNeed
+from koord_scheduler.devices.device_needs import DeviceNeed
 from koord_scheduler.devices.device_object import GPU_TYPE, NodeDevices
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.gpu_partitions import choose_partition, of_size
@@ -118,9 +116,5 @@ def with_memory(devices: PodDevices, found: Mapping[int, FreeDevice]) -> PodDevi
 
 
 def _with_memory(one: PodDevice, device: FreeDevice) -> PodDevice:
-    amounts, total = dict(one.resources), device.total.get(GPU_MEMORY, 0)
-    if total and GPU_MEMORY_RATIO not in amounts and GPU_MEMORY in amounts:
-        amounts[GPU_MEMORY_RATIO] = amounts[GPU_MEMORY] * WHOLE_CARD // total
-    elif total and GPU_MEMORY not in amounts and GPU_MEMORY_RATIO in amounts:
-        amounts[GPU_MEMORY] = amounts[GPU_MEMORY_RATIO] * total // WHOLE_CARD
+    amounts = device.with_memory(dict(one.resources))
     return one._replace(resources=tuple(sorted(amounts.items())))

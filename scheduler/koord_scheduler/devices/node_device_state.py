@@ -11,6 +11,7 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 from koord_model.keys import (
     GPU_CORE,
+    GPU_MEMORY,
     GPU_MEMORY_RATIO,
     LABEL_GPU_ISOLATION_PROVIDER,
     LABEL_GPU_MODEL,
@@ -137,10 +138,23 @@ class FreeDevice(NamedTuple):
         return min(100, self.free.get(name, 0)) if name in self.total else 100 * bool(self.total)
 
     def has_room(self, amounts: Amounts) -> bool:
-        """Whether so much is free of it; what it does not have at all is not."""
+        """Whether so much is free of it; what it does not have at all is not.
+
+        Memory has to be free in bytes and in per cent, whichever was requested: pods that request
+        the one and pods that request the other share cards.
+        """
         return bool(self.total) and all(
-            self.free.get(name, 0) >= amount for name, amount in amounts.items()
+            self.free.get(name, 0) >= amount for name, amount in self.with_memory(amounts).items()
         )
+
+    def with_memory(self, amounts: Amounts) -> Amounts:
+        """The same, with the part of a GPU's memory in bytes and in per cent, rounded down."""
+        total = self.total.get(GPU_MEMORY, 0)
+        if not total or (GPU_MEMORY in amounts) == (GPU_MEMORY_RATIO in amounts):
+            return amounts
+        if GPU_MEMORY in amounts:
+            return {**amounts, GPU_MEMORY_RATIO: amounts[GPU_MEMORY] * 100 // total}
+        return {**amounts, GPU_MEMORY: amounts[GPU_MEMORY_RATIO] * total // 100}
 
 
 def used_devices(pods: Iterable[PodDevices]) -> tuple[UsedDevice, ...]:

@@ -82,6 +82,14 @@ def test_a_part_of_a_card_is_counted_in_core_bytes_and_per_cent() -> None:
     assert dict(bytes_.resources) == {MEMORY: 401, RATIO: 25}
 
 
+def test_memory_has_to_be_free_in_bytes_and_in_per_cent() -> None:
+    one = PodDevice("gpu", 0, ((MEMORY, 1), (RATIO, 0)))
+    node = NodeDevices((gpu(0),))
+    assert refusal(needs({f"{K}gpu": 100}), state(node, one)).resolvable
+    assert minors(gets(needs({RATIO: 99}), state(node, one))) == [0]
+    assert refusal(needs({MEMORY: 801}), state(node, has_gpu(0, 50))).resolvable
+
+
 @pytest.mark.parametrize(("scorer", "minor"), [(SPREAD, 1), (PACK, 0)])
 def test_parts_of_cards_are_spread_or_packed(scorer: DeviceScorer, minor: int) -> None:
     for has in (CARDS, NodeDevices(tuple(gpu(one, place(0, 0)) for one in range(3)))):
@@ -273,9 +281,10 @@ def test_what_is_given_is_there_and_free(
     for one in found:
         device = node.has.by_type[one.type][one.minor]
         total = dict(device.resources)
-        for name, amount in pod.by_type[one.type].each:
-            used = before.get((one.type, one.minor), {}).get(name, 0)
-            assert after[one.type, one.minor][name] == used + amount <= total[name]
+        used = before.get((one.type, one.minor), {})
+        assert dict(one.resources).items() >= dict(pod.by_type[one.type].each).items()
+        for name, amount in one.resources:
+            assert after[one.type, one.minor][name] == used.get(name, 0) + amount <= total[name]
         free_functions = {vf.bus for group in device.groups for vf in group.functions}
         assert {vf.bus for vf in one.functions} <= free_functions
     if pod.joint is not None and pod.joint.is_same_pcie and len(pod.joint.types) > 1:

@@ -1,0 +1,55 @@
+"""What koordlet reports, the scheduler gives away; what it writes, koordlet's hooks read."""
+
+from __future__ import annotations
+
+import json
+
+from koord_model.device_allocated import GPU, RDMA, gpus, rdma_devices
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
+from koord_model.node_info import GPUs, RDMADevices, SchedulableDevice, VirtualFunctions
+from koord_scheduler.devices.candidates import DeviceRejection
+from koord_scheduler.devices.device_allocation import allocate
+from koord_scheduler.devices.device_object import read_device_report
+from koord_scheduler.devices.device_reservation import device_reservation
+from koord_scheduler.devices.device_scores import DeviceScorer
+from koord_scheduler.devices.node_device_state import NodeDeviceState
+from koordlet.metrics_reporter.documents.device import device
+
+from tests.scheduler.devices.device_cases import CORE, MEMORY, RATIO, K, needs
+from tests.scheduler.devices.device_cases import RDMA as RDMA_RESOURCE
+from tests.support.views import pod_view
+
+TOTAL = {CORE: 100, MEMORY: 80 << 30, RATIO: 100}
+CARDS = tuple(
+    SchedulableDevice("gpu", f"GPU-{one}", one, TOTAL, numa_node=one, pcie=f"pci0000:{one}")
+    for one in range(2)
+)
+FUNCTIONS = VirtualFunctions(("0000:3b:00.2", "0000:3b:00.3"), {"kind": "fast"})
+NIC = SchedulableDevice(
+    "rdma",
+    "0000:3b:00.0",
+    0,
+    {RDMA_RESOURCE: 100},
+    numa_node=1,
+    pcie="pci0000:1",
+    bus="0000:3b:00.0",
+    virtual_functions=(FUNCTIONS,),
+)
+
+
+def test_a_part_of_a_card_and_a_function_under_its_switch() -> None:
+    reported = device("n1", "u", GPUs(CARDS, "nvidia", "A100", "570"), None, RDMADevices((NIC,)), 0)
+    report = read_device_report(json.dumps(reported).encode())
+    assert report.ignored == ()
+    pod = needs(
+        {f"{K}gpu": 50, RDMA_RESOURCE: 1},
+        device_joint_allocate={"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
+        device_allocate_hint={"rdma": {"vfSelector": {"matchLabels": {"kind": "fast"}}}},
+    )
+    found = allocate(pod, NodeDeviceState(report.has), DeviceScorer())
+    assert not isinstance(found, DeviceRejection)
+    written = dict(device_reservation(found, report.ids).annotations)[ANNOTATION_DEVICE_ALLOCATED]
+    assert written is not None
+    given = pod_view(annotations={ANNOTATION_DEVICE_ALLOCATED: written}).record.pod
+    assert gpus(given) == ((GPU(1, 50, 40 << 30, 50),), ())
+    assert rdma_devices(given) == ((RDMA(("0000:3b:00.2",)),), ())
