@@ -79,4 +79,5 @@ class DeviceShareArgs(PluginArgs, frozen=True):
         by_workload = strategy.type not in (_LEAST, _MOST)
         scorer = DeviceScorer(weights, is_packing=strategy.type != _LEAST)
         scores = GPUScores(strategy.type) if by_workload else GPUScores.PLAIN
-        return DeviceShareSettings(scorer, models, scores)
+        is_aligned = not self.disable_device_numa_topology_alignment
+        return DeviceShareSettings(scorer, models, scores, is_aligned)

@@ -6,7 +6,6 @@ Koordinator's ``deviceshare/topology_hint.go``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import combinations
 
 from koord_scheduler.devices.candidates import DeviceRejection, Mask, needed
@@ -25,7 +24,6 @@ _BEST = 500
 DeviceNUMAHints = Mapping[str, Sequence[NUMAHint]]
 
 
-@lru_cache(maxsize=1 << 12)
 def device_numa_hints(
     needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer
 ) -> DeviceNUMAHints | DeviceRejection:

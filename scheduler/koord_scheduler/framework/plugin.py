@@ -15,6 +15,8 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.usage_table import CountOf
+from koord_scheduler.numa.topology_hints import Mask as NUMAMask
+from koord_scheduler.numa.topology_hints import ProviderHints
 
 MAX_SCORE = 100.0
 
@@ -73,6 +75,21 @@ class Limit(NamedTuple):
     room: Amounts
 
 
+class NUMAProvider(Protocol):
+    """A plugin gives a class of pods something of nodes that lies near some of their NUMA nodes.
+
+    Koordinator's ``NUMATopologyHintProvider``.
+    """
+
+    def hints(self, row: int) -> ProviderHints:
+        """Near which NUMA nodes of a row's node it could give all of it."""
+        ...
+
+    def rejection(self, row: int, mask: NUMAMask) -> str:
+        """Why it could not give all of it near these NUMA nodes; "" if it could."""
+        ...
+
+
 class AcrossNodes(Protocol):
     """A plugin's answer about a class that depends on all nodes; nothing of it is kept."""
 
@@ -107,6 +124,9 @@ class Plugin:
 
     def prepare(self, nodes: NodeColumns) -> None:
         """Called once for each profile, before there are nodes and pods."""
+
+    def join(self, plugins: Sequence[Plugin]) -> None:
+        """Called once with all plugins of the profile, before there are nodes and pods."""
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         """What can be said before nodes are looked at; ``filter`` rejects the same nodes.
@@ -148,6 +168,14 @@ class Plugin:
 
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         """What depends on the pods of other nodes, too; ``None`` where nothing does."""
+        return None
+
+    def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
+        """What a class gets of NUMA nodes beside CPU and memory; ``None``: nothing."""
+        return None
+
+    def numa_affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> NUMAMask | None:
+        """The NUMA nodes of a row's node that are to provide for a pod; ``None``: any."""
         return None
 
     def post_filter(

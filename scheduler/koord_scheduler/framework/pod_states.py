@@ -38,6 +38,7 @@ class PodStates:
         for profile in profiles.values():
             for one in profile.plugins:
                 one.plugin.prepare(nodes)
+                one.plugin.join([other.plugin for other in profile.plugins])
         self.assumed: Mapping[str, QueuedPod] = MappingProxyType(self._assumed)
 
     def set_pod(self, pod: ClusterPod, now: float) -> None:

@@ -30,8 +30,8 @@ from koord_scheduler.numa.node_allocation import (
 from koord_scheduler.numa.pod_needs import INTEGER_CPUS, NUMASettings, PodNeeds
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.policies import CPUBindPolicy, NUMAExclusive, NUMATopologyPolicy
-from koord_scheduler.numa.topology_hints import Mask
-from koord_scheduler.numa.topology_manager import NUMANodes, ProviderHints, merge_for_policy
+from koord_scheduler.numa.topology_hints import Mask, ProviderHints
+from koord_scheduler.numa.topology_manager import HintsByResource, NUMANodes, merge_for_policy
 
 
 class NUMARejection(NamedTuple):
@@ -88,6 +88,7 @@ class NodePlacement:
         self.bind_policy = needs.required or by_node or needs.bind
         self.is_required = bool(needs.required or by_node)
         self.policy = needs.says.topology_policy or machine.topology_policy
+        self.is_strict = self.policy in _STRICT
 
     def rejection(self, use: NodeUse) -> NUMARejection | None:
         """Why the node cannot have the pod; ``None``: it can."""
@@ -116,12 +117,8 @@ class NodePlacement:
         """Why the node cannot have a pod that goes together with it and has enough CPU there."""
         if self.binds and (problem := self._binding_problem()):
             return NUMARejection((problem,))
-        is_strict = self.policy in (
-            NUMATopologyPolicy.RESTRICTED,
-            NUMATopologyPolicy.SINGLE_NUMA_NODE,
-        )
         is_bound = not self.policy and self.binds and self.is_required
-        return _rejection_in(self._given) if is_strict or is_bound else None
+        return _rejection_in(self._given) if self.is_strict or is_bound else None
 
     @cached_property
     def affinity(self) -> Mask | NUMARejection | None:
@@ -133,7 +130,7 @@ class NodePlacement:
             return NUMARejection(("node(s) missing NUMA resources",))
         hints = generate_hints(self._left, self.policy, self._settings.zone_scorer)
         nodes = NUMANodes(list(machine.zones), self._had.statuses(machine))
-        providers = [hints, *self._others]
+        providers: list[HintsByResource] = [hints, *(dict(one) for one in self._others)]
         merged = merge_for_policy(self.policy, nodes, providers, self._exclusive())
         if merged.reasons:
             return NUMARejection(merged.reasons, resolvable=True)
@@ -261,4 +258,5 @@ def _rejection_in(given: ZoneAmounts | NUMARejection) -> NUMARejection | None:
     return given if isinstance(given, NUMARejection) else None
 
 
+_STRICT = (NUMATopologyPolicy.RESTRICTED, NUMATopologyPolicy.SINGLE_NUMA_NODE)
 _UNSET = NUMARequirements().exclusive

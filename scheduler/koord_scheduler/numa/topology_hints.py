@@ -30,6 +30,9 @@ class NUMAHint(NamedTuple):
     score: int = 0
 
 
+ProviderHints = tuple[tuple[str, tuple[NUMAHint, ...] | None], ...]
+"""Hints by resource, in the order of these; ``None``: any NUMA node will do, none: none will."""
+
 ANY_NODE = NUMAHint(preferred=True)
 NO_NODE = NUMAHint(unsatisfied=True)
 

@@ -19,7 +19,7 @@ from koord_scheduler.numa.topology_hints import (
     merge_hints,
 )
 
-ProviderHints = Mapping[str, Sequence[NUMAHint] | None]
+HintsByResource = Mapping[str, Sequence[NUMAHint] | None]
 """By resource; ``None``: any NUMA node will do, none: no NUMA node will."""
 
 
@@ -43,7 +43,7 @@ class NUMANodes(NamedTuple):
 def merge_for_policy(
     policy: NUMATopologyPolicy,
     machine: NUMANodes,
-    providers: Sequence[ProviderHints],
+    providers: Sequence[HintsByResource],
     exclusive: NUMAExclusive = NUMAExclusive.UNSET,
 ) -> MergedHint:
     """What all providers can agree on."""
@@ -70,7 +70,7 @@ def merge_for_policy(
     return MergedHint(best, (f"Unaligned NUMA Hint cause {separator.join(_summary(providers))}",))
 
 
-def _listed(providers: Sequence[ProviderHints]) -> list[Sequence[NUMAHint]]:
+def _listed(providers: Sequence[HintsByResource]) -> list[Sequence[NUMAHint]]:
     """The hints of each resource, in the order of the resources' names (Koordinator: in any)."""
     found: list[Sequence[NUMAHint]] = []
     for provider in providers:
@@ -81,7 +81,7 @@ def _listed(providers: Sequence[ProviderHints]) -> list[Sequence[NUMAHint]]:
     return found
 
 
-def _lacking(providers: Sequence[ProviderHints]) -> tuple[str, ...]:
+def _lacking(providers: Sequence[HintsByResource]) -> tuple[str, ...]:
     return tuple(
         f"Unsatisfied NUMA {resource}"
         for provider in providers
@@ -94,7 +94,7 @@ def _is_single(hint: NUMAHint) -> bool:
     return hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
 
 
-def _summary(providers: Sequence[ProviderHints]) -> list[str]:
+def _summary(providers: Sequence[HintsByResource]) -> list[str]:
     """For each resource, the NUMA nodes that it prefers and those that are possible."""
     return sorted(
         f"{resource} prefer [{_shown(hints, preferred=True)}] among [{_shown(hints)}]"

@@ -19,6 +19,7 @@ from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.devices.candidates import DeviceRejection, candidates
 from koord_scheduler.devices.device_allocation import NO_DEVICE_OBJECT, allocate
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
+from koord_scheduler.devices.device_numa_hints import device_numa_hints
 from koord_scheduler.devices.device_object import GPU_TYPE
 from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
@@ -30,6 +31,7 @@ from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.framework.plugin import (
     Filter,
     Limit,
+    NUMAProvider,
     Plugin,
     PreFilterResult,
     Reason,
@@ -37,17 +39,23 @@ from koord_scheduler.framework.plugin import (
     filter_by_reasons,
     normalized,
 )
+from koord_scheduler.numa.topology_hints import Mask as NUMAMask
+from koord_scheduler.numa.topology_hints import ProviderHints
 
 _MISSING = DeviceRejection(NO_DEVICE_OBJECT, resolvable=False)
 
 
 @dataclass(frozen=True)
 class DeviceShareSettings:
-    """How devices and nodes are scored; GPUs of ``unshared`` vendors and models are given whole."""
+    """How devices and nodes are scored; GPUs of ``unshared`` vendors and models are given whole.
+
+    If it ``is_aligned``, devices are near the NUMA nodes that provide CPU and memory.
+    """
 
     scorer: DeviceScorer = field(default_factory=DeviceScorer)
     unshared: frozenset[tuple[str, str]] = frozenset()
     gpu_scores: GPUScores = GPUScores.PLAIN
+    is_aligned: bool = True
 
 
 class DeviceShare(Plugin):
@@ -59,9 +67,15 @@ class DeviceShare(Plugin):
     def __init__(self, settings: DeviceShareSettings | None = None) -> None:
         self._settings = settings or DeviceShareSettings()
         self._workload = LearnedWorkload(self._settings.gpu_scores)
+        self._aligning: list[Plugin] = []
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.node_devices.is_used = True
+
+    def join(self, plugins: Sequence[Plugin]) -> None:
+        self._aligning = [
+            one for one in plugins if type(one).numa_affinity is not Plugin.numa_affinity
+        ]
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         return PreFilterResult(pod.devices.problem)
@@ -127,12 +141,18 @@ class DeviceShare(Plugin):
         if state is None or rejection is not None:
             reason = rejection.text if rejection is not None else ""
             raise ValueError(f"{nodes.name(row)}: {reason}")
-        found = self._on_best_card(pod.devices, request, nodes, row) or allocate(
-            pod.devices, state, self._settings.scorer
+        mask = self._affinity(pod, nodes, row)
+        found = self._on_best_card(pod.devices, request, nodes, row, mask) or allocate(
+            pod.devices, state, self._settings.scorer, mask
         )
         if isinstance(found, DeviceRejection):
             raise ValueError(f"{nodes.name(row)}: {found.text}")  # noqa: TRY004 - an outcome
         return device_reservation(found, devices.ids(row))
+
+    def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
+        if not pod.devices.needs or not self._settings.is_aligned:
+            return None
+        return _NUMADevices(pod.devices, nodes, self._settings.scorer)
 
     def usage(self, reservation: DeviceReservation, pod: PodUsage) -> PodUsage:
         return pod._replace(devices=reservation.devices)
@@ -161,7 +181,12 @@ class DeviceShare(Plugin):
         return gpu_request(dict(pod.amounts), pod.devices)
 
     def _on_best_card(
-        self, needs: PodDeviceNeeds, request: GpuRequest | None, nodes: NodeColumns, row: int
+        self,
+        needs: PodDeviceNeeds,
+        request: GpuRequest | None,
+        nodes: NodeColumns,
+        row: int,
+        mask: NUMAMask | None,
     ) -> PodDevices | None:
         """Devices with the card that is best for a part of one; ``None``: any will do."""
         state = nodes.node_devices.state(row)
@@ -171,8 +196,15 @@ class DeviceShare(Plugin):
         if place is None:
             return None
         card = list(state.devices[GPU_TYPE])[place]
-        found = allocate(needs, state, self._settings.scorer, None, card)
+        found = allocate(needs, state, self._settings.scorer, mask, card)
         return None if isinstance(found, DeviceRejection) else found
+
+    def _affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> NUMAMask | None:
+        """The NUMA nodes that the pod's devices have to be near to; ``None``: any."""
+        if not self._settings.is_aligned:
+            return None
+        found = (one.numa_affinity(pod, nodes, row) for one in self._aligning)
+        return next((mask for mask in found if mask is not None), None)
 
     def _rejection(
         self, needs: PodDeviceNeeds, state: NodeDeviceState | None
@@ -185,6 +217,36 @@ class DeviceShare(Plugin):
             return DeviceRejection(text, resolvable=False)
         found = allocate(needs, state, self._settings.scorer)
         return found if isinstance(found, DeviceRejection) else None
+
+
+@dataclass(frozen=True)
+class _NUMADevices:
+    """What nodes can give of devices, by NUMA node."""
+
+    needs: PodDeviceNeeds
+    nodes: NodeColumns
+    scorer: DeviceScorer
+
+    def hints(self, row: int) -> ProviderHints:
+        state = self.nodes.node_devices.state(row)
+        if state is None:
+            return tuple((one.type, ()) for one in self.needs.needs)
+        return _numa_hints(self.needs, state, self.scorer)
+
+    def rejection(self, row: int, mask: NUMAMask) -> str:
+        state = self.nodes.node_devices.state(row)
+        found = _MISSING if state is None else allocate(self.needs, state, self.scorer, mask)
+        return found.text if isinstance(found, DeviceRejection) else ""
+
+
+@lru_cache(maxsize=1 << 12)
+def _numa_hints(
+    needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer
+) -> ProviderHints:
+    found = device_numa_hints(needs, state, scorer)
+    if isinstance(found, DeviceRejection):
+        return tuple((one.type, ()) for one in needs.needs)
+    return tuple((kind, tuple(hints)) for kind, hints in found.items())
 
 
 @lru_cache(maxsize=1 << 13)

@@ -20,6 +20,7 @@ from koord_scheduler.columns.resources import ALWAYS
 from koord_scheduler.framework.plugin import (
     Filter,
     Limit,
+    NUMAProvider,
     Plugin,
     PreFilterResult,
     Reason,
@@ -34,6 +35,8 @@ from koord_scheduler.numa.pod_needs import NUMASettings, PodNeeds, pod_needs
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.reservation import NUMAReservation, numa_reservation
 from koord_scheduler.numa.scores import most_taken
+from koord_scheduler.numa.topology_hints import Mask as NUMAMask
+from koord_scheduler.numa.topology_hints import ProviderHints
 
 _CPU = ALWAYS.index(CPU)
 _MOST_ANSWERS = 1 << 16
@@ -47,11 +50,17 @@ class NodeNUMAResource(Plugin):
 
     def __init__(self, settings: NUMASettings | None = None) -> None:
         self._settings = settings or NUMASettings()
+        self._providing: list[Plugin] = []
         self._known_needs = lru_cache(_MOST_NEEDS)(self._find_needs)
         self._answer = lru_cache(_MOST_ANSWERS)(self._find_answer)
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.numa.is_used = True
+
+    def join(self, plugins: Sequence[Plugin]) -> None:
+        self._providing = [
+            one for one in plugins if type(one).numa_provider is not Plugin.numa_provider
+        ]
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = self._needs(pod)
@@ -67,7 +76,7 @@ class NodeNUMAResource(Plugin):
         if isinstance(needs, str):
             return [Reason(needs, np.ones(len(rows), np.bool_), resolvable=False)]
         found: dict[tuple[str, bool], Mask] = {}
-        for answer, places in self._answers(needs, nodes, rows):
+        for answer, places in self._answers(needs, pod, nodes, rows):
             for rejection, at in _rejections(answer, nodes, rows, places):
                 for text in rejection.reasons:
                     key = text, rejection.resolvable
@@ -94,7 +103,7 @@ class NodeNUMAResource(Plugin):
             taken = nodes.resources.requested[_CPU][rows]
             asked = np.full(len(rows), float(dict(pod.amounts).get(CPU, 0)))
             known: list[tuple[Rows, int]] = []
-            for answer, places in self._answers(needs, nodes, rows):
+            for answer, places in self._answers(needs, pod, nodes, rows):
                 if answer.score is not None:
                     known.append((places, answer.score))
                     continue
@@ -114,14 +123,23 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if not _asks(pod) or isinstance(needs, str):
             return None
-        machine, had = nodes.numa.machine(row), nodes.numa.allocation(row)
-        placement = NodePlacement(needs, machine, had, self._settings)
+        placement = self._placement(needs, pod, nodes, row)
         found = placement.reserve()
         if isinstance(found, NUMARejection):
             reasons = ", ".join(found.reasons)
             raise ValueError(f"{nodes.name(row)}: {reasons}")  # noqa: TRY004 - an outcome
         policy, is_required = placement.bind_policy, placement.is_required
         return numa_reservation(found, pod.numa, policy, is_required=is_required)
+
+    def numa_affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> NUMAMask | None:
+        needs = self._needs(pod)
+        if isinstance(needs, str):
+            return None
+        mask = self._placement(needs, pod, nodes, row).affinity
+        if mask is None or isinstance(mask, NUMARejection):
+            return None
+        providers = self._providers(pod, nodes)
+        return None if any(one.rejection(row, mask) for one in providers) else mask
 
     def usage(self, reservation: NUMAReservation, pod: PodUsage) -> PodUsage:
         return pod._replace(numa=reservation.allocation)
@@ -157,20 +175,60 @@ class NodeNUMAResource(Plugin):
     ) -> PodNeeds | str:
         return pod_needs(dict(amounts), says, self._settings)
 
-    def _find_answer(self, needs: PodNeeds, one: OccupiedMachine) -> NUMAAnswer:
-        return numa_answer(needs, one, self._settings)
+    def _find_answer(
+        self, needs: PodNeeds, one: OccupiedMachine, others: tuple[ProviderHints, ...] = ()
+    ) -> NUMAAnswer:
+        return numa_answer(needs, one, self._settings, others)
+
+    def _providers(self, pod: PodClass, nodes: NodeColumns) -> list[NUMAProvider]:
+        found = (one.numa_provider(pod, nodes) for one in self._providing)
+        return [one for one in found if one is not None]
+
+    def _placement(
+        self, needs: PodNeeds, pod: PodClass, nodes: NodeColumns, row: int
+    ) -> NodePlacement:
+        machine, had = nodes.numa.machine(row), nodes.numa.allocation(row)
+        others = [one.hints(row) for one in self._providers(pod, nodes)]
+        return NodePlacement(needs, machine, had, self._settings, others)
 
     def _answers(
-        self, needs: PodNeeds, nodes: NodeColumns, rows: Rows
+        self, needs: PodNeeds, pod: PodClass, nodes: NodeColumns, rows: Rows
     ) -> Iterator[tuple[NUMAAnswer, Rows]]:
         """The answers for rows whose NUMA nodes or CPUs decide anything, with their places."""
         places = _concerned(needs, nodes, rows)
         machines, which = nodes.numa.occupied(rows[places])
         places = places[np.argsort(which, kind="stable")]
+        providers = self._providers(pod, nodes)
         start = 0
         for one, count in zip(machines, np.bincount(which).tolist(), strict=True):
-            yield self._answer(needs, one), places[start : start + count]
+            here = places[start : start + count]
             start += count
+            if providers and (needs.says.topology_policy or one.machine.topology_policy):
+                yield from self._with_providers(needs, one, providers, rows, here)
+            else:
+                yield self._answer(needs, one), here
+
+    def _with_providers(
+        self,
+        needs: PodNeeds,
+        one: OccupiedMachine,
+        providers: Sequence[NUMAProvider],
+        rows: Rows,
+        places: Rows,
+    ) -> Iterator[tuple[NUMAAnswer, Rows]]:
+        """The answers for rows that are alike but for what providers have there."""
+        found: dict[NUMAAnswer, list[int]] = {}
+        for place in places.tolist():
+            row = int(rows[place])
+            answer = self._answer(needs, one, tuple(other.hints(row) for other in providers))
+            mask = answer.affinity
+            reasons = () if mask is None else [other.rejection(row, mask) for other in providers]
+            if any(reasons):
+                rejection = NUMARejection(tuple(filter(None, reasons)), resolvable=True)
+                answer = answer._replace(rejection=rejection, score=None)
+            found.setdefault(answer, []).append(place)
+        for answer, listed in found.items():
+            yield answer, np.array(listed)
 
     def _score_of_node(
         self, pod: PodClass, nodes: NodeColumns
