@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,12 +21,15 @@ from koord_model.keys import (
     GPU_CORE,
     GPU_MEMORY_RATIO,
 )
-from koord_scheduler.classes.pod_class import pod_class
+from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.plugin import NUMAProvider, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.numa.topology_hints import NUMAHint, ProviderHints
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.device_share import DeviceShare, DeviceShareSettings
 from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
@@ -210,3 +213,33 @@ def listed(cpus: str) -> set[int]:
 def keeps_apart(busy: set[int], zone: int) -> bool:
     """A pod with CPUs of both NUMA nodes keeps those that want one for themselves away."""
     return len({cpu // 4 for cpu in busy}) > 1
+
+
+class BothOrNone(Plugin):
+    """Gives something near both NUMA nodes together, though it says it could near the first."""
+
+    name: ClassVar[str] = "BothOrNone"
+
+    def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
+        return self
+
+    def hints(self, row: int) -> ProviderHints:
+        return (("example.com/pair", (NUMAHint(0b01, preferred=True),)),)
+
+    def rejection(self, row: int, mask: int) -> str:
+        return "" if mask == 0b11 else "no pair there"
+
+
+@pytest.mark.parametrize("policy", ["Restricted", "SingleNUMANode", "BestEffort"])
+def test_a_plugin_that_cannot_provide_near_the_chosen_nodes_rejects_the_node(policy: str) -> None:
+    cluster, other = Cluster(), BothOrNone()
+    cluster.node("n1")
+    cluster.numa.join([cluster.numa, other])
+    nodes = cluster.scheduler.nodes
+    waiting = pod_class(read_pod(json.dumps(wanted(2, 1, policy)).encode()))
+    (row,) = rows = np.flatnonzero(nodes.is_node)
+    texts = [reason.text for reason in cluster.numa.reasons(waiting, nodes, rows)]
+    assert texts == ([] if policy == "BestEffort" else ["no pair there"])
+    assert cluster.numa.numa_affinity(waiting, nodes, int(row)) is None
+    other.rejection = lambda row, mask: ""  # type: ignore[method-assign]
+    assert cluster.numa.numa_affinity(waiting, nodes, int(row)) == 0b01
