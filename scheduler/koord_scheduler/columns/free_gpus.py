@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from koord_model.keys import CPU, MEMORY
 
@@ -10,19 +12,17 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.devices.gpu_nodes import GpuNodes
 
 
-def free_gpus(nodes: NodeColumns, rows: Rows) -> GpuNodes:
-    """Free CPU, memory and cards of these rows, all of one model.
-
-    Cards are in the order of their numbers.
-    """
+def free_gpus(nodes: NodeColumns, rows: Rows, model_code: Callable[[str], int]) -> GpuNodes:
+    """Free CPU, memory and cards of these rows; cards are in the order of their numbers."""
     resources = nodes.resources
     cpu, memory = (
         resources.allocatable[number][rows] - resources.requested[number][rows]
         for number in map(resources.number, (CPU, MEMORY))
     )
-    states = map(nodes.node_devices.state, rows.tolist())
+    states = list(map(nodes.node_devices.state, rows.tolist()))
     free = [() if one is None else one.free_cards for one in states]
     cards = np.zeros((len(free), max(map(len, free), default=0)))
     for place, one in enumerate(free):
         cards[place, : len(one)] = one
-    return GpuNodes(cpu, memory, cards, np.zeros(len(free), np.intp))
+    models = [0 if one is None else model_code(one.labels.model) for one in states]
+    return GpuNodes(cpu, memory, cards, np.array(models, np.intp))

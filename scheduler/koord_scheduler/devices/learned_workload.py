@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import numpy as np
 from koord_model.demand import Amounts
-from koord_model.keys import CPU, GPU_CORE, GPU_MEMORY_RATIO, MEMORY
+from koord_model.keys import CPU, GPU_CORE, GPU_MEMORY_RATIO, LABEL_GPU_MODEL, MEMORY
 
 from koord_scheduler.columns.arrays import Amounts as Column
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
@@ -22,6 +22,7 @@ from koord_scheduler.devices.gpu_scores import (
     value_policy,
 )
 from koord_scheduler.devices.typical_workload import TypicalWorkload, typical_workload
+from koord_scheduler.objects.node_selector import NodeRequirement, RequiredNodes
 
 _FIRST = 64
 """Pods from which a workload is learned for the first time."""
@@ -46,6 +47,27 @@ _POLICIES: dict[GPUScores, Callable[[TypicalWorkload], GpuPolicy]] = {
 }
 
 
+def accepted_models(required: RequiredNodes) -> frozenset[str] | None:
+    """The models of GPUs that a pod names by its selectors of nodes; ``None``: any."""
+    sets = [_named(required.selector)]
+    if required.terms is not None:
+        of_terms = [_named(one.labels) for one in required.terms]
+        sets += [one for one in of_terms if one is None] or [
+            frozenset().union(*filter(None, of_terms))
+        ]
+    named = [one for one in sets if one is not None]
+    return frozenset.intersection(*named) if named else None
+
+
+def _named(requirements: Iterable[NodeRequirement]) -> frozenset[str] | None:
+    sets = [
+        frozenset(one.values)
+        for one in requirements
+        if (one.key, one.operator) == (LABEL_GPU_MODEL, "In")
+    ]
+    return frozenset.intersection(*sets) if sets else None
+
+
 def gpu_request(requests: Amounts, needs: PodDeviceNeeds) -> GpuRequest | None:
     """A pod's request in thousandths of cards, of any model.
 
@@ -65,7 +87,8 @@ def gpu_request(requests: Amounts, needs: PodDeviceNeeds) -> GpuRequest | None:
 class LearnedWorkload:
     """The requests of pods that got nodes, and the ``policy`` by them; ``None``: too few yet.
 
-    It is made anew as the number of pods doubles; ``version`` says how often it was.
+    It is made anew as the number of pods doubles; ``version`` says how often it was. Models of
+    cards are told apart as far as pods named them, or got them, by then.
     """
 
     def __init__(self, scores: GPUScores, first: int = _FIRST) -> None:
@@ -74,19 +97,39 @@ class LearnedWorkload:
         self.policy: GpuPolicy | None = None
         self._counts: Counter[GpuRequest] = Counter()
         self._next = first
+        self._models: dict[str, int] = {"": 0}
+        self._known_models = 1
 
-    def count(self, request: GpuRequest | None) -> None:
-        """A pod got a node."""
+    def model_code(self, model: str) -> int:
+        """The code of a model of cards; 0 for one that the policy does not know."""
+        code = self._models.get(model, 0)
+        return code if code < self._known_models else 0
+
+    def count(
+        self,
+        request: GpuRequest | None,
+        model: str = "",
+        accepted: frozenset[str] | None = None,
+    ) -> None:
+        """A pod got a node with cards of a ``model``; it would have ``accepted`` these."""
         make = _POLICIES.get(self.scores)
         if request is None or make is None:
             return
+        codes = {one: self._code(one) for one in (model, *sorted(accepted or ()))}
+        if request.cards and accepted is not None:
+            request = request._replace(models=frozenset(codes[one] for one in accepted))
         self._counts[request] += 1
         if self._counts.total() >= self._next:
             self._next *= 2
             self.version += 1
             # Without GPUs there is nothing to tell nodes apart by.
             if any(one.cards for one in self._counts):
-                self.policy = make(typical_workload(self._counts.elements(), 1))
+                self._known_models = len(self._models)
+                workload = typical_workload(self._counts.elements(), self._known_models)
+                self.policy = make(workload)
+
+    def _code(self, model: str) -> int:
+        return self._models.setdefault(model, len(self._models))
 
     def raw_scores(self, request: GpuRequest, nodes: GpuNodes) -> Column | None:
         """Of each node, to be made ``whole_scores`` of; ``None``: nothing is known yet."""

@@ -25,7 +25,12 @@ from koord_scheduler.devices.device_reservation import DeviceReservation, device
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.device_summary import device_summary
 from koord_scheduler.devices.gpu_nodes import GpuRequest
-from koord_scheduler.devices.learned_workload import GPUScores, LearnedWorkload, gpu_request
+from koord_scheduler.devices.learned_workload import (
+    GPUScores,
+    LearnedWorkload,
+    accepted_models,
+    gpu_request,
+)
 from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.framework.plugin import (
@@ -113,7 +118,7 @@ class DeviceShare(Plugin):
 
         def score(rows: Rows) -> Amounts:
             if request is not None and request.cards and workload.policy is not None:
-                raw = workload.raw_scores(request, free_gpus(nodes, rows))
+                raw = workload.raw_scores(request, free_gpus(nodes, rows, workload.model_code))
                 if raw is not None:
                     return raw
             found = np.zeros(len(rows))
@@ -131,12 +136,13 @@ class DeviceShare(Plugin):
         return self._workload.version if pod.devices else None
 
     def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> DeviceReservation | None:
-        request = self._request(pod)
-        self._workload.count(request)
+        request, state = self._request(pod), nodes.node_devices.state(row)
+        if request is not None:
+            model = "" if state is None else state.labels.model
+            self._workload.count(request, model, accepted_models(pod.required))
         if not pod.devices:
             return None
         devices = nodes.node_devices
-        state = devices.state(row)
         rejection = self._rejection(pod.devices, state)
         if state is None or rejection is not None:
             reason = rejection.text if rejection is not None else ""
@@ -192,7 +198,8 @@ class DeviceShare(Plugin):
         state = nodes.node_devices.state(row)
         if request is None or state is None:
             return None
-        place = self._workload.card(request, free_gpus(nodes, np.array([row])))
+        here = free_gpus(nodes, np.array([row]), self._workload.model_code)
+        place = self._workload.card(request, here)
         if place is None:
             return None
         card = list(state.devices[GPU_TYPE])[place]

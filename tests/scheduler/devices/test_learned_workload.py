@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.devices.gpu_nodes import GpuNodes, GpuRequest
-from koord_scheduler.devices.learned_workload import GPUScores, LearnedWorkload, gpu_request
+from koord_scheduler.devices.learned_workload import (
+    GPUScores,
+    LearnedWorkload,
+    accepted_models,
+    gpu_request,
+)
+from koord_scheduler.objects.node_selector import RequiredNodes, required_nodes
 
 from tests.scheduler.devices.device_cases import (
     CORE,
@@ -45,6 +51,51 @@ def test_requests_are_in_thousandths_of_cards(
 ) -> None:
     amounts = {"cpu": 2000, "memory": 30, **requests}
     assert gpu_request(amounts, needs(amounts)) == GpuRequest(2000, 30, cards, share)
+
+
+def required(selector: dict[str, str], *terms: dict[str, list[str]]) -> RequiredNodes:
+    expressions = [
+        [{"key": key, "operator": "In", "values": values} for key, values in term.items()]
+        for term in terms
+    ]
+    node_affinity = {"nodeSelectorTerms": [{"matchExpressions": one} for one in expressions]}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return required_nodes(selector, {"nodeAffinity": {key: node_affinity}} if terms else None)
+
+
+MODEL = "node.koordinator.sh/gpu-model"
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        (required({"zone": "a"}), None),
+        (required({MODEL: "A100"}), {"A100"}),
+        (required({}, {MODEL: ["A100", "T4"]}), {"A100", "T4"}),
+        (required({}, {MODEL: ["A100"]}, {MODEL: ["T4"]}), {"A100", "T4"}),
+        (required({}, {MODEL: ["A100"]}, {"zone": ["a"]}), None),
+        (required({MODEL: "A100"}, {MODEL: ["A100", "T4"]}), {"A100"}),
+        (required({MODEL: "A100"}, {"zone": ["a"]}), {"A100"}),
+    ],
+)
+def test_models_are_those_that_selectors_list(
+    given_: RequiredNodes, expected: set[str] | None
+) -> None:
+    assert accepted_models(given_) == expected
+
+
+@pytest.mark.parametrize("scores", OURS)
+def test_cards_of_sought_models_are_left_to_those_who_need_them(scores: GPUScores) -> None:
+    workload = LearnedWorkload(scores, first=8)
+    for _ in range(4):
+        workload.count(WHOLE, "T4")
+        workload.count(WHOLE, "A100", frozenset({"A100"}))
+    codes = [workload.model_code(one) for one in ("T4", "A100", "new")]
+    assert codes == [1, 2, 0]
+    both = nodes((1000, 1000), (1000, 1000))._replace(model=np.array(codes[:2]))
+    raw = workload.raw_scores(WHOLE, both)
+    assert raw is not None
+    assert raw[0] > raw[1]
 
 
 def test_bytes_and_parts_of_several_cards_have_no_share() -> None:
