@@ -308,6 +308,37 @@ def test_states_are_those_of_the_pods_that_are_there(steps: list[tuple[str, int]
         assert all(amount <= 100 for name, amount in one.resources if name == GPU_CORE)
 
 
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["n1", "n2", "n3"]), st.sampled_from([25, 50, 100])), max_size=9
+    ),
+    st.sampled_from([25, 50, 100, 200]),
+)
+def test_rows_are_answered_as_one_by_one(taken: list[tuple[str, int]], amount: int) -> None:
+    cluster = Cluster(n1=2, n2=2, n3=3)
+    cluster.node("n4")
+    for number, (node, per_cent) in enumerate(taken):
+        has = {"minor": number % 2, "resources": {GPU_CORE: per_cent, GPU_MEMORY_RATIO: per_cent}}
+        written = {ANNOTATION_DEVICE_ALLOCATED: json.dumps({"gpu": [has]})}
+        cluster.pod(f"p{number}", {GPU: str(per_cent)}, node, **written)
+    cluster.pod("a", {GPU: str(amount)})
+    nodes, plugin = cluster.scheduler.nodes, cluster.plugin
+    pod = cluster.scheduler.queue.pods["shop/a"].waiting.pod_class
+    can_run, score = plugin.filter(pod, nodes), plugin.score(pod, nodes)
+    assert can_run is not None
+    assert score is not None
+    rows = np.array([nodes.row(f"n{number}") for number in range(1, 5)])
+    alone = [rows[place : place + 1] for place in range(len(rows))]
+    assert can_run(rows).tolist() == [can_run(one)[0] for one in alone]
+    assert score(rows).tolist() == [score(one)[0] for one in alone]
+    states = [nodes.node_devices.state(int(row)) for row in rows]
+    free = [
+        0 if state is None else sum(one >= 10 * min(amount, 100) for one in state.free_cards)
+        for state in states
+    ]
+    assert can_run(rows).tolist() == [one >= max(1, amount // 100) for one in free]
+
+
 def test_devices_are_watched_only_where_they_count() -> None:
     profile = Profile("default-scheduler", (EnabledPlugin(NodeResourcesFit()),))
     needed = {one.resource.kind for one in cluster_kinds(Scheduler([profile])) if one.is_needed}
