@@ -16,12 +16,9 @@ from koord_scheduler.devices.candidates import (
     switches_of,
     take_devices,
 )
-from koord_scheduler.devices.device_needs import (
-    NPU_RESOURCES,
-    DeviceNeed,
-    PodDeviceNeeds,
-)
+from koord_scheduler.devices.device_needs import DeviceNeed, PodDeviceNeeds
 from koord_scheduler.devices.device_object import GPU_TYPE
+from koord_scheduler.devices.device_requests import NPU_RESOURCES
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.gpu_allocation import take_gpus, with_memory
 from koord_scheduler.devices.node_device_state import NodeDeviceState

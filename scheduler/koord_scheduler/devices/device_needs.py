@@ -1,32 +1,21 @@
 """What a pod needs of devices: from its requests, and from annotations that say which. No IO.
 
-Koordinator's ``deviceshare/utils.go``. Requests come in units of their own: a hundredth of a card
-(``koordinator.sh/gpu``, ``gpu-core``, ``gpu-memory-ratio``, ``rdma``, ``fpga``), a card of a vendor
-(``nvidia.com/gpu``), or bytes (``gpu-memory``). ``_GPU_COMBINATIONS`` says which may come together.
+Koordinator's ``deviceshare/utils.go`` and ``devicehandler_gpu.go``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from koord_model.demand import Amounts
 from koord_model.keys import (
-    AMD_GPU,
-    FPGA,
     GPU,
     GPU_CORE,
-    GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_SHARED,
-    HYGON_DCU,
     LABEL_GPU_ISOLATION_PROVIDER,
-    NPU_CORE,
-    NPU_CPU,
-    NPU_DVPP,
-    NVIDIA_GPU,
-    RDMA,
 )
 
 from koord_scheduler.devices.device_hints import (
@@ -39,81 +28,14 @@ from koord_scheduler.devices.device_hints import (
     joint_allocation,
     partition_spec,
 )
-from koord_scheduler.devices.device_object import (
-    FPGA_TYPE,
-    GPU_TYPE,
-    RDMA_TYPE,
-    ResourceAmounts,
+from koord_scheduler.devices.device_object import GPU_TYPE, ResourceAmounts
+from koord_scheduler.devices.device_requests import (
+    DEVICE_RESOURCES,
+    RESOURCES_BY_TYPE,
+    VENDOR_CARDS,
+    WHOLE_CARD,
+    check_requests,
 )
-
-WHOLE_CARD = 100
-"""Per cent of a device."""
-_CARDS = (NVIDIA_GPU, AMD_GPU, HYGON_DCU)
-NPU_RESOURCES = (NPU_CORE, NPU_CPU, NPU_DVPP)
-_RESOURCES: Mapping[str, tuple[str, ...]] = {
-    GPU_TYPE: (
-        *_CARDS,
-        GPU,
-        GPU_SHARED,
-        GPU_CORE,
-        GPU_MEMORY,
-        GPU_MEMORY_RATIO,
-        *NPU_RESOURCES,
-    ),
-    RDMA_TYPE: (RDMA,),
-    FPGA_TYPE: (FPGA,),
-}
-DEVICE_RESOURCES = frozenset(name for names in _RESOURCES.values() for name in names)
-
-
-def _is_whole(amount: int) -> bool:
-    """Several devices are requested as multiples of 100."""
-    return amount <= WHOLE_CARD or amount % WHOLE_CARD == 0
-
-
-def _any(amounts: Amounts) -> bool:
-    return True
-
-
-def _in_per_cent(amounts: Amounts) -> bool:
-    return all(_is_whole(amounts.get(name, 0)) for name in (GPU_CORE, GPU_MEMORY_RATIO))
-
-
-def _shared(amounts: Amounts) -> bool:
-    """Parts of ``gpu.shared`` cards, the same of each."""
-    cards = amounts[GPU_SHARED]
-    given = [amounts[name] for name in (GPU_CORE, GPU_MEMORY_RATIO) if name in amounts]
-    return all(one % cards == 0 and one // cards <= WHOLE_CARD for one in given)
-
-
-def _part_of_npu(amounts: Amounts) -> bool:
-    return amounts[GPU_SHARED] == 1 and amounts.get(NPU_DVPP, 0) <= WHOLE_CARD
-
-
-_GPU_COMBINATIONS: Mapping[frozenset[str], Callable[[Amounts], bool]] = {
-    **{frozenset({one}): _any for one in (*_CARDS, GPU)},
-    **{
-        frozenset(names): _in_per_cent
-        for names in (
-            {GPU_MEMORY},
-            {GPU_MEMORY_RATIO},
-            {GPU_CORE, GPU_MEMORY},
-            {GPU_CORE, GPU_MEMORY_RATIO},
-            {NPU_CORE, GPU_MEMORY_RATIO},
-        )
-    },
-    **{
-        frozenset({GPU_SHARED, *names}): _shared
-        for names in (
-            {GPU_MEMORY},
-            {GPU_MEMORY_RATIO},
-            {GPU_CORE, GPU_MEMORY},
-            {GPU_CORE, GPU_MEMORY_RATIO},
-        )
-    },
-    frozenset({GPU_SHARED, NPU_CORE, NPU_CPU, GPU_MEMORY}): _part_of_npu,
-    frozenset({GPU_SHARED, *NPU_RESOURCES, GPU_MEMORY}): _part_of_npu,
-}
 
 
 @dataclass(frozen=True)
@@ -188,7 +110,7 @@ def pod_device_needs(
         hints = device_hints(annotations)
         found = [
             _need(kind, {name: requests[name] for name in names if requests.get(name)}, hints)
-            for kind, names in _RESOURCES.items()
+            for kind, names in RESOURCES_BY_TYPE.items()
         ]
         needs = tuple(one for one in found if one is not None)
         return PodDeviceNeeds(
@@ -204,15 +126,9 @@ def pod_device_needs(
 def _need(kind: str, requests: Amounts, hints: Mapping[str, DeviceHint]) -> DeviceNeed | None:
     if not requests:
         return None
-    for name in (GPU, FPGA, RDMA):
-        if not _is_whole(requests.get(name, 0)):
-            raise ValueError(f"invalid resource unit {name}: {requests[name]}")
+    check_requests(requests)
     hint = hints.get(kind, NO_HINT)
     if kind == GPU_TYPE:
-        allowed = _GPU_COMBINATIONS.get(frozenset(requests))
-        if allowed is None or not allowed(requests):
-            names = " ".join(sorted(requests))
-            raise ValueError(f"invalid resource device requests: [{names}]")
         return _gpu_need(requests, hint)
     ((name, amount),) = requests.items()
     if amount > WHOLE_CARD:
@@ -228,9 +144,9 @@ def _need(kind: str, requests: Amounts, hints: Mapping[str, DeviceHint]) -> Devi
 def _gpu_need(requests: Amounts, hint: DeviceHint) -> DeviceNeed:
     """Cards as per cent of core and memory; amounts of several are divided, rounded down."""
     amounts = dict(requests)
-    for name in (*_CARDS, GPU):
+    for name in (*VENDOR_CARDS, GPU):
         if name in amounts:
-            per_cent = amounts.pop(name) * (WHOLE_CARD if name in _CARDS else 1)
+            per_cent = amounts.pop(name) * (WHOLE_CARD if name in VENDOR_CARDS else 1)
             amounts[GPU_CORE] = amounts[GPU_MEMORY_RATIO] = per_cent
     shared, ratio = amounts.pop(GPU_SHARED, 0), amounts.get(GPU_MEMORY_RATIO)
     count = shared or 1
