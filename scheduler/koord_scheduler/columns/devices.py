@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from koord_scheduler.columns.arrays import Mask, lengthened
+from koord_scheduler.columns.device_room import DeviceRoom
 from koord_scheduler.devices.device_object import DeviceReport, NodeDevices
 from koord_scheduler.devices.node_device_state import (
     GPULabels,
@@ -39,10 +40,13 @@ class DeviceColumns:
         self._had: defaultdict[int, list[PodDevices]] = defaultdict(list)
         self._states: dict[int, NodeDeviceState] = {}
         self._warnings: dict[str, None] = {}
+        self._room = DeviceRoom(length)
+        self._outdated: set[int] = set()
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows."""
         self.are_known = lengthened(self.are_known, length, fill=False)
+        self._room.lengthen(length)
 
     def report(self, name: str, report: DeviceReport) -> None:
         """A node's Device is there, or has changed; ``describe`` has to follow."""
@@ -63,13 +67,13 @@ class DeviceColumns:
         """The Node in a row, in place of what it was."""
         self._nodes[row] = name, gpu_labels(labels)
         self.are_known[row] = name in self._reports
-        self._states.pop(row, None)
+        self._forget(row)
 
     def clear(self, row: int) -> None:
         """There is no node in a row."""
         self._nodes.pop(row, None)
         self.are_known[row] = False
-        self._states.pop(row, None)
+        self._forget(row)
 
     def state(self, row: int) -> NodeDeviceState | None:
         """What decides which devices a pod can get; ``None``: the row's node has no Device."""
@@ -100,15 +104,33 @@ class DeviceColumns:
         """A pod on a row's node has these."""
         if devices:
             self._had[row].append(devices)
-            self._states.pop(row, None)
+            self._forget(row)
 
     def remove(self, row: int, devices: PodDevices) -> None:
         """A pod on a row's node has these no more."""
         if devices:
             self._had[row].remove(devices)
-            self._states.pop(row, None)
+            self._forget(row)
             if not self._had[row]:
                 del self._had[row]
+
+    def alike(self, rows: Iterable[int]) -> dict[NodeDeviceState | None, list[int]]:
+        """Rows by their states; ``None``: those whose nodes have no Device."""
+        found: dict[NodeDeviceState | None, list[int]] = {}
+        for row in rows:
+            found.setdefault(self.state(row), []).append(row)
+        return found
+
+    def room(self) -> DeviceRoom:
+        """What is free of devices at present."""
+        for state, rows in self.alike(self._outdated).items():
+            self._room.set(np.array(rows), state)
+        self._outdated.clear()
+        return self._room
+
+    def _forget(self, row: int) -> None:
+        self._states.pop(row, None)
+        self._outdated.add(row)
 
     def _report(self, row: int) -> DeviceReport | None:
         return self._reports[self._nodes[row][0]] if self.are_known[row] else None

@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.device_room import takes_any
 from koord_scheduler.columns.free_gpus import free_gpus
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.devices.candidates import DeviceRejection, candidates
@@ -47,6 +48,8 @@ from koord_scheduler.framework.plugin import (
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.numa.topology_hints import ProviderHints
 
+_MANY = 64
+"""Rows; fewer are asked one by one."""
 _MISSING = DeviceRejection(NO_DEVICE_OBJECT, resolvable=False)
 
 
@@ -86,7 +89,24 @@ class DeviceShare(Plugin):
         return PreFilterResult(pod.devices.problem)
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        return filter_by_reasons(self, pod, nodes) if pod.devices else None
+        if not pod.devices:
+            return None
+        exact = filter_by_reasons(self, pod, nodes)
+        needs = pod.devices
+        if needs.problem or not takes_any(needs) or (needs.shares_gpus and self._settings.unshared):
+            return exact
+
+        def can_run(rows: Rows) -> Mask:
+            if len(rows) < _MANY:
+                return exact(rows)
+            room = nodes.node_devices.room()
+            found = nodes.node_devices.are_known[rows] & room.fits(needs, rows)
+            if room.honors[rows].any():
+                (places,) = (found & room.honors[rows]).nonzero()
+                found[places] = exact(rows[places])
+            return found
+
+        return can_run
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         needs = pod.devices
@@ -121,6 +141,9 @@ class DeviceShare(Plugin):
                 raw = workload.raw_scores(request, free_gpus(nodes, rows, workload.model_code))
                 if raw is not None:
                     return raw
+            if len(rows) >= _MANY and takes_any(needs):
+                room = nodes.node_devices.room()
+                return workload.plain_scores(room.scores(needs, scorer, rows))
             found = np.zeros(len(rows))
             for state, places in _alike(nodes, rows).items():
                 found[places] = 0 if state is None else _node_score(needs, state, scorer)

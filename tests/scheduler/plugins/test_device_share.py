@@ -329,8 +329,9 @@ def test_rows_are_answered_as_one_by_one(taken: list[tuple[str, int]], amount: i
     assert score is not None
     rows = np.array([nodes.row(f"n{number}") for number in range(1, 5)])
     alone = [rows[place : place + 1] for place in range(len(rows))]
-    assert can_run(rows).tolist() == [can_run(one)[0] for one in alone]
-    assert score(rows).tolist() == [score(one)[0] for one in alone]
+    for given_rows, each in ((rows, alone), (np.tile(rows, 32), alone * 32)):
+        assert can_run(given_rows).tolist() == [can_run(one)[0] for one in each]
+        assert score(given_rows).tolist() == [score(one)[0] for one in each]
     states = [nodes.node_devices.state(int(row)) for row in rows]
     free = [
         0 if state is None else sum(one >= 10 * min(amount, 100) for one in state.free_cards)

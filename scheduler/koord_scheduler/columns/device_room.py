@@ -1,0 +1,166 @@
+"""What is free of each device of each row, in arrays: for pods that take any devices. No IO."""
+
+from __future__ import annotations
+
+import numpy as np
+from koord_model.keys import GPU_MEMORY, GPU_MEMORY_RATIO
+from numpy.typing import NDArray
+
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
+from koord_scheduler.devices.device_hints import NO_HINT
+from koord_scheduler.devices.device_needs import DeviceNeed, PodDeviceNeeds
+from koord_scheduler.devices.device_object import GPU_TYPE
+from koord_scheduler.devices.device_requests import NPU_RESOURCES
+from koord_scheduler.devices.device_scores import DeviceScorer
+from koord_scheduler.devices.node_device_state import FreeDevice, NodeDeviceState
+
+_FEWEST = 8
+_Devices = NDArray[np.float64]
+"""By device, in the order of the numbers, and row; what a row does not have is 0."""
+
+
+def takes_any(needs: PodDeviceNeeds) -> bool:
+    """Whether only numbers and amounts of devices decide if a node has room for a pod.
+
+    It still may not, where the node honors partitions.
+    """
+    is_same_pcie = needs.joint is not None and needs.joint.is_same_pcie
+    gpu = needs.by_type.get(GPU_TYPE)
+    parts_of_npu = gpu is not None and not gpu.amounts.keys().isdisjoint(NPU_RESOURCES)
+    is_special = is_same_pcie or needs.partitions is not None or parts_of_npu
+    if needs.shares_gpus and needs.isolation:
+        return False
+    return not is_special and all(one.hint == NO_HINT for one in needs.needs)
+
+
+class _TypeRoom:
+    """The devices of one type."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self.is_healthy: NDArray[np.bool_] = np.zeros((_FEWEST, length), np.bool_)
+        self._total: dict[str, _Devices] = {}
+        self._free: dict[str, _Devices] = {}
+
+    def lengthen(self, length: int) -> None:
+        self._length = length
+        self.is_healthy = lengthened(self.is_healthy, length, fill=False)
+        for table in (self._total, self._free):
+            for name, amounts in table.items():
+                table[name] = lengthened(amounts, length, 0)
+
+    def set(self, rows: Rows, devices: list[FreeDevice]) -> None:
+        self._make_room(len(devices))
+        self.is_healthy[:, rows] = False
+        for table in (self._total, self._free):
+            for amounts in table.values():
+                amounts[:, rows] = 0
+        for place, one in enumerate(devices):
+            self.is_healthy[place, rows] = bool(one.total)
+            for name, amount in one.total.items():
+                self._of(self._total, name)[place, rows] = amount
+                self._of(self._free, name)[place, rows] = one.free[name]
+
+    def total(self, name: str, rows: Rows) -> _Devices:
+        return self._read(self._total, name, rows)
+
+    def free(self, name: str, rows: Rows) -> _Devices:
+        return self._read(self._free, name, rows)
+
+    def _read(self, table: dict[str, _Devices], name: str, rows: Rows) -> _Devices:
+        found = table.get(name)
+        if found is None:
+            return np.zeros((len(self.is_healthy), len(rows)))
+        picked: _Devices = found[:, rows]
+        return picked
+
+    def _of(self, table: dict[str, _Devices], name: str) -> _Devices:
+        if name not in table:
+            table[name] = np.zeros((len(self.is_healthy), self._length))
+        return table[name]
+
+    def _make_room(self, devices: int) -> None:
+        more = devices - len(self.is_healthy)
+        if more > 0:
+            wider = (0, more), (0, 0)
+            self.is_healthy = np.pad(self.is_healthy, wider)
+            for table in (self._total, self._free):
+                for name, amounts in table.items():
+                    table[name] = np.pad(amounts, wider)
+
+
+class DeviceRoom:
+    """The devices of all rows by type. ``honors`` says which rows honor partitions of GPUs."""
+
+    def __init__(self, length: int) -> None:
+        self.honors: Mask = np.zeros(length, np.bool_)
+        self._types: dict[str, _TypeRoom] = {}
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows."""
+        self.honors = lengthened(self.honors, length, fill=False)
+        for one in self._types.values():
+            one.lengthen(length)
+
+    def set(self, rows: Rows, state: NodeDeviceState | None) -> None:
+        """What these rows have, in place of what they had."""
+        devices = {} if state is None else state.devices
+        self.honors[rows] = state is not None and state.partitions[1]
+        for kind in {*self._types, *devices}:
+            if kind not in self._types:
+                self._types[kind] = _TypeRoom(len(self.honors))
+            self._types[kind].set(rows, list(devices.get(kind, {}).values()))
+
+    def fits(self, needs: PodDeviceNeeds, rows: Rows) -> Mask:
+        """Of each of these rows, whether enough devices have room for a pod that takes any."""
+        found: Mask = np.ones(len(rows), np.bool_)
+        for need in needs.needs:
+            found &= self._with_room(need, rows) >= need.count
+        return found
+
+    def _with_room(self, need: DeviceNeed, rows: Rows) -> Amounts:
+        """How many devices have room; as ``FreeDevice.has_room``."""
+        devices = self._types.get(need.type)
+        if devices is None:
+            return np.zeros(len(rows))
+        has_room: NDArray[np.bool_] = devices.is_healthy[:, rows]
+        for name, amount in need.each:
+            has_room = has_room & (devices.free(name, rows) >= amount)
+        in_bytes, in_per_cent = need.amounts.get(GPU_MEMORY), need.amounts.get(GPU_MEMORY_RATIO)
+        if (in_bytes is None) == (in_per_cent is None):
+            return _number(has_room)
+        total = devices.total(GPU_MEMORY, rows)
+        if in_bytes is None:
+            needed = np.floor(total * (in_per_cent or 0) / 100)
+            enough = devices.free(GPU_MEMORY, rows) >= needed
+        else:
+            needed = np.floor(in_bytes * 100 / np.maximum(total, 1))
+            enough = (devices.free(GPU_MEMORY_RATIO, rows) >= needed) | (total == 0)
+        return _number(has_room & enough)
+
+    def scores(self, needs: PodDeviceNeeds, scorer: DeviceScorer, rows: Rows) -> Amounts:
+        """Of each of these rows, as ``DeviceScorer.of_node``, summed over the types."""
+        found = np.zeros(len(rows))
+        for need in needs.needs:
+            devices = self._types.get(need.type)
+            if devices is not None:
+                found += _scores(need, devices, scorer, rows)
+        return found
+
+
+def _number(has_room: NDArray[np.bool_]) -> Amounts:
+    found: Amounts = has_room.sum(axis=0)
+    return found
+
+
+def _scores(need: DeviceNeed, devices: _TypeRoom, scorer: DeviceScorer, rows: Rows) -> Amounts:
+    scores, weights = np.zeros(len(rows)), np.zeros(len(rows))
+    for name, weight in scorer.weights:
+        has = devices.total(name, rows).sum(axis=0)
+        taken = has - devices.free(name, rows).sum(axis=0) + need.amounts.get(name, 0)
+        good = np.minimum(taken, has) if scorer.is_packing else np.maximum(has - taken, 0)
+        here = weight * (has > 0)
+        scores += here * np.floor(good * 100 / np.maximum(has, 1))
+        weights += here
+    found: Amounts = np.floor(scores / np.maximum(weights, 1))
+    return found
