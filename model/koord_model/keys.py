@@ -46,6 +46,14 @@ ANNOTATION_LOAD_AFTER_INITIALIZED = (
     "scheduling.koordinator.sh/load-estimated-seconds-after-initialized"
 )
 ANNOTATION_RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
+ANNOTATION_EXACT_MATCH_RESERVATION = "scheduling.koordinator.sh/exact-match-reservation"
+ANNOTATION_RESERVATION_AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+ANNOTATION_RESERVATION_ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+ANNOTATION_RESERVATION_RESTRICTED_OPTIONS = (
+    "scheduling.koordinator.sh/reservation-restricted-options"
+)
+LABEL_RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+LABEL_RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
 
 # Of nodes, and of their NodeResourceTopology.
 ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"

@@ -1,0 +1,76 @@
+"""Whether a pod may use a reservation, but for what is left of it. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from koord_model.demand import Amounts
+
+from koord_scheduler.objects.tolerations import first_untolerated
+from koord_scheduler.reservations.owners import OwnedPod
+from koord_scheduler.reservations.pod_needs import ReservationNeeds
+from koord_scheduler.reservations.reservation import Reservation
+
+
+class Match(Enum):
+    """Whether a pod may use a reservation, or the first reason why not.
+
+    Values are what Koordinator says behind "Reservation(s) ".
+    """
+
+    MATCHED = "matched"
+    OWNER = "matched owner"
+    NAME = "didn't match the requested reservation name"
+    UNSCHEDULABLE = "is unschedulable"
+    TAINT = "had untolerated taint"
+    AFFINITY = "didn't match affinity rules"
+    EXACT = "is not exact matched"
+
+
+def match(
+    reservation: Reservation,
+    needs: ReservationNeeds,
+    pod: OwnedPod,
+    requests: Amounts,
+    node_labels: Mapping[str, str],
+) -> Match:
+    """Whether a pod may use an available reservation; the labels are those of its node.
+
+    As Koordinator's ``checkReservationMatchedOrIgnored``: to a pod that names the reservation
+    taints, labels, and that it is not for new pods do not matter.
+    """
+    if needs.ignores:
+        return Match.MATCHED
+    if reservation.problem or not any(one.matches(pod) for one in reservation.matchers):
+        return Match.OWNER
+    affinity = needs.affinity
+    if affinity is not None and affinity.name:
+        if affinity.name != reservation.name:
+            return Match.NAME
+    else:
+        if reservation.unschedulable and not (affinity and affinity.tolerates_unschedulable):
+            return Match.UNSCHEDULABLE
+        tolerations = affinity.tolerations if affinity is not None else None
+        if tolerations is not None and first_untolerated(reservation.taints, tolerations):
+            return Match.TAINT
+        labels = {**node_labels, **reservation.labels}
+        if affinity is not None and not affinity.means(reservation.name, labels):
+            return Match.AFFINITY
+    is_exact = is_exact_match(needs.exact, requests, reservation.allocatable)
+    return Match.MATCHED if is_exact else Match.EXACT
+
+
+def is_exact_match(exact: tuple[str, ...], requests: Amounts, allocatable: Amounts) -> bool:
+    """Whether what is reserved of these resources is what a pod asks for.
+
+    As Koordinator's ``ExactMatchReservation``: a resource that neither has ends the comparison.
+    """
+    for name in exact:
+        if name not in allocatable and name not in requests:
+            return True
+        if name not in allocatable or name not in requests:
+            return False
+        if allocatable[name] != requests[name]:
+            return False
+    return True

@@ -1,0 +1,116 @@
+"""A Reservation as the scheduler reads it. No IO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from koord_kube.views.decode import decode_view
+from koord_kube.views.pod import Quantities
+from koord_model.keys import ANNOTATION_RESERVATION_RESTRICTED_OPTIONS
+
+from koord_scheduler.objects.metadata import AnnotatedMeta, ObjectMeta
+from koord_scheduler.objects.node import Taint
+from koord_scheduler.objects.pod import SchedulingSpec
+
+PENDING, AVAILABLE, WAITING = "Pending", "Available", "Waiting"
+"""Phases of reservations that have not ended."""
+
+
+class ReservationAnnotations(msgspec.Struct, frozen=True, gc=False):
+    """The annotations that decide what may be allocated."""
+
+    restricted_options: str | None = msgspec.field(
+        default=None, name=ANNOTATION_RESERVATION_RESTRICTED_OPTIONS
+    )
+
+
+class ReservationMeta(ObjectMeta, frozen=True, rename="camel"):
+    """Names and labels, and the version that a change of the status starts from."""
+
+    resource_version: str = ""
+    annotations: ReservationAnnotations | None = None
+
+
+class ObjectOwner(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A pod by its name; "" for any. Its kind is not looked at."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = ""
+
+
+class ControllerOwner(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What pods belong to; "" and ``None`` for any."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    namespace: str = ""
+    controller: bool | None = None
+
+
+class ReservationOwner(msgspec.Struct, frozen=True, rename="camel"):
+    """Pods for which a reservation is; all that it says has to hold."""
+
+    object: ObjectOwner | None = None
+    controller: ControllerOwner | None = None
+    label_selector: dict[str, Any] | None = None
+
+
+class ReservationTemplate(msgspec.Struct, frozen=True):
+    """The pod that a reservation keeps the place of."""
+
+    metadata: AnnotatedMeta = AnnotatedMeta()
+    spec: SchedulingSpec = SchedulingSpec()
+
+
+class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What is reserved, and for whom."""
+
+    template: ReservationTemplate | None = None
+    owners: list[ReservationOwner] | None = None
+    pre_allocation: bool = False
+    allocate_once: bool | None = None
+    allocate_policy: str = ""
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class ReservationCondition(msgspec.Struct, frozen=True, gc=False):
+    """One of a reservation's conditions."""
+
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class ReservationStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What became of it."""
+
+    phase: str = ""
+    node_name: str = ""
+    conditions: list[ReservationCondition] | None = None
+    allocatable: Quantities | None = None
+
+
+class ReservationObject(msgspec.Struct, frozen=True):
+    """A Reservation, in any phase."""
+
+    metadata: ReservationMeta = ReservationMeta()
+    spec: ReservationSpec = ReservationSpec()
+    status: ReservationStatus = ReservationStatus()
+
+
+_DECODER = msgspec.json.Decoder(ReservationObject)
+
+
+def read_reservation_object(text: bytes) -> ReservationObject:
+    """The Reservation in a JSON document.
+
+    Raises:
+        ValueError: it is not a Reservation.
+    """
+    return decode_view(_DECODER, text, "a valid Reservation")
