@@ -13,6 +13,7 @@ from koord_scheduler.numa.pod_requirements import placed_allocation
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests
+from koord_scheduler.reservations.pod_needs import allocated_reservation
 from koord_scheduler.volumes.usage import volume_usage
 
 
@@ -25,8 +26,9 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         ValueError: a quantity or a selector is not one.
     """
     metadata = pod.metadata
+    annotations = metadata.annotations
     is_leaving = metadata.deletion_timestamp is not None
-    return nodes.usage(
+    usage = nodes.usage(
         placed_requests(pod),
         host_ports(pod),
         pod_labels(metadata.namespace, metadata.labels, is_leaving=is_leaving),
@@ -36,6 +38,9 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         _numa_allocation(pod) if nodes.numa.is_used else NO_ALLOCATION,
         _pod_devices(pod) if nodes.node_devices.is_used else NO_DEVICES,
     )
+    if nodes.reservations.is_used and annotations is not None and pod.spec.node_name:
+        return usage._replace(reservation=allocated_reservation(annotations.by_key()))
+    return usage
 
 
 def _numa_allocation(pod: PodInfo) -> NUMAAllocation:

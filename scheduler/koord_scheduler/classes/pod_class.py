@@ -47,6 +47,12 @@ from koord_scheduler.objects.pod_affinity import PodAffinity, pod_affinity
 from koord_scheduler.objects.requests import PodRequests, pending_requests
 from koord_scheduler.objects.scheduling_hint import NO_HINT, PodHint, scheduling_hint
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
+from koord_scheduler.reservations.owners import pod_owners
+from koord_scheduler.reservations.pod_needs import (
+    NO_RESERVATION_NEEDS,
+    ReservationNeeds,
+    reservation_needs,
+)
 from koord_scheduler.volumes.usage import NO_VOLUMES, VolumeUsage, volume_usage
 
 _SELECTING = {
@@ -68,7 +74,8 @@ class PodClass:
     class each. ``extended`` says which containers ask for extended resources, which may be devices.
     ``load`` decides how much its pods are expected to use.
     ``numa`` is what it says of its CPUs and NUMA nodes, ``hint`` on which nodes it should run,
-    ``devices`` what it needs of the devices that Devices list.
+    ``devices`` what it needs of the devices that Devices list, ``reservation`` what of
+    reservations.
     """
 
     labels: PodLabels
@@ -94,6 +101,7 @@ class PodClass:
     numa: NUMARequirements = NO_REQUIREMENTS
     hint: PodHint = NO_HINT
     devices: PodDeviceNeeds = NO_DEVICE_NEEDS
+    reservation: ReservationNeeds = NO_RESERVATION_NEEDS
 
     def __hash__(self) -> int:
         return self._hash
@@ -116,11 +124,14 @@ class PodClass:
 
 
 def pod_class(
-    pod: PodInfo, *, has_load: bool = True, has_numa: bool = True, has_devices: bool = True
+    pod: PodInfo,
+    *,
+    has_load: bool = True,
+    has_numa: bool = True,
+    has_devices: bool = True,
+    has_reservations: bool = True,
 ) -> PodClass:
-    """The class of a pod that waits.
-
-    ``load``, ``numa`` and ``devices`` split classes only where asked for.
+    """The class of a pod that waits; what no plugin looks at does not split classes.
 
     Raises:
         ValueError: a quantity or a selector is not one.
@@ -154,7 +165,15 @@ def pod_class(
         _numa_requirements(pod) if has_numa else NO_REQUIREMENTS,
         scheduling_hint(pod),
         _device_needs(pod, requests) if has_devices else NO_DEVICE_NEEDS,
+        _reservation_needs(pod) if has_reservations else NO_RESERVATION_NEEDS,
     )
+
+
+def _reservation_needs(pod: PodInfo) -> ReservationNeeds:
+    metadata = pod.metadata
+    annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+    owners = pod_owners(metadata.owner_references or ())
+    return reservation_needs(annotations, metadata.labels or {}, owners)
 
 
 def _numa_requirements(pod: PodInfo) -> NUMARequirements:

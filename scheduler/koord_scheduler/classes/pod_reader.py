@@ -107,6 +107,7 @@ class PodReader:
                 has_load=nodes.loads.is_used,
                 has_numa=nodes.numa.is_used,
                 has_devices=nodes.node_devices.is_used,
+                has_reservations=nodes.reservations.is_used,
             )
             usage = placed_usage(pod, nodes, made.load)
             found = self._classes.set(key, (made, usage))
@@ -125,7 +126,8 @@ class PodReader:
         load = _load_signature(pod) if self._nodes.loads.is_used else ()
         numa = _numa_signature(pod) if self._nodes.numa.is_used else ()
         devices = _device_signature(pod) if self._nodes.node_devices.is_used else ()
-        return _signature(pod), load, numa, devices
+        reservation = _reservation_signature(pod) if self._nodes.reservations.is_used else ()
+        return _signature(pod), load, numa, devices, reservation
 
     def _usage(self, pod: PodInfo) -> PodUsage:
         status = pod.status
@@ -165,6 +167,12 @@ def _numa_signature(pod: PodInfo) -> tuple[object, ...]:
 def _device_signature(pod: PodInfo) -> tuple[object, ...]:
     """What decides beside that about its devices, and which of them it has."""
     return pod.metadata.annotations, bool(pod.spec.node_name)
+
+
+def _reservation_signature(pod: PodInfo) -> tuple[object, ...]:
+    """What decides beside that about reservations: to whom it belongs, and which one it has."""
+    metadata = pod.metadata
+    return metadata.annotations, metadata.owner_references, bool(pod.spec.node_name)
 
 
 def _signature(pod: PodInfo) -> tuple[object, ...]:

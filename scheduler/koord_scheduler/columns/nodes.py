@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from koord_scheduler.columns.numa import NUMAColumns
 from koord_scheduler.columns.pod_counts import PodCounts
 from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
+from koord_scheduler.columns.reservations import ReservationColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
@@ -48,7 +50,10 @@ _MOST_BYTES_OF_DOMAINS = 64 << 20
 
 
 class PodUsage(NamedTuple):
-    """What a pod takes of its node, in numbers of columns; ``scored`` as in ``PodRequests``."""
+    """What a pod takes of its node, in numbers of columns; ``scored`` as in ``PodRequests``.
+
+    ``reservation`` is the uid of the one that it has this of, "" if of none.
+    """
 
     request: Request
     scored: tuple[float, float]
@@ -59,6 +64,7 @@ class PodUsage(NamedTuple):
     load: PodLoad = NO_LOAD
     numa: NUMAAllocation = NO_ALLOCATION
     devices: PodDevices = NO_DEVICES
+    reservation: str = ""
 
 
 class NodeColumns:
@@ -95,6 +101,9 @@ class NodeColumns:
         self.loads = NodeLoads(length, self.journal.add)
         self.numa = NUMAColumns(length)
         self.node_devices = DeviceColumns(length)
+        self.reservations = ReservationColumns(
+            self.resources, self.add_pod, self.remove_pod, self._touch
+        )
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
@@ -278,6 +287,37 @@ class NodeColumns:
         """A pod is on a node, which need not be known yet; returns the node's row."""
         row = self._row_for(node)
         self._pods_on[row] += 1
+        self._add(row, usage)
+        self.journal.add(row)
+        if usage.reservation:
+            self.reservations.add_owner(node, usage)
+        return row
+
+    def remove_pod(self, node: str, usage: PodUsage) -> None:
+        """A pod is not on a node any more."""
+        row = self._row_of[node]
+        if usage.reservation:
+            self.reservations.add_owner(node, usage, -1)
+        self._pods_on[row] -= 1
+        self._subtract(row, usage)
+        self._changed(row)
+
+    @contextmanager
+    def without(self, pods: Sequence[tuple[str, PodUsage]]) -> Iterator[None]:
+        """The columns as if these pods were not on their nodes, to ask something; no row changes.
+
+        None of them has anything of a reservation.
+        """
+        found = [(self._row_of[node], usage) for node, usage in pods]
+        for row, usage in found:
+            self._subtract(row, usage)
+        try:
+            yield
+        finally:
+            for row, usage in found:
+                self._add(row, usage)
+
+    def _add(self, row: int, usage: PodUsage) -> None:
         self.resources.add(row, usage.request, usage.scored)
         self.ports.add(row, usage.ports)
         self.pods.add(row, usage.labels)
@@ -285,13 +325,8 @@ class NodeColumns:
         self.pod_volumes.add(row, usage.volumes)
         self.numa.add(row, usage.numa)
         self.node_devices.add(row, usage.devices)
-        self.journal.add(row)
-        return row
 
-    def remove_pod(self, node: str, usage: PodUsage) -> None:
-        """A pod is not on a node any more."""
-        row = self._row_of[node]
-        self._pods_on[row] -= 1
+    def _subtract(self, row: int, usage: PodUsage) -> None:
         self.resources.add(row, usage.request, usage.scored, -1)
         self.ports.remove(row, usage.ports)
         self.pods.add(row, usage.labels, -1)
@@ -299,7 +334,11 @@ class NodeColumns:
         self.pod_volumes.remove(row, usage.volumes)
         self.numa.remove(row, usage.numa)
         self.node_devices.remove(row, usage.devices)
-        self._changed(row)
+
+    def _touch(self, node: str) -> None:
+        row = self._row_of.get(node)
+        if row is not None:
+            self.journal.add(row)
 
     def _row_for(self, name: str) -> int:
         row = self._row_of.get(name)

@@ -40,10 +40,11 @@ class SelfCheck:
         resources = self._nodes.resources
         requested = np.zeros(len(resources.requested))
         scored = np.zeros(2)
-        for pod in self._placed.on(row):
-            for number, amount in pod.usage.request:
+        usages = [pod.usage for pod in self._placed.on(row)]
+        for usage in (*usages, *self._nodes.reservations.held_on(self._nodes.name(row))):
+            for number, amount in usage.request:
                 requested[number] += amount
-            scored += pod.usage.scored
+            scored += usage.scored
         same = np.array_equal(resources.requested[:, row], requested)
         if same and np.array_equal(resources.scored[:, row], scored):
             return False

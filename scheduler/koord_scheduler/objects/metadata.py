@@ -10,6 +10,7 @@ from koord_model.keys import (
     ANNOTATION_DEVICE_ALLOCATE_HINT,
     ANNOTATION_DEVICE_ALLOCATED,
     ANNOTATION_DEVICE_JOINT_ALLOCATE,
+    ANNOTATION_EXACT_MATCH_RESERVATION,
     ANNOTATION_GPU_PARTITION_SPEC,
     ANNOTATION_LOAD_AFTER_INITIALIZED,
     ANNOTATION_LOAD_AFTER_SCHEDULED,
@@ -17,6 +18,8 @@ from koord_model.keys import (
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_OLD_SCHEDULING_HINT,
     ANNOTATION_RAW_ALLOCATABLE,
+    ANNOTATION_RESERVATION_AFFINITY,
+    ANNOTATION_RESERVATION_ALLOCATED,
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
     ANNOTATION_SCHEDULING_HINT,
@@ -50,6 +53,15 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
     device_hint: str | None = msgspec.field(default=None, name=ANNOTATION_DEVICE_ALLOCATE_HINT)
     device_joint: str | None = msgspec.field(default=None, name=ANNOTATION_DEVICE_JOINT_ALLOCATE)
     gpu_partition_spec: str | None = msgspec.field(default=None, name=ANNOTATION_GPU_PARTITION_SPEC)
+    reservation_affinity: str | None = msgspec.field(
+        default=None, name=ANNOTATION_RESERVATION_AFFINITY
+    )
+    reservation_allocated: str | None = msgspec.field(
+        default=None, name=ANNOTATION_RESERVATION_ALLOCATED
+    )
+    exact_match_reservation: str | None = msgspec.field(
+        default=None, name=ANNOTATION_EXACT_MATCH_RESERVATION
+    )
 
     def by_key(self) -> dict[str, str]:
         """Those that are there, by their keys."""

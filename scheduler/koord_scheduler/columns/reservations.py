@@ -1,0 +1,204 @@
+"""What reservations keep of their nodes, and what pods have of them. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from koord_scheduler.columns.ports import HostPort
+from koord_scheduler.columns.resources import PODS, ResourceColumns
+from koord_scheduler.reservations.fit import Offer
+from koord_scheduler.reservations.objects import ObjectOwner
+from koord_scheduler.reservations.reservation import Reservation
+
+if TYPE_CHECKING:
+    from koord_scheduler.columns.nodes import PodUsage
+
+
+@dataclass
+class _Allocation:
+    """What pods of one node have of a reservation, in numbers of columns."""
+
+    owners: int = 0
+    request: Counter[int] = field(default_factory=Counter)
+    scored: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    ports: Counter[HostPort] = field(default_factory=Counter)
+
+    def add(self, pod: PodUsage, sign: int) -> None:
+        self.owners += sign
+        for number, amount in pod.request:
+            self.request[number] += sign * int(amount)
+        self.scored[0] += sign * pod.scored[0]
+        self.scored[1] += sign * pod.scored[1]
+        for port in pod.ports:
+            self.ports[port] += sign
+
+
+class _Known(NamedTuple):
+    """A reservation, and what it would take of its node if no pod had anything of it."""
+
+    reservation: Reservation
+    whole: PodUsage
+
+
+class ReservationColumns:
+    """Reservations by name; what is left of them is counted on their nodes as if it were a pod.
+
+    ``hold`` and ``release`` put that on a node and take it off, ``touch`` says that something else
+    changed there. ``version`` changes with the reservations, but not with what pods have of them.
+    Unless it ``is_used``, which is decided before there are pods, nothing is known of owners.
+    """
+
+    def __init__(
+        self,
+        resources: ResourceColumns,
+        hold: Callable[[str, PodUsage], object],
+        release: Callable[[str, PodUsage], object],
+        touch: Callable[[str], object],
+    ) -> None:
+        self.is_used = False
+        self.version = 0
+        self._resources = resources
+        self._hold = hold
+        self._release = release
+        self._touch = touch
+        self._known: dict[str, _Known] = {}
+        self._held: dict[str, PodUsage] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        self._on: dict[str, dict[str, None]] = {}
+        self._allocations: dict[tuple[str, str], _Allocation] = {}
+        self._warnings: list[str] = []
+
+    def __len__(self) -> int:
+        """How many reservations take room, or have it allocated."""
+        return len(self._names)
+
+    def get(self, name: str) -> Reservation | None:
+        """A reservation, in any phase."""
+        known = self._known.get(name)
+        return known.reservation if known is not None else None
+
+    def set(self, reservation: Reservation, whole: PodUsage) -> None:
+        """A reservation is there, or has changed; ``whole`` is what it takes without owners."""
+        before = self.get(reservation.name)
+        if before is not None:
+            self._forget(before)
+        elif reservation.problem:
+            self._warnings.append(f"reservation {reservation.name}: {reservation.problem}")
+        if before is not None and reservation.problem not in ("", before.problem):
+            self._warnings.append(f"reservation {reservation.name}: {reservation.problem}")
+        self._known[reservation.name] = _Known(reservation, whole)
+        if reservation.holds_room:
+            self._names[reservation.uid, reservation.node] = reservation.name
+            self._on.setdefault(reservation.node, {})[reservation.name] = None
+            self._put(reservation.name)
+            self._touch(reservation.node)
+        self.version += 1
+
+    def remove(self, name: str) -> None:
+        """A reservation is gone; what pods have of it they keep."""
+        before = self.get(name)
+        if before is not None:
+            self._forget(before)
+            del self._known[name]
+            self.version += 1
+
+    def _forget(self, before: Reservation) -> None:
+        if self._names.pop((before.uid, before.node), None) is None:
+            return
+        names = self._on[before.node]
+        del names[before.name]
+        if not names:
+            del self._on[before.node]
+        held = self._held.pop(before.name, None)
+        self._touch(before.node)
+        if held is not None:
+            self._release(before.node, held)
+
+    def add_owner(self, node: str, pod: PodUsage, sign: int = 1) -> None:
+        """A pod with something of a reservation is on a node, or with -1 not any more."""
+        key = pod.reservation, node
+        found = self._allocations.setdefault(key, _Allocation())
+        found.add(pod, sign)
+        if not found.owners:
+            del self._allocations[key]
+        name = self._names.get(key)
+        if name is not None:
+            held = self._held.pop(name, None)
+            if held is not None:
+                self._release(node, held)
+            self._put(name)
+
+    def _put(self, name: str) -> None:
+        """Count what is left of a reservation; nothing once a pod has one that is for one pod."""
+        reservation, whole = self._known[name]
+        allocation = self._allocations.get((reservation.uid, reservation.node))
+        if allocation is not None and reservation.allocate_once:
+            return
+        left = whole if allocation is None else self._left(whole, allocation)
+        self._held[name] = left
+        self._hold(reservation.node, left)
+
+    def _left(self, whole: PodUsage, allocation: _Allocation) -> PodUsage:
+        pods = self._resources.number(PODS)
+        left = (
+            (number, amount if number == pods else max(amount - allocation.request[number], 0.0))
+            for number, amount in whole.request
+        )
+        scored = [max(a - b, 0.0) for a, b in zip(whole.scored, allocation.scored, strict=True)]
+        return whole._replace(
+            request=tuple((number, amount) for number, amount in left if amount),
+            scored=(scored[0], scored[1]),
+            ports=tuple(one for one in whole.ports if not allocation.ports[one]),
+        )
+
+    def held(self, name: str) -> PodUsage | None:
+        """What a reservation takes of its node now; ``None`` if nothing."""
+        return self._held.get(name)
+
+    def held_on(self, node: str) -> list[PodUsage]:
+        """What reservations take of a node."""
+        return [self._held[name] for name in self._on.get(node, ()) if name in self._held]
+
+    def on(self, node: str) -> Iterable[Reservation]:
+        """The reservations on a node that are not used up."""
+        return [self._known[name].reservation for name in self._on.get(node, ()) if self.has(name)]
+
+    def available(self) -> Iterator[Reservation]:
+        """Those that pods may use; some of them may be used up."""
+        for name in self._names.values():
+            reservation = self._known[name].reservation
+            if reservation.is_available:
+                yield reservation
+
+    def has(self, name: str) -> bool:
+        """Whether a reservation is there that is not used up."""
+        return name in self._held
+
+    def owns_held(self, node: str, uid: str) -> bool:
+        """Whether what a pod of a node has of a reservation goes back to that, not to the node."""
+        return (uid, node) in self._names
+
+    def offer(self, name: str) -> Offer:
+        """A reservation that is not used up, with what is left of it."""
+        reservation, names = self._known[name].reservation, self._resources.names
+        allocation = self._allocations.get((reservation.uid, reservation.node)) or _Allocation()
+        return Offer(
+            reservation,
+            {names[number]: amount for number, amount in allocation.request.items()},
+            allocation.owners,
+            {names[number]: int(amount) for number, amount in self._held[name].request},
+        )
+
+    def named_pods(self) -> frozenset[ObjectOwner]:
+        """The pods that reservations are for by name."""
+        known = (one.reservation for one in self._known.values())
+        named = (matcher.named for one in known for matcher in one.matchers)
+        return frozenset(one for one in named if one is not None)
+
+    def take_warnings(self) -> list[str]:
+        """Lines about reservations that cannot be used, each once."""
+        found, self._warnings = self._warnings, []
+        return found
