@@ -56,10 +56,13 @@ class ClassScores:
         self._base = base = (shared or SharedScores(nodes, plugins)).of(pod)
         known = {one.plugin: one for one in base.answers}
         others = [one for one in plugins if one.plugin not in known]
-        self._rows = RowScores(pod, nodes, nodes.journal, others, base)
+        self._rows = self._row_scores(others, base)
         by_plugin = known | {one.plugin: one for one in self._rows.answers}
         self._answers = [by_plugin[one.plugin] for one in plugins]
         self._across = [(one, one.across) for one in self._answers if one.across]
+
+    def _row_scores(self, plugins: Iterable[EnabledPlugin], base: RowScores) -> RowScores:
+        return RowScores(self.pod, self.nodes, self.nodes.journal, plugins, base)
 
     @property
     def preferred(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.lru_cache import LRUCache
 from koord_scheduler.framework.profile import Profile
+from koord_scheduler.framework.reserved_scores import class_scores
 from koord_scheduler.framework.row_scores import SharedScores
 
 MOST_BYTES = 128 << 20
@@ -61,4 +62,4 @@ class ScoreCache:
     def _make(self, key: _Key) -> ClassScores:
         name, pod_class = key
         plugins = self._profiles[name].plugins
-        return ClassScores(pod_class, self._nodes, plugins, self._shared[name])
+        return class_scores(pod_class, self._nodes, plugins, self._shared[name])

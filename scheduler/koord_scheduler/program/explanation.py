@@ -20,6 +20,7 @@ from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.placement_report import best_nodes
+from koord_scheduler.framework.reserved_scores import class_scores
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.program.waking_changes import waking_changes
@@ -99,7 +100,7 @@ def explain_placed(scheduler: Scheduler, pod: PlacedPod, before: PendingForm) ->
         reason = f'the scheduler "{before.scheduler_name}" placed {pod.key} on {pod.node}'
         return {**common, "reason": reason}
     with _without(scheduler, pod):
-        scores = ClassScores(before.pod_class, scheduler.nodes, profile.plugins)
+        scores = class_scores(before.pod_class, scheduler.nodes, profile.plugins)
         row = scheduler.nodes.row(pod.node)
         is_node = row is not None and bool(scheduler.nodes.is_node[row])
         return {

@@ -40,9 +40,11 @@ def match(
     As Koordinator's ``checkReservationMatchedOrIgnored``: to a pod that names the reservation
     taints, labels, and that it is not for new pods do not matter.
     """
+    if needs.reserve is not None or reservation.problem:
+        return Match.OWNER
     if needs.ignores:
         return Match.MATCHED
-    if reservation.problem or not any(one.matches(pod) for one in reservation.matchers):
+    if not any(one.matches(pod) for one in reservation.matchers):
         return Match.OWNER
     affinity = needs.affinity
     if affinity is not None and affinity.name:

@@ -47,13 +47,21 @@ class ReservationAffinity(NamedTuple):
         return self.terms is None or any(_means(one, name, labels) for one in self.terms)
 
 
+class ReserveNeeds(NamedTuple):
+    """What a reservation that has no node says: its allocate policy, and a ``node``, "" for any."""
+
+    policy: str = ""
+    node: str = ""
+
+
 class ReservationNeeds(NamedTuple):
     """What decides which reservations pods of a class may use.
 
     With ``ignores`` they use the room of all of them and own none. ``exact`` are resources of which
     a reservation has to have what a pod asks for. ``name`` and ``uid`` are those of a pod that a
     reservation names. ``has_allocation``: a reservation was written that it got before.
-    ``problem``, in a line, is why it can be placed nowhere.
+    ``problem``, in a line, is why it can be placed nowhere. ``reserve`` is what the pod of a
+    reservation needs, which uses no other reservation.
     """
 
     affinity: ReservationAffinity | None = None
@@ -64,6 +72,7 @@ class ReservationNeeds(NamedTuple):
     uid: str = ""
     has_allocation: bool = False
     problem: str = ""
+    reserve: ReserveNeeds | None = None
 
 
 NO_RESERVATION_NEEDS = ReservationNeeds()

@@ -1,0 +1,165 @@
+"""What plugins say about a class whose pods may use reservations. No IO.
+
+To such pods the room that is left of these reservations is free, so plugins are asked as if they
+were not there. A reservation that changes is a change of its row, and all answers about a row are
+made with the reservations as they are; no other row is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.framework.class_scores import ClassScores, PluginReasons, PodLimits
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
+from koord_scheduler.reservations.matching import Match, match
+from koord_scheduler.reservations.owners import OwnedPod
+from koord_scheduler.reservations.reservation import Reservation
+
+
+class MatchingReservations:
+    """The available reservations that pods of a class may use, looked up when they change."""
+
+    def __init__(self, pod: PodClass, nodes: NodeColumns) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        needs = pod.reservation
+        self._owned = OwnedPod(
+            pod.labels.namespace, dict(pod.labels.labels), needs.owners, needs.name, needs.uid
+        )
+        self._requests = dict(pod.amounts)
+        self._state: Hashable = None
+        self._by_node: dict[str, list[Reservation]] = {}
+
+    def by_node(self) -> dict[str, list[Reservation]]:
+        """By the names of their nodes; some of them may be used up."""
+        nodes = self._nodes
+        state = nodes.reservations.version, nodes.version if self._pod.reservation.affinity else 0
+        if state != self._state:
+            self._by_node = {}
+            for one in nodes.reservations.available():
+                if self.match(one) is Match.MATCHED:
+                    self._by_node.setdefault(one.node, []).append(one)
+            self._state = state
+        return self._by_node
+
+    def match(self, reservation: Reservation) -> Match:
+        """Whether pods of the class may use a reservation."""
+        row = self._nodes.row(reservation.node)
+        labels = self._nodes.labels.of(row) if row is not None else {}
+        return match(reservation, self._pod.reservation, self._owned, self._requests, labels)
+
+    def on(self, node: str) -> list[Reservation]:
+        """Those of a node that are not used up."""
+        reservations = self._nodes.reservations
+        return [one for one in self.by_node().get(node, ()) if reservations.has(one.name)]
+
+    def held(self, rows: Rows | None = None) -> list[tuple[str, PodUsage]]:
+        """What they take of their nodes: of ``rows``, or of all."""
+        if not len(self._nodes.reservations):
+            return []
+        by_node = self.by_node()
+        names = self._names_of(rows) if rows is not None else by_node
+        found = []
+        for one in (one for name in names for one in by_node[name]):
+            held = self._nodes.reservations.held(one.name)
+            if held is not None:
+                found.append((one.node, held))
+        return found
+
+    def _names_of(self, rows: Rows) -> Iterable[str]:
+        """The nodes of some rows that have such reservations."""
+        nodes, by_node = self._nodes, self.by_node()
+        if len(rows) < len(by_node):
+            return [name for name in map(nodes.name, rows.tolist()) if name in by_node]
+        chosen = np.zeros(len(nodes), np.bool_)
+        chosen[rows] = True
+        return [name for name in by_node if (row := nodes.row(name)) is not None and chosen[row]]
+
+
+class ReservedRowScores(RowScores):
+    """Row scores of a class without the reservations that its pods may use."""
+
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        plugins: Iterable[EnabledPlugin],
+        base: RowScores,
+        reservations: MatchingReservations,
+    ) -> None:
+        super().__init__(pod, nodes, nodes.journal, plugins, base)
+        self._reservations = reservations
+
+    def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
+        with self._nodes.without(self._reservations.held(rows)):
+            return super().ask(rows)
+
+    def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
+        with self._nodes.without(self._reservations.held(rows)):
+            return iter(list(super().ask_relative(rows)))
+
+
+class ReservedClassScores(ClassScores):
+    """As ``ClassScores``, without the reservations that pods of the class may use."""
+
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        plugins: Sequence[EnabledPlugin],
+        shared: SharedScores | None = None,
+    ) -> None:
+        self._reservations = MatchingReservations(pod, nodes)
+        super().__init__(pod, nodes, plugins, shared)
+
+    def _row_scores(self, plugins: Iterable[EnabledPlugin], base: RowScores) -> RowScores:
+        return ReservedRowScores(self.pod, self.nodes, plugins, base, self._reservations)
+
+    def _without(self, rows: Rows) -> AbstractContextManager[None]:
+        """While nothing is left of them on some rows, or on all if answers depend on all."""
+        held = self._reservations.held(None if self._across else rows)
+        return self.nodes.without(held) if held else nullcontext()
+
+    def _pass_across(self, rows: Rows) -> Mask | None:
+        with self._without(rows):
+            return super()._pass_across(rows)
+
+    def _totals(
+        self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
+    ) -> Amounts:
+        with self._without(rows):
+            return super()._totals(rows, local, relative)
+
+    def rejections(self, row: int) -> list[str]:
+        with self._without(np.array([row])):
+            return super().rejections(row)
+
+    def reasons(self, rows: Rows) -> list[PluginReasons]:
+        with self._without(rows):
+            return super().reasons(rows)
+
+    def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
+        with self._without(rows):
+            return super().limits(rows, nominated)
+
+    def scores(self, rows: Rows) -> dict[str, Amounts]:
+        with self._without(rows):
+            return super().scores(rows)
+
+
+def class_scores(
+    pod: PodClass,
+    nodes: NodeColumns,
+    plugins: Sequence[EnabledPlugin],
+    shared: SharedScores | None = None,
+) -> ClassScores:
+    """The scores of a class, by reservations where a profile uses them."""
+    kind = ReservedClassScores if nodes.reservations.is_used else ClassScores
+    return kind(pod, nodes, plugins, shared)
