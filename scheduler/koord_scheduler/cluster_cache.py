@@ -46,7 +46,7 @@ class ClusterCache:
         self._monotonic = monotonic
         self._informers = SharedInformers(api, on_warning=on_warning)
         self._record = record
-        for kind in filter(lambda one: one.is_needed, cluster_kinds(scheduler)):
+        for kind in filter(lambda one: one.is_needed, cluster_kinds(scheduler, monotonic)):
             if kind.resource != NODES:
                 self._follow(kind)
                 continue

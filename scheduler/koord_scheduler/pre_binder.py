@@ -13,6 +13,7 @@ from koord_scheduler.devices.device_reservation import DeviceReservation
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.numa.reservation import NUMAReservation
 from koord_scheduler.pod_requests import annotations_patch
+from koord_scheduler.reservations.allocation import ReservationAllocation
 from koord_scheduler.volume_binder import VolumeBinder
 from koord_scheduler.volumes.binding import VolumeReservation
 
@@ -63,7 +64,7 @@ class PreBinder:
                 return await self._volumes.bind(reservation, placement.node)
             case ClaimReservation():
                 return await self._claims.bind(reservation, _consumer(placement))
-            case NUMAReservation() | DeviceReservation():
+            case NUMAReservation() | DeviceReservation() | ReservationAllocation():
                 pod = placement.pod
                 await self._write_request(
                     annotations_patch(pod.key, pod.uid, dict(reservation.annotations))

@@ -31,6 +31,7 @@ NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos", "NodeSLO")
 NODE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology"
 )
+RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation")
 DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True

@@ -7,6 +7,8 @@ what differs, their names, is some hundred bytes each.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -27,11 +29,21 @@ _MOST_REMEMBERED = 1 << 14
 _NO_TIME = float("-inf")
 
 
+class ReservedRoom(NamedTuple):
+    """What a reservation is to keep of a node: ``allocatable`` is in quantities."""
+
+    name: str
+    uid: str
+    resource_version: str
+    allocatable: Mapping[str, str]
+
+
 class WaitingPod(NamedTuple):
     """What decides when and how a pod is placed that has no node.
 
     ``usage`` is what it will take of its node. ``created`` is in seconds since the epoch.
     ``condition`` is the message of its PodScheduled condition, "" if there is none that is false.
+    ``reserves``: it is no pod, but a reservation.
     """
 
     pod_class: PodClass
@@ -42,6 +54,7 @@ class WaitingPod(NamedTuple):
     preempts: bool
     nominated: str
     condition: str
+    reserves: ReservedRoom | None = None
 
 
 class ClusterPod(NamedTuple):
@@ -111,11 +124,14 @@ class PodReader:
             )
             usage = placed_usage(pod, nodes, made.load)
             found = self._classes.set(key, (made, usage))
-        created = seconds(pod.metadata.creation_timestamp)
+        if self._nodes.reservations.is_used:
+            metadata = pod.metadata
+            name = f"{metadata.namespace}/{metadata.name}"
+            found = named_class(found[0], name, metadata.uid, self._nodes), found[1]
         return WaitingPod(
             *found,
             spec.scheduler_name,
-            _NO_TIME if created is None else created,
+            created_at(pod),
             tuple(one.name for one in spec.scheduling_gates or ()),
             spec.preemption_policy != "Never",
             pod.status.nominated_node_name or "",
@@ -144,6 +160,23 @@ class PodReader:
         )
         found = self._usages.get(key)
         return found if found is not None else self._usages.set(key, placed_usage(pod, self._nodes))
+
+
+def named_class(pod: PodClass, key: str, uid: str, nodes: NodeColumns) -> PodClass:
+    """The class of a pod by itself if a reservation is for this pod, and not for its like."""
+    namespace, _, name = key.partition("/")
+    needs = pod.reservation
+    is_named = nodes.reservations.names(namespace, name, uid)
+    named = (name, uid) if is_named else ("", "")
+    if (needs.name, needs.uid) == named:
+        return pod
+    return replace(pod, reservation=needs._replace(name=named[0], uid=named[1]))
+
+
+def created_at(pod: PodInfo) -> float:
+    """When a pod was created, in seconds since the epoch."""
+    created = seconds(pod.metadata.creation_timestamp)
+    return _NO_TIME if created is None else created
 
 
 def seconds(time: str | None) -> float | None:

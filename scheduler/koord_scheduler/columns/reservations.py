@@ -48,7 +48,8 @@ class ReservationColumns:
 
     ``hold`` and ``release`` put that on a node and take it off, ``touch`` says that something else
     changed there. ``version`` changes with the reservations, but not with what pods have of them.
-    Unless it ``is_used``, which is decided before there are pods, nothing is known of owners.
+    Unless it ``is_used``, which is decided before there are pods, nothing is known of owners. With
+    ``preempt`` a reservation that is to get a node may take the place of pods.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ReservationColumns:
         touch: Callable[[str], object],
     ) -> None:
         self.is_used = False
+        self.preempt = False
         self.version = 0
         self._resources = resources
         self._hold = hold
@@ -70,6 +72,7 @@ class ReservationColumns:
         self._on: dict[str, dict[str, None]] = {}
         self._allocations: dict[tuple[str, str], _Allocation] = {}
         self._warnings: list[str] = []
+        self._named: frozenset[ObjectOwner] | None = None
 
     def __len__(self) -> int:
         """How many reservations take room, or have it allocated."""
@@ -90,6 +93,7 @@ class ReservationColumns:
         if before is not None and reservation.problem not in ("", before.problem):
             self._warnings.append(f"reservation {reservation.name}: {reservation.problem}")
         self._known[reservation.name] = _Known(reservation, whole)
+        self._named = None
         if reservation.holds_room:
             self._names[reservation.uid, reservation.node] = reservation.name
             self._on.setdefault(reservation.node, {})[reservation.name] = None
@@ -103,6 +107,7 @@ class ReservationColumns:
         if before is not None:
             self._forget(before)
             del self._known[name]
+            self._named = None
             self.version += 1
 
     def _forget(self, before: Reservation) -> None:
@@ -192,11 +197,20 @@ class ReservationColumns:
             {names[number]: int(amount) for number, amount in self._held[name].request},
         )
 
+    def names(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether a reservation is for this pod by its name or uid."""
+        return any(
+            one.name in ("", name) and one.namespace in ("", namespace) and one.uid in ("", uid)
+            for one in self.named_pods()
+        )
+
     def named_pods(self) -> frozenset[ObjectOwner]:
         """The pods that reservations are for by name."""
-        known = (one.reservation for one in self._known.values())
-        named = (matcher.named for one in known for matcher in one.matchers)
-        return frozenset(one for one in named if one is not None)
+        if self._named is None:
+            known = (one.reservation for one in self._known.values())
+            named = (matcher.named for one in known for matcher in one.matchers)
+            self._named = frozenset(one for one in named if one is not None)
+        return self._named
 
     def take_warnings(self) -> list[str]:
         """Lines about reservations that cannot be used, each once."""

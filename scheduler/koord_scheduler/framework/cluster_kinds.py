@@ -21,6 +21,7 @@ from koord_kube.protocol.resources import (
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     SERVICES,
@@ -40,6 +41,7 @@ from koord_scheduler.claims.objects import (
     read_device_object,
 )
 from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.devices.device_object import DeviceObject, read_device_report
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
@@ -62,6 +64,7 @@ from koord_scheduler.objects.workload import (
     read_service,
     read_stateful_set,
 )
+from koord_scheduler.reservations.objects import ReservationObject
 from koord_scheduler.volumes.objects import (
     CSIDriver,
     CSINode,
@@ -108,8 +111,10 @@ class ClusterKind(NamedTuple):
     is_needed: bool = True
 
 
-def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
-    """All kinds but pods."""
+def cluster_kinds(
+    scheduler: Scheduler, now: Callable[[], float] = lambda: 0.0
+) -> list[ClusterKind]:
+    """All kinds but pods; ``now`` is in monotonic seconds."""
     nodes, budgets = scheduler.nodes, scheduler.budgets
     return [
         ClusterKind(NODES, Node, read_node, lambda _, node: nodes.set(node), nodes.remove),
@@ -174,6 +179,15 @@ def cluster_kinds(scheduler: Scheduler) -> list[ClusterKind]:
             lambda name: nodes.set_device_report(name, None),
             is_optional=True,
             is_needed=nodes.node_devices.is_used,
+        ),
+        ClusterKind(
+            RESERVATIONS,
+            ReservationObject,
+            ReservationReader(nodes).read,
+            lambda _, one: scheduler.set_reservation(one, now()),
+            scheduler.remove_reservation,
+            is_optional=True,
+            is_needed=nodes.reservations.is_used,
         ),
     ]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod
+from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod, named_class
+from koord_scheduler.classes.reservation_reader import ClusterReservation, reservation_key
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.framework.decisions import Placement
@@ -15,6 +16,8 @@ from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.load.pod_load import PodTimes
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.reservations.objects import ObjectOwner
+from koord_scheduler.reservations.reservation import HIGHEST_PRIORITY
 
 
 class PodStates:
@@ -35,6 +38,7 @@ class PodStates:
         self._reserved: dict[str, list[tuple[Plugin, object]]] = {}
         self._assumed: dict[str, QueuedPod] = {}
         self._number = 0
+        self._named: frozenset[ObjectOwner] = frozenset()
         for profile in profiles.values():
             for one in profile.plugins:
                 one.plugin.prepare(nodes)
@@ -63,6 +67,43 @@ class PodStates:
         self.nominations.remove(key)
         if key in self.placed.by_key:
             self._unplace(key)
+
+    def set_reservation(self, given: ClusterReservation, now: float) -> None:
+        """A reservation is there, or has changed; without a node it waits as if it were a pod."""
+        pod, one = given.pod, given.reservation
+        assumed = self._assumed.get(pod.key)
+        if one.is_pending and assumed is not None and assumed.uid == pod.uid:
+            return  # what is on its way to the API is newer
+        self._assumed.pop(pod.key, None)
+        if pod.key in self.placed.by_key:
+            self.placed.remove(pod.key)
+        self.nodes.reservations.set(one, given.whole)
+        if one.is_pending and pod.waiting is not None:
+            self._wait(pod, pod.waiting, now)
+        else:
+            self.queue.remove(pod.key)
+            self.nominations.remove(pod.key)
+        self._separate_named()
+
+    def remove_reservation(self, name: str) -> None:
+        """A reservation is gone."""
+        self.remove_pod(reservation_key(name))
+        self.nodes.reservations.remove(name)
+        self._separate_named()
+
+    def _separate_named(self) -> None:
+        """Pods that a reservation names wait apart from their like, and others do not."""
+        named = self.nodes.reservations.named_pods()
+        if named == self._named:
+            return
+        self._named = named
+        for pod in tuple(self.queue.pods.values()):
+            before = pod.waiting
+            made = named_class(before.pod_class, pod.key, pod.uid, self.nodes)
+            if made is not before.pod_class and before.reserves is None:
+                again = replace(pod, waiting=before._replace(pod_class=made), retry_at=0.0)
+                honors = self.profiles[before.scheduler_name].honors_gates
+                self.queue.set(again, is_gated=honors and bool(before.gates))
 
     def _wait(self, pod: ClusterPod, waiting: WaitingPod, now: float) -> None:
         profile = self.profiles.get(waiting.scheduler_name)
@@ -112,14 +153,16 @@ class PodStates:
     def assume(self, pod: QueuedPod, row: int) -> Placement:
         """A waiting pod is to get a row's node; plugins reserve what else it needs."""
         node, waiting = self.nodes.name(row), pod.waiting
-        reserved = self._reserve(waiting, row)
+        reserved = self._reserve(waiting, row) if waiting.reserves is None else []
         if reserved:
             self._reserved[pod.key] = reserved
         usage = waiting.usage
         for plugin, reservation in reserved:
             usage = plugin.usage(reservation, usage)
         times = PodTimes(self.nodes.loads.epoch)
-        self.placed.set(PlacedPod(pod.key, pod.uid, node, pod.priority, None, usage, times=times))
+        # What is about to become a reservation is no victim: nothing could be evicted.
+        priority = pod.priority if waiting.reserves is None else HIGHEST_PRIORITY
+        self.placed.set(PlacedPod(pod.key, pod.uid, node, priority, None, usage, times=times))
         self.queue.remove(pod.key)
         self.nominations.remove(pod.key)  # it has that room now, or another
         self._assumed[pod.key] = pod

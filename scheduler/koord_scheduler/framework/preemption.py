@@ -16,7 +16,7 @@ import numpy as np
 from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.dry_run import DryRun, Victims
 from koord_scheduler.framework.nominations import Nomination
@@ -174,7 +174,7 @@ def find_candidates(
     limits = scores.limits(rows, [one.usage for one in nominated])
     if unhelpful is not None:
         limits = limits._replace(is_resolvable=limits.is_resolvable & ~np.isin(rows, unhelpful))
-    lower = placed.below(priority, rows)
+    lower = _preemptible(placed.below(priority, rows), nodes, placed)
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
     curable = limits.is_resolvable & ~limits.is_fixed
     dry_run = DryRun(scores, nodes, placed, budgets, nominated)
@@ -189,3 +189,16 @@ def find_candidates(
         rejected=int((tried & has_lower).sum()),
         unhelpful=int((~tried).sum()),
     )
+
+
+def _preemptible(pods: PodsByRow, nodes: NodeColumns, placed: PlacedPods) -> PodsByRow:
+    """Without those that have their room of a reservation: that would get it back, not the node."""
+    if not len(nodes.reservations):
+        return pods
+    found = (placed.pod(slot) for slot in pods.slots.tolist())
+    held = [
+        bool(one.usage.reservation)
+        and nodes.reservations.owns_held(one.node, one.usage.reservation)
+        for one in found
+    ]
+    return pods.where(~np.array(held, np.bool_))

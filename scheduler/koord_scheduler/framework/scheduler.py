@@ -157,7 +157,9 @@ class Scheduler(PodStates):
 
     def _interested(self, pod: QueuedPod) -> tuple[Extender, ...]:
         """The extenders that are asked about a pod."""
-        return interested(self._extenders, pod.waiting.pod_class) if self._extenders else ()
+        if not self._extenders or pod.waiting.reserves is not None:
+            return ()
+        return interested(self._extenders, pod.waiting.pod_class)
 
     def _feasible_nodes(self, pod: QueuedPod, scores: ClassScores) -> FeasibleNodes:
         nomination = self.nominations.get(pod.key)

@@ -33,6 +33,7 @@ from tests.support.clusters.loads import random_load_cluster
 from tests.support.clusters.preemption import random_preemption
 from tests.support.clusters.storage import random_storage_cluster
 from tests.support.clusters.workloads import random_workloads
+from tests.support.reservations import OF_WEB, reservation
 from tests.support.storage_kinds import STORAGE_KINDS
 from tests.support.workloads import READERS
 
@@ -49,6 +50,7 @@ LISTS = {
     "metrics": "NodeMetric",
     "topologies": "NodeResourceTopology",
     "accelerators": "Device",
+    "reservations": "Reservation",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
@@ -96,6 +98,26 @@ def random_accelerators(rng: Random) -> dict[str, Any]:
     return {"accelerators": [{"metadata": metadata, "spec": {"devices": [device] * 2}}]}
 
 
+def random_reservations(rng: Random) -> dict[str, Any]:
+    """Reservations in any phase."""
+    order = {"scheduling.koordinator.sh/reservation-order": "2"}
+    document = reservation(
+        "r",
+        str(rng.randrange(5)),
+        rng.choice(["", "n1"]),
+        owners=rng.choice([[], [OF_WEB], [{"object": {"name": "a"}, "controller": {"kind": "b"}}]]),
+        labels=rng.choice([{}, order]),
+        pod=rng.choice([{}, {"priority": 3, "nodeName": "n1"}]),
+        allocateOnce=rng.random() < 0.5,
+        allocatePolicy=rng.choice(["", "Restricted"]),
+        taints=[{"key": "k", "effect": "NoSchedule"}],
+        unschedulable=rng.random() < 0.5,
+    )
+    options = {"scheduling.koordinator.sh/reservation-restricted-options": '{"resources":["cpu"]}'}
+    document["metadata"]["annotations"] = rng.choice([{}, options])
+    return {"reservations": [document]}
+
+
 def recorded_put(kind: ClusterKind, raw: bytes) -> PutInput:
     inputs: list[RecordedInput] = []
     followed = recorded_kind(kind._replace(put=lambda *_: None), inputs.append, lambda: 1.5)
@@ -117,6 +139,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_load_cluster,
         random_topologies,
         random_accelerators,
+        random_reservations,
     )
     for cluster in (make(rng) for make in makers):
         waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}

@@ -1,0 +1,102 @@
+"""From the API's JSON to what the scheduler keeps of a reservation. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from koord_scheduler.classes.placed_pod import placed_usage
+from koord_scheduler.classes.pod_class import PodClass, pod_class
+from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.resources import quantity_of
+from koord_scheduler.numa.pod_requirements import may_bind_cpus
+from koord_scheduler.objects.pod import PodInfo
+from koord_scheduler.reservations.objects import ReservationObject, read_reservation_object
+from koord_scheduler.reservations.pod_needs import ReservationNeeds, ReserveNeeds
+from koord_scheduler.reservations.reservation import Reservation, reservation_of
+
+_NAMESPACE = "Reservation"
+
+
+def reservation_key(name: str) -> str:
+    """The key of a reservation among pods; no namespace has such a name."""
+    return f"{_NAMESPACE}/{name}"
+
+
+class ClusterReservation(NamedTuple):
+    """A reservation, what it takes of its node as a whole, and the ``pod`` that it waits as."""
+
+    reservation: Reservation
+    whole: PodUsage
+    pod: ClusterPod
+
+
+class ReservationReader:
+    """Reads reservations for one set of columns."""
+
+    def __init__(self, nodes: NodeColumns) -> None:
+        self._nodes = nodes
+
+    def read(self, raw: bytes) -> ClusterReservation:
+        """The reservation in a JSON document.
+
+        Raises:
+            ValueError: it is not a Reservation, or a quantity or a selector in it is not one.
+        """
+        given = read_reservation_object(raw)
+        one = reservation_of(given)
+        pod = _without_volumes(one.pod)
+        usage = placed_usage(pod, self._nodes)
+        numbers = self._nodes.resources.request(one.allocatable)
+        replaced = dict(usage.request) | dict(numbers)
+        whole = usage._replace(request=tuple(sorted(replaced.items())))
+        return ClusterReservation(one, whole, self._pod(given, one, pod, whole))
+
+    def _pod(
+        self, given: ReservationObject, one: Reservation, pod: PodInfo, usage: PodUsage
+    ) -> ClusterPod:
+        spec = pod.spec
+        quantities = {
+            name: quantity_of(name, amount) for name, amount in sorted(one.allocatable.items())
+        }
+        waiting = WaitingPod(
+            _class(given, one, pod),
+            usage,
+            spec.scheduler_name,
+            created_at(pod),
+            (),
+            self._nodes.reservations.preempt and spec.preemption_policy != "Never",
+            "",
+            one.status_message,
+            ReservedRoom(one.name, one.uid, one.resource_version, quantities),
+        )
+        key = reservation_key(one.name)
+        return ClusterPod(
+            key, one.uid, spec.priority or 0, None, one.is_leaving, "", usage, waiting
+        )
+
+
+def _class(given: ReservationObject, one: Reservation, pod: PodInfo) -> PodClass:
+    template = given.spec.template
+    node = template.spec.node_name if template is not None else ""
+    needs = ReservationNeeds(problem=_problem(one, pod), reserve=ReserveNeeds(one.policy, node))
+    made = pod_class(pod, has_numa=False, has_reservations=False)
+    return replace(made, reservation=needs)
+
+
+def _problem(one: Reservation, pod: PodInfo) -> str:
+    """Why a reservation can get no node here."""
+    if one.pre_allocation:
+        return "spec.preAllocation is not supported; remove it to reserve what is free"
+    if may_bind_cpus(pod.metadata.labels or {}):
+        return "CPUs of its own (QoS classes LSR and LSE) cannot be reserved; use another QoS class"
+    return ""
+
+
+def _without_volumes(pod: PodInfo) -> PodInfo:
+    """Of a reservation's template volumes and claims are not looked at."""
+    spec = msgspec.structs.replace(pod.spec, volumes=None, resource_claims=None)
+    return msgspec.structs.replace(pod, spec=spec)

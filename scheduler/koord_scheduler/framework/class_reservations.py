@@ -1,0 +1,105 @@
+"""The reservations that pods of a class may use, and which one they get on each node. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.resources import PODS
+from koord_scheduler.framework.backed_resources import backing_classes_of
+from koord_scheduler.framework.reserved_scores import MatchingReservations
+from koord_scheduler.reservations.fit import (
+    Offer,
+    ReservationAnswer,
+    ReservationDemand,
+    reservation_answer,
+)
+
+
+class ClassReservations:
+    """Answers about nodes that have such reservations, kept until their rows change.
+
+    They are computed while columns are without these reservations, as ``ReservedClassScores`` asks.
+    """
+
+    def __init__(self, pod: PodClass, nodes: NodeColumns, ignored: frozenset[str]) -> None:
+        affinity = pod.reservation.affinity
+        name = affinity.name if affinity is not None else ""
+        self.pod = pod
+        self.demand = ReservationDemand(dict(pod.amounts), affinity is not None, name, ignored)
+        self.matching = MatchingReservations(pod, nodes)
+        self._nodes = nodes
+        numbers = {one: nodes.resources.number(one) for one in self.demand.requests}
+        self.numbers = {**numbers, PODS: nodes.resources.number(PODS)}
+        self._state: Hashable = None
+        self._seen = 0
+        self._answers: dict[int, ReservationAnswer] = {}
+        self._has: Mask = np.zeros(0, np.bool_)
+
+    def exist(self) -> bool:
+        """Whether there are any that are not used up."""
+        return bool(len(self._nodes.reservations)) and bool(self._rows())
+
+    def answers(self, rows: Rows) -> Iterator[tuple[int, ReservationAnswer]]:
+        """The answers about those of ``rows`` that have any, each with its place."""
+        if not self.exist():
+            return
+        self._forget_changed()
+        for place in np.flatnonzero(self._has[rows]).tolist():
+            yield place, self.answer(int(rows[place]))
+
+    def answer(self, row: int) -> ReservationAnswer:
+        """The answer about a row."""
+        found = self._answers.get(row)
+        if found is None:
+            free, offers = self.offers(row)
+            found = self._answers[row] = reservation_answer(self.demand, free, offers)
+        return found
+
+    def offers(self, row: int) -> tuple[dict[str, float], list[Offer]]:
+        """What is left of a node beside all reservations, and those that are offered there."""
+        nodes = self._nodes
+        resources, found = nodes.resources, self.matching.on(nodes.name(row))
+        offers = [nodes.reservations.offer(one.name) for one in found]
+        backed = backing_classes_of(self.pod, nodes) if self.pod.extended_resources else ()
+        free = {}
+        for name, number in self.numbers.items():
+            has = float(resources.allocatable[number, row])
+            if name in backed and not has:
+                has = np.inf
+            kept = sum(one.remainder.get(name, 0) for one in offers)
+            free[name] = has - float(resources.requested[number, row]) - kept
+        return free, offers
+
+    def nominated_on(self, row: int) -> Offer | None:
+        """The reservation that a pod gets there."""
+        if not self.exist():
+            return None
+        with self._nodes.without(self.matching.held(np.array([row]))):
+            self._forget_changed()
+            return self.answer(row).nominated
+
+    def _rows(self) -> dict[str, None]:
+        reservations, found = self._nodes.reservations, dict[str, None]()
+        for node, some in self.matching.by_node().items():
+            if any(reservations.has(one.name) for one in some):
+                found[node] = None
+        return found
+
+    def _forget_changed(self) -> None:
+        nodes = self._nodes
+        state = nodes.generation, nodes.reservations.version
+        changed = nodes.journal.changed_since(self._seen) if state == self._state else None
+        if changed is None:
+            self._answers.clear()
+            changed = np.zeros(0, np.intp)
+        for row in changed.tolist():
+            self._answers.pop(row, None)
+        if len(changed) or state != self._state:
+            self._has = np.zeros(len(nodes), np.bool_)
+            self._has[[row for row in map(nodes.row, self._rows()) if row is not None]] = True
+        self._state, self._seen = state, nodes.journal.position

@@ -1,0 +1,29 @@
+"""Which reservation a pod gets, and what is written of it. No IO."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from koord_model.keys import ANNOTATION_RESERVATION_ALLOCATED
+
+from koord_scheduler.reservations.pod_needs import allocation_annotation
+
+
+class ReservationAllocation(NamedTuple):
+    """The reservation with this ``uid``, "" for none; ``annotations`` are to be the pod's.
+
+    One that is ``None`` is removed.
+    """
+
+    uid: str
+    annotations: tuple[tuple[str, str | None], ...]
+
+
+def reservation_allocation(name: str, uid: str) -> ReservationAllocation:
+    """That a pod gets a reservation."""
+    written = allocation_annotation(name, uid)
+    return ReservationAllocation(uid, ((ANNOTATION_RESERVATION_ALLOCATED, written),))
+
+
+NO_ALLOCATION_LEFT = ReservationAllocation("", ((ANNOTATION_RESERVATION_ALLOCATED, None),))
+"""That a pod gets none, and that what was written of one before is removed."""

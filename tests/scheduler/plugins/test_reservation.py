@@ -1,0 +1,283 @@
+"""Pods use the room that is reserved for them, and nobody else does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
+from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.service_provider import ServiceProvider
+from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.reservations.reservation import HIGHEST_PRIORITY
+
+from tests.support.reservations import ReservationCluster, allocated
+
+NEVER_OUT = {"preemptionPolicy": "Never"}
+
+
+def test_reserved_room_is_for_owners_alone() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "6", "n1", allocateOnce=False)
+    assert cluster.place("other", "3", app="db", **NEVER_OUT)[0] == ""
+    assert cluster.place("a", "3") == ("n1", "r")
+    assert cluster.requested("n1") == 6000  # it is the reservation's room that it took
+    assert cluster.place("b", "3") == ("n1", "r")
+    assert cluster.place("c", "2") == ("n1", "r")  # it is used up, and the node fills it up
+    assert cluster.requested("n1") == 8000
+
+
+@pytest.mark.parametrize(("once", "left"), [(True, 0), (False, 3000)])
+def test_an_owner_takes_all_of_what_is_allocated_once(once: bool, left: int) -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "4", "n1", allocateOnce=once)
+    assert cluster.place("a", "1") == ("n1", "r")
+    assert cluster.requested("n1") == 1000 + left
+    cluster.pod("a", "1", "n1", reservation="r")  # bound
+    assert cluster.requested("n1") == 1000 + left
+    assert cluster.place("b", "1") == ("n1", "" if once else "r")
+    cluster.reservation("r", "4", "n1", phase="Succeeded", allocateOnce=once)
+    assert cluster.requested("n1") == 2000
+    cluster.scheduler.remove_pod("shop/a")
+    assert cluster.requested("n1") == 1000
+
+
+def test_a_binding_that_fails_gives_the_reservation_back() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "4", "n1")
+    cluster.pod("a", "1")
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    assert allocated(decision) == "r"
+    assert cluster.requested("n1") == 1000
+    cluster.scheduler.forget(decision.pod, 0.0)
+    assert cluster.requested("n1") == 4000
+
+
+def test_a_node_with_a_reservation_wins() -> None:
+    cluster = ReservationCluster("n1", "n2", "n3")
+    cluster.reservation("r", "4", "n2")
+    cluster.pod("busy", "3", "n2", app="db")
+    assert cluster.place("a", "2") == ("n2", "r")
+    assert cluster.place("b", "2")[1] == ""
+
+
+def test_the_fuller_reservation_wins_and_an_order_more_so() -> None:
+    cluster = ReservationCluster("n1", "n2", "n3")
+    cluster.reservation("large", "6", "n1")
+    cluster.reservation("small", "3", "n2")
+    assert cluster.place("a", "2") == ("n2", "small")
+    order = {"scheduling.koordinator.sh/reservation-order": "5"}
+    cluster.reservation("ordered", "8", "n3", labels=order)
+    assert cluster.place("b", "2") == ("n3", "ordered")
+    assert cluster.place("c", "2") == ("n1", "large")
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("", "r"), ("Aligned", "r"), ("Restricted", "")])
+def test_a_policy_decides_whether_the_node_fills_up(policy: str, expected: str) -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "2", "n1", allocatePolicy=policy)
+    assert cluster.place("a", "5") == ("n1", expected)
+    assert cluster.requested("n1") == (5000 if expected else 7000)
+
+
+def test_a_pod_with_affinity_takes_nothing_but_a_reservation() -> None:
+    cluster = ReservationCluster("n1", "n2")
+    node, why = cluster.place("a", affinity={"reservationSelector": {"pool": "x"}}, **NEVER_OUT)
+    assert (node, why) == (
+        "",
+        "0/2 nodes are available: node(s) no reservations match reservation affinity.",
+    )
+    cluster.reservation("r", "4", "n2", labels={"pool": "x"})
+    cluster.scheduler.wake(1.0)
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    assert (decision.node, allocated(decision)) == ("n2", "r")
+
+
+def test_a_pod_that_names_a_reservation_hears_what_it_lacks() -> None:
+    cluster = ReservationCluster("n1", "n2")
+    cluster.reservation("r", "2", "n1", allocatePolicy="Restricted", allocateOnce=False)
+    node, why = cluster.place("a", "3", affinity={"name": "r"}, **NEVER_OUT)
+    assert node == ""
+    assert "1 Reservation(s) Insufficient cpu, requested: 3000, used: 0, capacity: 2000" in why
+    diagnosis = diagnose(cluster.scheduler.scores(cluster.scheduler.queue.pods["shop/a"]))
+    notes = [note for miss in diagnosis.nearest for note in miss.notes]
+    assert notes == ["reservation r lacks 1 cpu"]
+
+
+def test_pods_that_ignore_reservations_use_all_room() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "6", "n1")
+    ignores = {"scheduling.koordinator.sh/reservation-ignored": "true"}
+    assert cluster.place("a", "7", labels=ignores) == ("n1", "")
+
+
+def test_an_owner_by_name_waits_apart_from_its_like() -> None:
+    cluster = ReservationCluster("n1", "n2")
+    cluster.pod("a")
+    cluster.pod("b")
+    owner = {"object": {"kind": "Pod", "namespace": "shop", "name": "b"}}
+    cluster.reservation("r", "4", "n2", owners=[owner])
+    found = {}
+    for _ in range(2):
+        decision = cluster.decide()
+        assert isinstance(decision, Placement)
+        found[decision.pod.key] = allocated(decision)
+    assert found == {"shop/a": "", "shop/b": "r"}
+
+
+def test_an_annotation_that_cannot_be_read_keeps_one_pod_waiting() -> None:
+    cluster = ReservationCluster("n1")
+    node, why = cluster.place("a", affinity=[1], **NEVER_OUT)
+    assert node == ""
+    assert "scheduling.koordinator.sh/reservation-affinity" in why
+    assert cluster.place("b") == ("n1", "")
+
+
+def test_what_was_written_of_a_reservation_is_removed() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.pod("a", reservation="gone")
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    [(_, value)] = [pair for one in decision.reservations for pair in one.annotations]  # type: ignore[attr-defined]
+    assert value is None
+
+
+def test_affinity_of_a_reservation_counts_as_a_pods_until_its_owner_comes() -> None:
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    cluster = ReservationCluster()
+    for name in ("n1", "n2"):
+        cluster.node(name, host=name)
+    cluster.reservation("r", "4", "n1", pod={"affinity": apart}, pod_labels={"app": "web"})
+    # Its owner is not kept away by what is reserved for it.
+    assert cluster.place("a", affinity={"name": "r"}) == ("n1", "r")
+
+
+# Reservations that have no node
+
+
+def test_a_reservation_gets_a_node_and_then_holds_it() -> None:
+    cluster = ReservationCluster("n1", "n2")
+    cluster.pod("busy", "6", "n1", app="db")
+    cluster.reservation("r", "4")
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    assert (decision.pod.key, decision.node) == ("Reservation/r", "n2")
+    room = decision.pod.waiting.reserves
+    assert room is not None
+    assert (room.name, room.uid, room.resource_version) == ("r", "u-r", "7")
+    assert room.allocatable == {"cpu": "4"}
+    assert cluster.requested("n2") == 4000
+    cluster.reservation("r", "4")  # an older event
+    assert cluster.requested("n2") == 4000
+    assert cluster.place("early", "4") == ("n2", "")  # not available yet
+    cluster.reservation("r", "4", "n2")
+    assert cluster.requested("n2") == 8000
+    assert not cluster.scheduler.assumed.keys() & {"Reservation/r"}
+    assert cluster.place("a", "4") == ("n2", "r")
+
+
+def test_a_reservation_that_is_gone_leaves_nothing() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("waiting", "4")
+    cluster.reservation("placed", "4", "n1")
+    cluster.decide()
+    for name in ("waiting", "placed"):
+        cluster.kinds["Reservation"].remove(name)
+    assert cluster.requested("n1") == 0
+    assert not cluster.scheduler.queue.pods
+    assert not len(cluster.scheduler.nodes.reservations)
+
+
+def test_a_reservation_may_name_its_node() -> None:
+    cluster = ReservationCluster("n1", "n2", "n3")
+    cluster.reservation("r", "4", pod={"nodeName": "n2"})
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    assert decision.node == "n2"
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"pod": {"nodeName": "n9"}}, "didn't match the nodeName specified by reservation"),
+        ({"allocatePolicy": "Aligned"}, "node(s) reservation allocate policy conflict"),
+        ({"preAllocation": True}, "spec.preAllocation is not supported"),
+        ({"pod_labels": {"koordinator.sh/qosClass": "LSR"}}, "CPUs of its own"),
+        ({"cpus": "9"}, "Insufficient cpu"),
+    ],
+)
+def test_why_a_reservation_waits(more: dict[str, Any], expected: str) -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("there", "1", "n1")  # with the default policy
+    cluster.reservation("r", **{"cpus": "4", **more})
+    decision = cluster.decide()
+    assert isinstance(decision, Refusal)
+    assert [one.key for one in decision.untold] == ["Reservation/r"]
+    assert expected in cluster.message(decision)
+
+
+@pytest.mark.parametrize("preempts", [True, False])
+def test_a_reservation_preempts_only_if_that_is_enabled(preempts: bool) -> None:
+    cluster = ReservationCluster("n1", settings=ReservationSettings(preempts))
+    cluster.pod("low", "6", "n1", app="db", priority=5)
+    cluster.reservation("r", "4", pod={"priority": 10})
+    decision = cluster.decide()
+    assert isinstance(decision, PreemptionPlan) is preempts
+    if isinstance(decision, PreemptionPlan):
+        assert [one.key for one in decision.preemption.victims] == ["shop/low"]
+
+
+def test_nobody_preempts_a_reservation_or_its_owners() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "4", "n1", allocateOnce=False, pod={"priority": 1})
+    cluster.pod("owner", "3", "n1", reservation="r", priority=1)
+    cluster.pod("low", "2", "n1", app="db", priority=1)
+    assert cluster.place("a", "5", app="db", priority=9)[0] == ""
+    cluster.reservation("new", "1", pod={"priority": 1})
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)  # assumed, and not in the API yet
+    assert cluster.scheduler.placed.by_key["Reservation/new"].priority == HIGHEST_PRIORITY
+    cluster.pod("b", "4", app="db", priority=9)
+    assert isinstance(cluster.decide(), Refusal)
+    cluster.pod("c", "2", app="db", priority=9)
+    plan = cluster.decide()
+    assert isinstance(plan, PreemptionPlan)
+    assert [one.key for one in plan.preemption.victims] == ["shop/low"]
+
+
+def test_pods_of_other_schedulers_reservations_are_only_counted() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "4", pod={"schedulerName": "other"})
+    assert cluster.scheduler.decide(0.0) is None
+    cluster.reservation("r", "4", "n1", pod={"schedulerName": "other"})
+    assert cluster.requested("n1") == 4000
+
+
+def test_without_the_plugin_nothing_is_known_of_reservations() -> None:
+    assert not NodeColumns().reservations.is_used
+
+
+def test_a_page_shows_reservations() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "4", "n1", allocateOnce=False, allocatePolicy="Restricted")
+    cluster.pod("a", "1500m", "n1", reservation="r")
+    plugin: object = ReservationPlugin()
+    assert isinstance(plugin, ServiceProvider)
+    page = plugin.services(cluster.scheduler.nodes)["/nodeReservations/:node"]
+    assert page({"node": "n2"}) == {"items": []}
+    [item] = page({"node": "n1"})["items"]
+    assert item == {
+        "name": "r",
+        "uid": "u-r",
+        "kind": "Reservation",
+        "available": True,
+        "allocateOnce": False,
+        "allocatePolicy": "Restricted",
+        "allocatable": {"cpu": "4"},
+        "allocated": {"cpu": "1500m"},
+        "assignedPods": 1,
+    }
