@@ -1,13 +1,14 @@
-"""Writes to the API which node a pod has."""
+"""Writes to the API which node a pod has, or a reservation."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.protocol.api import ApiError, NotLeadingError
+from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 
@@ -17,6 +18,7 @@ from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.look_up import ReadObject, look_up, pauses
 from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.reservation_requests import available_patch
 
 Write = Callable[[Request], Awaitable[bytes]]
 TakeBack = Callable[[Placement], Awaitable[None]]
@@ -25,6 +27,10 @@ TakeBack = Callable[[Placement], Awaitable[None]]
 
 async def _take_nothing_back(placement: Placement) -> None:
     """Nothing was written before."""
+
+
+async def _read_nothing(name: str, namespace: str) -> Object:
+    raise NotFoundError(f"there is no reservation {name}", 404)
 
 
 STREAMS = 200
@@ -59,7 +65,9 @@ class Binder:
         *,
         take_back: TakeBack = _take_nothing_back,
         streams: int = STREAMS,
+        read_reservation: ReadObject = _read_nothing,
         on_warning: OnWarning = ignore_warning,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._write = write
         self._read = read
@@ -67,7 +75,9 @@ class Binder:
         self._extenders = extenders
         self._take_back = take_back
         self._streams = streams
+        self._read_reservation = read_reservation
         self._on_warning = on_warning
+        self._wall = wall
         self._placements: FifoQueue[Placement] = FifoQueue()
         self.unsent = 0
         """Bindings that are not done."""
@@ -93,7 +103,8 @@ class Binder:
 
     async def _bind_or_delegate(self, placement: Placement) -> None:
         """Have an extender bind a pod if one does; it may have done so even if it failed."""
-        call = self._extenders.binder(placement)
+        reserves = placement.pod.waiting.reserves
+        call = self._extenders.binder(placement) if reserves is None else None
         if call is None:
             return await self._bind(placement)
         (answer,) = await self._extenders.ask([call])
@@ -104,7 +115,7 @@ class Binder:
         return await self._look_up(placement, ApiError(answer.text))
 
     async def _bind(self, placement: Placement) -> None:
-        request, pause = binding(placement), pauses()
+        request, pause = self._request(placement), pauses()
         while True:
             try:
                 await self._write(request)
@@ -118,6 +129,12 @@ class Binder:
                     return await self._refused(placement, error)
                 return await self._look_up(placement, error)
             return self._outcome.bound(placement)
+
+    def _request(self, placement: Placement) -> Request:
+        room = placement.pod.waiting.reserves
+        if room is None:
+            return binding(placement)
+        return available_patch(room, placement.node, self._wall())
 
     async def _refused(self, placement: Placement, error: ApiError) -> None:
         # What all such failures share comes last, so that they are logged once.
@@ -133,13 +150,16 @@ class Binder:
     async def _look_up(self, placement: Placement, failure: ApiError) -> None:
         """Ask what became of a binding, for as long as it takes."""
         pod = placement.pod
+        is_pod = pod.waiting.reserves is None
         namespace, _, name = pod.key.partition("/")
         why = "a binding without an answer"
-        found = await look_up(self._read, name, namespace, self._on_warning, why)
+        read, namespace = (self._read, namespace) if is_pod else (self._read_reservation, "")
+        found = await look_up(read, name, namespace, self._on_warning, why)
         if found is None:
-            return await self._not_bound(placement, "the pod is gone")
+            return await self._not_bound(placement, "it is gone")
         same = found["metadata"].get("uid") == pod.uid
-        if same and found["spec"].get("nodeName") == placement.node:
+        where = found.get("spec" if is_pod else "status", {})
+        if same and where.get("nodeName") == placement.node:
             return self._outcome.bound(placement)
         return await self._refused(placement, failure)
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import anyio
 from koord_kube.core.events import EventAggregator, EventSource, event, reference
 from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError
+from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import EVENTS, PODS
+from koord_kube.protocol.resources import EVENTS, PODS, RESERVATIONS
 
 from koord_scheduler.binder import Write
 from koord_scheduler.columns.placed_pods import PlacedPod
@@ -20,6 +20,7 @@ from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.pod_requests import condition_patch
 from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.reservation_requests import unschedulable_patch
 
 MOST_WAITING = 100_000
 """Reports; beyond them the oldest are dropped."""
@@ -36,6 +37,8 @@ class EventKind(NamedTuple):
 
 _SCHEDULED = EventKind("Scheduled", is_warning=False)
 _FAILED = EventKind("FailedScheduling", is_warning=True)
+_EVENTS_OF_RESERVATIONS = "default"
+"""The namespace of Events about what has none."""
 _BUSY_SECONDS = 0.1
 """How long a report waits until it is asked again whether it may be written."""
 
@@ -146,13 +149,28 @@ class PodReporter:
         self._reports.put(_Report(request, self._monotonic()))
 
     def _event(self, pod: QueuedPod, kind: EventKind, message: str, at: float) -> Request:
-        return self._event_of(pod.key, pod.uid, pod.waiting.scheduler_name, kind, message, at)
+        source, room = pod.waiting.scheduler_name, pod.waiting.reserves
+        if room is None:
+            return self._event_of(pod.key, pod.uid, source, kind, message, at)
+        about = reference(RESERVATIONS, room.name, "", room.uid)
+        return self._request(about, _EVENTS_OF_RESERVATIONS, source, kind, message, at)
 
     def _event_of(
         self, key: str, uid: str, source: str, kind: EventKind, message: str, at: float
     ) -> Request:
         namespace, _, name = key.partition("/")
         about = reference(PODS, name, namespace, uid)
+        return self._request(about, namespace, source, kind, message, at)
+
+    def _request(
+        self,
+        about: Object,
+        namespace: str,
+        source: str,
+        kind: EventKind,
+        message: str,
+        at: float,
+    ) -> Request:
         by = EventSource(source, self._instance)
         body = event(about, kind.reason, message, by, at, warning=kind.is_warning)
         return Request("POST", EVENTS, "", namespace, body=body)
@@ -160,6 +178,9 @@ class PodReporter:
 
 def _condition(pod: QueuedPod, reason: str, message: str, at: float, *, is_new: bool) -> Request:
     """The request that sets PodScheduled to false, of the pod with this uid alone."""
+    room = pod.waiting.reserves
+    if room is not None:
+        return unschedulable_patch(room, reason, message, at)
     condition = {
         "type": "PodScheduled",
         "status": "False",

@@ -13,6 +13,7 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 
 from koord_scheduler.binder import Write
+from koord_scheduler.classes.reservation_reader import is_reservation_key
 from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.framework.decisions import PreemptionPlan
 from koord_scheduler.pod_requests import condition_patch, status_patch
@@ -64,8 +65,10 @@ class VictimEvictor:
 
     async def _carry_out(self, plan: PreemptionPlan) -> None:
         for key in plan.displaced:
-            await self._do(_nomination(key, "", None))
-        await self._do(_nomination(plan.pod.key, plan.pod.uid, plan.preemption.node))
+            if not is_reservation_key(key):
+                await self._do(_nomination(key, "", None))
+        if plan.pod.waiting.reserves is None:  # a reservation has no field for it
+            await self._do(_nomination(plan.pod.key, plan.pod.uid, plan.preemption.node))
         message = f"{plan.pod.waiting.scheduler_name}: {_WHY}"
         for victim in plan.preemption.victims:
             await self._do(_condition(victim, message, self._wall()))

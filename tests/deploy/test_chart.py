@@ -94,6 +94,7 @@ ALL_COMPONENTS = {
     "scheduler.enabled": True,
     "scheduler.numa": True,
     "scheduler.deviceShare": True,
+    "scheduler.reservations": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -163,6 +164,7 @@ def test_by_default_it_is_the_kustomization() -> None:
         ("scheduler", {"scheduler.enabled": True}),
         ("numa", {"scheduler.numa": True}),
         ("device-share", {"scheduler.deviceShare": True}),
+        ("reservations", {"scheduler.reservations": True}),
     ],
 )
 def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:

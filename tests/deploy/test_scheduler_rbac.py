@@ -16,6 +16,7 @@ from koord_kube.protocol.resources import (
     NODE_TOPOLOGIES,
     NODES,
     PODS,
+    RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
@@ -25,6 +26,7 @@ from koord_kube.protocol.resources import (
 from koord_model.keys import (
     ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_RESERVATION_ALLOCATED,
     ANNOTATION_RESOURCE_STATUS,
 )
 from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
@@ -36,6 +38,7 @@ from tests.deploy.manifests import NAMESPACE
 from tests.deploy.rights import Right, missing, rights, unused
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
+from tests.support.reservations import reservation
 from tests.support.waiting import until
 
 ACCOUNT, COMPONENTS = "koord-scheduler", ("scheduler",)
@@ -167,6 +170,55 @@ async def test_cpus_of_pods_are_a_right_of_its_own() -> None:
         "noderesourcetopologies",
         "pods",
     }
+
+
+async def test_reservations_are_a_right_of_its_own() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "Reservation", "weight": 5000}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = scheduler_config({**kind, "profiles": [{"plugins": enabled}]})
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
+        for name, cpus in (("fits", "3"), ("waits", "9")):
+            api.put(RESERVATIONS, reservation(name, cpus, owners=[{}]))
+        api.fail(verb="patch", plural="reservations", status=500)  # what became of it?
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(SETTINGS, config, client, "s1_0").serve())
+            await until(lambda: phase(api, "fits") == "Available", "a node")
+            await until(lambda: bool(conditions(api, "waits")), "a condition")
+            api.put(PODS, _pod("owner", "2"), "shop")
+            await until(lambda: api.count("create", "pods") > 0, "a binding")
+            await until(lambda: api.count("create", "events") > 2, "Events of all three")
+            os.kill(os.getpid(), signal.SIGTERM)
+        fits, waits = api.get(RESERVATIONS, "fits"), conditions(api, "waits")
+        written = api.get(PODS, "owner", "shop")["metadata"]["annotations"]
+        asked = rights(api.asked)
+    assert fits["status"]["nodeName"] == "n1"
+    assert fits["status"]["allocatable"] == {"cpu": "3"}
+    ready = {one["type"]: one["status"] for one in fits["status"]["conditions"]}
+    assert ready == {"Scheduled": "True", "Ready": "True"}
+    [unscheduled] = waits
+    assert (unscheduled["status"], unscheduled["reason"]) == ("False", "Unschedulable")
+    assert "1 Insufficient cpu" in unscheduled["message"]
+    allocated = json.loads(written[ANNOTATION_RESERVATION_ALLOCATED])
+    assert allocated == {"name": "fits", "uid": fits["metadata"]["uid"]}
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "reservations")) == []
+    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {
+        "pods",
+        "reservations",
+        "reservations/status",
+    }
+
+
+def phase(api: KubeApi, name: str) -> str:
+    return str(api.get(RESERVATIONS, name)["status"].get("phase"))
+
+
+def conditions(api: KubeApi, name: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = api.get(RESERVATIONS, name)["status"].get("conditions", [])
+    return found
 
 
 async def test_devices_of_pods_are_a_right_of_its_own() -> None:

@@ -14,12 +14,14 @@ from koord_kube.protocol.request import Request
 from koord_scheduler import look_up
 from koord_scheduler.binder import Binder
 from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
+from tests.support.reservations import reservation
 from tests.support.waiting import until
 
 BOUND, NOT_BOUND, TAKEN = "bound", "not bound", "taken back"
@@ -159,3 +161,52 @@ async def test_what_is_reserved_is_taken_back_before_a_pods_turn_comes_again(
         await until(lambda: binder.unsent == 0, "an outcome")
         group.cancel_scope.cancel()
     assert api.outcomes == [("shop/p", one) for one in expected]
+
+
+def reserved(name: str, node: str = "n1") -> Placement:
+    document = reservation(name, "4", owners=[])
+    read = ReservationReader(NodeColumns()).read(json.dumps(document).encode()).pod
+    assert read.waiting is not None
+    return Placement(QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0), node)
+
+
+def written(node: str = "", uid: str = "u-r") -> Object:
+    return {"metadata": {"uid": uid}, "status": {"nodeName": node} if node else {}}
+
+
+@pytest.mark.parametrize(
+    ("writes", "reads", "expected"),
+    [
+        ([b"{}"], [], BOUND),
+        ([ConflictError("it has changed", 409)], [], NOT_BOUND),
+        ([UNKNOWN], [written("n1")], BOUND),
+        ([UNKNOWN], [written("n2")], NOT_BOUND),
+        ([UNKNOWN], [written("n1", "u-other")], NOT_BOUND),
+        ([UNKNOWN], [NotFoundError("gone", 404)], NOT_BOUND),
+    ],
+)
+async def test_what_becomes_of_a_reservation(
+    writes: list[Any], reads: list[Any], expected: str
+) -> None:
+    api, pods = Api(writes, reads), Api([], [AssertionError("a reservation is no pod")])
+    binder = Binder(
+        api.write, pods.read, api, NO_EXTENDERS, read_reservation=api.read, wall=lambda: 0.0
+    )
+    binder.bind(reserved("r"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(binder.run)
+        await until(lambda: binder.unsent == 0, "an outcome")
+        group.cancel_scope.cancel()
+    assert api.outcomes == [("Reservation/r", expected)]
+    (request,) = api.sent
+    assert request.path == "/apis/scheduling.koordinator.sh/v1alpha1/reservations/r/status"
+    assert request.method == "PATCH"
+    assert request.body is not None
+    assert request.body["metadata"] == {"uid": "u-r", "resourceVersion": "7"}
+    status = request.body["status"]
+    assert (status["phase"], status["nodeName"]) == ("Available", "n1")
+    assert status["allocatable"] == {"cpu": "4"}
+    assert [(one["type"], one["status"]) for one in status["conditions"]] == [
+        ("Scheduled", "True"),
+        ("Ready", "True"),
+    ]

@@ -26,6 +26,11 @@ def reservation_key(name: str) -> str:
     return f"{_NAMESPACE}/{name}"
 
 
+def is_reservation_key(key: str) -> bool:
+    """Whether a key is that of a reservation, and not of a pod."""
+    return key.startswith(f"{_NAMESPACE}/")
+
+
 class ClusterReservation(NamedTuple):
     """A reservation, what it takes of its node as a whole, and the ``pod`` that it waits as."""
 

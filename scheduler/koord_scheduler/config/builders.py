@@ -21,6 +21,7 @@ from koord_scheduler.config.plugin_args import (
     ScoringStrategy,
     WeightedResource,
 )
+from koord_scheduler.config.reservation_args import ReservationArgs
 from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.resource_scores import (
     ResourceScore,
@@ -57,6 +58,7 @@ from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpread,
     PodTopologySpreadSettings,
 )
+from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.plugins.scheduling_hint import SchedulingHint
 from koord_scheduler.plugins.taint_toleration import TaintToleration
@@ -73,6 +75,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "NodeResourcesFit": lambda args: NodeResourcesFit(_fit(args.node_resources_fit)),
     "NodeDeclaredFeatures": lambda args: NodeDeclaredFeatures(),
     "NodeNUMAResource": lambda args: NodeNUMAResource(_numa(args.node_numa_resource)),
+    "Reservation": lambda args: _reservation(args.reservation),
     "VolumeRestrictions": lambda args: VolumeRestrictions(),
     "NodeVolumeLimits": lambda args: NodeVolumeLimits(),
     "VolumeBinding": lambda args: VolumeBinding(),
@@ -130,6 +133,16 @@ def _numa(args: NodeNUMAResourceArgs) -> NUMASettings:
         CPUBindPolicy(args.default_cpu_bind_policy),
         AmountScorer(_amount_score(args.scoring_strategy), weights),
         AmountScorer(_amount_score(args.numa_scoring_strategy), weights),
+    )
+
+
+def _reservation(args: ReservationArgs) -> ReservationPlugin:
+    return ReservationPlugin(
+        ReservationSettings(
+            bool(args.enable_preemption),
+            frozenset(args.ignored_resources),
+            frozenset(args.ignored_resource_groups),
+        )
     )
 
 

@@ -52,6 +52,7 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "SchedulingHint": ("preFilter",),
     "DefaultPreBind": ("preBind",),
     "DeviceShare": (*_FILTERS, *_SCORES, "reserve", "preBind"),
+    "Reservation": (*_FILTERS, "postFilter", *_SCORES, "reserve", "preBind", "bind"),
 }
 """Where each plugin acts."""
 
@@ -85,6 +86,7 @@ _OFF_BY_DEFAULT = {
     "SchedulingHint",
     "DefaultPreBind",
     "DeviceShare",
+    "Reservation",
 }
 
 DEFAULT_PLUGINS = tuple(
@@ -102,7 +104,6 @@ KOORDINATOR = frozenset(
     {
         "Coscheduling",
         "ElasticQuota",
-        "Reservation",
     }
 )
 """Koordinator's plugins that come with later versions."""

@@ -22,6 +22,7 @@ from koord_scheduler.config.koordinator_args import (
 from koord_scheduler.config.label_syntax import KEY, is_label_key
 from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.config.problems import problem
+from koord_scheduler.config.reservation_args import ReservationArgs
 from koord_scheduler.objects.pod import TopologySpreadConstraint
 
 SYSTEM = "System"
@@ -274,6 +275,7 @@ class AllPluginArgs(Strict, frozen=True, rename="pascal"):
         default=NodeNUMAResourceArgs(), name="NodeNUMAResource"
     )
     pod_topology_spread: PodTopologySpreadArgs = PodTopologySpreadArgs()
+    reservation: ReservationArgs = ReservationArgs()
     scarce_resource_avoidance: ScarceResourceAvoidanceArgs = ScarceResourceAvoidanceArgs()
     scheduling_hint: SchedulingHintArgs = SchedulingHintArgs()
     volume_binding: VolumeBindingArgs = VolumeBindingArgs()

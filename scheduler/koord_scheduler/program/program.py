@@ -16,7 +16,7 @@ from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
 from koord_kube.program_start import WarningLog, settle_for_ever
 from koord_kube.protocol.api import ApiError
-from koord_kube.protocol.resources import PODS, RESOURCE_CLAIMS
+from koord_kube.protocol.resources import PODS, RESERVATIONS, RESOURCE_CLAIMS
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
@@ -45,6 +45,7 @@ from koord_scheduler.program.explanation import (
     Document,
     Now,
     explain_placed,
+    explain_queued,
     explain_waiting,
     read_as_pending,
     unexplained,
@@ -179,6 +180,7 @@ class SchedulerProgram:
             self._loop,
             self._extenders,
             take_back=pre_binder.take_back,
+            read_reservation=partial(api.get, RESERVATIONS),
             on_warning=self._warn,
         )
         self._reporter = reporter = PodReporter(
@@ -207,8 +209,9 @@ class SchedulerProgram:
         while True:
             await anyio.sleep(1.0)
             nodes = self._scheduler.nodes
-            for line in (*nodes.loads.take_warnings(), *nodes.node_devices.take_warnings()):
-                self._warn(line)
+            for column in (nodes.loads, nodes.node_devices, nodes.reservations):
+                for line in column.take_warnings():
+                    self._warn(line)
             for name in self._check.check_some():
                 log.error("columns of a node were wrong, a defect; they are repaired", node=name)
 
@@ -317,6 +320,9 @@ class SchedulerProgram:
             reason = f'the scheduler "{leadership.identity}" does not lead; {leader}'
             return unexplained(key, "not leading", reason)
         pod = self._cache.pods.get(key)
+        waiting = self._scheduler.queue.pods.get(key)
+        if pod is None and waiting is not None:  # a reservation
+            return explain_queued(self._scheduler, waiting, _now())
         if pod is None:
             return unexplained(key, "unknown", f"there is no pod {key}, or it has ended")
         if key not in self._scheduler.placed.by_key:

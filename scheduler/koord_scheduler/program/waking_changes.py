@@ -21,6 +21,7 @@ CHANGES: Mapping[str, str] = {
     "NodeUnschedulable": "nodes that are uncordoned",
     "NodeVolumeLimits": "pods that end whose volumes are attached, or a higher limit of volumes",
     "PodTopologySpread": "pods that come or end in other domains of its spread constraints",
+    "Reservation": "reservations that are made for it, or have more room",
     "TaintToleration": "taints that are removed, or nodes without them",
     "VolumeBinding": "volumes that can be bound, or nodes that reach those it has",
     "VolumeRestrictions": "pods that end and use its volumes",

@@ -77,7 +77,7 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (plugins("{filter: {enabled: [{name: A}]}}"), "profiles[0].plugins.filter.enabled[0]", "A"),
         (plugins("{filter: {disabled: [{name: A}]}}"), "profiles[0].plugins.filter.dis", "A"),
         (
-            plugins("{score: {enabled: [{name: Reservation}]}}"),
+            plugins("{score: {enabled: [{name: Coscheduling}]}}"),
             "profiles[0].plugins.sc",
             "not built",
         ),
@@ -89,6 +89,24 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (plugins("{bind: {disabled: [{name: '*'}]}}"), "profiles[0].plugins.bind", "DefaultBinder"),
         (plugins("{preScore: {disabled: [{name: '*'}]}}"), "profiles[0].plugins", "preScore"),
         (args("InterPodAffinity", "{hardPodAffinityWeight: 101}"), f"{ARGS}.hardPodAff", "101"),
+        (args("Reservation", "{gcDurationSeconds: 9}"), f"{ARGS}.gcDurationSeconds", "manager"),
+        (args("Reservation", "{resyncIntervalSeconds: 9}"), f"{ARGS}.resyncInterval", "manager"),
+        (
+            args("Reservation", "{preAllocationConfig: {enableClusterMode: true}}"),
+            f"{ARGS}.preAllocationConfig.enableClusterMode",
+            "true",
+        ),
+        (args("Reservation", "{ignoredResources: [cpu]}"), f"{ARGS}.ignoredResources[0]", '"cpu"'),
+        (
+            args("Reservation", "{ignoredResources: [a.kubernetes.io/b]}"),
+            f"{ARGS}.ignoredResources[0]",
+            "a.kub",
+        ),
+        (
+            args("Reservation", "{ignoredResourceGroups: [a/b]}"),
+            f"{ARGS}.ignoredResourceGroups[0]",
+            "a/b",
+        ),
         (args("NodeResourcesFit", f"{{scoringStrategy: {SHAPE}}}"), f"{ARGS}.scoringStr", "11"),
         (
             args("NodeResourcesFit", "{kind: NodeAffinityArgs}"),
@@ -130,8 +148,8 @@ def test_settings_of_the_connection_without_effect(connection: str, fields: list
 
 def test_all_unknown_plugins_are_named() -> None:
     text = """
-      plugins: {filter: {enabled: [{name: Reservation}, {name: NodeName}, {name: B}]}}
-      pluginConfig: [{name: Reservation, args: {enablePreemption: true}}]"""
+      plugins: {filter: {enabled: [{name: Coscheduling}, {name: NodeName}, {name: B}]}}
+      pluginConfig: [{name: Coscheduling, args: {enablePreemption: true}}]"""
     with pytest.raises(SchedulerConfigError) as error:
         read_scheduler_config(f"{HEAD}profiles:\n    - schedulerName: koord-scheduler{text}")
     assert [one.partition(":")[0].partition(" ")[0] for one in error.value.problems] == [
@@ -201,3 +219,15 @@ def test_whatever_the_text_is_it_is_a_configuration_or_refused_in_lines(
     except SchedulerConfigError as error:
         problems = error.problems
     assert [len(one.splitlines()) for one in problems] == [1] * max(1, len(problems))
+
+
+def test_arguments_of_reservation() -> None:
+    given = """{enablePreemption: true, minCandidateNodesAbsolute: 5, controllerWorkers: 2,
+      ignoredResources: [example.com/a], ignoredResourceGroups: [example.org],
+      reservationSelectorIndex: {enabled: true, keys: [a]}}"""
+    found = read_scheduler_config(args("Reservation", given)).profiles[0].args.reservation
+    assert found.enable_preemption
+    assert (found.ignored_resources, found.ignored_resource_groups) == (
+        ("example.com/a",),
+        ("example.org",),
+    )

@@ -32,6 +32,7 @@ from koord_kube.protocol.resources import (
     RECOMMENDATIONS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
+    RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     SECRETS,
@@ -90,7 +91,7 @@ BUILT_IN = (
         VALIDATING_WEBHOOKS,
     }
 )
-USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES}
+USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES, RESERVATIONS}
 """What is served where a test says nothing else: kinds without a definition have no schema."""
 
 STATUS_WITH_LABELS = frozenset(
@@ -107,6 +108,7 @@ STATUS_WITH_LABELS = frozenset(
 )
 """At whose ``/status`` labels and annotations may change too; the spec never may."""
 WITH_STATUS = STATUS_WITH_LABELS | {
+    RESERVATIONS,
     API_SERVICES,
     DEFINITIONS,
     NODE_METRICS,
