@@ -62,6 +62,12 @@ def test_a_profile_that_scores_by_load() -> None:
     assert profile.args.load_aware_scheduling.settings().expiration_seconds == 300
 
 
+def test_a_profile_with_reservations() -> None:
+    [profile] = read_scheduler_config(block(page("reservations.md"), "reservations")).profiles
+    weights = {one.plugin.name: one.weight for one in profile.profile.plugins}
+    assert weights["Reservation"] == 5000
+
+
 def test_why_a_pod_is_where_it_is() -> None:
     shown = [*scheduled_lines(read(shop().why_placed("used-2", "1800m")))]
     assert block(PAGE, "scheduled").rstrip("\n").splitlines() == shown

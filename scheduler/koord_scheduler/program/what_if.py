@@ -58,6 +58,8 @@ def what_if(
     asked: dict[str, ClusterPod] = {}
     for kind in cluster_kinds(scheduler):
         _for_each(kind.resource.kind, objects.get(kind.resource.kind, ()), partial(_add, kind))
+    for waiting in tuple(scheduler.queue.pods):  # reservations; pods that wait are left out, too
+        scheduler.queue.remove(waiting)
     add_pod = partial(_add_pod, scheduler, reader, pending)
     _for_each(PODS.kind, objects.get(PODS.kind, ()), add_pod)
     _for_each("the new Pod", wanted, lambda raw: _ask_for(reader.read(raw), asked))

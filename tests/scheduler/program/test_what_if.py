@@ -16,6 +16,7 @@ from koord_scheduler.program.what_if import what_if
 
 from tests.conformance.test_scheduler_reasons import class_scores
 from tests.support.clusters import random_cluster
+from tests.support.reservations import reservation
 
 Manifest = dict[str, Any]
 
@@ -223,3 +224,25 @@ def test_names_and_ports_are_those_that_a_created_pod_has() -> None:
     made = with_defaults({"metadata": {"name": "web"}, "spec": {**spec, "hostNetwork": True}})
     assert made["metadata"]["name"] == "web"
     assert made["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80}]
+
+
+WITH_RESERVATIONS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {multiPoint: {enabled: [{name: Reservation, weight: 5000}]}}}]
+"""
+
+
+@pytest.mark.parametrize(("app", "expected"), [("web", "n2"), ("db", "n1")])
+def test_pods_go_to_their_reservations_and_those_that_wait_do_not_count(
+    app: str, expected: str
+) -> None:
+    owner = {"labelSelector": {"matchLabels": {"app": "web"}}}
+    reservations = [
+        reservation("waits", "4", owners=[owner]),
+        reservation("placed", "3", "n2", owners=[owner]),
+    ]
+    objects = {"Node": [node("n1"), node("n2")], "Reservation": reservations}
+    raw = {kind: [json.dumps(one).encode() for one in some] for kind, some in objects.items()}
+    found = what_if(raw, [pod(app, "3")], WITH_RESERVATIONS)
+    assert nodes_of(found) == {app: expected}
