@@ -115,6 +115,7 @@ class NodeColumns:
         self._free = list(range(length - 1, -1, -1))
         self._ties: set[float] = set()
         self._domains = DomainCache(0)
+        self._lacking: set[int] = set()
 
     def __len__(self) -> int:
         """How many rows there are, with a node or without."""
@@ -306,16 +307,36 @@ class NodeColumns:
     def without(self, pods: Sequence[tuple[str, PodUsage]]) -> Iterator[None]:
         """The columns as if these pods were not on their nodes, to ask something; no row changes.
 
-        None of them has anything of a reservation.
+        None of them has anything of a reservation. ``lacks_pods`` says of which nodes.
         """
         found = [(self._row_of[node], usage) for node, usage in pods]
         for row, usage in found:
             self._subtract(row, usage)
+        self._lacking.update(row for row, _ in found)
+        try:
+            yield
+        finally:
+            self._lacking.clear()
+            for row, usage in found:
+                self._add(row, usage)
+
+    @contextmanager
+    def without_labels(self, pods: Sequence[tuple[str, PodUsage]]) -> Iterator[None]:
+        """The same for what pods are counted by, and say of each other: not for their room."""
+        found = [(self._row_of[node], usage) for node, usage in pods]
+        for row, usage in found:
+            self.pods.add(row, usage.labels, -1)
+            self.terms.add(row, usage.terms, -1)
         try:
             yield
         finally:
             for row, usage in found:
-                self._add(row, usage)
+                self.pods.add(row, usage.labels)
+                self.terms.add(row, usage.terms)
+
+    def lacks_pods(self, row: int) -> bool:
+        """Whether the columns are ``without`` pods of a row."""
+        return row in self._lacking
 
     def _add(self, row: int, usage: PodUsage) -> None:
         self.resources.add(row, usage.request, usage.scored)

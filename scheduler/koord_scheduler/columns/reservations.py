@@ -47,7 +47,8 @@ class ReservationColumns:
     """Reservations by name; what is left of them is counted on their nodes as if it were a pod.
 
     ``hold`` and ``release`` put that on a node and take it off, ``touch`` says that something else
-    changed there. ``version`` changes with the reservations, but not with what pods have of them.
+    changed there. ``version`` changes with the reservations, but not with what pods have of them;
+    ``changes`` with both.
     Unless it ``is_used``, which is decided before there are pods, nothing is known of owners. With
     ``preempt`` a reservation that is to get a node may take the place of pods.
     """
@@ -61,7 +62,7 @@ class ReservationColumns:
     ) -> None:
         self.is_used = False
         self.preempt = False
-        self.version = 0
+        self.version = self.changes = 0
         self._resources = resources
         self._hold = hold
         self._release = release
@@ -100,6 +101,7 @@ class ReservationColumns:
             self._put(reservation.name)
             self._touch(reservation.node)
         self.version += 1
+        self.changes += 1
 
     def remove(self, name: str) -> None:
         """A reservation is gone; what pods have of it they keep."""
@@ -109,6 +111,7 @@ class ReservationColumns:
             del self._known[name]
             self._named = None
             self.version += 1
+            self.changes += 1
 
     def _forget(self, before: Reservation) -> None:
         if self._names.pop((before.uid, before.node), None) is None:
@@ -135,6 +138,7 @@ class ReservationColumns:
             if held is not None:
                 self._release(node, held)
             self._put(name)
+            self.changes += 1
 
     def _put(self, name: str) -> None:
         """Count what is left of a reservation; nothing once a pod has one that is for one pod."""

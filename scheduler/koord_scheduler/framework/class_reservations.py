@@ -23,7 +23,7 @@ from koord_scheduler.reservations.fit import (
 class ClassReservations:
     """Answers about nodes that have such reservations, kept until their rows change.
 
-    They are computed while columns are without these reservations, as ``ReservedClassScores`` asks.
+    They are the same while columns are without these reservations, and while they are not.
     """
 
     def __init__(self, pod: PodClass, nodes: NodeColumns, ignored: frozenset[str]) -> None:
@@ -42,7 +42,7 @@ class ClassReservations:
 
     def exist(self) -> bool:
         """Whether there are any that are not used up."""
-        return bool(len(self._nodes.reservations)) and bool(self._rows())
+        return bool(len(self._nodes.reservations)) and bool(self.matching.nodes())
 
     def answers(self, rows: Rows) -> Iterator[tuple[int, ReservationAnswer]]:
         """The answers about those of ``rows`` that have any, each with its place."""
@@ -65,13 +65,14 @@ class ClassReservations:
         nodes = self._nodes
         resources, found = nodes.resources, self.matching.on(nodes.name(row))
         offers = [nodes.reservations.offer(one.name) for one in found]
+        lacks = nodes.lacks_pods(row)
         backed = backing_classes_of(self.pod, nodes) if self.pod.extended_resources else ()
         free = {}
         for name, number in self.numbers.items():
             has = float(resources.allocatable[number, row])
             if name in backed and not has:
                 has = np.inf
-            kept = sum(one.remainder.get(name, 0) for one in offers)
+            kept = sum(one.remainder.get(name, 0) for one in offers) if lacks else 0
             free[name] = has - float(resources.requested[number, row]) - kept
         return free, offers
 
@@ -79,16 +80,8 @@ class ClassReservations:
         """The reservation that a pod gets there."""
         if not self.exist():
             return None
-        with self._nodes.without(self.matching.held(np.array([row]))):
-            self._forget_changed()
-            return self.answer(row).nominated
-
-    def _rows(self) -> dict[str, None]:
-        reservations, found = self._nodes.reservations, dict[str, None]()
-        for node, some in self.matching.by_node().items():
-            if any(reservations.has(one.name) for one in some):
-                found[node] = None
-        return found
+        self._forget_changed()
+        return self.answer(row).nominated
 
     def _forget_changed(self) -> None:
         nodes = self._nodes
@@ -101,5 +94,7 @@ class ClassReservations:
             self._answers.pop(row, None)
         if len(changed) or state != self._state:
             self._has = np.zeros(len(nodes), np.bool_)
-            self._has[[row for row in map(nodes.row, self._rows()) if row is not None]] = True
+            self._has[[row for row in map(nodes.row, self.matching.nodes()) if row is not None]] = (
+                True
+            )
         self._state, self._seen = state, nodes.journal.position

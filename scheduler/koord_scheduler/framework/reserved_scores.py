@@ -7,8 +7,9 @@ made with the reservations as they are; no other row is touched.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 
 import numpy as np
 
@@ -36,6 +37,9 @@ class MatchingReservations:
         self._requests = dict(pod.amounts)
         self._state: Hashable = None
         self._by_node: dict[str, list[Reservation]] = {}
+        self._changes: Hashable = None
+        self._held: dict[str, list[tuple[str, PodUsage]]] = {}
+        self._all: list[tuple[str, PodUsage]] = []
 
     def by_node(self) -> dict[str, list[Reservation]]:
         """By the names of their nodes; some of them may be used up."""
@@ -60,22 +64,32 @@ class MatchingReservations:
         reservations = self._nodes.reservations
         return [one for one in self.by_node().get(node, ()) if reservations.has(one.name)]
 
-    def held(self, rows: Rows | None = None) -> list[tuple[str, PodUsage]]:
+    def nodes(self) -> Collection[str]:
+        """The nodes that have some that are not used up."""
+        self.held()
+        return self._held.keys()
+
+    def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
         """What they take of their nodes: of ``rows``, or of all."""
-        if not len(self._nodes.reservations):
-            return []
+        reservations = self._nodes.reservations
+        if not len(reservations):
+            self._held, self._changes = {}, None
+            return ()
         by_node = self.by_node()
-        names = self._names_of(rows) if rows is not None else by_node
-        found = []
-        for one in (one for name in names for one in by_node[name]):
-            held = self._nodes.reservations.held(one.name)
-            if held is not None:
-                found.append((one.node, held))
-        return found
+        if self._changes != (reservations.changes, self._state):
+            self._held = {}
+            for one in chain.from_iterable(by_node.values()):
+                if (held := reservations.held(one.name)) is not None:
+                    self._held.setdefault(one.node, []).append((one.node, held))
+            self._all = list(chain.from_iterable(self._held.values()))
+            self._changes = reservations.changes, self._state
+        if rows is None or not self._held:
+            return self._all
+        return list(chain.from_iterable(self._held[name] for name in self._names_of(rows)))
 
     def _names_of(self, rows: Rows) -> Iterable[str]:
         """The nodes of some rows that have such reservations."""
-        nodes, by_node = self._nodes, self.by_node()
+        nodes, by_node = self._nodes, self._held
         if len(rows) < len(by_node):
             return [name for name in map(nodes.name, rows.tolist()) if name in by_node]
         chosen = np.zeros(len(nodes), np.bool_)
@@ -127,14 +141,19 @@ class ReservedClassScores(ClassScores):
         held = self._reservations.held(None if self._across else rows)
         return self.nodes.without(held) if held else nullcontext()
 
+    def _without_labels(self) -> AbstractContextManager[None]:
+        """While they do not count as pods; what looks at all nodes does not look at room."""
+        held = self._reservations.held()
+        return self.nodes.without_labels(held) if held else nullcontext()
+
     def _pass_across(self, rows: Rows) -> Mask | None:
-        with self._without(rows):
+        with self._without_labels():
             return super()._pass_across(rows)
 
     def _totals(
         self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
     ) -> Amounts:
-        with self._without(rows):
+        with self._without_labels():
             return super()._totals(rows, local, relative)
 
     def rejections(self, row: int) -> list[str]:
