@@ -137,3 +137,27 @@ def test_only_profiles_that_use_reservations_look_for_them() -> None:
     assert type(class_scores(waiting, columns, PLUGINS[0])) is ClassScores
     columns.reservations.is_used = True
     assert type(class_scores(waiting, columns, PLUGINS[0])) is not ClassScores
+
+
+def test_a_reservation_does_not_keep_its_own_pods_from_a_node() -> None:
+    columns = NodeColumns()
+    columns.reservations.is_used = True
+    for name in ("n1", "n2"):
+        amounts = {"cpu": "8", "memory": "8Gi", "pods": "9"}
+        labels = {"kubernetes.io/hostname": name}
+        node = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": amounts}}
+        columns.set(read_node(json.dumps(node).encode()))
+    spread = {
+        "topologyKey": "kubernetes.io/hostname",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    metadata = {"name": "p", "namespace": "d", "labels": {"app": "web"}}
+    web = pod({"metadata": metadata, "spec": {"topologySpreadConstraints": [spread]}})
+    scores = class_scores(pod_class(web), columns, PLUGINS[0])
+    for matcher, are_equal in ((NOBODY, False), (OwnerMatcher(), True)):
+        one = Reservation("r", "u", "Available", "n1", matchers=(matcher,))
+        columns.reservations.set(one, placed_usage(web, columns))
+        first, second = scores.totals(scores.feasible()).tolist()
+        assert (first == second) is are_equal
