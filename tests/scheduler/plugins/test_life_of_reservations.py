@@ -1,0 +1,150 @@
+"""Whatever comes and goes: no room is promised twice, and kept answers are fresh ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.reserved_scores import class_scores
+from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
+from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
+from koord_scheduler.plugins.node_affinity import NodeAffinity
+from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord_scheduler.plugins.reservation import ReservationPlugin
+
+from tests.support.reservations import OF_WEB, ReservationCluster, allocated
+
+NODES = ("n1", "n2", "n3")
+CPUS = 8000
+POLICIES = ("Aligned", "Restricted")
+AFFINITIES = (None, None, {}, {"name": "a"}, {"reservationSelector": {"pool": "x"}})
+
+
+class Life:
+    """Pods and reservations of an API that is behind by some events."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.cluster = ReservationCluster(*NODES)
+        self.pods: dict[str, tuple[str, str, str]] = {}  # by name: app, CPUs, node
+        self.owners: dict[str, str] = {}
+        self.cpus: dict[str, str] = {}
+        self.nodes: dict[str, str] = {}
+        self.specs: dict[str, dict[str, object]] = {}
+        self.made = 0
+
+    def change(self) -> None:
+        rng, cluster = self.rng, self.cluster
+        match rng.choice(["pod", "pod", "pod", "decide", "end", "reservation", "succeed", "gone"]):
+            case "pod":
+                self.made += 1
+                app, cpus = rng.choice(["web", "db"]), str(rng.randint(1, 5))
+                self.pods[f"p{self.made}"] = app, cpus, ""
+                cluster.pod(f"p{self.made}", cpus, app=app, affinity=rng.choice(AFFINITIES))
+            case "end" if self.pods:
+                name = rng.choice(sorted(self.pods))
+                del self.pods[name]
+                self.owners.pop(name, None)
+                cluster.scheduler.remove_pod(f"shop/{name}")
+            case "reservation":
+                self.new_reservation(rng.choice("abc"))
+            case "succeed" if self.nodes:
+                name = rng.choice(sorted(self.nodes))
+                self.put(name, self.nodes.pop(name), "Succeeded")
+            case "gone":
+                name = rng.choice("abc")
+                cluster.kinds["Reservation"].remove(name)
+                self.nodes.pop(name, None)
+        self.decide()
+
+    def new_reservation(self, name: str) -> None:
+        if name in self.nodes:
+            return
+        self.cpus[name] = str(self.rng.randint(1, 6))
+        self.specs[name] = {
+            "owners": [OF_WEB],
+            "labels": self.rng.choice([{}, {"pool": "x"}]),
+            "allocateOnce": self.rng.random() < 0.5,
+            "allocatePolicy": self.rng.choice(POLICIES),
+        }
+        self.put(name)
+
+    def put(self, name: str, node: str = "", phase: str = "") -> None:
+        self.cluster.reservation(name, self.cpus[name], node, phase=phase, **self.specs[name])  # type: ignore[arg-type]
+
+    def decide(self) -> None:
+        scheduler = self.cluster.scheduler
+        while (decision := scheduler.decide(0.0)) is not None:
+            if isinstance(decision, Refusal):
+                assert not decision.defect
+                continue
+            assert isinstance(decision, Placement)
+            namespace, _, name = decision.pod.key.partition("/")
+            if self.rng.random() < 0.2:
+                scheduler.forget(decision.pod, 0.0)
+            elif namespace == "Reservation":
+                self.nodes[name] = decision.node
+                self.put(name, decision.node)
+            else:
+                app, cpus, _ = self.pods[name]
+                self.owners[name] = allocated(decision)
+                self.pods[name] = app, cpus, decision.node
+                self.cluster.pod(name, cpus, decision.node, app=app, reservation=self.owners[name])
+        scheduler.tick(1e9)
+        scheduler.wake(1e9)
+
+    def check(self) -> None:
+        requested = {node: self.cluster.requested(node) for node in NODES}
+        used: Counter[str] = Counter()
+        for _, cpus, node in self.pods.values():
+            if node:
+                used[node] += 1000 * int(cpus)
+        for node in NODES:
+            assert used[node] <= requested[node] <= CPUS
+
+
+@given(st.integers(0, 1 << 32))
+def test_no_room_is_promised_twice(seed: int) -> None:
+    life = Life(Random(seed))
+    check = SelfCheck(life.cluster.scheduler.nodes, life.cluster.scheduler.placed)
+    for _ in range(30):
+        life.change()
+        life.check()
+        for _ in range(ROUND_SECONDS // 60):
+            assert check.check_some() == []
+
+
+def answers(scores: ClassScores) -> tuple[list[int], list[float], dict[int, list[str]]]:
+    rows = scores.feasible()
+    everywhere = np.flatnonzero(scores.nodes.is_node).tolist()
+    rejections = {row: scores.rejections(row) for row in everywhere}
+    return rows.tolist(), scores.totals(rows).tolist(), rejections
+
+
+@given(st.integers(0, 1 << 32))
+def test_kept_answers_are_fresh_ones(seed: int) -> None:
+    life = Life(Random(seed))
+    scheduler = life.cluster.scheduler
+    for _ in range(20):
+        life.change()
+        for pod in list(scheduler.queue.pods.values()):
+            plugins = (
+                EnabledPlugin(NodeResourcesFit()),
+                EnabledPlugin(NodeAffinity()),
+                EnabledPlugin(InterPodAffinity()),
+                EnabledPlugin(ReservationPlugin(), weight=5000),
+            )
+            fresh = class_scores(pod.waiting.pod_class, scheduler.nodes, plugins)
+            kept = scheduler.scores(pod)
+            assert answers(kept) == answers(fresh)
+            everywhere = np.flatnonzero(scheduler.nodes.is_node)
+            rejected = np.zeros(len(everywhere), np.bool_)
+            for one in kept.reasons(everywhere):
+                rejected |= one.rejects
+            assert everywhere[~rejected].tolist() == kept.feasible().tolist()
