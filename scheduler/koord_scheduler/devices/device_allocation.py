@@ -24,8 +24,7 @@ from koord_scheduler.devices.gpu_allocation import take_gpus, with_memory
 from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
 
-NO_DEVICE_OBJECT = "node(s) missing Device"
-NO_PRIMARY = "node(s) Insufficient primary device"
+MISSING_DEVICE = DeviceRejection("node(s) missing Device", resolvable=False)
 NOT_JOINT = "node(s) Device Joint-Allocate rules violation"
 NO_TEMPLATE = "no matched GPU shared resource template"
 NO_ISOLATION = "GPUIsolationProviderHAMICore not found on the node"

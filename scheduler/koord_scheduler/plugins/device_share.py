@@ -17,10 +17,10 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.device_room import takes_any
 from koord_scheduler.columns.free_gpus import free_gpus
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.numa_devices import NUMADevices
 from koord_scheduler.devices.candidates import DeviceRejection, candidates
-from koord_scheduler.devices.device_allocation import NO_DEVICE_OBJECT, allocate
+from koord_scheduler.devices.device_allocation import MISSING_DEVICE, allocate
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
-from koord_scheduler.devices.device_numa_hints import device_numa_hints
 from koord_scheduler.devices.device_object import GPU_TYPE
 from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
@@ -46,11 +46,9 @@ from koord_scheduler.framework.plugin import (
     normalized,
 )
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
-from koord_scheduler.numa.topology_hints import ProviderHints
 
 _MANY = 64
 """Rows; fewer are asked one by one."""
-_MISSING = DeviceRejection(NO_DEVICE_OBJECT, resolvable=False)
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class DeviceShare(Plugin):
     def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
         if not pod.devices.needs or not self._settings.is_aligned:
             return None
-        return _NUMADevices(pod.devices, nodes, self._settings.scorer)
+        return NUMADevices(pod.devices, nodes, self._settings.scorer)
 
     def usage(self, reservation: DeviceReservation, pod: PodUsage) -> PodUsage:
         return pod._replace(devices=reservation.devices)
@@ -240,43 +238,13 @@ class DeviceShare(Plugin):
         self, needs: PodDeviceNeeds, state: NodeDeviceState | None
     ) -> DeviceRejection | None:
         if state is None:
-            return _MISSING
+            return MISSING_DEVICE
         vendor, model = state.labels.vendor, state.labels.model
         if (vendor, model) in self._settings.unshared and needs.shares_gpus:
             text = f'model "{model}" of vendor "{vendor}" does not support GPU Share'
             return DeviceRejection(text, resolvable=False)
         found = allocate(needs, state, self._settings.scorer)
         return found if isinstance(found, DeviceRejection) else None
-
-
-@dataclass(frozen=True)
-class _NUMADevices:
-    """What nodes can give of devices, by NUMA node."""
-
-    needs: PodDeviceNeeds
-    nodes: NodeColumns
-    scorer: DeviceScorer
-
-    def hints(self, row: int) -> ProviderHints:
-        state = self.nodes.node_devices.state(row)
-        if state is None:
-            return tuple((one.type, ()) for one in self.needs.needs)
-        return _numa_hints(self.needs, state, self.scorer)
-
-    def rejection(self, row: int, mask: NUMAMask) -> str:
-        state = self.nodes.node_devices.state(row)
-        found = _MISSING if state is None else allocate(self.needs, state, self.scorer, mask)
-        return found.text if isinstance(found, DeviceRejection) else ""
-
-
-@lru_cache(maxsize=1 << 12)
-def _numa_hints(
-    needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer
-) -> ProviderHints:
-    found = device_numa_hints(needs, state, scorer)
-    if isinstance(found, DeviceRejection):
-        return tuple((one.type, ()) for one in needs.needs)
-    return tuple((kind, tuple(hints)) for kind, hints in found.items())
 
 
 @lru_cache(maxsize=1 << 13)

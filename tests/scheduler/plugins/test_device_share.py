@@ -22,7 +22,7 @@ from koord_model.keys import (
 )
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.devices.candidates import DeviceRejection
-from koord_scheduler.devices.device_allocation import NO_DEVICE_OBJECT, allocate
+from koord_scheduler.devices.device_allocation import MISSING_DEVICE, allocate
 from koord_scheduler.devices.device_reservation import DeviceReservation
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.learned_workload import GPUScores
@@ -165,7 +165,7 @@ def test_pods_that_run_already_keep_their_devices_though_the_device_comes_later(
     written = {ANNOTATION_DEVICE_ALLOCATED: json.dumps({"gpu": [has]})}
     cluster.pod("old", {GPU: "100"}, "n1", **written)
     cluster.node("n1")
-    assert cluster.why_not("a", {GPU: "100"}) == [NO_DEVICE_OBJECT]
+    assert cluster.why_not("a", {GPU: "100"}) == [MISSING_DEVICE.text]
     cluster.devices("n1", 2)
     assert given_devices(cluster.place("b", {GPU: "100"}))["gpu"][0]["minor"] == 1
     assert cluster.why_not("c", {GPU: "100"}) == ["Insufficient GPU Devices"]
@@ -176,7 +176,7 @@ def test_a_card_that_fails_is_given_to_nobody() -> None:
     cluster.devices("n1", 2, broken=0)
     assert given_devices(cluster.place("a", {GPU: "100"}))["gpu"][0]["minor"] == 1
     cluster.kinds["Device"].remove("n1")
-    assert cluster.why_not("b", {GPU: "100"}) == [NO_DEVICE_OBJECT]
+    assert cluster.why_not("b", {GPU: "100"}) == [MISSING_DEVICE.text]
 
 
 def test_a_pod_says_of_whom_it_is() -> None:
