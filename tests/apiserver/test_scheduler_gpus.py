@@ -1,0 +1,103 @@
+"""GPUs for pods, by a real API server: no part of a card is in two pods, koordlet reads which."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from koord_model.keys import (
+    ANNOTATION_DEVICE_ALLOCATED,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+)
+
+from tests.apiserver.deployed_scheduler import deployed_scheduler
+from tests.apiserver.real_cluster import RealCluster
+from tests.support.scheduler_program import SchedulerProgram
+from tests.support.waiting import until
+
+NAMESPACE = "training"
+CONFIG = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "plugins": {"multiPoint": {"enabled": [{"name": "DeviceShare"}]}},
+            "pluginConfig": [
+                {"name": "DeviceShare", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
+            ],
+        }
+    ],
+}
+CARDS = 4
+
+
+@pytest.fixture
+def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
+    with deployed_scheduler(cluster, json.dumps(CONFIG)) as made:
+        yield made
+
+
+def put_node(cluster: RealCluster, name: str) -> None:
+    """A node with some GPUs, and what koordlet says of them."""
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", GPU: str(100 * CARDS)}
+    status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+    cluster.kubectl("patch", "node", name, "--subresource=status", "-p", status)
+    cluster.kubectl("patch", "node", name, "-p", '{"spec": {"taints": null}}')
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
+    devices = [card(name, minor) for minor in range(CARDS)]
+    cluster.apply({**kind, "metadata": {"name": name}, "spec": {"devices": devices}})
+
+
+def card(node: str, minor: int) -> dict[str, Any]:
+    return {
+        "type": "gpu",
+        "id": f"GPU-{node}-{minor}",
+        "minor": minor,
+        "health": True,
+        "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_MEMORY: "16Gi"},
+        "topology": {"socketID": 0, "nodeID": 0, "pcieID": f"p{minor // 2}"},
+    }
+
+
+def pod(name: str, per_cent: int) -> dict[str, Any]:
+    amounts = {"cpu": "1", GPU: str(per_cent)}
+    resources = {"requests": amounts, "limits": {GPU: str(per_cent)}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+async def test_no_card_is_given_away_twice(
+    cluster: RealCluster, scheduler: SchedulerProgram
+) -> None:
+    cluster.namespace(NAMESPACE)
+    for name in ("g1", "g2"):
+        put_node(cluster, name)
+    await asyncio.to_thread(scheduler.start)
+    await until(lambda: scheduler.ready, "ready")
+    await until(lambda: scheduler.leads, "a leader")
+    sizes = [50] * 6 + [200, 100, 100]
+    cluster.apply(*(pod(f"p{number}", size) for number, size in enumerate(sizes)))
+
+    def bound() -> list[dict[str, Any]]:
+        pods = cluster.get("pods", "-n", NAMESPACE)["items"]
+        return pods if all(one["spec"].get("nodeName") for one in pods) else []
+
+    pods = await until(bound, "pods with nodes")
+    assert pods is not None
+    taken: Counter[str] = Counter()
+    for one in pods:
+        given = json.loads(one["metadata"]["annotations"][ANNOTATION_DEVICE_ALLOCATED])
+        for device in given["gpu"]:
+            assert device["id"] == f"GPU-{one['spec']['nodeName']}-{device['minor']}"
+            taken[device["id"]] += int(device["resources"][GPU_CORE])
+    assert sum(taken.values()) == sum(sizes)
+    assert max(taken.values()) == 100
