@@ -17,6 +17,8 @@ from koord_scheduler.reservations.allocation import ReservationAllocation
 from koord_scheduler.volume_binder import VolumeBinder
 from koord_scheduler.volumes.binding import VolumeReservation
 
+_Annotating = NUMAReservation | DeviceReservation | ReservationAllocation
+
 
 class PreBinder:
     """What is reserved of volumes and claims goes to whoever writes it; the rest to the pod."""
@@ -54,6 +56,7 @@ class PreBinder:
             for one in placement.reservations:
                 if failure := await self._write(one, placement):
                     return failure
+            await self._annotate(placement)
         except ApiError as error:
             return str(error)
         return ""
@@ -64,14 +67,18 @@ class PreBinder:
                 return await self._volumes.bind(reservation, placement.node)
             case ClaimReservation():
                 return await self._claims.bind(reservation, _consumer(placement))
-            case NUMAReservation() | DeviceReservation() | ReservationAllocation():
-                pod = placement.pod
-                await self._write_request(
-                    annotations_patch(pod.key, pod.uid, dict(reservation.annotations))
-                )
-                return ""
             case _:
                 return ""
+
+    async def _annotate(self, placement: Placement) -> None:
+        """Write all annotations of the pod at once, as Koordinator's DefaultPreBind does."""
+        annotations: dict[str, str | None] = {}
+        for one in placement.reservations:
+            if isinstance(one, _Annotating):
+                annotations |= dict(one.annotations)
+        if annotations:
+            pod = placement.pod
+            await self._write_request(annotations_patch(pod.key, pod.uid, annotations))
 
 
 def _consumer(placement: Placement) -> Consumer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,10 +27,13 @@ from koord_scheduler.claims.objects import (
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.numa.node_allocation import NUMAAllocation
+from koord_scheduler.numa.reservation import NUMAReservation
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
 from koord_scheduler.pre_binder import PreBinder
 from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.reservations.allocation import ReservationAllocation
 from koord_scheduler.volume_binder import VolumeBinder
 
 from tests.support.kube_api import KubeApi
@@ -200,3 +204,13 @@ async def test_the_claim_of_an_earlier_attempt_goes_if_its_pod_waits_again(cell:
     assert found.claim.metadata.name == left_over["metadata"]["name"]
     await cell.binder.help(found)
     assert cell.extended() == []
+
+
+async def test_annotations_of_all_plugins_are_written_at_once(cell: Cell) -> None:
+    placement = cell.placement()
+    cpus = NUMAReservation(NUMAAllocation(), (("a", "1"), ("b", None)))
+    reserved = ReservationAllocation("r", (("c", "2"),))
+    before = cell.api.count("patch", "pods")
+    assert await cell.binder.run(replace(placement, reservations=(cpus, reserved))) == ""
+    assert cell.api.get(PODS, "p", "shop")["metadata"]["annotations"] == {"a": "1", "c": "2"}
+    assert cell.api.count("patch", "pods") == before + 1
