@@ -7,31 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.device_node_scores import MANY, DeviceNodeScores
 from koord_scheduler.columns.device_room import takes_any
-from koord_scheduler.columns.free_gpus import free_gpus
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.numa_devices import NUMADevices
-from koord_scheduler.devices.candidates import DeviceRejection, candidates
+from koord_scheduler.devices.candidates import DeviceRejection
 from koord_scheduler.devices.device_allocation import MISSING_DEVICE, allocate
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
-from koord_scheduler.devices.device_object import GPU_TYPE
 from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.device_summary import device_summary
-from koord_scheduler.devices.gpu_nodes import GpuRequest
-from koord_scheduler.devices.learned_workload import (
-    GPUScores,
-    LearnedWorkload,
-    accepted_models,
-    gpu_request,
-)
+from koord_scheduler.devices.learned_workload import GPUScores
 from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.framework.plugin import (
@@ -46,9 +38,6 @@ from koord_scheduler.framework.plugin import (
     normalized,
 )
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
-
-_MANY = 64
-"""Rows; fewer are asked one by one."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +61,7 @@ class DeviceShare(Plugin):
 
     def __init__(self, settings: DeviceShareSettings | None = None) -> None:
         self._settings = settings or DeviceShareSettings()
-        self._workload = LearnedWorkload(self._settings.gpu_scores)
+        self._scores = DeviceNodeScores(self._settings.scorer, self._settings.gpu_scores)
         self._aligning: list[Plugin] = []
 
     def prepare(self, nodes: NodeColumns) -> None:
@@ -95,7 +84,7 @@ class DeviceShare(Plugin):
             return exact
 
         def can_run(rows: Rows) -> Mask:
-            if len(rows) < _MANY:
+            if len(rows) < MANY:
                 return exact(rows)
             room = nodes.node_devices.room()
             found = nodes.node_devices.are_known[rows] & room.fits(needs, rows)
@@ -129,52 +118,29 @@ class DeviceShare(Plugin):
         return None if pod.devices.needs else ()
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
-        needs, scorer, workload = pod.devices, self._settings.scorer, self._workload
-        if not needs.needs:
+        if not pod.devices.needs:
             return None
-        request = self._request(pod)
 
         def score(rows: Rows) -> Amounts:
-            if request is not None and request.cards and workload.policy is not None:
-                raw = workload.raw_scores(request, free_gpus(nodes, rows, workload.model_code))
-                if raw is not None:
-                    return raw
-            if len(rows) >= _MANY and takes_any(needs):
-                room = nodes.node_devices.room()
-                return workload.plain_scores(room.scores(needs, scorer, rows))
-            found = np.zeros(len(rows))
-            for state, places in _alike(nodes, rows).items():
-                found[places] = 0 if state is None else _node_score(needs, state, scorer)
-            return workload.plain_scores(found)
+            return self._scores.of(pod, nodes, rows)
 
         return score
 
     def normalize(self, scores: Amounts) -> Amounts:
-        whole = self._workload.whole_scores(scores)
+        whole = self._scores.workload.whole_scores(scores)
         return normalized(scores) if whole is None else whole
 
     def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
-        return self._workload.version if pod.devices else None
+        return self._scores.workload.version if pod.devices else None
 
     def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> DeviceReservation | None:
-        request, state = self._request(pod), nodes.node_devices.state(row)
-        if request is not None:
-            model = "" if state is None else state.labels.model
-            self._workload.count(request, model, accepted_models(pod.required))
+        self._scores.count(pod, nodes, row)
         if not pod.devices:
             return None
-        devices = nodes.node_devices
-        rejection = self._rejection(pod.devices, state)
-        if state is None or rejection is not None:
-            reason = rejection.text if rejection is not None else ""
-            raise ValueError(f"{nodes.name(row)}: {reason}")
-        mask = self._affinity(pod, nodes, row)
-        found = self._on_best_card(pod.devices, request, nodes, row, mask) or allocate(
-            pod.devices, state, self._settings.scorer, mask
-        )
+        found = self._devices(pod, nodes, row)
         if isinstance(found, DeviceRejection):
             raise ValueError(f"{nodes.name(row)}: {found.text}")  # noqa: TRY004 - an outcome
-        return device_reservation(found, devices.ids(row))
+        return device_reservation(found, nodes.node_devices.ids(row))
 
     def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
         if not pod.devices.needs or not self._settings.is_aligned:
@@ -201,31 +167,19 @@ class DeviceShare(Plugin):
 
         return {"/nodeDeviceSummaries": of_all, "/nodeDeviceSummaries/:name": of_one}
 
-    def _request(self, pod: PodClass) -> GpuRequest | None:
-        """What the typical workload is made of; nothing where there is none."""
-        if not self._workload.scores:
-            return None
-        return gpu_request(dict(pod.amounts), pod.devices)
-
-    def _on_best_card(
-        self,
-        needs: PodDeviceNeeds,
-        request: GpuRequest | None,
-        nodes: NodeColumns,
-        row: int,
-        mask: NUMAMask | None,
-    ) -> PodDevices | None:
-        """Devices with the card that is best for a part of one; ``None``: any will do."""
-        state = nodes.node_devices.state(row)
-        if request is None or state is None:
-            return None
-        here = free_gpus(nodes, np.array([row]), self._workload.model_code)
-        place = self._workload.card(request, here)
-        if place is None:
-            return None
-        card = list(state.devices[GPU_TYPE])[place]
-        found = allocate(needs, state, self._settings.scorer, mask, card)
-        return None if isinstance(found, DeviceRejection) else found
+    def _devices(self, pod: PodClass, nodes: NodeColumns, row: int) -> PodDevices | DeviceRejection:
+        """What a pod gets of a row's node."""
+        needs, state = pod.devices, nodes.node_devices.state(row)
+        rejection = self._rejection(needs, state)
+        if state is None or rejection is not None:
+            return rejection or MISSING_DEVICE
+        mask, scorer = self._affinity(pod, nodes, row), self._settings.scorer
+        card = self._scores.best_card(pod, nodes, row)
+        if card is not None:
+            found = allocate(needs, state, scorer, mask, card)
+            if not isinstance(found, DeviceRejection):
+                return found
+        return allocate(needs, state, scorer, mask)
 
     def _affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> NUMAMask | None:
         """The NUMA nodes that the pod's devices have to be near to; ``None``: any."""
@@ -245,14 +199,6 @@ class DeviceShare(Plugin):
             return DeviceRejection(text, resolvable=False)
         found = allocate(needs, state, self._settings.scorer)
         return found if isinstance(found, DeviceRejection) else None
-
-
-@lru_cache(maxsize=1 << 13)
-def _node_score(needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer) -> int:
-    """The sum over the types that a pod needs."""
-    return sum(
-        scorer.of_node(need.amounts, candidates(need, state).values()) for need in needs.needs
-    )
 
 
 def _alike(nodes: NodeColumns, rows: Rows) -> dict[NodeDeviceState | None, list[int]]:
