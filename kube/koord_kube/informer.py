@@ -85,6 +85,11 @@ class Informer(Generic[T]):
         return self._source_trouble or next(iter(self._undecoded.values()), "")
 
     @property
+    def is_followed(self) -> bool:
+        """Whether changes are heard of; objects that cannot be read are another matter."""
+        return not self._source_trouble
+
+    @property
     def synced(self) -> bool:
         """Whether a whole list has been taken: until then what is not here may be there."""
         return self._synced.is_set()

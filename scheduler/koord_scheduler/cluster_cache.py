@@ -91,7 +91,7 @@ class ClusterCache:
                 continue
             if not informer.synced:
                 return f"{resource.plural}: not read yet"
-            if informer.trouble and informer.age(now) > SILENT_SECONDS:
+            if not informer.is_followed and informer.age(now) > SILENT_SECONDS:
                 return f"{resource.plural}: not followed for {informer.age(now):.0f} s"
         return ""
 

@@ -241,6 +241,7 @@ class TestDecoding:
             for wrong in (1, 2)
         ]
         assert one.informer.trouble == one.warnings[-1]
+        assert one.informer.is_followed  # others of its kind are as they should be
         api.expire_watches()
         await one.is_watching(api, 2)
         assert dict(one.informer.objects) == {"n1": "red", "n2": "blue"}
@@ -391,6 +392,7 @@ class TestSource:
         async with Client(Cluster(api.url), Limits(listing=0.05)) as client:
             one = follow(client)
             await until(lambda: "no answer in time" in one.informer.trouble)
+            assert not one.informer.is_followed
             await one.sees(n1="red")
             await until(lambda: one.informer.trouble == "")
             follow.end()

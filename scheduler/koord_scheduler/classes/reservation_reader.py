@@ -13,8 +13,12 @@ from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, Waiting
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.numa.pod_requirements import may_bind_cpus
-from koord_scheduler.objects.pod import PodInfo
-from koord_scheduler.reservations.objects import ReservationObject, read_reservation_object
+from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, PodInfo, SchedulingSpec
+from koord_scheduler.reservations.objects import (
+    ReservationObject,
+    ReservationTemplate,
+    read_reservation_object,
+)
 from koord_scheduler.reservations.pod_needs import ReservationNeeds, ReserveNeeds
 from koord_scheduler.reservations.reservation import Reservation, reservation_of
 
@@ -48,27 +52,38 @@ class ReservationReader:
     def read(self, raw: bytes) -> ClusterReservation:
         """The reservation in a JSON document.
 
+        One whose template cannot be used keeps what it has, and gets no node.
+
         Raises:
-            ValueError: it is not a Reservation, or a quantity or a selector in it is not one.
+            ValueError: it is not a Reservation.
         """
         given = read_reservation_object(raw)
+        try:
+            return self._read(given)
+        except ValueError as error:
+            return self._read(_without_template(given), f"spec.template: {error}")
+
+    def _read(self, given: ReservationObject, problem: str = "") -> ClusterReservation:
         one = reservation_of(given)
+        if problem:
+            one = replace(one, problem=problem, matchers=())
         pod = _without_volumes(one.pod)
         usage = placed_usage(pod, self._nodes)
         numbers = self._nodes.resources.request(one.allocatable)
         replaced = dict(usage.request) | dict(numbers)
         whole = usage._replace(request=tuple(sorted(replaced.items())))
-        return ClusterReservation(one, whole, self._pod(given, one, pod, whole))
+        pod_class = _class(given, one, pod, problem)
+        return ClusterReservation(one, whole, self._pod(pod_class, one, pod, whole))
 
     def _pod(
-        self, given: ReservationObject, one: Reservation, pod: PodInfo, usage: PodUsage
+        self, pod_class: PodClass, one: Reservation, pod: PodInfo, usage: PodUsage
     ) -> ClusterPod:
         spec = pod.spec
         quantities = {
             name: quantity_of(name, amount) for name, amount in sorted(one.allocatable.items())
         }
         waiting = WaitingPod(
-            _class(given, one, pod),
+            pod_class,
             usage,
             spec.scheduler_name,
             created_at(pod),
@@ -84,10 +99,12 @@ class ReservationReader:
         )
 
 
-def _class(given: ReservationObject, one: Reservation, pod: PodInfo) -> PodClass:
+def _class(given: ReservationObject, one: Reservation, pod: PodInfo, problem: str) -> PodClass:
     template = given.spec.template
     node = template.spec.node_name if template is not None else ""
-    needs = ReservationNeeds(problem=_problem(one, pod), reserve=ReserveNeeds(one.policy, node))
+    needs = ReservationNeeds(
+        problem=problem or _problem(one, pod), reserve=ReserveNeeds(one.policy, node)
+    )
     made = pod_class(pod, has_numa=False, has_reservations=False)
     return replace(made, reservation=needs)
 
@@ -99,6 +116,15 @@ def _problem(one: Reservation, pod: PodInfo) -> str:
     if may_bind_cpus(pod.metadata.labels or {}):
         return "CPUs of its own (QoS classes LSR and LSE) cannot be reserved; use another QoS class"
     return ""
+
+
+def _without_template(given: ReservationObject) -> ReservationObject:
+    """The same with a pod that asks for nothing, of the same scheduler."""
+    before = given.spec.template
+    name = before.spec.scheduler_name if before is not None else DEFAULT_SCHEDULER
+    template = ReservationTemplate(spec=SchedulingSpec(scheduler_name=name))
+    spec = msgspec.structs.replace(given.spec, template=template)
+    return msgspec.structs.replace(given, spec=spec)
 
 
 def _without_volumes(pod: PodInfo) -> PodInfo:

@@ -86,22 +86,24 @@ class ReservationColumns:
 
     def set(self, reservation: Reservation, whole: PodUsage) -> None:
         """A reservation is there, or has changed; ``whole`` is what it takes without owners."""
-        before = self.get(reservation.name)
+        known = self._known.get(reservation.name)
+        self._known[reservation.name] = _Known(reservation, whole)
+        if known is not None and known.whole == whole and reservation.is_like(known.reservation):
+            return  # most changes are of what the status says for people
+        before = known.reservation if known is not None else None
         if before is not None:
             self._forget(before)
-        elif reservation.problem:
+        if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.name}: {reservation.problem}")
-        if before is not None and reservation.problem not in ("", before.problem):
-            self._warnings.append(f"reservation {reservation.name}: {reservation.problem}")
-        self._known[reservation.name] = _Known(reservation, whole)
         self._named = None
         if reservation.holds_room:
             self._names[reservation.uid, reservation.node] = reservation.name
             self._on.setdefault(reservation.node, {})[reservation.name] = None
             self._put(reservation.name)
             self._touch(reservation.node)
-        self.version += 1
-        self.changes += 1
+        if reservation.holds_room or (before is not None and before.holds_room):
+            self.version += 1
+            self.changes += 1
 
     def remove(self, name: str) -> None:
         """A reservation is gone; what pods have of it they keep."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from koord_model.demand import Amounts, amounts
@@ -79,6 +79,12 @@ class Reservation:
         """Whether it is to get a node."""
         return not self.node and self.phase in ("", PENDING) and not self.is_leaving
 
+    def is_like(self, other: Reservation) -> bool:
+        """Whether nothing differs by which anything is decided."""
+        return self == replace(
+            other, resource_version=self.resource_version, status_message=self.status_message
+        )
+
 
 def reservation_of(given: ReservationObject) -> Reservation:
     """What an object says.
@@ -88,7 +94,7 @@ def reservation_of(given: ReservationObject) -> Reservation:
     """
     metadata, spec, status = given.metadata, given.spec, given.status
     if spec.template is None:
-        raise ValueError("spec.template is missing; without it nothing is reserved")
+        raise ValueError("it is missing; without it nothing is reserved")
     pod = reserve_pod(given)
     reserved = dict(pending_requests(pod).amounts)
     is_available = bool(status.node_name) and status.phase == AVAILABLE

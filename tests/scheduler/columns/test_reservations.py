@@ -155,7 +155,7 @@ def test_changes_are_in_the_journal() -> None:
     columns = NodeColumns()
     columns.add_pod("n1", usage(columns, {"cpu": 1}))
     whole = usage(columns, {"cpu": 4})
-    for phase in ("Pending", "Available", "Available", "Succeeded"):
+    for phase in ("Pending", "Available", "Waiting", "Succeeded"):
         before, node = columns.journal.position, "" if phase == "Pending" else "n1"
         columns.reservations.set(Reservation("r", "u", phase, node), whole)
         changed = columns.journal.changed_since(before)

@@ -12,7 +12,7 @@ from koord_scheduler.framework.service_provider import ServiceProvider
 from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
 from koord_scheduler.reservations.reservation import HIGHEST_PRIORITY
 
-from tests.support.reservations import ReservationCluster, allocated
+from tests.support.reservations import OF_WEB, ReservationCluster, allocated, reservation
 
 NEVER_OUT = {"preemptionPolicy": "Never"}
 
@@ -281,3 +281,39 @@ def test_a_page_shows_reservations() -> None:
         "allocated": {"cpu": "1500m"},
         "assignedPods": 1,
     }
+
+
+BROKEN = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}]}
+
+
+def test_a_template_that_cannot_be_used_costs_nothing_else() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("waits", pod=BROKEN)
+    cluster.reservation("placed", "4", "n1", pod=BROKEN)
+    decision = cluster.decide()
+    assert isinstance(decision, Refusal)
+    assert decision.pod.key == "Reservation/waits"
+    assert "spec.template: " in cluster.message(decision)
+    assert cluster.requested("n1") == 4000  # it keeps what it has
+    assert cluster.place("a", "5", **NEVER_OUT)[0] == ""
+    assert cluster.place("b", "4") == ("n1", "")
+    warnings = cluster.scheduler.nodes.reservations.take_warnings()
+    assert [one.partition(": ")[0] for one in warnings] == [
+        "reservation waits",
+        "reservation placed",
+    ]
+
+
+def test_what_the_status_says_for_people_changes_nothing() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "4", "n1")
+    nodes = cluster.scheduler.nodes
+    before = nodes.journal.position, nodes.reservations.version
+    document = reservation("r", "4", "n1", owners=[OF_WEB])
+    document["metadata"]["resourceVersion"] = "8"
+    document["status"]["allocated"] = {"cpu": "1"}
+    cluster.put("Reservation", "r", document)
+    assert (nodes.journal.position, nodes.reservations.version) == before
+    cluster.reservation("r", "4", "n1", unschedulable=True)
+    assert nodes.reservations.version > before[1]
+    assert nodes.journal.position > before[0]
