@@ -49,9 +49,12 @@ ANNOTATION_RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
 ANNOTATION_EXACT_MATCH_RESERVATION = "scheduling.koordinator.sh/exact-match-reservation"
 ANNOTATION_RESERVATION_AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 ANNOTATION_RESERVATION_ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+ANNOTATION_RESERVATION_CURRENT_OWNER = "scheduling.koordinator.sh/reservation-current-owner"
+ANNOTATION_RESERVATION_OWNERS = "scheduling.koordinator.sh/reservation-owners"
 ANNOTATION_RESERVATION_RESTRICTED_OPTIONS = (
     "scheduling.koordinator.sh/reservation-restricted-options"
 )
+LABEL_OPERATING_MODE = "scheduling.koordinator.sh/operating-mode"
 LABEL_RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 LABEL_RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
 

@@ -20,7 +20,10 @@ from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.load.pod_load import NO_TIMES, PodTimes, has_daemon_owner, pod_times
 from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
+from koord_scheduler.objects.requests import placed_requests
 from koord_scheduler.objects.scheduling_hint import scheduling_hint
+from koord_scheduler.reservations.operating_pod import is_operating, operating_reservation
+from koord_scheduler.reservations.reservation import Reservation
 
 _Made = TypeVar("_Made")
 
@@ -62,7 +65,8 @@ class ClusterPod(NamedTuple):
 
     ``started`` is in seconds since the epoch, ``None`` before. ``is_leaving`` if it was deleted,
     and has not ended yet; ``is_preempted`` if that was to make room for another pod. ``times`` are
-    those of a pod that has a node, where somebody asks for them.
+    those of a pod that has a node, where somebody asks for them. ``operates`` is what it reserves
+    for others.
     """
 
     key: str
@@ -75,6 +79,7 @@ class ClusterPod(NamedTuple):
     waiting: WaitingPod | None
     is_preempted: bool = False
     times: PodTimes = NO_TIMES
+    operates: Reservation | None = None
 
 
 class PodReader:
@@ -106,7 +111,13 @@ class PodReader:
             waiting,
             pod.is_preempted,
             pod_times(pod) if waiting is None and self._nodes.loads.is_used else NO_TIMES,
+            self._operates(pod) if waiting is None else None,
         )
+
+    def _operates(self, pod: PodInfo) -> Reservation | None:
+        if not self._nodes.reservations.is_used or not is_operating(pod):
+            return None
+        return operating_reservation(pod, placed_requests(pod).amounts)
 
     def _waiting(self, pod: PodInfo) -> WaitingPod:
         spec = pod.spec

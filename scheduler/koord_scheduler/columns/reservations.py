@@ -44,7 +44,7 @@ class _Known(NamedTuple):
 
 
 class ReservationColumns:
-    """Reservations by name; what is left of them is counted on their nodes as if it were a pod.
+    """Reservations by their keys; what is left of them counts on their nodes as if it were a pod.
 
     ``hold`` and ``release`` put that on a node and take it off, ``touch`` says that something else
     changed there. ``version`` changes with the reservations, but not with what pods have of them;
@@ -86,20 +86,20 @@ class ReservationColumns:
 
     def set(self, reservation: Reservation, whole: PodUsage) -> None:
         """A reservation is there, or has changed; ``whole`` is what it takes without owners."""
-        known = self._known.get(reservation.name)
-        self._known[reservation.name] = _Known(reservation, whole)
+        known = self._known.get(reservation.key)
+        self._known[reservation.key] = _Known(reservation, whole)
         if known is not None and known.whole == whole and reservation.is_like(known.reservation):
             return  # most changes are of what the status says for people
         before = known.reservation if known is not None else None
         if before is not None:
             self._forget(before)
         if reservation.problem and (before is None or before.problem != reservation.problem):
-            self._warnings.append(f"reservation {reservation.name}: {reservation.problem}")
+            self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
         self._named = None
         if reservation.holds_room:
-            self._names[reservation.uid, reservation.node] = reservation.name
-            self._on.setdefault(reservation.node, {})[reservation.name] = None
-            self._put(reservation.name)
+            self._names[reservation.uid, reservation.node] = reservation.key
+            self._on.setdefault(reservation.node, {})[reservation.key] = None
+            self._put(reservation.key)
             self._touch(reservation.node)
         if reservation.holds_room or (before is not None and before.holds_room):
             self.version += 1
@@ -119,13 +119,10 @@ class ReservationColumns:
         if self._names.pop((before.uid, before.node), None) is None:
             return
         names = self._on[before.node]
-        del names[before.name]
+        del names[before.key]
         if not names:
             del self._on[before.node]
-        held = self._held.pop(before.name, None)
-        self._touch(before.node)
-        if held is not None:
-            self._release(before.node, held)
+        self._take_off(before)
 
     def add_owner(self, node: str, pod: PodUsage, sign: int = 1) -> None:
         """A pod with something of a reservation is on a node, or with -1 not any more."""
@@ -136,11 +133,16 @@ class ReservationColumns:
             del self._allocations[key]
         name = self._names.get(key)
         if name is not None:
-            held = self._held.pop(name, None)
-            if held is not None:
-                self._release(node, held)
+            self._take_off(self._known[name].reservation)
             self._put(name)
             self.changes += 1
+
+    def _take_off(self, reservation: Reservation) -> None:
+        """Nothing of a reservation counts; a pod that acts as one is counted as a pod."""
+        held = self._held.pop(reservation.key, None)
+        self._touch(reservation.node)
+        if held is not None and not reservation.namespace:
+            self._release(reservation.node, held)
 
     def _put(self, name: str) -> None:
         """Count what is left of a reservation; nothing once a pod has one that is for one pod."""
@@ -150,7 +152,8 @@ class ReservationColumns:
             return
         left = whole if allocation is None else self._left(whole, allocation)
         self._held[name] = left
-        self._hold(reservation.node, left)
+        if not reservation.namespace:
+            self._hold(reservation.node, left)
 
     def _left(self, whole: PodUsage, allocation: _Allocation) -> PodUsage:
         pods = self._resources.number(PODS)
@@ -170,8 +173,8 @@ class ReservationColumns:
         return self._held.get(name)
 
     def held_on(self, node: str) -> list[PodUsage]:
-        """What reservations take of a node."""
-        return [self._held[name] for name in self._on.get(node, ()) if name in self._held]
+        """What reservations take of a node that are no pods."""
+        return [self._held[one.key] for one in self.on(node) if not one.namespace]
 
     def on(self, node: str) -> Iterable[Reservation]:
         """The reservations on a node that are not used up."""
@@ -190,7 +193,8 @@ class ReservationColumns:
 
     def owns_held(self, node: str, uid: str) -> bool:
         """Whether what a pod of a node has of a reservation goes back to that, not to the node."""
-        return (uid, node) in self._names
+        name = self._names.get((uid, node))
+        return name is not None and not self._known[name].reservation.namespace
 
     def offer(self, name: str) -> Offer:
         """A reservation that is not used up, with what is left of it."""

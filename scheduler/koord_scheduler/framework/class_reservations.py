@@ -64,7 +64,7 @@ class ClassReservations:
         """What is left of a node beside all reservations, and those that are offered there."""
         nodes = self._nodes
         resources, found = nodes.resources, self.matching.on(nodes.name(row))
-        offers = [nodes.reservations.offer(one.name) for one in found]
+        offers = [nodes.reservations.offer(one.key) for one in found]
         lacks = nodes.lacks_pods(row)
         backed = backing_classes_of(self.pod, nodes) if self.pod.extended_resources else ()
         free = {}

@@ -53,6 +53,7 @@ class PodStates:
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
             self.placed.set(_placed(pod))
+            self._operate(pod)
             return
         assumed = self._assumed.get(pod.key)
         if assumed is not None and assumed.uid == pod.uid:
@@ -67,6 +68,16 @@ class PodStates:
         self.nominations.remove(key)
         if key in self.placed.by_key:
             self._unplace(key)
+
+    def _operate(self, pod: ClusterPod) -> None:
+        """A pod with a node acts as a reservation, or does not."""
+        reservations = self.nodes.reservations
+        if pod.operates is not None:
+            reservations.set(pod.operates, pod.usage)
+            self._separate_named()
+        elif reservations.get(pod.key) is not None:
+            reservations.remove(pod.key)
+            self._separate_named()
 
     def set_reservation(self, given: ClusterReservation, now: float) -> None:
         """A reservation is there, or has changed; without a node it waits as if it were a pod."""
@@ -200,6 +211,7 @@ class PodStates:
         self._assumed.pop(key, None)
         for plugin, reservation in self._reserved.pop(key, ()):
             plugin.unreserve(reservation, self.nodes)
+        self.nodes.reservations.remove(key)
         self.placed.remove(key)
 
 

@@ -192,13 +192,13 @@ def find_candidates(
 
 
 def _preemptible(pods: PodsByRow, nodes: NodeColumns, placed: PlacedPods) -> PodsByRow:
-    """Without those that have their room of a reservation: that would get it back, not the node."""
+    """Without those that have their room of a reservation, which gets it back, or act as one."""
     if not len(nodes.reservations):
         return pods
     found = (placed.pod(slot) for slot in pods.slots.tolist())
     held = [
-        bool(one.usage.reservation)
-        and nodes.reservations.owns_held(one.node, one.usage.reservation)
+        nodes.reservations.owns_held(one.node, one.usage.reservation)
+        or nodes.reservations.get(one.key) is not None
         for one in found
     ]
     return pods.where(~np.array(held, np.bool_))

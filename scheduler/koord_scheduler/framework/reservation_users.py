@@ -60,7 +60,7 @@ class NewReservations(AcrossNodes):
 
     def reasons(self, rows: Rows) -> list[Reason]:
         nodes, needs = self._nodes, self._needs
-        others = (one for one in nodes.reservations.available() if nodes.reservations.has(one.name))
+        others = (one for one in nodes.reservations.available() if nodes.reservations.has(one.key))
         conflicting = {one.node for one in others if _conflict(needs.policy, one.policy)}
         conflicts = [row for row in map(nodes.row, conflicting) if row is not None]
         found = [Reason(POLICY_CONFLICT, np.isin(rows, conflicts), False)]

@@ -62,7 +62,7 @@ class MatchingReservations:
     def on(self, node: str) -> list[Reservation]:
         """Those of a node that are not used up."""
         reservations = self._nodes.reservations
-        return [one for one in self.by_node().get(node, ()) if reservations.has(one.name)]
+        return [one for one in self.by_node().get(node, ()) if reservations.has(one.key)]
 
     def nodes(self) -> Collection[str]:
         """The nodes that have some that are not used up."""
@@ -79,7 +79,7 @@ class MatchingReservations:
         if self._changes != (reservations.changes, self._state):
             self._held = {}
             for one in chain.from_iterable(by_node.values()):
-                if (held := reservations.held(one.name)) is not None:
+                if (held := reservations.held(one.key)) is not None:
                     self._held.setdefault(one.node, []).append((one.node, held))
             self._all = list(chain.from_iterable(self._held.values()))
             self._changes = reservations.changes, self._state

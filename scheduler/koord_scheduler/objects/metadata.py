@@ -20,6 +20,8 @@ from koord_model.keys import (
     ANNOTATION_RAW_ALLOCATABLE,
     ANNOTATION_RESERVATION_AFFINITY,
     ANNOTATION_RESERVATION_ALLOCATED,
+    ANNOTATION_RESERVATION_CURRENT_OWNER,
+    ANNOTATION_RESERVATION_OWNERS,
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
     ANNOTATION_SCHEDULING_HINT,
@@ -58,6 +60,10 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
     )
     reservation_allocated: str | None = msgspec.field(
         default=None, name=ANNOTATION_RESERVATION_ALLOCATED
+    )
+    reservation_owners: str | None = msgspec.field(default=None, name=ANNOTATION_RESERVATION_OWNERS)
+    reservation_current_owner: str | None = msgspec.field(
+        default=None, name=ANNOTATION_RESERVATION_CURRENT_OWNER
     )
     exact_match_reservation: str | None = msgspec.field(
         default=None, name=ANNOTATION_EXACT_MATCH_RESERVATION

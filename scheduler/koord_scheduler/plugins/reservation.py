@@ -130,7 +130,7 @@ class ReservationPlugin(Plugin):
 
         def node(given: Mapping[str, str]) -> dict[str, Any]:
             items = nodes.reservations.on(given["node"])
-            return {"items": [_item(nodes.reservations.offer(one.name)) for one in items]}
+            return {"items": [_item(nodes.reservations.offer(one.key)) for one in items]}
 
         return {"/nodeReservations/:node": node}
 
@@ -147,7 +147,8 @@ def _item(offer: Offer) -> dict[str, Any]:
     return {
         "name": one.name,
         "uid": one.uid,
-        "kind": "Reservation",
+        "namespace": one.namespace,
+        "kind": "Pod" if one.namespace else "Reservation",
         "available": one.is_available,
         "allocateOnce": one.allocate_once,
         "allocatePolicy": one.policy,

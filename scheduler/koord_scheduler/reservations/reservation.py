@@ -41,7 +41,8 @@ class Reservation:
     that are counted: all, or those that the policy Restricted names. ``order``: lower ones are
     taken first, 0 is no order. ``unschedulable``: it is not for new pods. ``matchers`` say for whom
     it is; for nobody where ``problem`` says, in a line, why that is not known. ``pod`` is what it
-    keeps the place of, and ``status_message`` why it has no node.
+    keeps the place of, and ``status_message`` why it has no node. With a ``namespace`` it is a pod
+    that acts as a reservation.
     """
 
     name: str
@@ -63,6 +64,12 @@ class Reservation:
     is_leaving: bool = False
     status_message: str = ""
     pod: PodInfo = _NO_POD
+    namespace: str = ""
+
+    @property
+    def key(self) -> str:
+        """What it is known by: its name, of a pod namespace/name."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def is_available(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -273,6 +274,7 @@ def test_a_page_shows_reservations() -> None:
     assert item == {
         "name": "r",
         "uid": "u-r",
+        "namespace": "",
         "kind": "Reservation",
         "available": True,
         "allocateOnce": False,
@@ -317,3 +319,65 @@ def test_what_the_status_says_for_people_changes_nothing() -> None:
     cluster.reservation("r", "4", "n1", unschedulable=True)
     assert nodes.reservations.version > before[1]
     assert nodes.journal.position > before[0]
+
+
+# Pods that act as reservations
+
+
+def operating(
+    cluster: ReservationCluster, cpus: str = "6", *, ready: bool = True, **more: str
+) -> None:
+    owners = json.dumps([OF_WEB])
+    metadata = {
+        "name": "keeper",
+        "namespace": "shop",
+        "uid": "u-keeper",
+        "labels": {"scheduling.koordinator.sh/operating-mode": "Reservation"},
+        "annotations": {"scheduling.koordinator.sh/reservation-owners": owners, **more},
+    }
+    container = {"name": "c", "resources": {"requests": {"cpu": cpus}}}
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    document = {
+        "metadata": metadata,
+        "spec": {"containers": [container], "nodeName": "n1"},
+        "status": {"phase": "Running", "conditions": conditions},
+    }
+    cluster.put("Pod", "shop/keeper", document)
+
+
+def test_a_pod_may_act_as_a_reservation() -> None:
+    cluster = ReservationCluster("n1", "n2")
+    operating(cluster)
+    assert cluster.requested("n1") == 6000
+    assert cluster.place("other", "3", app="db") == ("n2", "")
+    assert cluster.place("a", "5") == ("n1", "keeper")
+    assert cluster.requested("n1") == 11000  # both, until it is deleted
+    cluster.pod("a", "5", "n1", reservation="keeper")
+    assert cluster.place("b", "5") == ("n2", "")  # it was for one
+    cluster.scheduler.remove_pod("shop/keeper")
+    assert cluster.requested("n1") == 5000
+    assert not len(cluster.scheduler.nodes.reservations)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ready": False},
+        {"scheduling.koordinator.sh/reservation-current-owner": '{"name": "x"}'},
+        {"scheduling.koordinator.sh/reservation-owners": "["},
+        {"scheduling.koordinator.sh/reservation-owners": "[]"},
+    ],
+)
+def test_it_does_so_only_while_it_can(more: dict[str, Any]) -> None:
+    cluster = ReservationCluster("n1", "n2")
+    operating(cluster)
+    operating(cluster, **more)
+    assert cluster.place("a", "5") == ("n2", "")
+    assert cluster.requested("n1") == 6000
+
+
+def test_it_is_no_victim() -> None:
+    cluster = ReservationCluster("n1")
+    operating(cluster)
+    assert cluster.place("a", "5", app="db", priority=9)[0] == ""
+    assert not cluster.scheduler.nominations.get("shop/a")
