@@ -11,6 +11,7 @@ from koord_model.times import rfc3339
 
 from koord_scheduler.classes.pod_reader import ReservedRoom
 from koord_scheduler.reservations.objects import AVAILABLE
+from koord_scheduler.reservations.reservation import Reservation
 
 
 def available_patch(room: ReservedRoom, node: str, at: float) -> Request:
@@ -36,6 +37,23 @@ def unschedulable_patch(room: ReservedRoom, reason: str, message: str, at: float
     return _status_patch(
         room, {"conditions": [_condition("Scheduled", False, reason, message, at)]}
     )
+
+
+def status_patch(one: Reservation, status: Mapping[str, Any]) -> Request:
+    """Change the status of a reservation that is as it was when that was decided."""
+    metadata = {"uid": one.uid, "resourceVersion": one.resource_version}
+    body = {"metadata": metadata, "status": status}
+    return Request("PATCH", RESERVATIONS, one.name, "", "status", body)
+
+
+def removal(one: Reservation) -> Request:
+    """Delete a reservation, and no other of its name."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": one.uid, "resourceVersion": one.resource_version},
+    }
+    return Request("DELETE", RESERVATIONS, one.name, body=body)
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str, at: float) -> dict[str, str]:

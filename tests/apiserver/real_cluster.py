@@ -28,6 +28,7 @@ COMPONENTS = (
     "scheduler",
     "numa",
     "device-share",
+    "reservations",
 )
 
 

@@ -27,6 +27,7 @@ SHOWN = {
     "device": "NAME AGE | n",
     "newer topology": "NAME AGE | n",
     "profile": "NAME QOS PRIORITYCLASS PROBABILITY AGE | n BE koord-batch 30%",
+    "reservation": "NAME PHASE NODE TTL EXPIRES AGE | n Available n 1h 2026-01-01T00:00:00Z",
     "recommendation": "NAME TYPE KIND TARGET PROVIDED UPDATED AGE"
     " | n workload Deployment web {age}",
 }

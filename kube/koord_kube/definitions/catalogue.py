@@ -8,6 +8,7 @@ from koord_kube.definitions.node_metric import NODE_METRIC
 from koord_kube.definitions.node_slo import NODE_SLO
 from koord_kube.definitions.node_topology import NODE_TOPOLOGY
 from koord_kube.definitions.recommendation import RECOMMENDATION
+from koord_kube.definitions.reservation import RESERVATION
 
 DEFINITIONS = (
     COLOCATION_PROFILE,
@@ -16,5 +17,6 @@ DEFINITIONS = (
     NODE_SLO,
     NODE_TOPOLOGY,
     RECOMMENDATION,
+    RESERVATION,
 )
 """In alphabetical order of their kinds."""

@@ -180,6 +180,11 @@ class ReservationColumns:
         """The reservations on a node that are not used up."""
         return [self._known[name].reservation for name in self._on.get(node, ()) if self.has(name)]
 
+    def objects(self) -> list[Reservation]:
+        """All that are objects of their own, and not pods, in any phase."""
+        known = (one.reservation for one in self._known.values())
+        return [one for one in known if not one.namespace]
+
     def available(self) -> Iterator[Reservation]:
         """Those that pods may use; some of them may be used up."""
         for name in self._names.values():

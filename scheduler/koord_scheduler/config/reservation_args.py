@@ -9,7 +9,7 @@ from koord_scheduler.config.component_config import Int64, NotNegative, PerCent,
 from koord_scheduler.config.problems import problem
 
 _PRE_ALLOCATION = "none: reservations do not take over pods that run here"
-_OF_MANAGER = "none: the manager ends reservations and removes them, not the scheduler"
+_KEEP_SECONDS = 24 * 3600.0
 
 
 class PreAllocationConfig(Strict, frozen=True):
@@ -30,9 +30,10 @@ class ReservationSelectorIndexArgs(Strict, frozen=True):
 
 
 class ReservationArgs(PluginArgs, frozen=True):
-    """Arguments of Reservation; of how many nodes the best victims are taken makes no difference.
+    """Arguments of Reservation.
 
-    Here all nodes are looked at.
+    Those that only say how much is looked at, or how often, make no difference: all nodes are
+    looked at for victims, and all reservations every three seconds.
     """
 
     enable_preemption: bool | None = None
@@ -49,7 +50,10 @@ class ReservationArgs(PluginArgs, frozen=True):
     reservation_selector_index: ReservationSelectorIndexArgs | None = None
 
     def problems(self, path: str) -> Iterator[str]:
-        yield from self._of_others(path)
+        config = self.pre_allocation_config
+        if config is not None and config.enable_cluster_mode:
+            at = f"{path}.preAllocationConfig.enableClusterMode"
+            yield problem(at, config.enable_cluster_mode, _PRE_ALLOCATION)
         for place, name in enumerate(self.ignored_resources):
             if not _is_extended(name):
                 expected = "an extended resource, such as example.com/gpu"
@@ -59,21 +63,12 @@ class ReservationArgs(PluginArgs, frozen=True):
                 expected = "what extended resources begin with, such as example.com"
                 yield problem(f"{path}.ignoredResourceGroups[{place}]", group, expected)
 
-    def _of_others(self, path: str) -> Iterator[str]:
-        """What something else does here, or nothing yet."""
-        ending = {
-            "gcDurationSeconds": self.gc_duration_seconds,
-            "gcIntervalSeconds": self.gc_interval_seconds,
-            "disableGarbageCollection": self.disable_garbage_collection,
-            "resyncIntervalSeconds": self.resync_interval_seconds,
-        }
-        for name, value in ending.items():
-            if value:
-                yield problem(f"{path}.{name}", value, _OF_MANAGER)
-        config = self.pre_allocation_config
-        if config is not None and config.enable_cluster_mode:
-            at = f"{path}.preAllocationConfig.enableClusterMode"
-            yield problem(at, config.enable_cluster_mode, _PRE_ALLOCATION)
+    @property
+    def keep_seconds(self) -> float | None:
+        """For how long reservations are kept that have ended; ``None``: for ever."""
+        if self.disable_garbage_collection:
+            return None
+        return float(self.gc_duration_seconds) if self.gc_duration_seconds > 0 else _KEEP_SECONDS
 
 
 def _is_extended(name: str) -> bool:

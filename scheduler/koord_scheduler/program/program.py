@@ -59,6 +59,7 @@ from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_scheduler.program.settings import SchedulerSettings
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 from koord_scheduler.recorder import Recorder
+from koord_scheduler.reservation_controller import ReservationController
 from koord_scheduler.scheduling_loop import SchedulingLoop
 from koord_scheduler.victim_evictor import VictimEvictor
 from koord_scheduler.volume_binder import VolumeBinder
@@ -109,6 +110,8 @@ class SchedulerProgram:
         self._bind_timeout = float(
             max(one.args.volume_binding.bind_timeout_seconds for one in config.profiles)
         )
+        keeping = [one for one in config.profiles if "Reservation" in one.points.names()]
+        self._keep_seconds = keeping[0].args.reservation.keep_seconds if keeping else None
         self._enable_profiling = config.enable_profiling
         self._debug = DebugFlags(
             self._scheduler, settings.debug_scores, filters=settings.debug_filters
@@ -189,12 +192,17 @@ class SchedulerProgram:
             instance=self._settings.pod_name,
             on_warning=self._warn,
         )
+        reservations = ReservationController(
+            self._scheduler, write, self._keep_seconds, on_warning=self._warn
+        )
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
                 group.start_soon(binder.run)
                 group.start_soon(reporter.run)
                 group.start_soon(evictor.run)
+                if nodes.reservations.is_used:
+                    group.start_soon(reservations.run)
                 await self._loop.run(binder, pre_binder, evictor, self._extenders)
         finally:
             self._binder = self._reporter = None

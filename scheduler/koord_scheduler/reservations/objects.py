@@ -15,6 +15,8 @@ from koord_scheduler.objects.pod import SchedulingSpec
 
 PENDING, AVAILABLE, WAITING = "Pending", "Available", "Waiting"
 """Phases of reservations that have not ended."""
+SUCCEEDED, FAILED = "Succeeded", "Failed"
+"""Phases of those that have."""
 
 
 class ReservationAnnotations(msgspec.Struct, frozen=True, gc=False):
@@ -77,14 +79,27 @@ class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
     allocate_policy: str = ""
     unschedulable: bool = False
     taints: list[Taint] | None = None
+    ttl: str | None = None
+    expires: str | None = None
 
 
-class ReservationCondition(msgspec.Struct, frozen=True, gc=False):
-    """One of a reservation's conditions."""
+class ReservationCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """One of a reservation's conditions; times are RFC 3339."""
 
     type: str = ""
     status: str = ""
+    reason: str = ""
     message: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class CurrentOwner(msgspec.Struct, frozen=True, gc=False):
+    """A pod that has something of a reservation."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
 
 
 class ReservationStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,6 +109,8 @@ class ReservationStatus(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     conditions: list[ReservationCondition] | None = None
     allocatable: Quantities | None = None
+    allocated: Quantities | None = None
+    current_owners: list[CurrentOwner] | None = None
 
 
 class ReservationObject(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.node_selector import whole_number
 from koord_scheduler.objects.pod import PodInfo, SchedulingSpec
 from koord_scheduler.objects.requests import pending_requests
+from koord_scheduler.reservations.lifecycle import NO_LIFE, ReservationLife, reservation_life
 from koord_scheduler.reservations.objects import (
     AVAILABLE,
     PENDING,
@@ -41,8 +42,8 @@ class Reservation:
     that are counted: all, or those that the policy Restricted names. ``order``: lower ones are
     taken first, 0 is no order. ``unschedulable``: it is not for new pods. ``matchers`` say for whom
     it is; for nobody where ``problem`` says, in a line, why that is not known. ``pod`` is what it
-    keeps the place of, and ``status_message`` why it has no node. With a ``namespace`` it is a pod
-    that acts as a reservation.
+    keeps the place of, ``status_message`` why it has no node, ``life`` how it ends.
+    With a ``namespace`` it is a pod that acts as a reservation.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Reservation:
     status_message: str = ""
     pod: PodInfo = _NO_POD
     namespace: str = ""
+    life: ReservationLife = NO_LIFE
 
     @property
     def key(self) -> str:
@@ -89,7 +91,10 @@ class Reservation:
     def is_like(self, other: Reservation) -> bool:
         """Whether nothing differs by which anything is decided."""
         return self == replace(
-            other, resource_version=self.resource_version, status_message=self.status_message
+            other,
+            resource_version=self.resource_version,
+            status_message=self.status_message,
+            life=self.life,
         )
 
 
@@ -108,7 +113,9 @@ def reservation_of(given: ReservationObject) -> Reservation:
     allocatable = dict(amounts(status.allocatable)) if is_available else reserved
     labels = metadata.labels or {}
     problem, matchers, resources = "", tuple[OwnerMatcher, ...](), frozenset(allocatable)
+    life = NO_LIFE
     try:
+        life = reservation_life(given)
         matchers = owner_matchers(spec.owners or ())
         if spec.allocate_policy == RESTRICTED:
             resources = _restricted(given, resources)
@@ -134,6 +141,7 @@ def reservation_of(given: ReservationObject) -> Reservation:
         is_leaving=metadata.deletion_timestamp is not None,
         status_message=_unscheduled(given),
         pod=pod,
+        life=life,
     )
 
 

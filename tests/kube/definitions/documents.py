@@ -107,6 +107,9 @@ CLASS = {
     },
 }
 
+REFERENCE = {"apiVersion": "v1", "kind": "Pod", "name": "a", "namespace": "ns", "uid": "u"}
+OBJECT = REFERENCE | {"fieldPath": "spec", "resourceVersion": "1"}
+
 WHOLE: dict[str, tuple[str, str, Object]] = {
     "metric": (
         SLO,
@@ -234,6 +237,54 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
             },
         },
     ),
+    "reservation": (
+        DEVICE,
+        "Reservation",
+        {
+            "spec": {
+                "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+                "owners": [
+                    {
+                        "object": OBJECT,
+                        "controller": REFERENCE | {"controller": True, "blockOwnerDeletion": True},
+                        "labelSelector": {"matchLabels": {"app": "web"}},
+                    }
+                ],
+                "ttl": "1h",
+                "expires": "2026-01-01T00:00:00Z",
+                "preAllocation": False,
+                "preAllocationPolicy": {"mode": "Cluster", "enableMultiple": True},
+                "allocateOnce": False,
+                "allocatePolicy": "Restricted",
+                "unschedulable": True,
+                "taints": [
+                    {
+                        "key": "k",
+                        "value": "v",
+                        "effect": "NoSchedule",
+                        "timeAdded": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            },
+            "status": {
+                "phase": "Available",
+                "nodeName": "n",
+                "allocatable": {"cpu": "4"},
+                "allocated": {"cpu": "500m"},
+                "currentOwners": [OBJECT],
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": "True",
+                        "reason": "Available",
+                        "message": "m",
+                        "lastProbeTime": "2026-01-01T00:00:00Z",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            },
+        },
+    ),
     "topology": (TOPOLOGY, "NodeResourceTopology", {"topologyPolicies": ["None"], "zones": [ZONE]}),
     "newer topology": (
         NEWER,
@@ -303,6 +354,7 @@ def nested(path: str, value: Any) -> Object:
 _COLLECT, _THRESHOLD = "spec.metricCollectPolicy", "spec.resourceUsedThresholdWithBE"
 _SELECTOR = [{"key": "a", "operator": "Is"}]
 _TARGET = {"type": "workload", "workload": {"kind": "Deployment"}}
+_RESERVED = {"template": {}, "owners": [{"object": {"name": "a"}}]}
 _AT: list[tuple[str, str, Any, str]] = [
     ("metric", "status.updateTime", "today", ""),
     ("metric", "status.nodeMetric.nodeUsage.resources.cpu", "much", ""),
@@ -318,6 +370,8 @@ _AT: list[tuple[str, str, Any, str]] = [
     ("profile", "spec.labels.a", 1, ""),
     ("profile", "spec.selector.matchExpressions", _SELECTOR, "[0].operator"),
     ("recommendation", "spec", {}, ".target"),
+    ("reservation", "spec", {"template": {}}, ".owners"),
+    ("reservation", "spec", _RESERVED | {"allocatePolicy": "Default"}, ".allocatePolicy"),
     ("recommendation", "spec.target.type", "pods", ""),
     ("recommendation", "spec.target", _TARGET, ".workload.name"),
 ]

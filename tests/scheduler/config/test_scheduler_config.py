@@ -89,8 +89,6 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (plugins("{bind: {disabled: [{name: '*'}]}}"), "profiles[0].plugins.bind", "DefaultBinder"),
         (plugins("{preScore: {disabled: [{name: '*'}]}}"), "profiles[0].plugins", "preScore"),
         (args("InterPodAffinity", "{hardPodAffinityWeight: 101}"), f"{ARGS}.hardPodAff", "101"),
-        (args("Reservation", "{gcDurationSeconds: 9}"), f"{ARGS}.gcDurationSeconds", "manager"),
-        (args("Reservation", "{resyncIntervalSeconds: 9}"), f"{ARGS}.resyncInterval", "manager"),
         (
             args("Reservation", "{preAllocationConfig: {enableClusterMode: true}}"),
             f"{ARGS}.preAllocationConfig.enableClusterMode",
