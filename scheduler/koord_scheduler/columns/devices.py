@@ -114,6 +114,17 @@ class DeviceColumns:
             if not self._had[row]:
                 del self._had[row]
 
+    def repair(self, row: int, pods: Iterable[PodDevices]) -> bool:
+        """Recount what the pods of a row have; whether it was wrong, which is a defect."""
+        had = sorted(filter(None, pods))
+        if sorted(self._had.get(row, ())) == had:
+            return False
+        self._had.pop(row, None)
+        for devices in had:
+            self.add(row, devices)
+        self._forget(row)
+        return True
+
     def alike(self, rows: Iterable[int]) -> dict[NodeDeviceState | None, list[int]]:
         """Rows by their states; ``None``: those whose nodes have no Device."""
         found: dict[NodeDeviceState | None, list[int]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.placed_pods import PlacedPods
 
 ROUND_SECONDS = 300
@@ -31,7 +31,8 @@ class SelfCheck:
         found = []
         for _ in range(-(-length // ROUND_SECONDS)):
             row, self._next = self._next % length, self._next + 1
-            if self._repair(row) | self._nodes.loads.repair(row):
+            is_wrong = self._repair(row) | self._repair_devices(row)
+            if is_wrong | self._nodes.loads.repair(row):
                 found.append(self._nodes.name(row))
         self.repaired += len(found)
         return found
@@ -40,8 +41,7 @@ class SelfCheck:
         resources = self._nodes.resources
         requested = np.zeros(len(resources.requested))
         scored = np.zeros(2)
-        usages = [pod.usage for pod in self._placed.on(row)]
-        for usage in (*usages, *self._nodes.reservations.held_on(self._nodes.name(row))):
+        for usage in self._usages(row):
             for number, amount in usage.request:
                 requested[number] += amount
             scored += usage.scored
@@ -52,3 +52,14 @@ class SelfCheck:
         resources.scored[:, row] = scored
         self._nodes.journal.add(row)
         return True
+
+    def _repair_devices(self, row: int) -> bool:
+        if not self._nodes.node_devices.repair(row, [one.devices for one in self._usages(row)]):
+            return False
+        self._nodes.journal.add(row)
+        return True
+
+    def _usages(self, row: int) -> list[PodUsage]:
+        """Of the pods of a row, and of what is left of its reservations."""
+        usages = [pod.usage for pod in self._placed.on(row)]
+        return [*usages, *self._nodes.reservations.held_on(self._nodes.name(row))]

@@ -32,6 +32,7 @@ from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refus
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.framework.service_provider import ServiceProvider
 from koord_scheduler.plugins.device_share import DeviceShare, DeviceShareSettings
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
@@ -338,6 +339,24 @@ def test_rows_are_answered_as_one_by_one(taken: list[tuple[str, int]], amount: i
         for state in states
     ]
     assert can_run(rows).tolist() == [one >= max(1, amount // 100) for one in free]
+
+
+@pytest.mark.parametrize("wrong", ["missing", "twice"])
+def test_devices_that_are_counted_wrongly_are_found_and_repaired(wrong: str) -> None:
+    cluster = Cluster(n1=4, n2=4)
+    node = cluster.place("a", {GPU: "50"}).node
+    nodes, placed = cluster.scheduler.nodes, cluster.scheduler.placed
+    row, right = nodes.row(node), cluster.used(node)
+    assert row is not None
+    check = SelfCheck(nodes, placed)
+    assert [check.check_some() for _ in range(ROUND_SECONDS)] == [[]] * ROUND_SECONDS
+    devices = placed.by_key["shop/a"].usage.devices
+    change = nodes.node_devices.remove if wrong == "missing" else nodes.node_devices.add
+    change(row, devices)
+    assert cluster.used(node) != right
+    found = [name for _ in range(ROUND_SECONDS) for name in check.check_some()]
+    assert found == [node]
+    assert cluster.used(node) == right
 
 
 def test_devices_are_watched_only_where_they_count() -> None:
