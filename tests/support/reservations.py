@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from koord_model.keys import ANNOTATION_RESERVATION_AFFINITY, ANNOTATION_RESERVATION_ALLOCATED
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.reservations.allocation import ReservationAllocation
 
 OF_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
@@ -25,15 +28,27 @@ OF_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 class ReservationCluster:
     """Nodes with 8 CPUs each; pods of the label app=web own reservations, unless they say more."""
 
-    def __init__(self, *nodes: str, settings: ReservationSettings | None = None) -> None:
+    def __init__(
+        self,
+        *nodes: str,
+        settings: ReservationSettings | None = None,
+        record: Record | None = None,
+    ) -> None:
+        """``record`` hears of all that happens."""
         plugins = (
             EnabledPlugin(NodeResourcesFit()),
             EnabledPlugin(NodeAffinity()),
             EnabledPlugin(InterPodAffinity()),
             EnabledPlugin(ReservationPlugin(settings), weight=5000),
         )
-        self.scheduler = Scheduler([Profile("default-scheduler", plugins)])
-        kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0))
+        self.profiles = [Profile("default-scheduler", plugins)]
+        self.scheduler = Scheduler(self.profiles)
+        if record is not None:
+            columns, queue = NodeColumns(), SchedulingQueue()
+            self.scheduler = RecordingScheduler(self.profiles, record, nodes=columns, queue=queue)
+        kinds = [*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0)]
+        if record is not None:
+            kinds = [recorded_kind(one, record, lambda: 0.0) for one in kinds]
         self.kinds = {one.resource.kind: one for one in kinds}
         for name in nodes:
             self.node(name)

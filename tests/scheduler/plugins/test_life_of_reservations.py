@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.recording import Record, read_inputs, recording_line
+from koord_scheduler.framework.replay import Replay
 from koord_scheduler.framework.reserved_scores import class_scores
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord_scheduler.plugins.node_affinity import NodeAffinity
@@ -29,9 +32,9 @@ AFFINITIES = (None, None, {}, {"name": "a"}, {"reservationSelector": {"pool": "x
 class Life:
     """Pods and reservations of an API that is behind by some events."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, record: Record | None = None) -> None:
         self.rng = rng
-        self.cluster = ReservationCluster(*NODES)
+        self.cluster = ReservationCluster(*NODES, record=record)
         self.pods: dict[str, tuple[str, str, str]] = {}  # by name: app, CPUs, node
         self.owners: dict[str, str] = {}
         self.cpus: dict[str, str] = {}
@@ -51,7 +54,7 @@ class Life:
                 name = rng.choice(sorted(self.pods))
                 del self.pods[name]
                 self.owners.pop(name, None)
-                cluster.scheduler.remove_pod(f"shop/{name}")
+                cluster.kinds["Pod"].remove(f"shop/{name}")
             case "reservation":
                 self.new_reservation(rng.choice("abc"))
             case "succeed" if self.nodes:
@@ -148,3 +151,17 @@ def test_kept_answers_are_fresh_ones(seed: int) -> None:
             for one in kept.reasons(everywhere):
                 rejected |= one.rejects
             assert everywhere[~rejected].tolist() == kept.feasible().tolist()
+
+
+@given(st.integers(0, 1 << 32))
+def test_recordings_replay(seed: int) -> None:
+    lines: list[bytes] = []
+    life = Life(Random(seed), lambda one: lines.append(recording_line(one)))
+    for _ in range(20):
+        life.change()
+    again = Scheduler(ReservationCluster().profiles)
+    replayed = [*Replay(again, lambda *_: None).run(read_inputs(lines))]
+    assert all(one.is_same for one in replayed)
+    requested = [scheduler.nodes.resources for scheduler in (again, life.cluster.scheduler)]
+    first, second = (one.requested[one.number("cpu")] for one in requested)
+    assert first.tolist() == second.tolist()
