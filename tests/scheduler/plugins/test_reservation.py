@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
@@ -248,6 +249,32 @@ def test_nobody_preempts_a_reservation_or_its_owners() -> None:
     plan = cluster.decide()
     assert isinstance(plan, PreemptionPlan)
     assert [one.key for one in plan.preemption.victims] == ["shop/low"]
+
+
+def test_owners_leave_room_to_pods_that_wait_for_victims() -> None:
+    cluster = ReservationCluster("n1")
+    for name in ("r", "s"):  # a pod gets one of them, not both
+        cluster.reservation(name, "2", "n1", allocateOnce=False)
+    cluster.pod("low", "4", "n1", app="db", priority=1)
+    cluster.pod("high", "4", app="db", priority=9)
+    assert isinstance(cluster.decide(), PreemptionPlan)
+    cluster.scheduler.remove_pod("shop/low")  # its room is for the other one now
+    assert cluster.place("large", "4", **NEVER_OUT)[0] == ""
+    assert cluster.place("small", "2") == ("n1", "r")
+
+
+@pytest.mark.parametrize("policy", ["Aligned", "Restricted"])
+def test_owners_preempt_elsewhere_if_their_reservation_is_too_small(policy: str) -> None:
+    cluster = ReservationCluster("n1", "n2")
+    cluster.reservation("r", "2", "n1", allocatePolicy=policy)
+    for node in ("n1", "n2"):
+        cluster.pod(f"low-{node}", "5", node, app="db", priority=1)
+    cluster.pod("a", "5", priority=9)
+    plan = cluster.decide()
+    assert isinstance(plan, PreemptionPlan)
+    assert plan.preemption.node == "n2"
+    limits = cluster.scheduler.scores(plan.pod).limits(np.array([0, 1]))
+    assert limits.are_all  # looking for victims need not try one after the other
 
 
 def test_pods_of_other_schedulers_reservations_are_only_counted() -> None:
