@@ -108,5 +108,5 @@ KOORDINATOR = frozenset(
 )
 """Koordinator's plugins that come with later versions."""
 
-UNPREPARED = frozenset({"LoadAwareScheduling"})
-"""Plugins that need not be enabled at preFilter to filter: Koordinator's configuration does not."""
+UNPREPARED = frozenset({"LoadAwareScheduling", "NodeNUMAResource", "DeviceShare"})
+"""Plugins that filter and score without preFilter and preScore, as Koordinator configures them."""

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import pod_class
@@ -229,3 +230,57 @@ def test_arguments_of_reservation() -> None:
         ("example.com/a",),
         ("example.org",),
     )
+
+
+OF_KOORDINATOR = """
+preEnqueue: {enabled: []}
+queueSort: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}]}
+preFilter:
+  enabled:
+  - {name: SchedulingHint}
+  - {name: Reservation}
+  - {name: NodeNUMAResource}
+  - {name: DeviceShare}
+filter:
+  enabled:
+  - {name: LoadAwareScheduling}
+  - {name: NodeNUMAResource}
+  - {name: DeviceShare}
+  - {name: Reservation}
+postFilter: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultPreemption}]}
+preScore: {enabled: [{name: Reservation}]}
+score:
+  enabled:
+  - {name: LoadAwareScheduling, weight: 1}
+  - {name: NodeNUMAResource, weight: 1}
+  - {name: DeviceShare, weight: 1}
+  - {name: Reservation, weight: 5000}
+reserve:
+  enabled:
+  - {name: LoadAwareScheduling}
+  - {name: NodeNUMAResource}
+  - {name: DeviceShare}
+  - {name: Reservation}
+preBind:
+  enabled:
+  - {name: NodeNUMAResource}
+  - {name: DeviceShare}
+  - {name: Reservation}
+  - {name: DefaultPreBind}
+bind: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultBinder}]}
+"""
+"""What its manifests enable, without Coscheduling and ElasticQuota."""
+
+
+def test_the_profile_of_koordinator_is_taken_but_for_its_gangs_and_quotas() -> None:
+    given = {"plugins": yaml.safe_load(OF_KOORDINATOR), "schedulerName": "koord-scheduler"}
+    text = HEAD + json.dumps({"profiles": [given]})[1:-1]
+    (profile,) = read_scheduler_config(text).profiles
+    assert profile.not_built == frozenset()
+    enabled = {one.plugin.name: (one.filters, one.weight) for one in profile.profile.plugins}
+    assert enabled["NodeNUMAResource"] == (True, 1)
+    assert enabled["DeviceShare"] == (True, 1)
+    assert enabled["Reservation"] == (True, 5000)
+    assert enabled["LoadAwareScheduling"] == (True, 1)
+    assert enabled["SchedulingHint"] == (True, 0)
+    assert profile.profile.preempts
