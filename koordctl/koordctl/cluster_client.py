@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
+    from koord_kube.protocol.resources import Resource
 
 T = TypeVar("T")
 
@@ -45,6 +47,16 @@ def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> 
         return asyncio.run(run())
     except (ApiError, ConnectError) as error:
         raise AskError(str(error)) from None
+
+
+async def objects(
+    api: Client, resource: Resource, namespace: str = "", field_selector: str = ""
+) -> list[Any]:
+    """All objects of a kind, of one namespace or of all; only those that a selector means."""
+    found: list[Any] = []
+    async for page in api.pages(resource, namespace, field_selector):
+        found = [*([] if page.first else found), *map(json.loads, page.items)]
+    return found
 
 
 def _usual() -> str:

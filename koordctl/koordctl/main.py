@@ -16,6 +16,7 @@ from koord_model.version import VERSION
 from koordctl import (
     backtest_options,
     crds,
+    devices,
     events,
     hooks,
     koordlet_client,
@@ -24,6 +25,7 @@ from koordctl import (
     predict_show,
     recommend,
     render,
+    reservations,
     schedule,
     top,
     why,
@@ -274,6 +276,13 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     schedule.add_arguments(placed)
     yield placed
+    for name, module, words in (
+        ("reservations", reservations, "which room is kept on nodes, and which pods have it"),
+        ("devices", devices, "the GPUs and other devices of nodes, and which pods have them"),
+    ):
+        shown = _command(commands, name, module.run, words)
+        module.add_arguments(shown)
+        yield shown
     words = "definitions of the custom resources"
     definitions = commands.add_parser(
         "crds", help=words, description=f"Shows or installs the {words}.", allow_abbrev=False

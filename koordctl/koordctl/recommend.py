@@ -49,10 +49,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     async def question(api: Client) -> list[Any]:
         if arguments.name:
             return [await api.get(RECOMMENDATIONS, arguments.name, namespace)]
-        found: list[Any] = []
-        async for page in api.pages(RECOMMENDATIONS, namespace):
-            found = [*([] if page.first else found), *map(json.loads, page.items)]
-        return found
+        return await cluster_client.objects(api, RECOMMENDATIONS, namespace)
 
     found = cluster_client.ask_cluster(arguments.kubeconfig, question)
     if arguments.json:
