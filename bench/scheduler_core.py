@@ -1,7 +1,7 @@
 """How fast the scheduler decides, without any API: pods a second of CPU.
 
 ``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*;
-``--by-load`` shows what LoadAwareScheduling costs, and writes nothing.
+``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', and writes nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
+from koord_scheduler.devices.device_object import read_device_report
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeReport
+from koord_scheduler.numa.node_topology import read_node_resource_topology
 from koord_scheduler.objects.node import read_node
 from koord_service import memory
 
@@ -29,11 +32,21 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ROUNDS = 3
 NOW = 1_767_225_600.0
 """Seconds since the epoch."""
-BY_LOAD = """
+OF_KOORDINATOR = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-profiles: [{plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling}]}}}]
+profiles:
+- plugins:
+    multiPoint:
+      enabled:
+      - {name: LoadAwareScheduling}
+      - {name: NodeNUMAResource}
+      - {name: DeviceShare}
+      - {name: Reservation, weight: 5000}
+      - {name: SchedulingHint}
 """
+RESERVATIONS = 50
+"""For other pods than those that are placed; each tenth node has GPUs, all have NUMA nodes."""
 _WHY = (
     "One changed row costs some sixty numpy calls, each of a microsecond; pods by domain are "
     "summed anew for each decision; a class that was never seen scans all nodes."
@@ -112,14 +125,18 @@ def _spread(key: str, skew: int, otherwise: str, labels: dict[str, str]) -> dict
     }
 
 
-def pods_a_second(load: Load, *, by_load: bool = False) -> float:
+def pods_a_second(load: Load, *, koordinator: bool = False) -> float:
     """Of CPU time; each pod is decided once, and all get a node."""
-    config = read_scheduler_config(BY_LOAD) if by_load else default_scheduler_config()
+    config = read_scheduler_config(OF_KOORDINATOR) if koordinator else default_scheduler_config()
     scheduler, rng = Scheduler([one.profile for one in config.profiles]), random.Random(1)
     for number in range(load.nodes):
         scheduler.nodes.set(read_node(node(number)))
         usage = {"cpu": 100 * (number % 200), "memory": (number % 100) << 30}
         scheduler.nodes.loads.set_report(f"node-{number}", NodeReport(NOW, usage=usage))
+        if koordinator:
+            add_hardware(scheduler, number)
+    if koordinator:
+        add_reservations(scheduler, load.nodes)
     scheduler.tick(0.0, NOW)
     reader = PodReader(scheduler.nodes)
     for number in range(load.pods):
@@ -144,21 +161,53 @@ def measure(loads: tuple[Load, ...], rounds: int = ROUNDS) -> Iterator[Measure]:
         yield Measure(str(load), "µs a pod", ours, "", None, target, why, interval)
 
 
-def costs_by_load(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
-    """What a decision costs with LoadAwareScheduling, in proportion to one without; in turns."""
+def add_hardware(scheduler: Scheduler, number: int) -> None:
+    """NUMA nodes of a node, and GPUs of each tenth one."""
+    name = f"node-{number}"
+    has = [{"name": "cpu", "allocatable": "16"}, {"name": "memory", "allocatable": "64Gi"}]
+    zones = [{"name": f"node-{zone}", "type": "Node", "resources": has} for zone in (0, 1)]
+    topology = {"metadata": {"name": name}, "zones": zones}
+    read = read_node_resource_topology(json.dumps(topology).encode())
+    scheduler.nodes.set_topology(name, read)
+    if number % 10 == 0:
+        amounts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
+        cards = [
+            {"type": "gpu", "minor": minor, "health": True, "resources": amounts}
+            for minor in range(8)
+        ]
+        device = {"metadata": {"name": name}, "spec": {"devices": cards}}
+        scheduler.nodes.set_device_report(name, read_device_report(json.dumps(device).encode()))
+
+
+def add_reservations(scheduler: Scheduler, nodes: int) -> None:
+    """Room that is kept for others, on some nodes."""
+    reader = ReservationReader(scheduler.nodes)
+    for number in range(RESERVATIONS):
+        containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+        owners = [{"labelSelector": {"matchLabels": {"app": "other"}}}]
+        spec = {"template": {"spec": {"containers": containers}}, "owners": owners}
+        place = f"node-{number * nodes // RESERVATIONS}"
+        status = {"phase": "Available", "nodeName": place, "allocatable": {"cpu": "1"}}
+        name = f"r{number}"
+        document = {"metadata": {"name": name, "uid": name}, "spec": spec, "status": status}
+        scheduler.set_reservation(reader.read(json.dumps(document).encode()), 0.0)
+
+
+def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
+    """What a decision costs with Koordinator's plugins, in proportion to one without; in turns."""
     for load in loads:
-        without, by_load = list[float](), list[float]()
+        without, with_all = list[float](), list[float]()
         for _ in range(rounds):
             without.append(1e6 / pods_a_second(load))
-            by_load.append(1e6 / pods_a_second(load, by_load=True))
-        less, more = statistics.median(without), statistics.median(by_load)
-        yield f"{load}: {less:.0f} µs a pod, by load {more:.0f} µs, {more / less:.2f} times"
+            with_all.append(1e6 / pods_a_second(load, koordinator=True))
+        less, more = statistics.median(without), statistics.median(with_all)
+        yield f"{load}: {less:.0f} µs a pod, with all {more:.0f} µs, {more / less:.2f} times"
 
 
-def main(rounds: int = ROUNDS, *, by_load: bool = False) -> None:
+def main(rounds: int = ROUNDS, *, koordinator: bool = False) -> None:
     memory.keep_freed()  # as the program does
-    if by_load:
-        for line in costs_by_load(tuple(one for one in LOADS if one.nodes == 5_000), rounds):
+    if koordinator:
+        for line in costs_of_koordinator(tuple(one for one in LOADS if one.nodes == 5_000), rounds):
             print(line)
         return
     measures = list(measure(LOADS, rounds))
@@ -169,6 +218,6 @@ def main(rounds: int = ROUNDS, *, by_load: bool = False) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.scheduler_core", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--by-load", action="store_true")
+    parser.add_argument("--koordinator", action="store_true")
     arguments = parser.parse_args()
-    main(arguments.rounds, by_load=arguments.by_load)
+    main(arguments.rounds, koordinator=arguments.koordinator)

@@ -21,13 +21,14 @@ class NUMAColumns:
     """What is known of nodes by their NodeResourceTopologies (by name) and Nodes (by row).
 
     ``has_rules`` says of which nodes labels, annotations or kubelets concern pods that say nothing
-    of CPUs or NUMA nodes themselves. Unless it ``is_used``, which is decided before there are nodes
+    of CPUs or NUMA nodes themselves, and ``rules`` how many these are. Unless it ``is_used``, which is decided before there are nodes
     and pods, nothing is kept.
     """
 
     def __init__(self, length: int) -> None:
         self.is_used = False
         self.has_rules: Mask = np.zeros(length, np.bool_)
+        self.rules = 0
         self._reported: dict[str, NodeTopology] = {}
         self._machines: dict[int, NUMAMachine] = {}
         self._ignored: dict[int, tuple[str, ...]] = {}
@@ -56,9 +57,8 @@ class NUMAColumns:
         reported = self._reported.get(name, _UNKNOWN)
         ignored: list[str] = list(reported.ignored)
         machine = numa_machine(reported, labels, annotations, ignored)
-        self.has_rules[row] = bool(
-            machine.topology_policy or machine.bind_policy or machine.cpu_ratio > 1
-        )
+        has_rules = machine.topology_policy or machine.bind_policy or machine.cpu_ratio > 1
+        self._set_rules(row, bool(has_rules))
         self._machines[row] = self._shared.machine(machine)
         self._numbers[row] = 0
         self._ignored[row] = tuple(ignored)
@@ -67,11 +67,15 @@ class NUMAColumns:
 
     def clear(self, row: int) -> None:
         """Nothing is said of a row's node."""
-        self.has_rules[row] = False
+        self._set_rules(row, False)
         self._numbers[row] = 0
         self._occupied.pop(row, None)
         self._machines.pop(row, None)
         self._ignored.pop(row, None)
+
+    def _set_rules(self, row: int, has_rules: bool) -> None:
+        self.rules += has_rules - bool(self.has_rules[row])
+        self.has_rules[row] = has_rules
 
     def machine(self, row: int) -> NUMAMachine:
         """The CPUs and NUMA nodes of a row's node; none where they are not known."""
@@ -89,6 +93,8 @@ class NUMAColumns:
         for row in rows[self._numbers[rows] == 0].tolist():
             found = self._shared.occupied(self.machine(row), self.allocation(row))
             self._occupied[row], self._numbers[row] = found, found.number
+        if len(rows) == 1:
+            return [self._occupied[int(rows[0])]], np.zeros(1, np.intp)
         _, first, which = np.unique(self._numbers[rows], return_index=True, return_inverse=True)
         return [self._occupied[row] for row in rows[first].tolist()], which
 

@@ -112,11 +112,17 @@ class ReservedRowScores(RowScores):
         self._reservations = reservations
 
     def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
-        with self._nodes.without(self._reservations.held(rows)):
+        held = self._reservations.held(rows)
+        if not held:
+            return super().ask(rows)
+        with self._nodes.without(held):
             return super().ask(rows)
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
-        with self._nodes.without(self._reservations.held(rows)):
+        held = self._reservations.held(rows)
+        if not held:
+            return super().ask_relative(rows)
+        with self._nodes.without(held):
             return iter(list(super().ask_relative(rows)))
 
 

@@ -14,7 +14,7 @@ from koord_model import cpuset
 from koord_model.keys import CPU
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS
 from koord_scheduler.framework.plugin import (
@@ -27,7 +27,7 @@ from koord_scheduler.framework.plugin import (
     Score,
     filter_by_reasons,
 )
-from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated, most_allocated
+from koord_scheduler.framework.resource_scores import least_allocated, most_allocated
 from koord_scheduler.numa.answer import NUMAAnswer, numa_answer
 from koord_scheduler.numa.occupied_machine import OccupiedMachine
 from koord_scheduler.numa.placement import INSUFFICIENT_CPU, NodePlacement, NUMARejection
@@ -39,6 +39,7 @@ from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.numa.topology_hints import ProviderHints
 
 _CPU = ALWAYS.index(CPU)
+_NOWHERE: Rows = np.zeros(0, np.intp)
 _MOST_ANSWERS = 1 << 16
 _MOST_NEEDS = 1 << 12
 
@@ -67,7 +68,16 @@ class NodeNUMAResource(Plugin):
         return PreFilterResult(needs if isinstance(needs, str) else "")
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
-        return filter_by_reasons(self, pod, nodes) if _asks(pod) else None
+        if not _asks(pod):
+            return None
+        needs, find_reasons = self._needs(pod), filter_by_reasons(self, pod, nodes)
+
+        def can_run(rows: Rows) -> Mask:
+            if isinstance(needs, str) or len(_concerned(needs, nodes, rows)):
+                return find_reasons(rows)
+            return np.ones(len(rows), np.bool_)
+
+        return can_run
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         if not _asks(pod):
@@ -100,6 +110,8 @@ class NodeNUMAResource(Plugin):
         whole_node = self._score_of_node(pod, nodes)
 
         def score(rows: Rows) -> Amounts:
+            if not len(_concerned(needs, nodes, rows)):
+                return whole_node(rows, None)
             taken = nodes.resources.requested[_CPU][rows]
             asked = np.full(len(rows), float(dict(pod.amounts).get(CPU, 0)))
             known: list[tuple[Rows, int]] = []
@@ -122,6 +134,8 @@ class NodeNUMAResource(Plugin):
     def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> NUMAReservation | None:
         needs = self._needs(pod)
         if not _asks(pod) or isinstance(needs, str):
+            return None
+        if not len(_concerned(needs, nodes, np.array([row]))) and not pod.numa.has_status:
             return None
         placement = self._placement(needs, pod, nodes, row)
         found = placement.reserve()
@@ -196,6 +210,8 @@ class NodeNUMAResource(Plugin):
     ) -> Iterator[tuple[NUMAAnswer, Rows]]:
         """The answers for rows whose NUMA nodes or CPUs decide anything, with their places."""
         places = _concerned(needs, nodes, rows)
+        if not len(places):
+            return
         machines, which = nodes.numa.occupied(rows[places])
         places = places[np.argsort(which, kind="stable")]
         providers = self._providers(pod, nodes)
@@ -232,28 +248,26 @@ class NodeNUMAResource(Plugin):
 
     def _score_of_node(
         self, pod: PodClass, nodes: NodeColumns
-    ) -> Callable[[Rows, Amounts], Amounts]:
-        """As NodeResourcesFit scores, by what pods request alone; with so much CPU taken."""
-        weights = self._settings.scorer.weights
-        strategy: ResourceScore = least_allocated
-        if self._settings.scorer.strategy is most_taken:
-            strategy = most_allocated
-        asked, resources = dict(pod.amounts), nodes.resources
-        counted = [
-            (resources.number(name), float(asked.get(name, 0)), float(weight))
-            for name, weight in weights.items()
-            if asked.get(name) or name in ALWAYS
-        ]
+    ) -> Callable[[Rows, Amounts | None], Amounts]:
+        """As NodeResourcesFit scores, by what pods request alone; or with so much CPU taken."""
+        scorer, resources = self._settings.scorer, nodes.resources
+        strategy = most_allocated if scorer.strategy is most_taken else least_allocated
+        requests = dict(pod.amounts)
+        names = [name for name in scorer.weights if requests.get(name) or name in ALWAYS]
+        numbers = np.array([resources.number(name) for name in names], np.intp)
+        asked = np.array([[float(requests.get(name, 0))] for name in names])
+        weights = np.array([[float(scorer.weights[name])] for name in names])
 
-        def score(rows: Rows, cpu: Amounts) -> Amounts:
-            total, all_weights = np.zeros(len(rows)), np.zeros(len(rows))
-            for number, amount, weight in counted:
-                has = resources.allocatable[number][rows]
-                here = weight * (has > 0)
-                taken = cpu if number == _CPU else resources.requested[number][rows] + amount
-                total += here * strategy(taken, has)
-                all_weights += here
-            return np.floor(total / np.maximum(all_weights, 1.0))
+        def score(rows: Rows, cpu: Amounts | None) -> Amounts:
+            has = picked(resources.allocatable, numbers, rows)
+            taken = picked(resources.requested, numbers, rows)
+            taken += asked
+            if cpu is not None:
+                taken[numbers == _CPU] = cpu
+            counted = weights * (has > 0)
+            total = (counted * strategy(taken, has)).sum(axis=0)
+            found: Amounts = np.floor(total / np.maximum(counted.sum(axis=0), 1.0))
+            return found
 
         return score
 
@@ -266,7 +280,7 @@ def _concerned(needs: PodNeeds, nodes: NodeColumns, rows: Rows) -> Rows:
     """The places of those rows whose NUMA nodes or CPUs decide anything about a pod."""
     if needs.binds or needs.says.topology_policy:
         return np.arange(len(rows))
-    return np.flatnonzero(nodes.numa.has_rules[rows])
+    return np.flatnonzero(nodes.numa.has_rules[rows]) if nodes.numa.rules else _NOWHERE
 
 
 def _rejections(
