@@ -21,8 +21,8 @@ class NUMAColumns:
     """What is known of nodes by their NodeResourceTopologies (by name) and Nodes (by row).
 
     ``has_rules`` says of which nodes labels, annotations or kubelets concern pods that say nothing
-    of CPUs or NUMA nodes themselves, and ``rules`` how many these are. Unless it ``is_used``, which is decided before there are nodes
-    and pods, nothing is kept.
+    of CPUs or NUMA nodes themselves, ``rules`` how many these are. Unless it ``is_used``, which is
+    decided before there are nodes and pods, nothing is kept.
     """
 
     def __init__(self, length: int) -> None:

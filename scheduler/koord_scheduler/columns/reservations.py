@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +11,7 @@ from koord_scheduler.columns.ports import HostPort
 from koord_scheduler.columns.resources import PODS, ResourceColumns
 from koord_scheduler.reservations.fit import Offer
 from koord_scheduler.reservations.objects import ObjectOwner
+from koord_scheduler.reservations.owner_index import OwnerIndex
 from koord_scheduler.reservations.reservation import Reservation
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class ReservationColumns:
         self._allocations: dict[tuple[str, str], _Allocation] = {}
         self._warnings: list[str] = []
         self._named: frozenset[ObjectOwner] | None = None
+        self._index: OwnerIndex | None = None
+        self._indexed = 0
 
     def __len__(self) -> int:
         """How many reservations take room, or have it allocated."""
@@ -184,6 +187,12 @@ class ReservationColumns:
         """All that are objects of their own, and not pods, in any phase."""
         known = (one.reservation for one in self._known.values())
         return [one for one in known if not one.namespace]
+
+    def candidates(self, labels: Mapping[str, str]) -> Iterable[Reservation]:
+        """Those that pods may use and that may be for a pod with these labels."""
+        if self._index is None or self._indexed != self.version:
+            self._index, self._indexed = OwnerIndex(self.available()), self.version
+        return self._index.candidates(labels)
 
     def available(self) -> Iterator[Reservation]:
         """Those that pods may use; some of them may be used up."""

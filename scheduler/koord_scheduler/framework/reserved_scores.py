@@ -47,7 +47,9 @@ class MatchingReservations:
         state = nodes.reservations.version, nodes.version if self._pod.reservation.affinity else 0
         if state != self._state:
             self._by_node = {}
-            for one in nodes.reservations.available():
+            reservations, ignores = nodes.reservations, self._pod.reservation.ignores
+            labels = self._owned.labels
+            for one in reservations.available() if ignores else reservations.candidates(labels):
                 if self.match(one) is Match.MATCHED:
                     self._by_node.setdefault(one.node, []).append(one)
             self._state = state
