@@ -67,6 +67,13 @@ class RealCluster:
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         self.kubectl("apply", "--validate=strict", "-f", "-", stdin=given)
 
+    def ready_node(self, name: str, amounts: Mapping[str, str]) -> None:
+        """A Node that has these amounts for pods, and no taints of a new one."""
+        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
+        self.kubectl("patch", "node", name, "--subresource=status", "-p", status)
+        self.kubectl("patch", "node", name, "-p", '{"spec": {"taints": null}}')
+
     def get(self, *words: str) -> dict[str, Any]:
         """One object, or a list of them."""
         return dict(json.loads(self.kubectl("get", *words, "-o", "json")))

@@ -32,11 +32,7 @@ def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
 
 def put_node(cluster: RealCluster, name: str) -> None:
     """A node with two NUMA nodes of two cores, and what koordlet says of it."""
-    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
-    status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
-    cluster.kubectl("patch", "node", name, "--subresource=status", "-p", status)
-    cluster.kubectl("patch", "node", name, "-p", '{"spec": {"taints": null}}')
+    cluster.ready_node(name, {"cpu": "8", "memory": "16Gi", "pods": "110"})
     detail = [{"id": cpu, "core": cpu // 2, "node": cpu // 4, "socket": 0} for cpu in range(8)]
     annotations = {ANNOTATION_CPU_TOPOLOGY: json.dumps({"detail": detail})}
     kind = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}

@@ -46,11 +46,7 @@ def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
 
 def put_node(cluster: RealCluster, name: str) -> None:
     """A node with some GPUs, and what koordlet says of them."""
-    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    amounts = {"cpu": "32", "memory": "64Gi", "pods": "110", GPU: str(100 * CARDS)}
-    status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
-    cluster.kubectl("patch", "node", name, "--subresource=status", "-p", status)
-    cluster.kubectl("patch", "node", name, "-p", '{"spec": {"taints": null}}')
+    cluster.ready_node(name, {"cpu": "32", "memory": "64Gi", "pods": "110", GPU: str(100 * CARDS)})
     kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
     devices = [card(name, minor) for minor in range(CARDS)]
     cluster.apply({**kind, "metadata": {"name": name}, "spec": {"devices": devices}})

@@ -34,14 +34,6 @@ def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
         yield made
 
 
-def put_node(cluster: RealCluster, name: str) -> None:
-    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
-    status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
-    cluster.kubectl("patch", "node", name, "--subresource=status", "-p", status)
-    cluster.kubectl("patch", "node", name, "-p", '{"spec": {"taints": null}}')
-
-
 def containers(cpus: str) -> list[dict[str, Any]]:
     return [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpus}}}]
 
@@ -73,7 +65,7 @@ async def test_a_reservation_is_used_and_another_one_expires(
     cluster: RealCluster, scheduler: SchedulerProgram
 ) -> None:
     cluster.namespace(NAMESPACE)
-    put_node(cluster, "r1")
+    cluster.ready_node("r1", {"cpu": "8", "memory": "16Gi", "pods": "110"})
     await asyncio.to_thread(scheduler.start)
     await until(lambda: scheduler.ready, "ready")
     await until(lambda: scheduler.leads, "a leader")
@@ -88,7 +80,7 @@ async def test_a_reservation_is_used_and_another_one_expires(
 
     cluster.apply(reservation("for-web", "web"))
     await until(lambda: phase("for-web") == "Available", "room")
-    cluster.apply(pod("stranger", "4"), reservation("late", "db", ttl="5s"))
+    cluster.apply(pod("other", "4"), reservation("late", "db", ttl="5s"))
     cluster.apply(pod("web", "4"))
     await until(lambda: phase("for-web") == "Succeeded", "an owner")
     web, used = found("pods", "web", "-n", NAMESPACE), found("reservations", "for-web")
@@ -101,9 +93,7 @@ async def test_a_reservation_is_used_and_another_one_expires(
     [owner] = used["status"]["currentOwners"]
     assert (owner["name"], owner["uid"]) == ("web", web["metadata"]["uid"])
     # What is left of one that was for one pod is free again.
-    await until(
-        lambda: found("pods", "stranger", "-n", NAMESPACE)["spec"].get("nodeName"), "its room"
-    )
+    await until(lambda: found("pods", "other", "-n", NAMESPACE)["spec"].get("nodeName"), "its room")
     await until(lambda: phase("late") == "Failed", "its end")
     await until(
         lambda: phase("late") is None and phase("for-web") is None, "both removed", seconds=60
