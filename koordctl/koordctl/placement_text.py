@@ -150,12 +150,9 @@ def _held(nodes: int) -> str:
 def _near_miss(found: NearMissRow) -> str:
     lacks = ", ".join(f"{clean(amount)} {clean(name)}" for name, amount in found.lacks.items())
     plugins = ", ".join(map(clean, found.plugins))
-    parts = (
-        f"has {', '.join(map(clean, found.notes))}" if found.notes else "",
-        f"lacks {lacks}" if lacks else "",
-        f"is rejected by {plugins}" if plugins else "",
-    )
-    return f"{clean(found.node)} {' and '.join(filter(None, parts))}"
+    parts = (f"lacks {lacks}" if lacks else "", f"is rejected by {plugins}" if plugins else "")
+    said = " ".join((clean(found.node), " and ".join(filter(None, parts)))).rstrip()
+    return f"{said}: {', '.join(map(clean, found.notes))}" if found.notes else said
 
 
 def _indented(lines: Iterator[str]) -> Iterator[str]:

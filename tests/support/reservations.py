@@ -176,6 +176,6 @@ def reservation(
             "resourceVersion": "7",
             "labels": dict(labels or {}),
         },
-        "spec": {"template": template, "owners": owners, "ttl": "24h", **spec},
+        "spec": {"template": template, "owners": owners, "ttl": "0", **spec},
         "status": status,
     }

@@ -73,11 +73,12 @@ def _near_miss(node: str, at: int, found: Sequence[PluginReasons]) -> NearMiss:
     for plugin, reason in ((one.plugin, reason) for one in found for reason in one.reasons):
         if not reason.rows[at]:
             continue
-        if reason.note is not None:
-            notes.append(reason.note(at))
-        elif reason.shortage is None:
+        note = reason.note(at) if reason.note is not None else ""
+        if note and note not in notes:
+            notes.append(note)
+        elif not note and reason.shortage is None:
             others[plugin] = None
-        else:
+        elif not note and reason.shortage is not None:
             resource, lacking, _ = reason.shortage
             lacks.append(Lack(resource, quantity_of(resource, int(lacking[at]))))
     return NearMiss(node, tuple(lacks), tuple(others), tuple(notes))

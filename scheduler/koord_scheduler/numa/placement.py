@@ -21,6 +21,7 @@ from koord_scheduler.numa.allocator import (
 from koord_scheduler.numa.amplified_cpu import AmplifiedCPU
 from koord_scheduler.numa.hint_generator import generate_hints
 from koord_scheduler.numa.machine import NUMAMachine, amplified
+from koord_scheduler.numa.nearest_zone import nearest_zone
 from koord_scheduler.numa.node_allocation import (
     NodeAllocation,
     NUMAAllocation,
@@ -171,6 +172,12 @@ class NodePlacement:
         if self.policy is NUMATopologyPolicy.BEST_EFFORT:
             return _rejection_in(self._given)
         return None
+
+    def nearest(self) -> str:
+        """What the nearest NUMA node lacks, or the node; "" where nothing is lacking."""
+        if self.mismatch or (self.binds and not self._machine.cpus):
+            return ""
+        return nearest_zone(self._left, by_zone=bool(self.policy))
 
     def score(self, use: NodeUse) -> int:
         """How good the node is for the pod, 0 to 100."""

@@ -85,6 +85,10 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if isinstance(needs, str):
             return [Reason(needs, np.ones(len(rows), np.bool_), resolvable=False)]
+
+        def nearest(at: int) -> str:
+            return self._placement(needs, pod, nodes, int(rows[at])).nearest()
+
         found: dict[tuple[str, bool], Mask] = {}
         for answer, places in self._answers(needs, pod, nodes, rows):
             for rejection, at in _rejections(answer, nodes, rows, places):
@@ -92,7 +96,8 @@ class NodeNUMAResource(Plugin):
                     key = text, rejection.resolvable
                     found.setdefault(key, np.zeros(len(rows), np.bool_))[at] = True
         return [
-            Reason(text, found[text, resolvable], resolvable) for text, resolvable in sorted(found)
+            Reason(text, found[text, resolvable], resolvable, note=nearest)
+            for text, resolvable in sorted(found)
         ]
 
     def limits(

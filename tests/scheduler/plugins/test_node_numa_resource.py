@@ -317,3 +317,28 @@ def node_use(nodes: NodeColumns, row: int) -> NodeUse:
         for table in (resources.allocatable, resources.requested)
     )
     return NodeUse(has, requested)
+
+
+@pytest.mark.parametrize(
+    ("taken", "cpus", "policy", "expected"),
+    [
+        ("0-2,4", "3", "SingleNUMANode", ""),
+        ("0-2,4", "4", "SingleNUMANode", "NUMA node 1 lacks 1 cpu"),
+        ("0-2,4-5", "4", "SingleNUMANode", "NUMA node 1 lacks 2 cpu"),
+        ("0-2,4-5", "4", "", "3 of 4 CPUs are free"),
+    ],
+)
+def test_the_nearest_numa_node_is_named(taken: str, cpus: str, policy: str, expected: str) -> None:
+    cluster = Cluster("n1")
+    written = json.dumps({"cpuset": taken})
+    cluster.pod("old", "1", "n1", **{ANNOTATION_RESOURCE_STATUS: written})
+    spec = json.dumps({"numaTopologyPolicy": policy, "singleNUMANodeExclusive": "Preferred"})
+    cluster.pod("a", cpus, **{ANNOTATION_NUMA_TOPOLOGY_SPEC: spec})
+    decision = cluster.scheduler.decide(0.0)
+    if not expected:
+        assert isinstance(decision, Placement)
+        return
+    assert isinstance(decision, Refusal)
+    (near,) = diagnose(cluster.scheduler.scores(decision.pod)).nearest
+    assert near.notes == (expected,)
+    assert near.plugins == ()

@@ -40,7 +40,7 @@ def placed(metrics: list[dict[str, Any]], pods: int) -> WhatIfDocument:
 def test_each_pod_counts_with_its_estimate() -> None:
     found = placed([metric("n1", "3", 10), metric("n2", "1", 10)], 5)
     assert [one.node for one in found.pods] == ["n2", "n2", "n1", "n2", "n1"]
-    assert "  n2 has cpu usage 78 % > threshold 65 %" in list(
+    assert "  n2: cpu usage 78 % > threshold 65 %" in list(
         lines(placed([metric("n1", "9", 10), metric("n2", "6100m", 10)], 1))
     )
 
