@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,3 +137,18 @@ def test_a_node_that_is_kept_for_the_pod_comes_before_preferred_ones() -> None:
     decision = cluster.scheduler.decide(0.0)
     assert isinstance(decision, Placement)
     assert decision.node == "small"
+
+
+@pytest.mark.parametrize(
+    ("hint", "is_enough"), [({"preferredNodeNames": ["small"]}, False), ({}, True)]
+)
+def test_a_sample_of_nodes_does_not_do_where_some_are_preferred(
+    hint: dict[str, Any], is_enough: bool
+) -> None:
+    cluster = Cluster()
+    cluster.put("Pod", "shop/web", pod(annotated(hint)))
+    waiting = cluster.scheduler.queue.next()
+    assert waiting is not None
+    rows = np.flatnonzero(cluster.scheduler.nodes.is_node)
+    found = cluster.scheduler.scores(waiting).best_of_sample(rows, 1)
+    assert (found is not None) is is_enough
