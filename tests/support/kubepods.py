@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -35,20 +36,23 @@ def why_not() -> str | None:
 class Kubepods:
     """The groups of a node's pods; ``with`` makes them, and takes them away with all below.
 
-    There is one such node on a machine: others wait until this one is gone.
+    There is one such node on a machine: others wait until this one is gone. The lock's file says
+    which groups a test made, so that those of a killed run are taken away, and never a kubelet's.
     """
 
     def __enter__(self) -> Kubepods:
         self._lock = os.open(
             Path(tempfile.gettempdir()) / "pykoord-kubepods.lock", os.O_CREAT | os.O_RDWR
         )
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        taken = [str(group) for group in self._everywhere() if group.exists()]
-        if taken:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._remove_those_of_a_killed_run()
+            for qos in KubeQoS:
+                self._make(LAYOUT.kube_qos_group(qos))
+                os.pwrite(self._lock, self._identity(), 0)
+        except BaseException:
             os.close(self._lock)
-            raise RuntimeError(f"{', '.join(taken)}: a kubelet's, or left behind; not touched")
-        for qos in KubeQoS:
-            self._make(LAYOUT.kube_qos_group(qos))
+            raise
         self.write(f"{ROOT}/besteffort", "cpu.shares", 2)
         return self
 
@@ -96,6 +100,23 @@ class Kubepods:
         above = group.rpartition("/")[0]
         for file in ("cpuset.cpus", "cpuset.mems"):
             self.write(group, file, self.read(above, file))
+
+    def _remove_those_of_a_killed_run(self) -> None:
+        taken = [group for group in self._everywhere() if group.exists()]
+        if not taken:
+            return
+        if os.pread(self._lock, 100, 0) != self._identity():
+            raise RuntimeError(f"{', '.join(map(str, taken))}: not made by a test; not touched")
+        for group in taken:
+            for processes in group.rglob("cgroup.procs"):
+                for pid in processes.read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+            _remove(group)
+
+    def _identity(self) -> bytes:
+        """The groups that are there, as no others ever are: by boot and inode."""
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {(CGROUPS / CONTROLLERS[0] / ROOT).stat().st_ino}".encode()
 
     def _everywhere(self) -> list[Path]:
         """Runc makes a pod's group for every controller there is."""
