@@ -6,6 +6,7 @@ import json
 from random import Random
 
 from tests.support.clusters import random_cluster, random_function_input
+from tests.support.clusters.device_nodes import random_device_node
 
 FEATURES = {
     *("taints", "unschedulable", "images", "declaredFeatures", "services", "pvcs", "csiNodes"),
@@ -17,7 +18,7 @@ FEATURES = {
 
 
 def test_a_seed_always_makes_the_same_input() -> None:
-    for make in (random_cluster, random_function_input):
+    for make in (random_cluster, random_function_input, random_device_node):
         for seed in range(50):
             assert json.dumps(make(Random(seed))) == json.dumps(make(Random(seed)))
 

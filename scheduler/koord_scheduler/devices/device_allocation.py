@@ -54,11 +54,11 @@ def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRej
         if not needs.by_type[GPU_TYPE].amounts.keys().isdisjoint(NPU_RESOURCES):
             return DeviceRejection(NO_TEMPLATE, resolvable=False)
     for need in needs.needs:
-        devices = state.devices.get(need.type)
-        if not devices or not needed(need, state):
+        if not state.devices.get(need.type) or not needed(need, state):
             return DeviceRejection(f"Insufficient {need.type} devices", resolvable=False)
+    for need in needs.needs:
         if need.hint.functions is not None and not any(
-            one.device.groups for one in devices.values()
+            one.device.groups for one in state.devices[need.type].values()
         ):
             text = f"Insufficient {need.type} VirtualFunctions"
             return DeviceRejection(text, resolvable=False)

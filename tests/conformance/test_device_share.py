@@ -1,0 +1,180 @@
+"""Devices of pods, against the allocator and the scores of Koordinator's DeviceShare."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
+from koord_scheduler.classes.pod_class import PodClass, pod_class
+from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.devices.device_object import read_device_report
+from koord_scheduler.devices.device_scores import DeviceScorer
+from koord_scheduler.devices.pod_devices import read_pod_devices
+from koord_scheduler.framework.plugin import Plugin, Reason
+from koord_scheduler.numa.topology_hints import Mask, mask_of
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugins.device_share import DeviceShare, DeviceShareSettings
+
+from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
+
+UNRESOLVABLE = "UnschedulableAndUnresolvable"
+PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+
+
+class NearNUMANodes(Plugin):
+    """Has decided which NUMA nodes a pod is near to; ``None``: it has not."""
+
+    name = "NearNUMANodes"
+
+    def __init__(self, mask: Mask | None) -> None:
+        self._mask = mask
+
+    def numa_affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> Mask | None:
+        return self._mask
+
+
+def outcome(given: Object) -> Object:
+    """What becomes of the pod, by the plugin on columns."""
+    scorer = DeviceScorer(tuple(given["Weights"].items()), is_packing=given["Most"])
+    nodes, plugin = NodeColumns(), DeviceShare(DeviceShareSettings(scorer))
+    near = given["NUMANodes"]
+    plugin.join([plugin, NearNUMANodes(None if near is None else mask_of(near))])
+    plugin.prepare(nodes)
+    row = nodes.set(read_node(_json(given["Node"])))
+    nodes.set_device_report("n", read_device_report(_json(given["Device"])))
+    for one in given["Placed"]:
+        placed = {**one, "spec": {"containers": [], "nodeName": "n"}}
+        nodes.add_pod("n", PodReader(nodes).read(_json(placed)).usage)
+    pod = pod_class(read_pod(_json(given["Pod"])))
+    if rejection := plugin.pre_filter(pod, nodes).rejection:
+        return {"prefilter": {"code": UNRESOLVABLE, "reasons": [rejection]}}
+    rows = np.array([row])
+    if near is None and (reasons := _reasons(plugin, pod, nodes, rows)):
+        code = "Unschedulable" if reasons[0].resolvable else UNRESOLVABLE
+        return {"rejected": {"code": code, "reasons": [one.text for one in reasons]}}
+    try:
+        reservation = plugin.reserve(pod, nodes, row)
+    except ValueError:
+        return {"rejected": True}
+    score = plugin.score(pod, nodes)
+    assert reservation is not None
+    assert score is not None
+    text = dict(reservation.annotations)[ANNOTATION_DEVICE_ALLOCATED]
+    return {"devices": _devices(text or ""), "score": int(score(rows)[0])}
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def _reasons(plugin: DeviceShare, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+    reasons = [one for one in plugin.reasons(pod, nodes, rows) if one.rows[0]]
+    can_run = plugin.filter(pod, nodes)
+    assert can_run is not None
+    assert bool(can_run(rows)[0]) is (not reasons)
+    return reasons
+
+
+def _devices(annotation: str) -> Object:
+    found: Object = {}
+    for one in read_pod_devices(annotation):
+        device: Object = {"resources": dict(one.resources)}
+        if one.functions:
+            device["functions"] = [vf.bus for vf in one.functions]
+        found.setdefault(one.type, {})[str(one.minor)] = device
+    return found
+
+
+def comparable(vector: Vector) -> list[Object]:
+    """The outcomes there, which are several where it depends on the order of a Go map.
+
+    Where the NUMA nodes are known the filter is behind us, and the reason does not matter.
+    """
+    found: list[Object] = vector.recorded["outcomes"]
+    if vector.given["NUMANodes"] is not None:
+        for one in found:
+            if "rejected" in one:
+                one["rejected"] = True
+    return found
+
+
+def ours(vector: Vector) -> Fields:
+    """One of the outcomes there, which is told as the first; or another one."""
+    mine, outcomes = outcome(vector.given), comparable(vector)
+    return leaves(outcomes[0] if mine in outcomes else mine)
+
+
+def first(recorded: Object) -> dict[str, Any]:
+    return leaves(recorded["outcomes"][0])
+
+
+def _annotation(vector: Vector, name: str) -> Object:
+    given = vector.given["Pod"]["metadata"]["annotations"]
+    found: Object = json.loads(given.get(f"scheduling.koordinator.sh/{name}", "{}"))
+    return found
+
+
+def _hints(vector: Vector) -> list[Object]:
+    return list(_annotation(vector, "device-allocate-hint").values())
+
+
+def scores_of_all_numa_nodes(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Not of those alone that the pod has to be near to."""
+    return field == "score" and vector.given["NUMANodes"] is not None
+
+
+def one_gpu_is_a_device(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    scopes = {one.get("requiredTopologyScope") for one in _hints(vector)}
+    return "Device" in scopes and "score" not in there
+
+
+def alone_on_a_switch(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    return any(one.get("exclusivePolicy") == "PCIeLevel" for one in _hints(vector))
+
+
+def better_partitions_first(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    table = vector.given["Device"]["metadata"]["annotations"].get(PARTITIONS, "{}")
+    scores = {one["allocationScore"] for size in json.loads(table).values() for one in size}
+    return len(scores) > 1 and "prefilter" not in there
+
+
+def switches_with_both(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """GPUs are tried that have the other devices under their switches."""
+    joint = _annotation(vector, "device-joint-allocate")
+    rejects = there.keys() & {"rejected", "rejected.reasons[0]"}
+    return joint.get("requiredScope") == "SamePCIe" and bool(rejects) and "score" in here
+
+
+def parts_scored_as_other_devices(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Free and total amounts are exchanged there."""
+    part = "koordinator.sh/gpu-memory-ratio"
+    amounts = [here[name] for name in here if name.startswith("devices.gpu") and part in name]
+    return "score" in there and bool(amounts) and min(amounts) < 100
+
+
+def broken_cards_are_used(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Those that pods had when they broke; there it depends on selectors."""
+    broken = [one for one in vector.given["Device"]["spec"]["devices"] if not one["health"]]
+    return any("selector" in one for one in _hints(vector)) and bool(broken)
+
+
+def test_pods_get_the_devices_that_koordinator_gives_them() -> None:
+    replay(
+        "device_share",
+        ours,
+        first,
+        (
+            scores_of_all_numa_nodes,
+            one_gpu_is_a_device,
+            alone_on_a_switch,
+            better_partitions_first,
+            switches_with_both,
+            parts_scored_as_other_devices,
+            broken_cards_are_used,
+        ),
+    )
