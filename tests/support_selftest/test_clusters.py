@@ -7,7 +7,18 @@ from random import Random
 
 from tests.support.clusters import random_cluster, random_function_input
 from tests.support.clusters.device_nodes import random_device_node
+from tests.support.clusters.reservation_nodes import (
+    random_reservation_life,
+    random_reservation_node,
+)
 
+MAKERS = (
+    random_cluster,
+    random_function_input,
+    random_device_node,
+    random_reservation_life,
+    random_reservation_node,
+)
 FEATURES = {
     *("taints", "unschedulable", "images", "declaredFeatures", "services", "pvcs", "csiNodes"),
     *("nodeAffinity", "podAffinity", "podAntiAffinity", "nodeSelector", "matchFields"),
@@ -18,7 +29,7 @@ FEATURES = {
 
 
 def test_a_seed_always_makes_the_same_input() -> None:
-    for make in (random_cluster, random_function_input, random_device_node):
+    for make in MAKERS:
         for seed in range(50):
             assert json.dumps(make(Random(seed))) == json.dumps(make(Random(seed)))
 

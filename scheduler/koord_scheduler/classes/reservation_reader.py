@@ -11,7 +11,7 @@ from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.resources import quantity_of
+from koord_scheduler.columns.resources import PODS, quantity_of
 from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, PodInfo, SchedulingSpec
 from koord_scheduler.reservations.objects import (
@@ -69,8 +69,9 @@ class ReservationReader:
             one = replace(one, problem=problem, matchers=())
         pod = _without_volumes(one.pod)
         usage = placed_usage(pod, self._nodes)
-        numbers = self._nodes.resources.request(one.allocatable)
-        replaced = dict(usage.request) | dict(numbers)
+        # Of a node's pods it is one, for however many pods it is reserved.
+        amounts = {name: amount for name, amount in one.allocatable.items() if name != PODS}
+        replaced = dict(usage.request) | dict(self._nodes.resources.request(amounts))
         whole = usage._replace(request=tuple(sorted(replaced.items())))
         pod_class = _class(given, one, pod, problem)
         return ClusterReservation(one, whole, self._pod(pod_class, one, pod, whole))

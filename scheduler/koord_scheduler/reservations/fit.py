@@ -66,14 +66,15 @@ def reservation_answer(
     not there is not left to the node either.
     """
     order = min((one.reservation.order for one in offers if one.reservation.order), default=0)
-    fitting, reasons = list[Offer](), dict[str, None]()
+    fitting = list[Offer]()
+    by_node, by_reservation = dict[str, None](), dict[str, None]()
     for one in offers:
         if not _concerns(pod, one.reservation):
             continue
-        lacking = [f"Insufficient {name} by node" for name in lacks_of_node(pod, free, one)]
-        lacking += reservation_reasons(pod, one)
-        reasons.update(dict.fromkeys(lacking))
-        if not lacking:
+        node_lacks, lacks = _node_reasons(pod, free, one), reservation_reasons(pod, one)
+        by_node.update(dict.fromkeys(node_lacks))
+        by_reservation.update(dict.fromkeys(lacks))
+        if not node_lacks and not lacks:
             fitting.append(one)
     best = nominate(pod, fitting)
     if best is not None:
@@ -81,9 +82,19 @@ def reservation_answer(
         return ReservationAnswer(True, best, allocation_score(pod.requests, best), order, room)
     if pod.requires:
         missing = NONE_MEETS if offers else NO_AFFINITY
-        return ReservationAnswer(False, order=order, reasons=tuple(reasons) or (missing,))
-    alone = tuple(f"Insufficient {name} by node" for name in lacks_of_node(pod, free))
-    return ReservationAnswer(not alone, order=order, room=free, reasons=alone)
+        reasons = (*by_node, *by_reservation) or (missing,)
+        return ReservationAnswer(False, order=order, reasons=reasons)
+    alone = _node_reasons(pod, free)
+    if not alone:
+        return ReservationAnswer(True, order=order, room=free)
+    # What it lacks even with a reservation comes nearer to the point.
+    return ReservationAnswer(False, order=order, room=free, reasons=tuple(by_node or alone))
+
+
+def _node_reasons(
+    pod: ReservationDemand, free: Mapping[str, float], offer: Offer | None = None
+) -> list[str]:
+    return [f"Insufficient {name} by node" for name in lacks_of_node(pod, free, offer)]
 
 
 def lacks_of_node(
@@ -160,7 +171,9 @@ def _concerns(pod: ReservationDemand, reservation: Reservation) -> bool:
 
 
 def _allocated(offer: Offer, name: str) -> int:
-    return offer.allocated.get(name, 0) if name in offer.reservation.resources else 0
+    """Pods are counted, and not allocated."""
+    counts = name in offer.reservation.resources and name != PODS
+    return offer.allocated.get(name, 0) if counts else 0
 
 
 def _left(offer: Offer, name: str) -> int:

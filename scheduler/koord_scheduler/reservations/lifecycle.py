@@ -136,9 +136,12 @@ def _expires(spec: ReservationSpec, created: str | None) -> float | None:
 
 
 def _ended(conditions: Sequence[ReservationCondition]) -> float | None:
+    """Koordinator leaves the transition of a reservation that succeeded at when it was ready."""
     for one in conditions:
-        if one.type == _READY and one.reason in _ENDED and one.last_transition_time is not None:
-            return from_rfc3339(one.last_transition_time)
+        if one.type == _READY and one.reason in _ENDED:
+            is_over = one.reason == SUCCEEDED
+            at = one.last_probe_time if is_over else one.last_transition_time
+            return None if at is None else from_rfc3339(at)
     return None
 
 
