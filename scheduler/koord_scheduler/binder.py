@@ -17,8 +17,10 @@ from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.look_up import ReadObject, look_up, pauses
+from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.queue.scheduling_queue import QueuedPod
-from koord_scheduler.reservation_requests import available_patch
+from koord_scheduler.reservation_requests import annotations_of_reservation, available_patch
+from koord_scheduler.reservations.objects import read_reservation_object
 
 Write = Callable[[Request], Awaitable[bytes]]
 TakeBack = Callable[[Placement], Awaitable[None]]
@@ -115,9 +117,11 @@ class Binder:
         return await self._look_up(placement, ApiError(answer.text))
 
     async def _bind(self, placement: Placement) -> None:
-        request, pause = self._request(placement), pauses()
+        request: Request | None = None
+        pause = pauses()
         while True:
             try:
+                request = request or await self._request(placement)
                 await self._write(request)
             except NotLeadingError as error:
                 return await self._not_bound(placement, str(error))
@@ -130,10 +134,15 @@ class Binder:
                 return await self._look_up(placement, error)
             return self._outcome.bound(placement)
 
-    def _request(self, placement: Placement) -> Request:
+    async def _request(self, placement: Placement) -> Request:
+        """Bind a pod, or make a reservation available, after writing which devices it has."""
         room = placement.pod.waiting.reserves
         if room is None:
             return binding(placement)
+        if annotations := placement_annotations(placement):
+            written = await self._write(annotations_of_reservation(room, annotations))
+            version = read_reservation_object(written).metadata.resource_version
+            room = room._replace(resource_version=version)
         return available_patch(room, placement.node, self._wall())
 
     async def _refused(self, placement: Placement, error: ApiError) -> None:

@@ -9,15 +9,11 @@ from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.claims.availability import ClaimDeallocation, ClaimDeletion
 from koord_scheduler.claims.objects import Consumer
 from koord_scheduler.claims.reservation import ClaimReservation
-from koord_scheduler.devices.device_reservation import DeviceReservation
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.numa.reservation import NUMAReservation
+from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.pod_requests import annotations_patch
-from koord_scheduler.reservations.allocation import ReservationAllocation
 from koord_scheduler.volume_binder import VolumeBinder
 from koord_scheduler.volumes.binding import VolumeReservation
-
-_Annotating = NUMAReservation | DeviceReservation | ReservationAllocation
 
 
 class PreBinder:
@@ -72,12 +68,8 @@ class PreBinder:
 
     async def _annotate(self, placement: Placement) -> None:
         """Write all annotations of the pod at once, as Koordinator's DefaultPreBind does."""
-        annotations: dict[str, str | None] = {}
-        for one in placement.reservations:
-            if isinstance(one, _Annotating):
-                annotations |= dict(one.annotations)
-        if annotations:
-            pod = placement.pod
+        pod, annotations = placement.pod, placement_annotations(placement)
+        if annotations and pod.waiting.reserves is None:  # else whoever writes its status does it
             await self._write_request(annotations_patch(pod.key, pod.uid, annotations))
 
 

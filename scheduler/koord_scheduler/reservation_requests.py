@@ -32,6 +32,15 @@ def available_patch(room: ReservedRoom, node: str, at: float) -> Request:
     return _status_patch(room, status, room.resource_version)
 
 
+def annotations_of_reservation(
+    room: ReservedRoom, annotations: Mapping[str, str | None]
+) -> Request:
+    """Set annotations of the reservation that was decided about; ``None`` removes one."""
+    metadata = {"uid": room.uid, "annotations": annotations}
+    body = {"metadata": metadata | {"resourceVersion": room.resource_version}}
+    return Request("PATCH", RESERVATIONS, room.name, body=body)
+
+
 def unschedulable_patch(room: ReservedRoom, reason: str, message: str, at: float) -> Request:
     """Say why a reservation has no node."""
     return _status_patch(

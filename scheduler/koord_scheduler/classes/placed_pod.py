@@ -36,7 +36,7 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         volume_usage(pod),
         load or (pod_load(pod) if nodes.loads.is_used else NO_LOAD),
         _numa_allocation(pod) if nodes.numa.is_used else NO_ALLOCATION,
-        _pod_devices(pod) if nodes.node_devices.is_used else NO_DEVICES,
+        pod_devices(pod) if nodes.node_devices.is_used and pod.spec.node_name else NO_DEVICES,
     )
     if nodes.reservations.is_used and annotations is not None and pod.spec.node_name:
         return usage._replace(reservation=allocated_reservation(annotations.by_key()))
@@ -54,10 +54,13 @@ def _numa_allocation(pod: PodInfo) -> NUMAAllocation:
         return NO_ALLOCATION
 
 
-def _pod_devices(pod: PodInfo) -> PodDevices:
-    """Its devices; none where the annotation cannot be used, which koordlet says."""
+def pod_devices(pod: PodInfo) -> PodDevices:
+    """The devices of a pod with a node; none where the annotation cannot be used.
+
+    koordlet says that it cannot.
+    """
     annotations = pod.metadata.annotations
-    if annotations is None or annotations.device_allocated is None or not pod.spec.node_name:
+    if annotations is None or annotations.device_allocated is None:
         return NO_DEVICES
     try:
         return read_pod_devices(annotations.device_allocated)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from koord_scheduler.classes.placed_pod import placed_usage
+from koord_scheduler.classes.placed_pod import placed_usage, pod_devices
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
@@ -73,6 +73,8 @@ class ReservationReader:
         amounts = {name: amount for name, amount in one.allocatable.items() if name != PODS}
         replaced = dict(usage.request) | dict(self._nodes.resources.request(amounts))
         whole = usage._replace(request=tuple(sorted(replaced.items())))
+        if one.node and self._nodes.node_devices.is_used:
+            whole = whole._replace(devices=pod_devices(pod))
         pod_class = _class(given, one, pod, problem)
         return ClusterReservation(one, whole, self._pod(pod_class, one, pod, whole))
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from koord_scheduler.columns.ports import HostPort
 from koord_scheduler.columns.resources import PODS, ResourceColumns
+from koord_scheduler.devices.pod_devices import PodDevices
+from koord_scheduler.devices.reserved_devices import what_is_left
 from koord_scheduler.reservations.fit import Offer
 from koord_scheduler.reservations.objects import ObjectOwner
 from koord_scheduler.reservations.owner_index import OwnerIndex
@@ -26,6 +28,7 @@ class _Allocation:
     request: Counter[int] = field(default_factory=Counter)
     scored: list[float] = field(default_factory=lambda: [0.0, 0.0])
     ports: Counter[HostPort] = field(default_factory=Counter)
+    devices: list[PodDevices] = field(default_factory=list)
 
     def add(self, pod: PodUsage, sign: int) -> None:
         self.owners += sign
@@ -35,6 +38,8 @@ class _Allocation:
         self.scored[1] += sign * pod.scored[1]
         for port in pod.ports:
             self.ports[port] += sign
+        if pod.devices:
+            (self.devices.append if sign > 0 else self.devices.remove)(pod.devices)
 
 
 class _Known(NamedTuple):
@@ -169,6 +174,7 @@ class ReservationColumns:
             request=tuple((number, amount) for number, amount in left if amount),
             scored=(scored[0], scored[1]),
             ports=tuple(one for one in whole.ports if not allocation.ports[one]),
+            devices=what_is_left(whole.devices, allocation.devices),
         )
 
     def held(self, name: str) -> PodUsage | None:
@@ -219,6 +225,7 @@ class ReservationColumns:
             {names[number]: amount for number, amount in allocation.request.items()},
             allocation.owners,
             {names[number]: int(amount) for number, amount in self._held[name].request},
+            self._held[name].devices,
         )
 
     def names(self, namespace: str, name: str, uid: str) -> bool:

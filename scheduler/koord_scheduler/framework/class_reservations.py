@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import PODS
 from koord_scheduler.framework.backed_resources import backing_classes_of
+from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.reserved_scores import MatchingReservations
 from koord_scheduler.reservations.fit import (
+    Lacks,
     Offer,
     ReservationAnswer,
     ReservationDemand,
@@ -26,13 +29,20 @@ class ClassReservations:
     They are the same while columns are without these reservations, and while they are not.
     """
 
-    def __init__(self, pod: PodClass, nodes: NodeColumns, ignored: frozenset[str]) -> None:
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: NodeColumns,
+        ignored: frozenset[str],
+        checking: Sequence[Plugin] = (),
+    ) -> None:
         affinity = pod.reservation.affinity
         name = affinity.name if affinity is not None else ""
         self.pod = pod
         self.demand = ReservationDemand(dict(pod.amounts), affinity is not None, name, ignored)
         self.matching = MatchingReservations(pod, nodes)
         self._nodes = nodes
+        self._checking = checking
         numbers = {one: nodes.resources.number(one) for one in self.demand.requests}
         self.numbers = {**numbers, PODS: nodes.resources.number(PODS)}
         self._state: Hashable = None
@@ -57,8 +67,23 @@ class ClassReservations:
         found = self._answers.get(row)
         if found is None:
             free, offers = self.offers(row)
-            found = self._answers[row] = reservation_answer(self.demand, free, offers)
+            lacks = partial(_first_lack, self._checks(row, offers))
+            found = self._answers[row] = reservation_answer(self.demand, free, offers, lacks)
         return found
+
+    def are_checked(self, rows: Rows) -> bool:
+        """Whether there is more to the answers about rows than amounts."""
+        if not self._checking:
+            return False
+        return any(
+            self._checks(int(rows[place]), self.offers(int(rows[place]))[1])
+            for place, _ in self.answers(rows)
+        )
+
+    def _checks(self, row: int, offers: Sequence[Offer]) -> list[Lacks]:
+        nodes = self._nodes
+        found = (one.reservation_check(self.pod, nodes, row, offers) for one in self._checking)
+        return [one for one in found if one is not None]
 
     def offers(self, row: int) -> tuple[dict[str, float], list[Offer]]:
         """What is left of a node beside all reservations, and those that are offered there."""
@@ -98,3 +123,7 @@ class ClassReservations:
                 True
             )
         self._state, self._seen = state, nodes.journal.position
+
+
+def _first_lack(checks: Iterable[Lacks], offer: Offer | None) -> str:
+    return next(filter(None, (lacks(offer) for lacks in checks)), "")

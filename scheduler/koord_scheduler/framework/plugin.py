@@ -15,8 +15,10 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.usage_table import CountOf
+from koord_scheduler.devices.reserved_devices import ReservedDevices
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.numa.topology_hints import ProviderHints
+from koord_scheduler.reservations.fit import Lacks, Offer
 
 MAX_SCORE = 100.0
 
@@ -121,6 +123,8 @@ class Plugin:
     """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
     resolvable: ClassVar[bool] = True
     """``Reason.resolvable`` of that reason."""
+    serves_reservations: ClassVar[bool] = False
+    """Whether ``reserve`` is asked for reservations, too."""
 
     def prepare(self, nodes: NodeColumns) -> None:
         """Called once for each profile, before there are nodes and pods."""
@@ -176,6 +180,21 @@ class Plugin:
 
     def numa_affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> NUMAMask | None:
         """The NUMA nodes of a row's node that are to provide for a pod; ``None``: any."""
+        return None
+
+    def reserved_devices(
+        self, pod: PodClass, nodes: NodeColumns, row: int
+    ) -> ReservedDevices | None:
+        """The devices that a reservation keeps on a row's node for a pod; ``None``: none."""
+        return None
+
+    def reservation_check(
+        self, pod: PodClass, nodes: NodeColumns, row: int, offers: Sequence[Offer]
+    ) -> Lacks | None:
+        """What a row's node lacks with these reservations but amounts; ``None``: nothing.
+
+        ``nodes.lacks_pods`` says whether the row is without them at present.
+        """
         return None
 
     def post_filter(

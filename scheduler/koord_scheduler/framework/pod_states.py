@@ -164,7 +164,7 @@ class PodStates:
     def assume(self, pod: QueuedPod, row: int) -> Placement:
         """A waiting pod is to get a row's node; plugins reserve what else it needs."""
         node, waiting = self.nodes.name(row), pod.waiting
-        reserved = self._reserve(waiting, row) if waiting.reserves is None else []
+        reserved = self._reserve(waiting, row)
         if reserved:
             self._reserved[pod.key] = reserved
         usage = waiting.usage
@@ -198,6 +198,8 @@ class PodStates:
         reserved: list[tuple[Plugin, object]] = []
         try:
             for plugin in self.profiles[waiting.scheduler_name].reserving:
+                if waiting.reserves is not None and not plugin.serves_reservations:
+                    continue
                 reservation = plugin.reserve(waiting.pod_class, self.nodes, row)
                 if reservation is not None:
                     reserved.append((plugin, reservation))

@@ -26,6 +26,7 @@ from koord_scheduler.devices.device_summary import device_summary
 from koord_scheduler.devices.learned_workload import GPUScores
 from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
+from koord_scheduler.devices.reserved_devices import allocate_reserved, with_devices
 from koord_scheduler.framework.plugin import (
     Filter,
     Limit,
@@ -38,6 +39,8 @@ from koord_scheduler.framework.plugin import (
     normalized,
 )
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
+from koord_scheduler.reservations.fit import Lacks, Offer
+from koord_scheduler.reservations.offered_devices import NO_RESERVED, reserved_by
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,13 @@ class DeviceShare(Plugin):
 
     name: ClassVar[str] = "DeviceShare"
     normalizes: ClassVar[bool] = True
+    serves_reservations: ClassVar[bool] = True
 
     def __init__(self, settings: DeviceShareSettings | None = None) -> None:
         self._settings = settings or DeviceShareSettings()
         self._scores = DeviceNodeScores(self._settings.scorer, self._settings.gpu_scores)
         self._aligning: list[Plugin] = []
+        self._keeping: list[Plugin] = []
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.node_devices.is_used = True
@@ -70,6 +75,9 @@ class DeviceShare(Plugin):
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._aligning = [
             one for one in plugins if type(one).numa_affinity is not Plugin.numa_affinity
+        ]
+        self._keeping = [
+            one for one in plugins if type(one).reserved_devices is not Plugin.reserved_devices
         ]
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
@@ -147,6 +155,24 @@ class DeviceShare(Plugin):
             return None
         return NUMADevices(pod.devices, nodes, self._settings.scorer)
 
+    def reservation_check(
+        self, pod: PodClass, nodes: NodeColumns, row: int, offers: Sequence[Offer]
+    ) -> Lacks | None:
+        state, scorer = nodes.node_devices.state(row), self._settings.scorer
+        if not pod.devices.needs or state is None or not any(one.devices for one in offers):
+            return None
+        if nodes.lacks_pods(row):
+            for one in offers:
+                state = with_devices(state, one.devices)
+        held = state
+
+        def lacks(offer: Offer | None) -> str:
+            reserved = NO_RESERVED if offer is None else reserved_by(offer)
+            found = allocate_reserved(pod.devices, held, scorer, reserved)
+            return found.text if isinstance(found, DeviceRejection) else ""
+
+        return lacks
+
     def usage(self, reservation: DeviceReservation, pod: PodUsage) -> PodUsage:
         return pod._replace(devices=reservation.devices)
 
@@ -170,15 +196,19 @@ class DeviceShare(Plugin):
     def _devices(self, pod: PodClass, nodes: NodeColumns, row: int) -> PodDevices | DeviceRejection:
         """What a pod gets of a row's node."""
         needs, state = pod.devices, nodes.node_devices.state(row)
+        mask, scorer = self._affinity(pod, nodes, row), self._settings.scorer
+        found = (one.reserved_devices(pod, nodes, row) for one in self._keeping)
+        reserved = next((one for one in found if one is not None), None)
+        if state is not None and reserved is not None:
+            return allocate_reserved(needs, state, scorer, reserved, mask)
         rejection = self._rejection(needs, state)
         if state is None or rejection is not None:
             return rejection or MISSING_DEVICE
-        mask, scorer = self._affinity(pod, nodes, row), self._settings.scorer
         card = self._scores.best_card(pod, nodes, row)
         if card is not None:
-            found = allocate(needs, state, scorer, mask, card)
-            if not isinstance(found, DeviceRejection):
-                return found
+            on_card = allocate(needs, state, scorer, mask, card)
+            if not isinstance(on_card, DeviceRejection):
+                return on_card
         return allocate(needs, state, scorer, mask)
 
     def _affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> NUMAMask | None:

@@ -18,6 +18,7 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import quantity_of
+from koord_scheduler.devices.reserved_devices import ReservedDevices
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
     AcrossNodes,
@@ -36,9 +37,11 @@ from koord_scheduler.reservations.allocation import (
     ReservationAllocation,
     reservation_allocation,
 )
-from koord_scheduler.reservations.fit import (
-    NO_AFFINITY,
-    Offer,
+from koord_scheduler.reservations.fit import NO_AFFINITY, Offer
+from koord_scheduler.reservations.offered_devices import (
+    NO_RESERVED,
+    reserved_by,
+    reserved_by_all,
 )
 
 
@@ -72,6 +75,12 @@ class ReservationPlugin(Plugin):
     def __init__(self, settings: ReservationSettings | None = None) -> None:
         self._settings = settings or ReservationSettings()
         self._classes: WeakValueDictionary[PodClass, ClassReservations] = WeakValueDictionary()
+        self._checking: list[Plugin] = []
+
+    def join(self, plugins: Sequence[Plugin]) -> None:
+        self._checking = [
+            one for one in plugins if type(one).reservation_check is not Plugin.reservation_check
+        ]
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.reservations.is_used = True
@@ -96,13 +105,15 @@ class ReservationPlugin(Plugin):
 
     def limits(
         self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
-    ) -> Sequence[Limit]:
+    ) -> Sequence[Limit] | None:
         needs = pod.reservation
         if needs.problem or needs.reserve is not None or needs.ignores:
             return ()
         found = self._of(pod, nodes)
         if not found.exist():
             return ()
+        if found.are_checked(rows):
+            return None  # there is more to it than amounts
         base = -np.inf if found.demand.requires else np.inf
         rooms = {name: np.full(len(rows), base) for name in found.numbers}
         for place, answer in found.answers(rows):
@@ -122,6 +133,19 @@ class ReservationPlugin(Plugin):
             raise ValueError(f"{nodes.name(row)}: {NO_AFFINITY}")
         return NO_ALLOCATION_LEFT if needs.has_allocation else None
 
+    def reserved_devices(
+        self, pod: PodClass, nodes: NodeColumns, row: int
+    ) -> ReservedDevices | None:
+        if pod.reservation.reserve is not None:
+            return None
+        found = self._of(pod, nodes)
+        if pod.reservation.ignores:
+            reserved = reserved_by_all(found.offers(row)[1])
+        else:
+            nominated = found.nominated_on(row)
+            reserved = NO_RESERVED if nominated is None else reserved_by(nominated)
+        return reserved if reserved.devices else None
+
     def usage(self, reservation: ReservationAllocation, pod: PodUsage) -> PodUsage:
         return pod._replace(reservation=reservation.uid)
 
@@ -137,7 +161,7 @@ class ReservationPlugin(Plugin):
     def _of(self, pod: PodClass, nodes: NodeColumns) -> ClassReservations:
         found = self._classes.get(pod)
         if found is None:
-            found = ClassReservations(pod, nodes, self._settings.ignored(pod))
+            found = ClassReservations(pod, nodes, self._settings.ignored(pod), self._checking)
             self._classes[pod] = found
         return found
 

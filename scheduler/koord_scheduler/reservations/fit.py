@@ -5,11 +5,12 @@ Amounts are those of ``PodRequests``: CPU in millicores, everything else whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
 
+from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices
 from koord_scheduler.reservations.reservation import RESTRICTED, Reservation
 
 PODS = "pods"
@@ -27,6 +28,15 @@ class Offer(NamedTuple):
     allocated: Amounts
     owners: int
     remainder: Amounts
+    devices: PodDevices = NO_DEVICES
+
+
+Lacks = Callable[[Offer | None], str]
+"""What a node lacks with a reservation, or with ``None``, that amounts do not say; "": nothing."""
+
+
+def _lacks_nothing(offer: Offer | None) -> str:
+    return ""
 
 
 class ReservationDemand(NamedTuple):
@@ -58,7 +68,10 @@ class ReservationAnswer(NamedTuple):
 
 
 def reservation_answer(
-    pod: ReservationDemand, free: Mapping[str, float], offers: Sequence[Offer]
+    pod: ReservationDemand,
+    free: Mapping[str, float],
+    offers: Sequence[Offer],
+    lacks_more: Lacks = _lacks_nothing,
 ) -> ReservationAnswer:
     """As Koordinator's filter, ``NominateReservation`` and score.
 
@@ -72,6 +85,8 @@ def reservation_answer(
         if not _concerns(pod, one.reservation):
             continue
         node_lacks, lacks = _node_reasons(pod, free, one), reservation_reasons(pod, one)
+        if not node_lacks and not lacks and (more := lacks_more(one)):
+            lacks = [f"{BY_RESERVATION}{more}"]
         by_node.update(dict.fromkeys(node_lacks))
         by_reservation.update(dict.fromkeys(lacks))
         if not node_lacks and not lacks:
@@ -85,6 +100,8 @@ def reservation_answer(
         reasons = (*by_node, *by_reservation) or (missing,)
         return ReservationAnswer(False, order=order, reasons=reasons)
     alone = _node_reasons(pod, free)
+    if not alone and (more := lacks_more(None)):
+        alone = [more]
     if not alone:
         return ReservationAnswer(True, order=order, room=free)
     # What it lacks even with a reservation comes nearer to the point.

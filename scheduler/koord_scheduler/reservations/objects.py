@@ -9,7 +9,7 @@ from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
 from koord_model.keys import ANNOTATION_RESERVATION_RESTRICTED_OPTIONS
 
-from koord_scheduler.objects.metadata import AnnotatedMeta, ObjectMeta
+from koord_scheduler.objects.metadata import AnnotatedMeta, ObjectMeta, SchedulingAnnotations
 from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.pod import SchedulingSpec
 
@@ -19,8 +19,8 @@ SUCCEEDED, FAILED = "Succeeded", "Failed"
 """Phases of those that have."""
 
 
-class ReservationAnnotations(msgspec.Struct, frozen=True, gc=False):
-    """The annotations that decide what may be allocated."""
+class ReservationAnnotations(SchedulingAnnotations, frozen=True, gc=False):
+    """What is read of a pod's, and what decides what may be allocated."""
 
     restricted_options: str | None = msgspec.field(
         default=None, name=ANNOTATION_RESERVATION_RESTRICTED_OPTIONS

@@ -13,7 +13,11 @@ from koord_model.keys import (
     LABEL_RESERVATION_ORDER,
 )
 
-from koord_scheduler.objects.metadata import AnnotatedMeta
+from koord_scheduler.objects.metadata import (
+    NO_ANNOTATIONS,
+    AnnotatedMeta,
+    SchedulingAnnotations,
+)
 from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.node_selector import whole_number
 from koord_scheduler.objects.pod import PodInfo, SchedulingSpec
@@ -161,6 +165,7 @@ def reserve_pod(given: ReservationObject) -> PodInfo:
         creation_timestamp=metadata.creation_timestamp,
         deletion_timestamp=metadata.deletion_timestamp,
         labels={**(described.labels or {}), **labels},
+        annotations=_device_annotations(metadata.annotations, described.annotations),
     )
     spec = msgspec.structs.replace(
         spec,
@@ -169,6 +174,19 @@ def reserve_pod(given: ReservationObject) -> PodInfo:
         scheduling_gates=None,
     )
     return PodInfo(meta, spec)
+
+
+def _device_annotations(
+    own: SchedulingAnnotations | None, described: SchedulingAnnotations | None
+) -> SchedulingAnnotations:
+    """Which devices are reserved, or are to be; the reservation's own come before its pod's."""
+    own, described = own or NO_ANNOTATIONS, described or NO_ANNOTATIONS
+    return SchedulingAnnotations(
+        device_allocated=own.device_allocated,
+        device_hint=own.device_hint or described.device_hint,
+        device_joint=own.device_joint or described.device_joint,
+        gpu_partition_spec=own.gpu_partition_spec or described.gpu_partition_spec,
+    )
 
 
 class _RestrictedOptions(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from koord_scheduler.devices.pod_devices import PodDevice
 K = "koordinator.sh/"
 S = "scheduling.koordinator.sh/"
 CORE, MEMORY, RATIO = f"{K}gpu-core", f"{K}gpu-memory", f"{K}gpu-memory-ratio"
-SHARED, RDMA = f"{K}gpu.shared", f"{K}rdma"
+GPU, SHARED, RDMA = f"{K}gpu", f"{K}gpu.shared", f"{K}rdma"
 CARD = ((CORE, 100), (MEMORY, 1600), (RATIO, 100))
 
 
@@ -103,10 +103,10 @@ _TABLES = (
 )
 _REQUESTS = st.sampled_from(
     [
-        {f"{K}gpu": 100},
-        {f"{K}gpu": 200},
-        {f"{K}gpu": 300},
-        {f"{K}gpu": 50},
+        {GPU: 100},
+        {GPU: 200},
+        {GPU: 300},
+        {GPU: 50},
         {MEMORY: 400},
         {SHARED: 2, RATIO: 100},
         {CORE: 25, RATIO: 50},
