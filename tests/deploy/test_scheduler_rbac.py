@@ -222,7 +222,7 @@ def conditions(api: KubeApi, name: str) -> list[dict[str, str]]:
 
 
 async def test_devices_of_pods_are_a_right_of_its_own() -> None:
-    enabled = {"multiPoint": {"enabled": [{"name": "DeviceShare"}]}}
+    enabled = {"multiPoint": {"enabled": [{"name": "DeviceShare"}, {"name": "Reservation"}]}}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config = scheduler_config({**kind, "profiles": [{"plugins": enabled}]})
     resource = "koordinator.sh/gpu"
@@ -234,18 +234,29 @@ async def test_devices_of_pods_are_a_right_of_its_own() -> None:
         api.streams_lists = False
         api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
         api.put(DEVICES, {"metadata": {"name": "n1"}, "spec": {"devices": [card]}})
-        pod = _pod("a", "2")
-        pod["spec"]["containers"][0]["resources"]["requests"][resource] = "50"
+        pod, reserved = _pod("a", "2"), reservation("r", "1", owners=[{}])
+        for spec in (pod["spec"], reserved["spec"]["template"]["spec"]):
+            spec["containers"][0]["resources"]["requests"][resource] = "50"
         api.put(PODS, pod, "shop")
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             group.create_task(SchedulerProgram(SETTINGS, config, client, "s1_0").serve())
             await until(lambda: api.count("create", "pods") > 0, "a binding")
+            api.put(RESERVATIONS, reserved)
+            await until(lambda: phase(api, "r") == "Available", "a node")
             os.kill(os.getpid(), signal.SIGTERM)
         written = api.get(PODS, "a", "shop")["metadata"]["annotations"]
+        kept = api.get(RESERVATIONS, "r")["metadata"]["annotations"]
         asked = rights(api.asked)
-    assert json.loads(written[ANNOTATION_DEVICE_ALLOCATED])["gpu"][0]["id"] == "GPU-0"
-    assert missing(asked, ACCOUNT, (*COMPONENTS, "device-share")) == []
-    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {"devices", "pods"}
+    for one in (written, kept):
+        [given] = json.loads(one[ANNOTATION_DEVICE_ALLOCATED])["gpu"]
+        assert (given["id"], given["resources"]["koordinator.sh/gpu-core"]) == ("GPU-0", "50")
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "reservations", "device-share")) == []
+    assert Right("patch", "scheduling.koordinator.sh", "reservations", "", "r") in missing(
+        asked, ACCOUNT, (*COMPONENTS, "reservations")
+    )
+    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {
+        *("devices", "pods", "reservations", "reservations/status"),
+    }
 
 
 @pytest.mark.parametrize(

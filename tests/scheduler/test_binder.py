@@ -11,11 +11,13 @@ import anyio
 import pytest
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 from koord_scheduler import look_up
 from koord_scheduler.binder import Binder
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.devices.device_reservation import DeviceReservation
 from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import Placement
@@ -168,6 +170,35 @@ def reserved(name: str, node: str = "n1") -> Placement:
     read = ReservationReader(NodeColumns()).read(json.dumps(document).encode()).pod
     assert read.waiting is not None
     return Placement(QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0), node)
+
+
+@pytest.mark.parametrize(
+    ("writes", "sent", "expected"),
+    [
+        ([b'{"metadata": {"resourceVersion": "8"}}', b"{}"], ["", "status"], BOUND),
+        ([ConflictError("it has changed", 409)], [""], NOT_BOUND),
+    ],
+)
+async def test_devices_of_a_reservation_are_written_before_it_is_available(
+    writes: list[Any], sent: list[str], expected: str
+) -> None:
+    api = Api(writes, [])
+    devices = DeviceReservation((), ((ANNOTATION_DEVICE_ALLOCATED, "{}"),))
+    binder = Binder(api.write, api.read, api, NO_EXTENDERS, wall=lambda: 0.0)
+    binder.bind(replace(reserved("r"), reservations=(devices,)))
+    async with anyio.create_task_group() as group:
+        group.start_soon(binder.run)
+        await until(lambda: binder.unsent == 0, "an outcome")
+        group.cancel_scope.cancel()
+    assert api.outcomes == [("Reservation/r", expected)]
+    assert [one.subresource for one in api.sent] == sent
+    first = api.sent[0].body
+    assert first is not None
+    annotations = {ANNOTATION_DEVICE_ALLOCATED: "{}"}
+    assert first["metadata"] == {"uid": "u-r", "resourceVersion": "7", "annotations": annotations}
+    if len(api.sent) == 2:
+        assert api.sent[1].body is not None
+        assert api.sent[1].body["metadata"] == {"uid": "u-r", "resourceVersion": "8"}
 
 
 def written(node: str = "", uid: str = "u-r") -> Object:

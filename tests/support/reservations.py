@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from koord_model.keys import ANNOTATION_RESERVATION_AFFINITY, ANNOTATION_RESERVATION_ALLOCATED
@@ -32,14 +32,16 @@ class ReservationCluster:
         self,
         *nodes: str,
         settings: ReservationSettings | None = None,
+        more: Sequence[EnabledPlugin] = (),
         record: Record | None = None,
     ) -> None:
-        """``record`` hears of all that happens."""
+        """With ``more`` plugins; ``record`` hears of all that happens."""
         plugins = (
             EnabledPlugin(NodeResourcesFit()),
             EnabledPlugin(NodeAffinity()),
             EnabledPlugin(InterPodAffinity()),
             EnabledPlugin(ReservationPlugin(settings), weight=5000),
+            *more,
         )
         self.profiles = [Profile("default-scheduler", plugins)]
         self.scheduler = Scheduler(self.profiles)
