@@ -1,4 +1,4 @@
-"""``koordctl devices``: the GPUs and other devices of nodes, and which pods have them."""
+"""``koordctl devices``: the devices of nodes, and which pods and reservations have them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = Mapping[str, Any]
 DeviceKey = tuple[str, str, int]
 """Node, type and minor of a device."""
 
-_HEADER = ("NODE", "TYPE", "MINOR", "HEALTHY", "NUMA", "PCIE", "HAS", "PODS")
+_HEADER = ("NODE", "TYPE", "MINOR", "HEALTHY", "NUMA", "PCIE", "HAS", "PODS", "RESERVATIONS")
 _DOMAIN = "koordinator.sh/"
 
 
@@ -35,36 +35,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
     """The devices of the cluster. Raises AskError."""
-    from koord_kube.protocol.resources import DEVICES, PODS
+    from koord_kube.protocol.api import NotFoundError
+    from koord_kube.protocol.resources import DEVICES, PODS, RESERVATIONS
 
     node = arguments.node
 
-    async def question(api: Client) -> tuple[list[Any], list[Any]]:
+    async def question(api: Client) -> tuple[list[Any], list[Any], list[Any]]:
         if node:
             found = [await api.get(DEVICES, node)]
         else:
             found = await cluster_client.objects(api, DEVICES)
         on_node = f"spec.nodeName={node}" if node else "spec.nodeName!="
-        return found, await cluster_client.objects(api, PODS, field_selector=on_node)
+        pods = await cluster_client.objects(api, PODS, field_selector=on_node)
+        try:
+            reservations = await cluster_client.objects(api, RESERVATIONS)
+        except NotFoundError:
+            reservations = []
+        return found, pods, reservations
 
-    found, pods = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    found, pods, reservations = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    shown = documents(found, pods, reservations)
     if arguments.json:
-        return [json.dumps(documents(found, pods), indent=2, ensure_ascii=False)]
-    return lines(found, pods)
+        return [json.dumps(shown, indent=2, ensure_ascii=False)]
+    return lines(shown)
 
 
-def documents(found: Sequence[Json], pods: Iterable[Json]) -> list[Any]:
-    """Each device with its node, and what pods have of it."""
-    taken = _taken(pods)
+def documents(
+    found: Sequence[Json], pods: Iterable[Json], reservations: Iterable[Json]
+) -> list[Any]:
+    """Each device with its node, and what pods and reservations have got of it.
+
+    What owners have of a reservation is part of both.
+    """
+    of_pods = _taken(pods, "spec", ("Pending", "Running", "Unknown", ""))
+    of_reservations = _taken(reservations, "status", ("Available", "Waiting"))
     return [
-        {"node": node, **device, "pods": taken.get(_key(node, device), [])}
+        {
+            "node": node,
+            **device,
+            "pods": [
+                {"pod": name, "resources": resources}
+                for name, resources in of_pods[_key(node, device)]
+            ],
+            "reservations": [
+                {"reservation": name, "resources": resources}
+                for name, resources in of_reservations[_key(node, device)]
+            ],
+        }
         for node, device in _devices(found)
     ]
 
 
-def lines(found: Sequence[Json], pods: Iterable[Json]) -> Iterator[str]:
+def lines(found: Sequence[Json]) -> Iterator[str]:
     """A line for each device."""
-    shown = [_row(one) for one in documents(found, pods)]
+    shown = [_row(one) for one in found]
     if not shown:
         yield "No device found: koordlets report them with gates Accelerators and RDMADevices."
         return
@@ -73,7 +97,10 @@ def lines(found: Sequence[Json], pods: Iterable[Json]) -> Iterator[str]:
 
 def _row(one: Json) -> tuple[str, ...]:
     place = one.get("topology") or {}
-    pods = (f"{each['pod']} ({_amounts(each['resources'])})" for each in one["pods"])
+    holders = (
+        ", ".join(f"{each[kind]} ({_amounts(each['resources'])})" for each in one[f"{kind}s"])
+        for kind in ("pod", "reservation")
+    )
     cells = (
         one["node"],
         one.get("type", UNKNOWN),
@@ -82,7 +109,7 @@ def _row(one: Json) -> tuple[str, ...]:
         place.get("nodeID", UNKNOWN),
         place.get("pcieID") or UNKNOWN,
         _amounts(one.get("resources")),
-        ", ".join(pods) or UNKNOWN,
+        *(each or UNKNOWN for each in holders),
     )
     return tuple(clean(str(cell)) for cell in cells)
 
@@ -98,26 +125,28 @@ def _devices(found: Sequence[Json]) -> Iterator[tuple[str, Json]]:
             yield _name(one), device
 
 
-def _taken(pods: Iterable[Json]) -> dict[DeviceKey, list[Any]]:
-    """What pods have of each device, by what the scheduler wrote; without what is unreadable."""
-    taken = defaultdict[DeviceKey, list[Any]](list)
-    for one in pods:
-        metadata, node = one.get("metadata") or {}, (one.get("spec") or {}).get("nodeName")
+def _taken(
+    objects: Iterable[Json], says_node: str, phases: Sequence[str]
+) -> defaultdict[DeviceKey, list[tuple[str, Json]]]:
+    """What objects in these phases have of each device, by what the scheduler wrote.
+
+    What is unreadable is left out. ``says_node`` is the field in which they have ``nodeName``.
+    """
+    taken = defaultdict[DeviceKey, list[tuple[str, Json]]](list)
+    for one in objects:
+        metadata, node = one.get("metadata") or {}, (one.get(says_node) or {}).get("nodeName")
         text = (metadata.get("annotations") or {}).get(ANNOTATION_DEVICE_ALLOCATED)
-        if not node or not text or (one.get("status") or {}).get("phase") in _ENDED:
+        if not node or not text or (one.get("status") or {}).get("phase", "") not in phases:
             continue
-        pod = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
         try:
             for kind, listed in json.loads(text).items():
                 for device in listed:
-                    amounts = {"pod": pod, "resources": dict(device.get("resources") or {})}
-                    taken[node, kind, int(device["minor"])].append(amounts)
+                    resources = dict(device.get("resources") or {})
+                    taken[node, kind, int(device["minor"])].append((name, resources))
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
     return taken
-
-
-_ENDED = ("Succeeded", "Failed")
 
 
 def _key(node: str, device: Json) -> DeviceKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from koord_kube.protocol.resources import DEVICES, PODS, RESERVATIONS
@@ -39,6 +40,10 @@ def put_devices(api: KubeApi) -> None:
         metadata = {"name": name, "annotations": annotations}
         pod = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}}
         api.put(PODS, pod, "shop")
+    for name, phase in (("next", "Available"), ("old", "Failed")):
+        one = reservation(name, {"phase": phase, "nodeName": "n1"})
+        one["metadata"]["annotations"] = {ANNOTATION_DEVICE_ALLOCATED: json.dumps({"gpu": half})}
+        api.put(RESERVATIONS, one)
 
 
 async def test_reservations_with_who_has_them_and_why_one_waits(ctl: Ctl, api: KubeApi) -> None:
@@ -68,15 +73,19 @@ async def test_devices_with_the_pods_that_have_them(ctl: Ctl, api: KubeApi) -> N
     put_devices(api)
     code, out, _ = await ctl("devices")
     assert code == 0
-    assert out.splitlines() == [
-        "NODE  TYPE  MINOR  HEALTHY  NUMA  PCIE  HAS           PODS",
-        "n1    gpu   0      no       –     –     gpu-core 100  –",
-        "n1    gpu   1      yes      1     p1    gpu-core 100  shop/web (gpu-core 50)",
-        "n2    gpu   1      yes      –     –     gpu-core 100  –",
+    header, *rows = (re.split("  +", line.rstrip()) for line in out.splitlines())
+    assert header == [
+        *("NODE", "TYPE", "MINOR", "HEALTHY", "NUMA", "PCIE", "HAS", "PODS", "RESERVATIONS"),
+    ]
+    half = "(gpu-core 50)"
+    assert rows == [
+        ["n1", "gpu", "0", "no", "–", "–", "gpu-core 100", "–", "–"],
+        ["n1", "gpu", "1", "yes", "1", "p1", "gpu-core 100", f"shop/web {half}", f"next {half}"],
+        ["n2", "gpu", "1", "yes", "–", "–", "gpu-core 100", "–", "–"],
     ]
     _, out, _ = await ctl("devices", "n2", "--json")
     [one] = json.loads(out)
-    assert (one["node"], one["minor"], one["pods"]) == ("n2", 1, [])
+    assert (one["node"], one["minor"], one["pods"], one["reservations"]) == ("n2", 1, [], [])
 
 
 async def test_nothing_there_is_said(ctl: Ctl) -> None:
