@@ -28,7 +28,11 @@ CONFIG = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [
         {
-            "plugins": {"multiPoint": {"enabled": [{"name": "DeviceShare"}]}},
+            "plugins": {
+                "multiPoint": {
+                    "enabled": [{"name": "DeviceShare"}, {"name": "Reservation", "weight": 5000}]
+                }
+            },
             "pluginConfig": [
                 {"name": "DeviceShare", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
             ],
@@ -67,8 +71,15 @@ def pod(name: str, per_cent: int) -> dict[str, Any]:
     amounts = {"cpu": "1", GPU: str(per_cent)}
     resources = {"requests": amounts, "limits": {GPU: str(per_cent)}}
     spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
-    metadata = {"name": name, "namespace": NAMESPACE}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"app": name}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def only(node: str) -> dict[str, Any]:
+    """The affinity of what has to be on one node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 async def test_no_card_is_given_away_twice(
@@ -97,3 +108,50 @@ async def test_no_card_is_given_away_twice(
             taken[device["id"]] += int(device["resources"][GPU_CORE])
     assert sum(taken.values()) == sum(sizes)
     assert max(taken.values()) == 100
+
+
+async def test_reserved_cards_are_their_owners(
+    cluster: RealCluster, scheduler: SchedulerProgram
+) -> None:
+    cluster.namespace(NAMESPACE)
+    put_node(cluster, "g3")
+    await asyncio.to_thread(scheduler.start)
+    await until(lambda: scheduler.ready, "ready")
+    await until(lambda: scheduler.leads, "a leader")
+    others, owner = pod("others", 300), pod("owner", 200)
+    for one in (others, owner):
+        one["spec"]["affinity"] = only("g3")
+    cluster.apply(
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": "for-owner"},
+            "spec": {
+                "template": {"spec": owner["spec"]},
+                "owners": [{"labelSelector": {"matchLabels": {"app": "owner"}}}],
+            },
+        }
+    )
+
+    def kept() -> Any:
+        found = cluster.get("reservations", "for-owner")
+        return found if found["status"].get("phase") == "Available" else None
+
+    reservation = await until(kept, "devices")
+    assert reservation is not None
+    cluster.apply(others)
+    cluster.apply(owner)
+
+    def bound() -> Any:
+        found = cluster.get("pods", "owner", "-n", NAMESPACE)
+        return found if found["spec"].get("nodeName") else None
+
+    given = await until(bound, "a node")
+    assert given is not None
+    texts = [
+        one["metadata"]["annotations"][ANNOTATION_DEVICE_ALLOCATED] for one in (reservation, given)
+    ]
+    first, second = ({one["id"] for one in json.loads(text)["gpu"]} for text in texts)
+    assert first == second
+    assert len(first) == 2
+    assert "nodeName" not in cluster.get("pods", "others", "-n", NAMESPACE)["spec"]
