@@ -104,7 +104,7 @@ def comparable(vector: Vector) -> list[Object]:
 
 
 def ours(vector: Vector) -> Fields:
-    """One of the outcomes there, which is told as the first; or another one."""
+    """If it is one of the outcomes there, the first of them; otherwise what it is here."""
     mine, outcomes = outcome(vector.given), comparable(vector)
     return leaves(outcomes[0] if mine in outcomes else mine)
 

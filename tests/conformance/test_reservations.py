@@ -101,7 +101,7 @@ def theirs(recorded: Object) -> Object:
 
 
 def ours(vector: Vector) -> Fields:
-    """One of the outcomes there, which is told as the first; or another one."""
+    """If it is one of the outcomes there, the first of them; otherwise what it is here."""
     mine, outcomes = outcome(vector.given), vector.recorded["outcomes"]
     return leaves(theirs(outcomes[0]) if mine in map(theirs, outcomes) else mine)
 

@@ -26,7 +26,7 @@ from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.plugins.device_share import DeviceShare
 
-from tests.support.reservations import OF_WEB, ReservationCluster, allocated
+from tests.support.reservations import OF_WEB, ReservationCluster, allocated, reservation
 
 AMOUNTS = {"cpu": "96", "memory": "960Gi", "pods": "110", GPU: "400"}
 CARD = {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_MEMORY: "16Gi"}
@@ -58,21 +58,21 @@ class GPUCluster(ReservationCluster):
         once: bool = False,
     ) -> None:
         """A Reservation of so much of GPUs; with a ``node`` it has got these ``devices``."""
-        requests = {"cpu": "9", GPU: str(per_cent)}
-        container = {"name": "c", "resources": {"requests": requests}}
-        status: dict[str, Any] = {"phase": phase or ("Available" if node else "Pending")}
+        document = reservation(
+            name,
+            "9",
+            node,
+            owners=[OF_WEB],
+            phase=phase,
+            allocatePolicy=policy,
+            allocateOnce=once,
+        )
+        [container] = document["spec"]["template"]["spec"]["containers"]
+        container["resources"]["requests"][GPU] = str(per_cent)
         if node:
-            status |= {"nodeName": node, "allocatable": requests}
-        annotations = {ANNOTATION_DEVICE_ALLOCATED: devices} if devices else {}
-        spec = {
-            "template": {"spec": {"containers": [container]}},
-            "owners": [OF_WEB],
-            "ttl": "0",
-            "allocatePolicy": policy,
-            "allocateOnce": once,
-        }
-        metadata = {"name": name, "uid": f"u-{name}", "annotations": annotations}
-        document = {"metadata": metadata, "spec": spec, "status": status}
+            document["status"]["allocatable"][GPU] = str(per_cent)
+        if devices:
+            document["metadata"]["annotations"] = {ANNOTATION_DEVICE_ALLOCATED: devices}
         self.put("Reservation", name, document)
 
     def reserved(self, name: str, per_cent: int, **more: Any) -> PodDevices:
