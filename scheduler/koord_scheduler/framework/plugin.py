@@ -191,9 +191,9 @@ class Plugin:
     def reservation_check(
         self, pod: PodClass, nodes: NodeColumns, row: int, offers: Sequence[Offer]
     ) -> Lacks | None:
-        """What a row's node lacks with these reservations but amounts; ``None``: nothing.
+        """What else than amounts a row's node lacks with one of these; ``None``: nothing.
 
-        ``nodes.lacks_pods`` says whether the row is without them at present.
+        ``nodes.lacks_pods`` says whether the columns are without all of them at present.
         """
         return None
 

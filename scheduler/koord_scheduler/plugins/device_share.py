@@ -158,8 +158,10 @@ class DeviceShare(Plugin):
     def reservation_check(
         self, pod: PodClass, nodes: NodeColumns, row: int, offers: Sequence[Offer]
     ) -> Lacks | None:
+        if not pod.devices.needs or not any(one.devices for one in offers):
+            return None
         state, scorer = nodes.node_devices.state(row), self._settings.scorer
-        if not pod.devices.needs or state is None or not any(one.devices for one in offers):
+        if state is None:
             return None
         if nodes.lacks_pods(row):
             for one in offers:
