@@ -55,6 +55,7 @@ from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
 from koord_scheduler.program.pages import SchedulerPageSources, pages
 from koord_scheduler.program.recent_rates import INTERVAL_SECONDS, RecentRates
+from koord_scheduler.program.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_scheduler.program.settings import SchedulerSettings
 from koord_scheduler.queue.scheduling_queue import QueuedPod
@@ -129,6 +130,7 @@ class SchedulerProgram:
         self._binder: Binder | None = None
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
+        self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
         self._rates = RecentRates()
         self._program = ControlPlaneProgram(
             "scheduler",
