@@ -206,6 +206,7 @@ def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
 
 def main(rounds: int = ROUNDS, *, koordinator: bool = False) -> None:
     memory.keep_freed()  # as the program does
+    memory.collect_young_only()
     if koordinator:
         for line in costs_of_koordinator(tuple(one for one in LOADS if one.nodes == 5_000), rounds):
             print(line)

@@ -1,12 +1,14 @@
 """How good it is that so much of a resource is taken: Kubernetes' scoring strategies. No IO.
 
 Each is a function of what is taken of a resource with a pod, and of what there is, for some rows.
+For one row plain numbers are ten times as fast: those that have such a form are in ``OF_ONE``.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,6 +17,7 @@ from koord_scheduler.columns.arrays import Amounts
 from koord_scheduler.framework.plugin import MAX_SCORE
 
 ResourceScore = Callable[[Amounts, Amounts], Amounts]
+ScoreOfOne = Callable[[float, float], float]
 
 MOST_OF_SHAPE = 10
 """The highest score in a shape, which says 10 where others say 100."""
@@ -28,6 +31,22 @@ def least_allocated(taken: Amounts, has: Amounts) -> Amounts:
 def most_allocated(taken: Amounts, has: Amounts) -> Amounts:
     """Per cent that are taken, at most 100."""
     return _per_cent(np.minimum(taken, has), has)
+
+
+def least_of_one(taken: float, has: float) -> float:
+    """As ``least_allocated``."""
+    return math.floor(max(has - taken, 0.0) * MAX_SCORE / max(has, 1.0))
+
+
+def most_of_one(taken: float, has: float) -> float:
+    """As ``most_allocated``."""
+    return math.floor(min(taken, has) * MAX_SCORE / max(has, 1.0))
+
+
+OF_ONE: Mapping[ResourceScore, ScoreOfOne] = {
+    least_allocated: least_of_one,
+    most_allocated: most_of_one,
+}
 
 
 def requested_to_capacity_ratio(shape: Sequence[tuple[int, int]]) -> ResourceScore:

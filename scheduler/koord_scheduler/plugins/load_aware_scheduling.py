@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import mul
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from koord_scheduler.framework.plugin import (
     Shortage,
     first_reasons,
 )
-from koord_scheduler.framework.resource_scores import least_allocated
+from koord_scheduler.framework.resource_scores import least_allocated, least_of_one
 from koord_scheduler.framework.service_provider import Service
 from koord_scheduler.load.load_node import thresholds
 from koord_scheduler.load.load_table import LoadTable
@@ -51,8 +52,14 @@ class LoadAwareScheduling(Plugin):
             return None
         table, estimate = self._table(nodes), self._estimate(pod, nodes)
         lines = self._lines(pod.load.is_prod)
+        amounts = list(enumerate(estimate.ravel().tolist(), lines.start))
 
         def can_run(rows: Rows) -> Mask:
+            if len(rows) == 1:
+                row, sums, limits = rows.item(), table.sums, table.limits
+                return np.array(
+                    [all(sums.item(n, row) + more <= limits.item(n, row) for n, more in amounts)]
+                )
             at = span(rows)
             used = table.sums[lines, at] + estimate
             found: Mask = np.logical_and.reduce(used <= table.limits[lines, at])
@@ -89,9 +96,21 @@ class LoadAwareScheduling(Plugin):
         lines = self._lines(apart, of_score=True)
         weights = np.array(settings.weights, np.float64)
         dominant = float(settings.dominant_weight)
-        all_weights = weights.sum() + dominant
+        all_weights = float(weights.sum()) + dominant
+        amounts = list(enumerate(estimate.ravel().tolist()))
+
+        def of_one(row: int) -> float:
+            sums, has = table.sums, table.scored
+            scores = [
+                least_of_one(sums.item(lines.start + n, row) + more, has.item(n, row))
+                for n, more in amounts
+            ]
+            total = sum(map(mul, scores, settings.weights))
+            return (total + dominant * min(*scores, MAX_SCORE)) // all_weights
 
         def score(rows: Rows) -> Amounts:
+            if len(rows) == 1:
+                return np.array([of_one(rows.item())], np.float64)
             at = span(rows)
             scores = least_allocated(table.sums[lines, at] + estimate, table.scored[:, at])
             total: Amounts = weights @ scores

@@ -27,7 +27,7 @@ from koord_scheduler.framework.plugin import (
     Score,
     filter_by_reasons,
 )
-from koord_scheduler.framework.resource_scores import least_allocated, most_allocated
+from koord_scheduler.framework.resource_scores import OF_ONE, least_allocated, most_allocated
 from koord_scheduler.numa.answer import NUMAAnswer, numa_answer
 from koord_scheduler.numa.occupied_machine import OccupiedMachine
 from koord_scheduler.numa.placement import INSUFFICIENT_CPU, NodePlacement, NUMARejection
@@ -262,8 +262,25 @@ class NodeNUMAResource(Plugin):
         numbers = np.array([resources.number(name) for name in names], np.intp)
         asked = np.array([[float(requests.get(name, 0))] for name in names])
         weights = np.array([[float(scorer.weights[name])] for name in names])
+        score_of_one = OF_ONE[strategy]
+        parts = [
+            (resources.number(name), float(requests.get(name, 0)), scorer.weights[name])
+            for name in names
+        ]
+
+        def of_one(row: int) -> float:
+            total, all_weights = 0.0, 0
+            for number, amount, weight in parts:
+                has = resources.allocatable.item(number, row)
+                if has > 0:
+                    taken = resources.requested.item(number, row) + amount
+                    total += weight * score_of_one(taken, has)
+                    all_weights += weight
+            return total // max(all_weights, 1)
 
         def score(rows: Rows, cpu: Amounts | None) -> Amounts:
+            if cpu is None and len(rows) == 1:
+                return np.array([of_one(rows.item())], np.float64)
             has = picked(resources.allocatable, numbers, rows)
             taken = picked(resources.requested, numbers, rows)
             taken += asked
