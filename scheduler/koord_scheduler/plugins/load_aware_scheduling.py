@@ -105,7 +105,7 @@ class LoadAwareScheduling(Plugin):
                 least_of_one(sums.item(lines.start + n, row) + more, has.item(n, row))
                 for n, more in amounts
             ]
-            total = sum(map(mul, scores, settings.weights))
+            total: float = sum(map(mul, scores, settings.weights))
             return (total + dominant * min(*scores, MAX_SCORE)) // all_weights
 
         def score(rows: Rows) -> Amounts:

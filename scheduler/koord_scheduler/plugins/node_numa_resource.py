@@ -286,6 +286,10 @@ class NodeNUMAResource(Plugin):
             taken += asked
             if cpu is not None:
                 taken[numbers == _CPU] = cpu
+            if len(names) and has.min() > 0:  # as on nearly all nodes
+                mean: Amounts = weights[:, 0] @ strategy(taken, has)
+                mean /= max(float(weights.sum()), 1.0)
+                return np.floor(mean, out=mean)
             counted = weights * (has > 0)
             total = (counted * strategy(taken, has)).sum(axis=0)
             found: Amounts = np.floor(total / np.maximum(counted.sum(axis=0), 1.0))
