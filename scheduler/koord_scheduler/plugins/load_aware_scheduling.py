@@ -106,7 +106,7 @@ class LoadAwareScheduling(Plugin):
                 for n, more in amounts
             ]
             total: float = sum(map(mul, scores, settings.weights))
-            return (total + dominant * min(*scores, MAX_SCORE)) // all_weights
+            return (total + dominant * min((*scores, MAX_SCORE))) // all_weights
 
         def score(rows: Rows) -> Amounts:
             if len(rows) == 1:
