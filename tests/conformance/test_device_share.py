@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,16 @@ from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.devices.candidates import DeviceRejection
 from koord_scheduler.devices.device_object import read_device_report
 from koord_scheduler.devices.device_scores import DeviceScorer
-from koord_scheduler.devices.pod_devices import read_pod_devices
+from koord_scheduler.devices.node_device_state import NodeDeviceState, gpu_labels, used_devices
+from koord_scheduler.devices.pod_devices import PodDevices, read_pod_devices
+from koord_scheduler.devices.reserved_devices import (
+    ReservedDevices,
+    allocate_reserved,
+    what_is_left,
+)
 from koord_scheduler.framework.plugin import Plugin, Reason
 from koord_scheduler.numa.topology_hints import Mask, mask_of
 from koord_scheduler.objects.node import read_node
@@ -23,6 +31,7 @@ from koord_scheduler.plugins.device_share import DeviceShare, DeviceShareSetting
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
 UNRESOLVABLE = "UnschedulableAndUnresolvable"
+RESTRICTED = "Restricted"
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 
 
@@ -152,9 +161,8 @@ def switches_with_both(vector: Vector, field: str, here: Fields, there: Fields) 
 
 def parts_scored_as_other_devices(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """Free and total amounts are exchanged there."""
-    part = "koordinator.sh/gpu-memory-ratio"
-    amounts = [here[name] for name in here if name.startswith("devices.gpu") and part in name]
-    return "score" in there and bool(amounts) and min(amounts) < 100
+    ratios = [here[name] for name in here if name.endswith("koordinator.sh/gpu-memory-ratio")]
+    return "rejected" not in there.values() and bool(ratios) and min(ratios) < 100
 
 
 def broken_cards_are_used(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
@@ -178,3 +186,63 @@ def test_pods_get_the_devices_that_koordinator_gives_them() -> None:
             broken_cards_are_used,
         ),
     )
+
+
+def answers(given: Object) -> list[Any]:
+    """What the pod gets of each reservation; of one that is not restricted, whether it does."""
+    needs = pod_class(read_pod(_json(given["Pod"]))).devices
+    if not needs.needs:
+        return ["skip"] * len(given["Reserved"])
+    owners = [[*map(_held, one["Owners"])] for one in given["Reserved"]]
+    left = [
+        what_is_left(_held(one["Devices"]), had)
+        for one, had in zip(given["Reserved"], owners, strict=True)
+    ]
+    placed = (
+        read_pod_devices(
+            one["metadata"]["annotations"]["scheduling.koordinator.sh/device-allocated"]
+        )
+        for one in given["Placed"]
+    )
+    state = _state(given, (*placed, *left, *(one for had in owners for one in had)))
+    scorer = DeviceScorer(tuple(given["Weights"].items()), is_packing=given["Most"])
+    found: list[Any] = []
+    for one, devices in zip(given["Reserved"], left, strict=True):
+        is_restricted = one["Policy"] == RESTRICTED
+        got = allocate_reserved(needs, state, scorer, ReservedDevices(devices, is_restricted))
+        if isinstance(got, DeviceRejection):
+            found.append("rejected")
+        else:
+            found.append(_amounts(got) if is_restricted else "fits")
+    return found
+
+
+def _state(given: Object, used: Iterable[PodDevices]) -> NodeDeviceState:
+    has = read_device_report(_json(given["Device"])).has
+    return NodeDeviceState(has, gpu_labels(given["Node"]["metadata"]["labels"]), used_devices(used))
+
+
+def _held(document: Object) -> PodDevices:
+    return read_pod_devices(json.dumps(document))
+
+
+def _amounts(devices: PodDevices) -> Object:
+    found: Object = {}
+    for one in devices:
+        found.setdefault(one.type, {})[str(one.minor)] = dict(one.resources)
+    return found
+
+
+def of_reservations(vector: Vector) -> Fields:
+    """Where it is one of the answers there, the first of them."""
+    pairs = zip(answers(vector.given), vector.recorded["answers"], strict=True)
+    return leaves([there[0] if mine in there else mine for mine, there in pairs])
+
+
+def first_of_each(recorded: Object) -> Fields:
+    return leaves([one[0] for one in recorded["answers"]])
+
+
+def test_owners_get_the_devices_that_koordinator_gives_them() -> None:
+    known = (better_partitions_first, parts_scored_as_other_devices)
+    replay("reserved_devices", of_reservations, first_of_each, known)

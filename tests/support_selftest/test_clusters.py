@@ -6,7 +6,7 @@ import json
 from random import Random
 
 from tests.support.clusters import random_cluster, random_function_input
-from tests.support.clusters.device_nodes import random_device_node
+from tests.support.clusters.device_nodes import random_device_node, random_reserved_devices
 from tests.support.clusters.reservation_nodes import (
     random_reservation_life,
     random_reservation_node,
@@ -18,6 +18,7 @@ MAKERS = (
     random_device_node,
     random_reservation_life,
     random_reservation_node,
+    random_reserved_devices,
 )
 FEATURES = {
     *("taints", "unschedulable", "images", "declaredFeatures", "services", "pvcs", "csiNodes"),

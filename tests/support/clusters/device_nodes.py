@@ -210,3 +210,66 @@ def _hint(rng: Random, kind: str) -> Object:
     if chance(rng, 0.15):
         hint["exclusivePolicy"] = rng.choice(["DeviceLevel", "PCIeLevel"])
     return hint
+
+
+def random_reserved_devices(rng: Random) -> Object:
+    """The same with reservations that have devices, of which owners have some, and without hints.
+
+    ``Reserved`` is for the pod. What is reserved, and what pods have, fits together.
+    """
+    given = random_device_node(rng)
+    devices = [one for one in given["Device"]["spec"]["devices"] if one["health"]]
+    free = {(one["type"], one["minor"]): 100 for one in devices}
+    busy = rng.sample(devices, min(len(devices), rng.choice([0, 1, 2])))
+    placed = [_part(rng, one, free) for one in busy]
+    given["Placed"] = [_pod_with(f"p{at}", one) for at, one in enumerate(placed) if one]
+    reserved = [_reserved(rng, devices, free) for _ in range(rng.choice([1, 1, 2]))]
+    given["Reserved"] = [one for one in reserved if one["Devices"]]
+    given["NUMANodes"] = None
+    given["Pod"]["metadata"]["annotations"] = {}
+    return given
+
+
+def _reserved(rng: Random, devices: list[Object], free: dict[tuple[str, int], int]) -> Object:
+    kinds = sorted({one["type"] for one in devices})
+    kind = rng.choice(["gpu", *kinds])
+    of_kind = [one for one in devices if one["type"] == kind]
+    chosen = rng.sample(of_kind, min(len(of_kind), rng.choice([1, 1, 2, 3])))
+    parts = [part for one in chosen if (part := _part(rng, one, free))]
+    has: Object = {}
+    for one in parts:
+        for name, listed in one.items():
+            has.setdefault(name, []).extend(listed)
+    owners = []
+    for name, listed in has.items():
+        for one in listed:
+            left = {(name, one["minor"]): _per_cent(one)}
+            if chance(rng, 0.3):
+                [device] = [each for each in chosen if each["minor"] == one["minor"]]
+                owners.append(_part(rng, device, left))
+    policy = rng.choice(["Aligned", "Restricted", "Restricted", ""])
+    return {"Policy": policy, "Devices": has, "Owners": [one for one in owners if one]}
+
+
+def _part(rng: Random, device: Object, free: dict[tuple[str, int], int]) -> Object:
+    """A part of what is free of a device, or nothing; it is not free any more."""
+    kind, minor = device["type"], device["minor"]
+    left = free[kind, minor]
+    part = rng.choice([one for one in (0, 25, 50, 100, 100) if one <= left])
+    if not part:
+        return {}
+    free[kind, minor] = left - part
+    amounts = {f"{K}{kind}": str(part)}
+    if kind == "gpu":
+        amounts = {CORE: str(part), RATIO: str(part), MEMORY: str(CARD * part // 100)}
+    return {kind: [{"minor": minor, "resources": amounts}]}
+
+
+def _per_cent(one: Object) -> int:
+    return min(int(amount) for name, amount in one["resources"].items() if name != MEMORY)
+
+
+def _pod_with(name: str, devices: Object) -> Object:
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    text = json.dumps(devices)
+    return {"metadata": {**metadata, "annotations": {f"{S}device-allocated": text}}}
