@@ -35,7 +35,7 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         held_terms(pod_affinity(metadata.namespace, pod.spec.affinity)),
         volume_usage(pod),
         load or (pod_load(pod) if nodes.loads.is_used else NO_LOAD),
-        _numa_allocation(pod) if nodes.numa.is_used else NO_ALLOCATION,
+        numa_allocation(pod) if nodes.numa.is_used and pod.spec.node_name else NO_ALLOCATION,
         pod_devices(pod) if nodes.node_devices.is_used and pod.spec.node_name else NO_DEVICES,
     )
     if nodes.reservations.is_used and annotations is not None and pod.spec.node_name:
@@ -43,10 +43,13 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
     return usage
 
 
-def _numa_allocation(pod: PodInfo) -> NUMAAllocation:
-    """Its CPUs and NUMA nodes; none where the annotation cannot be used, which koordlet says."""
+def numa_allocation(pod: PodInfo) -> NUMAAllocation:
+    """The CPUs and NUMA nodes of a pod with a node; none where the annotation cannot be used.
+
+    koordlet says that it cannot.
+    """
     annotations = pod.metadata.annotations
-    if annotations is None or not pod.spec.node_name:
+    if annotations is None:
         return NO_ALLOCATION
     try:
         return placed_allocation(annotations.by_key())

@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from koord_scheduler.classes.placed_pod import placed_usage, pod_devices
+from koord_scheduler.classes.placed_pod import numa_allocation, placed_usage, pod_devices
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import PODS, quantity_of
-from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, PodInfo, SchedulingSpec
 from koord_scheduler.reservations.objects import (
     ReservationObject,
@@ -75,7 +74,9 @@ class ReservationReader:
         whole = usage._replace(request=tuple(sorted(replaced.items())))
         if one.node and self._nodes.node_devices.is_used:
             whole = whole._replace(devices=pod_devices(pod))
-        pod_class = _class(given, one, pod, problem)
+        if one.node and self._nodes.numa.is_used:
+            whole = whole._replace(numa=numa_allocation(pod))
+        pod_class = _class(given, one, pod, problem, has_numa=self._nodes.numa.is_used)
         return ClusterReservation(one, whole, self._pod(pod_class, one, pod, whole))
 
     def _pod(
@@ -102,22 +103,22 @@ class ReservationReader:
         )
 
 
-def _class(given: ReservationObject, one: Reservation, pod: PodInfo, problem: str) -> PodClass:
+def _class(
+    given: ReservationObject, one: Reservation, pod: PodInfo, problem: str, *, has_numa: bool
+) -> PodClass:
     template = given.spec.template
     node = template.spec.node_name if template is not None else ""
     needs = ReservationNeeds(
-        problem=problem or _problem(one, pod), reserve=ReserveNeeds(one.policy, node)
+        problem=problem or _problem(one), reserve=ReserveNeeds(one.policy, node)
     )
-    made = pod_class(pod, has_numa=False, has_reservations=False)
+    made = pod_class(pod, has_numa=has_numa, has_reservations=False)
     return replace(made, reservation=needs)
 
 
-def _problem(one: Reservation, pod: PodInfo) -> str:
+def _problem(one: Reservation) -> str:
     """Why a reservation can get no node here."""
     if one.pre_allocation:
         return "spec.preAllocation is not supported; remove it to reserve what is free"
-    if may_bind_cpus(pod.metadata.labels or {}):
-        return "CPUs of its own (QoS classes LSR and LSE) cannot be reserved; use another QoS class"
     return ""
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from koord_scheduler.columns.ports import HostPort
 from koord_scheduler.columns.resources import PODS, ResourceColumns
 from koord_scheduler.devices.pod_devices import PodDevices
-from koord_scheduler.devices.reserved_devices import what_is_left
+from koord_scheduler.devices.reserved_devices import what_is_left as devices_left
+from koord_scheduler.numa.node_allocation import NUMAAllocation
+from koord_scheduler.numa.reserved_cpus import what_is_left as numa_left
 from koord_scheduler.reservations.fit import Offer
 from koord_scheduler.reservations.objects import ObjectOwner
 from koord_scheduler.reservations.owner_index import OwnerIndex
@@ -29,6 +31,7 @@ class _Allocation:
     scored: list[float] = field(default_factory=lambda: [0.0, 0.0])
     ports: Counter[HostPort] = field(default_factory=Counter)
     devices: list[PodDevices] = field(default_factory=list)
+    numa: list[NUMAAllocation] = field(default_factory=list)
 
     def add(self, pod: PodUsage, sign: int) -> None:
         self.owners += sign
@@ -40,6 +43,8 @@ class _Allocation:
             self.ports[port] += sign
         if pod.devices:
             (self.devices.append if sign > 0 else self.devices.remove)(pod.devices)
+        if pod.numa:
+            (self.numa.append if sign > 0 else self.numa.remove)(pod.numa)
 
 
 class _Known(NamedTuple):
@@ -174,7 +179,8 @@ class ReservationColumns:
             request=tuple((number, amount) for number, amount in left if amount),
             scored=(scored[0], scored[1]),
             ports=tuple(one for one in whole.ports if not allocation.ports[one]),
-            devices=what_is_left(whole.devices, allocation.devices),
+            devices=devices_left(whole.devices, allocation.devices),
+            numa=numa_left(whole.numa, allocation.numa),
         )
 
     def held(self, name: str) -> PodUsage | None:
@@ -226,6 +232,7 @@ class ReservationColumns:
             allocation.owners,
             {names[number]: int(amount) for number, amount in self._held[name].request},
             self._held[name].devices,
+            self._held[name].numa,
         )
 
     def names(self, namespace: str, name: str, uid: str) -> bool:

@@ -15,10 +15,10 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.usage_table import CountOf
-from koord_scheduler.devices.reserved_devices import ReservedDevices
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.numa.topology_hints import ProviderHints
 from koord_scheduler.reservations.fit import Lacks, Offer
+from koord_scheduler.reservations.kept_room import NO_ROOM, KeptRoom
 
 MAX_SCORE = 100.0
 
@@ -182,11 +182,9 @@ class Plugin:
         """The NUMA nodes of a row's node that are to provide for a pod; ``None``: any."""
         return None
 
-    def reserved_devices(
-        self, pod: PodClass, nodes: NodeColumns, row: int
-    ) -> ReservedDevices | None:
-        """The devices that a reservation keeps on a row's node for a pod; ``None``: none."""
-        return None
+    def kept_room(self, pod: PodClass, nodes: NodeColumns, row: int) -> KeptRoom:
+        """What is kept on a row's node for a pod that is to get it, by a reservation."""
+        return NO_ROOM
 
     def reservation_check(
         self, pod: PodClass, nodes: NodeColumns, row: int, offers: Sequence[Offer]

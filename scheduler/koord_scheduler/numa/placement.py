@@ -31,6 +31,7 @@ from koord_scheduler.numa.node_allocation import (
 from koord_scheduler.numa.pod_needs import INTEGER_CPUS, NUMASettings, PodNeeds
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.policies import CPUBindPolicy, NUMAExclusive, NUMATopologyPolicy
+from koord_scheduler.numa.reserved_cpus import NOTHING_RESERVED, ReservedNUMA
 from koord_scheduler.numa.topology_hints import Mask, ProviderHints
 from koord_scheduler.numa.topology_manager import HintsByResource, NUMANodes, merge_for_policy
 
@@ -42,6 +43,7 @@ class NUMARejection(NamedTuple):
     resolvable: bool = False
 
 
+NOT_KEPT = NUMARejection((NOT_ENOUGH_CPUS,), resolvable=True)
 INSUFFICIENT_CPU = NUMARejection(("Insufficient amplified cpu",), resolvable=True)
 
 
@@ -68,7 +70,10 @@ class CountedCPU(NamedTuple):
 
 
 class NodePlacement:
-    """One pod on one node, beside what its pods have; ``others`` are hints for devices and such."""
+    """One pod on one node, beside what its pods have; ``others`` are hints for devices and such.
+
+    ``kept`` is what the pod gets first, which no pod has.
+    """
 
     def __init__(
         self,
@@ -77,8 +82,10 @@ class NodePlacement:
         had: NodeAllocation,
         settings: NUMASettings,
         others: Sequence[ProviderHints] = (),
+        kept: ReservedNUMA = NOTHING_RESERVED,
     ) -> None:
         self._needs = needs
+        self._kept = kept
         self._machine = machine
         self._had = had
         self._settings = settings
@@ -144,9 +151,10 @@ class NodePlacement:
         if not self.binds and self.policy is NUMATopologyPolicy.NONE:
             return NUMAAllocation()
         try:
-            return self._left.allocate(self.affinity)
+            found = self._left.allocate(self.affinity)
         except CannotAllocate as error:
             return NUMARejection(error.reasons, resolvable=True)
+        return found if self._kept.allows(found) else NOT_KEPT
 
     @cached_property
     def _given(self) -> ZoneAmounts | NUMARejection:
@@ -247,6 +255,7 @@ class NodePlacement:
             is_required=self.is_required,
             exclusive=self._needs.says.exclusive if self._needs.binds else _UNSET,
             strategy=machine.strategy or self._settings.strategy,
+            preferred=self._kept.cpus,
         )
 
     def _binding_problem(self) -> str:

@@ -40,7 +40,7 @@ from koord_scheduler.framework.plugin import (
 )
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.reservations.fit import Lacks, Offer
-from koord_scheduler.reservations.offered_devices import NO_RESERVED, reserved_by
+from koord_scheduler.reservations.kept_room import kept_by
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,7 @@ class DeviceShare(Plugin):
         self._aligning = [
             one for one in plugins if type(one).numa_affinity is not Plugin.numa_affinity
         ]
-        self._keeping = [
-            one for one in plugins if type(one).reserved_devices is not Plugin.reserved_devices
-        ]
+        self._keeping = [one for one in plugins if type(one).kept_room is not Plugin.kept_room]
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         return PreFilterResult(pod.devices.problem)
@@ -169,8 +167,7 @@ class DeviceShare(Plugin):
         held = state
 
         def lacks(offer: Offer | None) -> str:
-            reserved = NO_RESERVED if offer is None else reserved_by(offer)
-            found = allocate_reserved(pod.devices, held, scorer, reserved)
+            found = allocate_reserved(pod.devices, held, scorer, kept_by(offer).devices)
             return found.text if isinstance(found, DeviceRejection) else ""
 
         return lacks
@@ -199,10 +196,10 @@ class DeviceShare(Plugin):
         """What a pod gets of a row's node."""
         needs, state = pod.devices, nodes.node_devices.state(row)
         mask, scorer = self._affinity(pod, nodes, row), self._settings.scorer
-        found = (one.reserved_devices(pod, nodes, row) for one in self._keeping)
-        reserved = next((one for one in found if one is not None), None)
-        if state is not None and reserved is not None:
-            return allocate_reserved(needs, state, scorer, reserved, mask)
+        for one in self._keeping:
+            kept = one.kept_room(pod, nodes, row).devices
+            if state is not None and kept.devices:
+                return allocate_reserved(needs, state, scorer, kept, mask)
         rejection = self._rejection(needs, state)
         if state is None or rejection is not None:
             return rejection or MISSING_DEVICE

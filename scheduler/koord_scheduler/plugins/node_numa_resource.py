@@ -29,14 +29,18 @@ from koord_scheduler.framework.plugin import (
 )
 from koord_scheduler.framework.resource_scores import OF_ONE, least_allocated, most_allocated
 from koord_scheduler.numa.answer import NUMAAnswer, numa_answer
+from koord_scheduler.numa.node_allocation import NodeAllocation
 from koord_scheduler.numa.occupied_machine import OccupiedMachine
 from koord_scheduler.numa.placement import INSUFFICIENT_CPU, NodePlacement, NUMARejection
 from koord_scheduler.numa.pod_needs import NUMASettings, PodNeeds, pod_needs
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.reservation import NUMAReservation, numa_reservation
+from koord_scheduler.numa.reserved_cpus import ReservedNUMA
 from koord_scheduler.numa.scores import most_taken
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.numa.topology_hints import ProviderHints
+from koord_scheduler.reservations.fit import Lacks, Offer
+from koord_scheduler.reservations.kept_room import kept_by
 
 _CPU = ALWAYS.index(CPU)
 _NOWHERE: Rows = np.zeros(0, np.intp)
@@ -48,10 +52,12 @@ class NodeNUMAResource(Plugin):
     """Koordinator's plugin of that name."""
 
     name: ClassVar[str] = "NodeNUMAResource"
+    serves_reservations: ClassVar[bool] = True
 
     def __init__(self, settings: NUMASettings | None = None) -> None:
         self._settings = settings or NUMASettings()
         self._providing: list[Plugin] = []
+        self._keeping: list[Plugin] = []
         self._known_needs = lru_cache(_MOST_NEEDS)(self._find_needs)
         self._answer = lru_cache(_MOST_ANSWERS)(self._find_answer)
 
@@ -62,6 +68,7 @@ class NodeNUMAResource(Plugin):
         self._providing = [
             one for one in plugins if type(one).numa_provider is not Plugin.numa_provider
         ]
+        self._keeping = [one for one in plugins if type(one).kept_room is not Plugin.kept_room]
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = self._needs(pod)
@@ -142,7 +149,7 @@ class NodeNUMAResource(Plugin):
             return None
         if not len(_concerned(needs, nodes, np.array([row]))) and not pod.numa.has_status:
             return None
-        placement = self._placement(needs, pod, nodes, row)
+        placement = self._final_placement(needs, pod, nodes, row)
         found = placement.reserve()
         if isinstance(found, NUMARejection):
             reasons = ", ".join(found.reasons)
@@ -154,11 +161,31 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if isinstance(needs, str):
             return None
-        mask = self._placement(needs, pod, nodes, row).affinity
+        mask = self._final_placement(needs, pod, nodes, row).affinity
         if mask is None or isinstance(mask, NUMARejection):
             return None
         providers = self._providers(pod, nodes)
         return None if any(one.rejection(row, mask) for one in providers) else mask
+
+    def reservation_check(
+        self, pod: PodClass, nodes: NodeColumns, row: int, offers: Sequence[Offer]
+    ) -> Lacks | None:
+        needs = self._needs(pod)
+        if not any(one.numa for one in offers) or not _asks(pod) or isinstance(needs, str):
+            return None
+        if not len(_concerned(needs, nodes, np.array([row]))):
+            return None
+        held = NodeAllocation(nodes.numa.allocation(row))
+        if nodes.lacks_pods(row):
+            for one in offers:
+                held.add(one.numa)
+
+        def lacks(offer: Offer | None) -> str:
+            kept = kept_by(offer).numa
+            found = self._beside(needs, pod, nodes, row, held, kept).reserve()
+            return ", ".join(found.reasons) if isinstance(found, NUMARejection) else ""
+
+        return lacks
 
     def usage(self, reservation: NUMAReservation, pod: PodUsage) -> PodUsage:
         return pod._replace(numa=reservation.allocation)
@@ -209,6 +236,32 @@ class NodeNUMAResource(Plugin):
         machine, had = nodes.numa.machine(row), nodes.numa.allocation(row)
         others = [one.hints(row) for one in self._providers(pod, nodes)]
         return NodePlacement(needs, machine, had, self._settings, others)
+
+    def _final_placement(
+        self, needs: PodNeeds, pod: PodClass, nodes: NodeColumns, row: int
+    ) -> NodePlacement:
+        """With what reservations keep for the pod, which they have at present."""
+        for one in self._keeping:
+            kept = one.kept_room(pod, nodes, row).numa
+            if kept.allocations:
+                return self._beside(needs, pod, nodes, row, nodes.numa.allocation(row), kept)
+        return self._placement(needs, pod, nodes, row)
+
+    def _beside(
+        self,
+        needs: PodNeeds,
+        pod: PodClass,
+        nodes: NodeColumns,
+        row: int,
+        held: NodeAllocation,
+        kept: ReservedNUMA,
+    ) -> NodePlacement:
+        """Beside what is ``held`` of a node, what is ``kept`` for the pod included."""
+        had = NodeAllocation(held)
+        for one in kept.allocations:
+            had.remove(one)
+        others = [one.hints(row) for one in self._providers(pod, nodes)]
+        return NodePlacement(needs, nodes.numa.machine(row), had, self._settings, others, kept)
 
     def _answers(
         self, needs: PodNeeds, pod: PodClass, nodes: NodeColumns, rows: Rows

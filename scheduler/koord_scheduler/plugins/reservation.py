@@ -18,7 +18,6 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import quantity_of
-from koord_scheduler.devices.reserved_devices import ReservedDevices
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
     AcrossNodes,
@@ -38,11 +37,7 @@ from koord_scheduler.reservations.allocation import (
     reservation_allocation,
 )
 from koord_scheduler.reservations.fit import NO_AFFINITY, Offer
-from koord_scheduler.reservations.offered_devices import (
-    NO_RESERVED,
-    reserved_by,
-    reserved_by_all,
-)
+from koord_scheduler.reservations.kept_room import NO_ROOM, KeptRoom, kept_by
 
 
 @dataclass(frozen=True)
@@ -133,18 +128,13 @@ class ReservationPlugin(Plugin):
             raise ValueError(f"{nodes.name(row)}: {NO_AFFINITY}")
         return NO_ALLOCATION_LEFT if needs.has_allocation else None
 
-    def reserved_devices(
-        self, pod: PodClass, nodes: NodeColumns, row: int
-    ) -> ReservedDevices | None:
+    def kept_room(self, pod: PodClass, nodes: NodeColumns, row: int) -> KeptRoom:
         if pod.reservation.reserve is not None:
-            return None
+            return NO_ROOM
         found = self._of(pod, nodes)
         if pod.reservation.ignores:
-            reserved = reserved_by_all(found.offers(row)[1])
-        else:
-            nominated = found.nominated_on(row)
-            reserved = NO_RESERVED if nominated is None else reserved_by(nominated)
-        return reserved if reserved.devices else None
+            return KeptRoom(tuple(found.offers(row)[1]))
+        return kept_by(found.nominated_on(row))
 
     def usage(self, reservation: ReservationAllocation, pod: PodUsage) -> PodUsage:
         return pod._replace(reservation=reservation.uid)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 
 from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices
+from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.reservations.reservation import RESTRICTED, Reservation
 
 PODS = "pods"
@@ -29,6 +30,7 @@ class Offer(NamedTuple):
     owners: int
     remainder: Amounts
     devices: PodDevices = NO_DEVICES
+    numa: NUMAAllocation = NO_ALLOCATION
 
 
 Lacks = Callable[[Offer | None], str]

@@ -165,7 +165,7 @@ def reserve_pod(given: ReservationObject) -> PodInfo:
         creation_timestamp=metadata.creation_timestamp,
         deletion_timestamp=metadata.deletion_timestamp,
         labels={**(described.labels or {}), **labels},
-        annotations=_device_annotations(metadata.annotations, described.annotations),
+        annotations=_pod_annotations(metadata.annotations, described.annotations),
     )
     spec = msgspec.structs.replace(
         spec,
@@ -176,12 +176,15 @@ def reserve_pod(given: ReservationObject) -> PodInfo:
     return PodInfo(meta, spec)
 
 
-def _device_annotations(
+def _pod_annotations(
     own: SchedulingAnnotations | None, described: SchedulingAnnotations | None
 ) -> SchedulingAnnotations:
-    """Which devices are reserved, or are to be; the reservation's own come before its pod's."""
+    """Which CPUs and devices are reserved, or are to be; its own come before those of its pod."""
     own, described = own or NO_ANNOTATIONS, described or NO_ANNOTATIONS
     return SchedulingAnnotations(
+        resource_status=own.resource_status,
+        resource_spec=own.resource_spec or described.resource_spec,
+        numa_topology_spec=own.numa_topology_spec or described.numa_topology_spec,
         device_allocated=own.device_allocated,
         device_hint=own.device_hint or described.device_hint,
         device_joint=own.device_joint or described.device_joint,

@@ -208,7 +208,6 @@ def test_a_reservation_may_name_its_node() -> None:
         ({"pod": {"nodeName": "n9"}}, "didn't match the nodeName specified by reservation"),
         ({"allocatePolicy": "Aligned"}, "node(s) reservation allocate policy conflict"),
         ({"preAllocation": True}, "spec.preAllocation is not supported"),
-        ({"pod_labels": {"koordinator.sh/qosClass": "LSR"}}, "CPUs of its own"),
         ({"cpus": "9"}, "Insufficient cpu"),
     ],
 )

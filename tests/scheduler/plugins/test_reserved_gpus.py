@@ -226,18 +226,17 @@ def test_no_gpu_is_promised_twice(seed: int) -> None:
                 name = rng.choice(sorted(placed))
                 del placed[name]
                 cluster.kinds["Pod"].remove(f"shop/{name}")
-            case "reservation":
-                name = rng.choice("abc")
-                if name not in specs:
-                    specs[name] = (
-                        rng.choice([50, 100, 200, 300]),
-                        rng.choice(["Aligned", "Restricted"]),
-                        rng.random() < 0.4,
-                    )
-                    put(name)
-            case "gone":
-                name = rng.choice("abc")
-                specs.pop(name, None)
+            case "reservation" if len(specs) < 3:
+                name = f"r{turn}"
+                specs[name] = (
+                    rng.choice([50, 100, 200, 300]),
+                    rng.choice(["Aligned", "Restricted"]),
+                    rng.random() < 0.4,
+                )
+                put(name)
+            case "gone" if specs:
+                name = rng.choice(sorted(specs))
+                del specs[name]
                 cluster.kinds["Reservation"].remove(name)
         while (decision := scheduler.decide(0.0)) is not None:
             if isinstance(decision, Refusal):
@@ -259,8 +258,11 @@ def test_no_gpu_is_promised_twice(seed: int) -> None:
                     decision.node,
                     app=dict(app)["app"],
                     devices=devices,
-                    reservation=allocated(decision),
+                    reservation=(used := allocated(decision)),
                 )
+                if used and specs[used][2]:  # as the controller says
+                    put(used, decision.node, phase="Succeeded")
+                    del specs[used]
         scheduler.tick(1e9)
         scheduler.wake(1e9)
         for node in ("n1", "n2"):
