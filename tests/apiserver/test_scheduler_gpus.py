@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from koord_model.keys import (
+    ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_RESOURCE_STATUS,
     GPU,
     GPU_CORE,
     GPU_MEMORY,
@@ -30,7 +32,11 @@ CONFIG = {
         {
             "plugins": {
                 "multiPoint": {
-                    "enabled": [{"name": "DeviceShare"}, {"name": "Reservation", "weight": 5000}]
+                    "enabled": [
+                        {"name": "DeviceShare"},
+                        {"name": "NodeNUMAResource"},
+                        {"name": "Reservation", "weight": 5000},
+                    ]
                 }
             },
             "pluginConfig": [
@@ -110,24 +116,39 @@ async def test_no_card_is_given_away_twice(
     assert max(taken.values()) == 100
 
 
-async def test_reserved_cards_are_their_owners(
+def put_cpus(cluster: RealCluster, name: str) -> None:
+    """What koordlet says of a node's CPUs: sixteen cores of two."""
+    detail = [{"id": cpu, "core": cpu // 2, "node": 0, "socket": 0} for cpu in range(32)]
+    annotations = {ANNOTATION_CPU_TOPOLOGY: json.dumps({"detail": detail})}
+    kind = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}
+    metadata = {"name": name, "annotations": annotations}
+    cluster.apply({**kind, "metadata": metadata, "topologyPolicies": ["None"], "zones": []})
+
+
+async def test_reserved_cards_and_cpus_are_their_owners(
     cluster: RealCluster, scheduler: SchedulerProgram
 ) -> None:
     cluster.namespace(NAMESPACE)
     put_node(cluster, "g3")
+    put_cpus(cluster, "g3")
     await asyncio.to_thread(scheduler.start)
     await until(lambda: scheduler.ready, "ready")
     await until(lambda: scheduler.leads, "a leader")
     others, owner = pod("others", 300), pod("owner", 200)
     for one in (others, owner):
-        one["spec"]["affinity"] = only("g3")
+        one["spec"] |= {"affinity": only("g3"), "priorityClassName": "koord-prod"}
+        one["metadata"]["labels"]["koordinator.sh/qosClass"] = "LSR"
+    spec = {name: one for name, one in owner["spec"].items() if name != "priorityClassName"}
     cluster.apply(
         {
             "apiVersion": "scheduling.koordinator.sh/v1alpha1",
             "kind": "Reservation",
             "metadata": {"name": "for-owner"},
             "spec": {
-                "template": {"spec": owner["spec"]},
+                "template": {
+                    "metadata": {"labels": {"koordinator.sh/qosClass": "LSR"}},
+                    "spec": {**spec, "priority": 9500},
+                },
                 "owners": [{"labelSelector": {"matchLabels": {"app": "owner"}}}],
             },
         }
@@ -148,10 +169,13 @@ async def test_reserved_cards_are_their_owners(
 
     given = await until(bound, "a node")
     assert given is not None
-    texts = [
-        one["metadata"]["annotations"][ANNOTATION_DEVICE_ALLOCATED] for one in (reservation, given)
-    ]
-    first, second = ({one["id"] for one in json.loads(text)["gpu"]} for text in texts)
+    first_written, written = (one["metadata"]["annotations"] for one in (reservation, given))
+    first, second = (
+        {device["id"] for device in json.loads(one[ANNOTATION_DEVICE_ALLOCATED])["gpu"]}
+        for one in (first_written, written)
+    )
     assert first == second
     assert len(first) == 2
+    assert json.loads(first_written[ANNOTATION_RESOURCE_STATUS])["cpuset"]
+    assert written[ANNOTATION_RESOURCE_STATUS] == first_written[ANNOTATION_RESOURCE_STATUS]
     assert "nodeName" not in cluster.get("pods", "others", "-n", NAMESPACE)["spec"]
