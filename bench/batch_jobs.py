@@ -1,9 +1,9 @@
 """Jobs of a shared GPU cluster: times and sizes of a trace, teams and gangs drawn beside them.
 
-The trace is Alibaba's cluster-trace-gpu-v2023 (``openb_pod_list_default.csv``): when pods came, how
-long they lived, and what they requested. It knows neither teams nor gangs. A pod of its last month is a
-job here; its members are drawn, as alike as the pod, and so is its team: each team has good and bad
-days, so that one has much to run while another has little.
+The trace is Alibaba's cluster-trace-gpu-v2023 (``openb_pod_list_default.csv``): when pods came,
+how long they lived, and what they requested. It knows neither teams nor gangs. A pod of its last
+month is a job here, of as many equal members as is drawn, and of a team that is drawn, too: each
+team has good and bad days, so that one has much to run while another has little.
 """
 
 from __future__ import annotations
