@@ -69,6 +69,7 @@ class ReservationController:
                 self._owners(one),
                 node_is_gone=bool(one.node) and not self._has_node(one.node),
                 is_for_one=one.allocate_once,
+                was_bound=self._scheduler.nodes.reservations.was_bound(one),
                 now=self._wall(),
                 keep_seconds=self._keep_seconds,
             )

@@ -83,6 +83,7 @@ class ReservationColumns:
         self._names: dict[tuple[str, str], str] = {}
         self._on: dict[str, dict[str, None]] = {}
         self._allocations: dict[tuple[str, str], _Allocation] = {}
+        self._used: set[tuple[str, str]] = set()
         self._warnings: list[str] = []
         self._named: frozenset[ObjectOwner] | None = None
         self._index: OwnerIndex | None = None
@@ -104,13 +105,19 @@ class ReservationColumns:
         if known is not None and known.whole == whole and reservation.is_like(known.reservation):
             return  # most changes are of what the status says for people
         before = known.reservation if known is not None else None
+        at = reservation.uid, reservation.node
         if before is not None:
             self._forget(before)
+            if (before.uid, before.node) != at:
+                self._used.discard((before.uid, before.node))
         if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
         self._named = None
         if reservation.holds_room:
-            self._names[reservation.uid, reservation.node] = reservation.key
+            was_there = before is not None and before.uid == at[0] and before.holds_room
+            if at in self._allocations and not was_there:
+                self._used.add(at)  # nobody could be given it before: these pods are bound
+            self._names[at] = reservation.key
             self._on.setdefault(reservation.node, {})[reservation.key] = None
             self._put(reservation.key)
             self._touch(reservation.node)
@@ -123,6 +130,7 @@ class ReservationColumns:
         before = self.get(name)
         if before is not None:
             self._forget(before)
+            self._used.discard((before.uid, before.node))
             del self._known[name]
             self._named = None
             self.version += 1
@@ -150,6 +158,15 @@ class ReservationColumns:
             self._put(name)
             self.changes += 1
 
+    def bind(self, node: str, uid: str) -> None:
+        """A pod is bound with something of a reservation: one that is for one pod has had it."""
+        if (uid, node) in self._names:
+            self._used.add((uid, node))
+
+    def was_bound(self, reservation: Reservation) -> bool:
+        """Whether some pod was bound with something of it, which may have ended since."""
+        return (reservation.uid, reservation.node) in self._used
+
     def _take_off(self, reservation: Reservation) -> None:
         """Nothing of a reservation counts; a pod that acts as one is counted as a pod."""
         held = self._held.pop(reservation.key, None)
@@ -161,7 +178,7 @@ class ReservationColumns:
         """Count what is left of a reservation; nothing once a pod has one that is for one pod."""
         reservation, whole = self._known[name]
         allocation = self._allocations.get((reservation.uid, reservation.node))
-        if allocation is not None and reservation.allocate_once:
+        if reservation.allocate_once and (allocation is not None or self.was_bound(reservation)):
             return
         left = whole if allocation is None else self._left(whole, allocation)
         self._held[name] = left
@@ -220,7 +237,10 @@ class ReservationColumns:
     def owns_held(self, node: str, uid: str) -> bool:
         """Whether what a pod of a node has of a reservation goes back to that, not to the node."""
         name = self._names.get((uid, node))
-        return name is not None and not self._known[name].reservation.namespace
+        if name is None:
+            return False
+        one = self._known[name].reservation
+        return not one.namespace and not (one.allocate_once and self.was_bound(one))
 
     def offer(self, name: str) -> Offer:
         """A reservation that is not used up, with what is left of it."""

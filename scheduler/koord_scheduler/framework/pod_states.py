@@ -53,6 +53,7 @@ class PodStates:
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
             self.placed.set(_placed(pod))
+            self.nodes.reservations.bind(pod.node, pod.usage.reservation)
             self._operate(pod)
             return
         assumed = self._assumed.get(pod.key)
