@@ -220,7 +220,7 @@ def test_a_reservation_may_name_its_node() -> None:
     [
         ({"pod": {"nodeName": "n9"}}, "didn't match the nodeName specified by reservation"),
         ({"allocatePolicy": "Aligned"}, "node(s) reservation allocate policy conflict"),
-        ({"preAllocation": True}, "spec.preAllocation is not supported"),
+        ({"preAllocation": True}, "pre allocation is unsupported with current attributes"),
         ({"cpus": "9"}, "Insufficient cpu"),
     ],
 )
