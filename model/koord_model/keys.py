@@ -54,6 +54,9 @@ ANNOTATION_RESERVATION_OWNERS = "scheduling.koordinator.sh/reservation-owners"
 ANNOTATION_RESERVATION_RESTRICTED_OPTIONS = (
     "scheduling.koordinator.sh/reservation-restricted-options"
 )
+LABEL_PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
+LABEL_PRE_ALLOCATABLE = "pod.koordinator.sh/is-pre-allocatable"
+ANNOTATION_PRE_ALLOCATABLE_PRIORITY = "pod.koordinator.sh/pre-allocatable-priority"
 LABEL_OPERATING_MODE = "scheduling.koordinator.sh/operating-mode"
 LABEL_RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 LABEL_RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"

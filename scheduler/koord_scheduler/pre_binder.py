@@ -12,6 +12,7 @@ from koord_scheduler.claims.reservation import ClaimReservation
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.pod_requests import annotations_patch
+from koord_scheduler.reservations.allocation import PreAllocatedOwners
 from koord_scheduler.volume_binder import VolumeBinder
 from koord_scheduler.volumes.binding import VolumeReservation
 
@@ -63,6 +64,11 @@ class PreBinder:
                 return await self._volumes.bind(reservation, placement.node)
             case ClaimReservation():
                 return await self._claims.bind(reservation, _consumer(placement))
+            case PreAllocatedOwners():
+                for key, uid in reservation.pods:
+                    request = annotations_patch(key, uid, reservation.annotations)
+                    await self._write_request(request)
+                return ""
             case _:
                 return ""
 

@@ -11,6 +11,7 @@ from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotL
 from koord_kube.protocol.request import Request
 
 from koord_scheduler.binder import Write
+from koord_scheduler.classes.reservation_reader import reservation_key
 from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.reservation_requests import removal, status_patch
@@ -61,7 +62,7 @@ class ReservationController:
 
     def _due(self) -> Iterator[Request]:
         for one in self._scheduler.nodes.reservations.objects():
-            if one.is_leaving:
+            if one.is_leaving or reservation_key(one.name) in self._scheduler.assumed:
                 continue
             step = next_step(
                 one.phase,
@@ -69,6 +70,7 @@ class ReservationController:
                 self._owners(one),
                 node_is_gone=bool(one.node) and not self._has_node(one.node),
                 is_for_one=one.allocate_once,
+                was_bound=self._scheduler.nodes.reservations.was_bound(one),
                 now=self._wall(),
                 keep_seconds=self._keep_seconds,
             )

@@ -10,10 +10,13 @@ from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices, read_pod
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.numa.pod_requirements import placed_allocation
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests
+from koord_scheduler.reservations.owners import pod_owners
 from koord_scheduler.reservations.pod_needs import allocated_reservation
+from koord_scheduler.reservations.pre_allocatable import pre_allocatable
 from koord_scheduler.volumes.usage import volume_usage
 
 
@@ -38,9 +41,14 @@ def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) 
         numa_allocation(pod) if nodes.numa.is_used and pod.spec.node_name else NO_ALLOCATION,
         pod_devices(pod) if nodes.node_devices.is_used and pod.spec.node_name else NO_DEVICES,
     )
-    if nodes.reservations.is_used and annotations is not None and pod.spec.node_name:
-        return usage._replace(reservation=allocated_reservation(annotations.by_key()))
-    return usage
+    if not nodes.reservations.is_used or not pod.spec.node_name:
+        return usage
+    given, labels = (annotations or NO_ANNOTATIONS).by_key(), metadata.labels or {}
+    owners = pod_owners(metadata.owner_references or ())
+    return usage._replace(
+        reservation=allocated_reservation(given),
+        pre_allocatable=pre_allocatable(nodes.reservations.pre_allocatable, given, labels, owners),
+    )
 
 
 def numa_allocation(pod: PodInfo) -> NUMAAllocation:

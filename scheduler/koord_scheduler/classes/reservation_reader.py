@@ -12,16 +12,22 @@ from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import PODS, quantity_of
+from koord_scheduler.devices.device_needs import NO_DEVICE_NEEDS
+from koord_scheduler.numa.pod_requirements import NO_REQUIREMENTS
 from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, PodInfo, SchedulingSpec
+from koord_scheduler.reservations.lifecycle import NO_LIFE
 from koord_scheduler.reservations.objects import (
     ReservationObject,
     ReservationTemplate,
     read_reservation_object,
 )
 from koord_scheduler.reservations.pod_needs import ReservationNeeds, ReserveNeeds
-from koord_scheduler.reservations.reservation import Reservation, reservation_of
+from koord_scheduler.reservations.reservation import RESTRICTED, Reservation, reservation_of
 
 _NAMESPACE = "Reservation"
+PRE_ALLOCATION_UNSUPPORTED = (
+    "node(s) reservation pre allocation is unsupported with current attributes"
+)
 
 
 def reservation_key(name: str) -> str:
@@ -92,7 +98,7 @@ class ReservationReader:
             spec.scheduler_name,
             created_at(pod),
             (),
-            self._nodes.reservations.preempt and spec.preemption_policy != "Never",
+            self._may_preempt(one, spec),
             "",
             one.status_message,
             ReservedRoom(one.name, one.uid, one.resource_version, quantities),
@@ -102,6 +108,11 @@ class ReservationReader:
             key, one.uid, spec.priority or 0, None, one.is_leaving, "", usage, waiting
         )
 
+    def _may_preempt(self, one: Reservation, spec: SchedulingSpec) -> bool:
+        """One that may take pods over leaves the others where they are."""
+        is_enabled = self._nodes.reservations.preempt and one.pre_allocation is None
+        return is_enabled and spec.preemption_policy != "Never"
+
 
 def _class(
     given: ReservationObject, one: Reservation, pod: PodInfo, problem: str, *, has_numa: bool
@@ -109,16 +120,31 @@ def _class(
     template = given.spec.template
     node = template.spec.node_name if template is not None else ""
     needs = ReservationNeeds(
-        problem=problem or _problem(one), reserve=ReserveNeeds(one.policy, node)
+        problem=problem, reserve=ReserveNeeds(one.policy, node, _takes_over(one))
     )
     made = pod_class(pod, has_numa=has_numa, has_reservations=False)
+    if not problem and one.pre_allocation is not None:
+        needs = needs._replace(problem=_problem(one, made))
     return replace(made, reservation=needs)
 
 
-def _problem(one: Reservation) -> str:
-    """Why a reservation can get no node here."""
-    if one.pre_allocation:
-        return "spec.preAllocation is not supported; remove it to reserve what is free"
+def _takes_over(one: Reservation) -> Reservation | None:
+    """Itself if it may take pods over, without what its status says of how it went so far."""
+    if one.pre_allocation is None:
+        return None
+    return replace(
+        one, phase="", resource_version="", status_message="", life=NO_LIFE, pod=PodInfo()
+    )
+
+
+def _problem(one: Reservation, pod: PodClass) -> str:
+    """Why a reservation that may take pods over gets no node."""
+    if one.problem:
+        return one.problem
+    if one.policy != RESTRICTED:
+        return f"{PRE_ALLOCATION_UNSUPPORTED}: set spec.allocatePolicy to {RESTRICTED}"
+    if pod.numa != NO_REQUIREMENTS or pod.devices != NO_DEVICE_NEEDS:
+        return f"{PRE_ALLOCATION_UNSUPPORTED}: it asks for CPUs, NUMA nodes or devices of its own"
     return ""
 
 

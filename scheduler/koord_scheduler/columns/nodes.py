@@ -41,6 +41,7 @@ from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNode
 from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.objects.tolerations import first_untolerated
+from koord_scheduler.reservations.pre_allocatable import PreAllocatable
 from koord_scheduler.volumes.usage import NO_VOLUMES, VolumeUsage
 from koord_scheduler.volumes.volume_objects import VolumeObjects
 
@@ -52,7 +53,8 @@ _MOST_BYTES_OF_DOMAINS = 64 << 20
 class PodUsage(NamedTuple):
     """What a pod takes of its node, in numbers of columns; ``scored`` as in ``PodRequests``.
 
-    ``reservation`` is the uid of the one that it has this of, "" if of none.
+    ``reservation`` is the uid of the one that it has this of, "" if of none; ``pre_allocatable``
+    says which ones may take it over.
     """
 
     request: Request
@@ -65,6 +67,7 @@ class PodUsage(NamedTuple):
     numa: NUMAAllocation = NO_ALLOCATION
     devices: PodDevices = NO_DEVICES
     reservation: str = ""
+    pre_allocatable: PreAllocatable | None = None
 
 
 class NodeColumns:
@@ -297,8 +300,7 @@ class NodeColumns:
     def remove_pod(self, node: str, usage: PodUsage) -> None:
         """A pod is not on a node any more."""
         row = self._row_of[node]
-        if usage.reservation:
-            self.reservations.add_owner(node, usage, -1)
+        self.reservations.leave(node, usage)
         self._pods_on[row] -= 1
         self._subtract(row, usage)
         self._changed(row)

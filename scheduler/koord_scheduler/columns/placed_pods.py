@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from koord_scheduler.columns.arrays import Amounts, Codes, Rows, lengthened
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.reservations import PlacedUsage
 from koord_scheduler.columns.usage_table import CountOf, UsageTable
 from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.load.pod_load import NO_TIMES, PodTimes
@@ -69,6 +70,7 @@ class PlacedPods:
         self._nodes = nodes
         nodes.loads.pods_on = self._assigned_on
         nodes.node_devices.pods_on = self._devices_on
+        nodes.reservations.pods_on = self._usages_on
         self._usages = UsageTable()
         self._slot_of: dict[str, int] = {}
         self._pods: list[PlacedPod | None] = []
@@ -146,6 +148,9 @@ class PlacedPods:
 
     def _devices_on(self, row: int) -> list[tuple[str, PodDevices]]:
         return [(one.key, one.usage.devices) for one in self.on(row) if one.usage.devices]
+
+    def _usages_on(self, row: int) -> list[PlacedUsage]:
+        return [PlacedUsage(one.key, one.uid, one.usage) for one in self.on(row)]
 
     def _replace(self, slot: int, before: PlacedPod, pod: PlacedPod) -> None:
         """Take over what changed of a pod that uses what it used before."""

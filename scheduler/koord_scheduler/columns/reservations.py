@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from koord_scheduler.columns.ports import HostPort
+from koord_model.keys import LABEL_PRE_ALLOCATABLE
+
+from koord_scheduler.columns.pre_allocated_pods import PreAllocatedPods
+from koord_scheduler.columns.reservation_allocations import AllocatedRoom
 from koord_scheduler.columns.resources import PODS, ResourceColumns
-from koord_scheduler.devices.pod_devices import PodDevices
-from koord_scheduler.devices.reserved_devices import what_is_left as devices_left
-from koord_scheduler.numa.node_allocation import NUMAAllocation
-from koord_scheduler.numa.reserved_cpus import what_is_left as numa_left
 from koord_scheduler.reservations.fit import Offer
-from koord_scheduler.reservations.objects import ObjectOwner
+from koord_scheduler.reservations.objects import PENDING, WAITING, ObjectOwner
 from koord_scheduler.reservations.owner_index import OwnerIndex
 from koord_scheduler.reservations.reservation import Reservation
 
@@ -22,29 +20,12 @@ if TYPE_CHECKING:
     from koord_scheduler.columns.nodes import PodUsage
 
 
-@dataclass
-class _Allocation:
-    """What pods of one node have of a reservation, in numbers of columns."""
+class PlacedUsage(NamedTuple):
+    """A pod of a node, by its key and uid, and what it takes there."""
 
-    owners: int = 0
-    request: Counter[int] = field(default_factory=Counter)
-    scored: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    ports: Counter[HostPort] = field(default_factory=Counter)
-    devices: list[PodDevices] = field(default_factory=list)
-    numa: list[NUMAAllocation] = field(default_factory=list)
-
-    def add(self, pod: PodUsage, sign: int) -> None:
-        self.owners += sign
-        for number, amount in pod.request:
-            self.request[number] += sign * int(amount)
-        self.scored[0] += sign * pod.scored[0]
-        self.scored[1] += sign * pod.scored[1]
-        for port in pod.ports:
-            self.ports[port] += sign
-        if pod.devices:
-            (self.devices.append if sign > 0 else self.devices.remove)(pod.devices)
-        if pod.numa:
-            (self.numa.append if sign > 0 else self.numa.remove)(pod.numa)
+    key: str
+    uid: str
+    usage: PodUsage
 
 
 class _Known(NamedTuple):
@@ -61,7 +42,9 @@ class ReservationColumns:
     changed there. ``version`` changes with the reservations, but not with what pods have of them;
     ``changes`` with both.
     Unless it ``is_used``, which is decided before there are pods, nothing is known of owners. With
-    ``preempt`` a reservation that is to get a node may take the place of pods.
+    ``preempt`` a reservation that is to get a node may take the place of pods. Those of the
+    mode Cluster may take over pods with the label ``pre_allocatable``; ``pods_on`` says which pods
+    a row has.
     """
 
     def __init__(
@@ -73,6 +56,8 @@ class ReservationColumns:
     ) -> None:
         self.is_used = False
         self.preempt = False
+        self.pre_allocatable = LABEL_PRE_ALLOCATABLE
+        self.pods_on: Callable[[int], Iterable[PlacedUsage]] = lambda row: ()
         self.version = self.changes = 0
         self._resources = resources
         self._hold = hold
@@ -82,7 +67,9 @@ class ReservationColumns:
         self._held: dict[str, PodUsage] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._on: dict[str, dict[str, None]] = {}
-        self._allocations: dict[tuple[str, str], _Allocation] = {}
+        self._allocations: dict[tuple[str, str], AllocatedRoom] = {}
+        self._used: set[tuple[str, str]] = set()
+        self._pre_allocated = PreAllocatedPods()
         self._warnings: list[str] = []
         self._named: frozenset[ObjectOwner] | None = None
         self._index: OwnerIndex | None = None
@@ -104,13 +91,19 @@ class ReservationColumns:
         if known is not None and known.whole == whole and reservation.is_like(known.reservation):
             return  # most changes are of what the status says for people
         before = known.reservation if known is not None else None
+        at = reservation.uid, reservation.node
         if before is not None:
             self._forget(before)
+            if (before.uid, before.node) != at:
+                self._used.discard((before.uid, before.node))
         if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
         self._named = None
         if reservation.holds_room:
-            self._names[reservation.uid, reservation.node] = reservation.key
+            was_there = before is not None and before.uid == at[0] and before.holds_room
+            if at in self._allocations and not was_there:
+                self._used.add(at)  # nobody could be given it before: these pods are bound
+            self._names[at] = reservation.key
             self._on.setdefault(reservation.node, {})[reservation.key] = None
             self._put(reservation.key)
             self._touch(reservation.node)
@@ -123,6 +116,7 @@ class ReservationColumns:
         before = self.get(name)
         if before is not None:
             self._forget(before)
+            self._used.discard((before.uid, before.node))
             del self._known[name]
             self._named = None
             self.version += 1
@@ -140,7 +134,7 @@ class ReservationColumns:
     def add_owner(self, node: str, pod: PodUsage, sign: int = 1) -> None:
         """A pod with something of a reservation is on a node, or with -1 not any more."""
         key = pod.reservation, node
-        found = self._allocations.setdefault(key, _Allocation())
+        found = self._allocations.setdefault(key, AllocatedRoom())
         found.add(pod, sign)
         if not found.owners:
             del self._allocations[key]
@@ -149,6 +143,40 @@ class ReservationColumns:
             self._take_off(self._known[name].reservation)
             self._put(name)
             self.changes += 1
+
+    def pre_allocate(self, name: str, node: str, pods: Iterable[PodUsage]) -> None:
+        """A reservation is to get a node, and pods that are there count as its owners."""
+        known = self._known[name]
+        one = replace(known.reservation, node=node, phase=WAITING)
+        self.set(one, known.whole)
+        for pod in pods:
+            owner = pod._replace(reservation=one.uid)
+            self._pre_allocated.add(node, owner)
+            self.add_owner(node, owner)
+
+    def undo_pre_allocation(self, name: str, node: str, uid: str) -> None:
+        """The reservation did not get the node."""
+        for owner in self._pre_allocated.pop_all(node, uid):
+            self.add_owner(node, owner, -1)
+        known = self._known.get(name)
+        if known is not None and known.reservation.uid == uid:
+            self.set(replace(known.reservation, node="", phase=PENDING), known.whole)
+
+    def leave(self, node: str, pod: PodUsage) -> None:
+        """A pod leaves a node; what it has of a reservation goes back to that."""
+        if pod.reservation:
+            self.add_owner(node, pod, -1)
+        elif (owner := self._pre_allocated.pop(node, pod)) is not None:
+            self.add_owner(node, owner, -1)
+
+    def bind(self, node: str, uid: str) -> None:
+        """A pod is bound with something of a reservation: one that is for one pod has had it."""
+        if (uid, node) in self._names:
+            self._used.add((uid, node))
+
+    def was_bound(self, reservation: Reservation) -> bool:
+        """Whether some pod was bound with something of it, which may have ended since."""
+        return (reservation.uid, reservation.node) in self._used
 
     def _take_off(self, reservation: Reservation) -> None:
         """Nothing of a reservation counts; a pod that acts as one is counted as a pod."""
@@ -161,27 +189,14 @@ class ReservationColumns:
         """Count what is left of a reservation; nothing once a pod has one that is for one pod."""
         reservation, whole = self._known[name]
         allocation = self._allocations.get((reservation.uid, reservation.node))
-        if allocation is not None and reservation.allocate_once:
+        if reservation.allocate_once and (allocation is not None or self.was_bound(reservation)):
             return
-        left = whole if allocation is None else self._left(whole, allocation)
+        left = whole
+        if allocation is not None:
+            left = allocation.what_is_left(whole, self._resources.number(PODS))
         self._held[name] = left
         if not reservation.namespace:
             self._hold(reservation.node, left)
-
-    def _left(self, whole: PodUsage, allocation: _Allocation) -> PodUsage:
-        pods = self._resources.number(PODS)
-        left = (
-            (number, amount if number == pods else max(amount - allocation.request[number], 0.0))
-            for number, amount in whole.request
-        )
-        scored = [max(a - b, 0.0) for a, b in zip(whole.scored, allocation.scored, strict=True)]
-        return whole._replace(
-            request=tuple((number, amount) for number, amount in left if amount),
-            scored=(scored[0], scored[1]),
-            ports=tuple(one for one in whole.ports if not allocation.ports[one]),
-            devices=devices_left(whole.devices, allocation.devices),
-            numa=numa_left(whole.numa, allocation.numa),
-        )
 
     def held(self, name: str) -> PodUsage | None:
         """What a reservation takes of its node now; ``None`` if nothing."""
@@ -220,12 +235,15 @@ class ReservationColumns:
     def owns_held(self, node: str, uid: str) -> bool:
         """Whether what a pod of a node has of a reservation goes back to that, not to the node."""
         name = self._names.get((uid, node))
-        return name is not None and not self._known[name].reservation.namespace
+        if name is None:
+            return False
+        one = self._known[name].reservation
+        return not one.namespace and not (one.allocate_once and self.was_bound(one))
 
     def offer(self, name: str) -> Offer:
         """A reservation that is not used up, with what is left of it."""
         reservation, names = self._known[name].reservation, self._resources.names
-        allocation = self._allocations.get((reservation.uid, reservation.node)) or _Allocation()
+        allocation = self._allocations.get((reservation.uid, reservation.node)) or AllocatedRoom()
         return Offer(
             reservation,
             {names[number]: amount for number, amount in allocation.request.items()},

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from koord_model.keys import LABEL_PRE_ALLOCATABLE
+
 from koord_scheduler.config.known_plugins import CORE, Support
 from koord_scheduler.config.koordinator_args import NodeResourcesFitPlusArgs
 from koord_scheduler.config.plugin_args import (
@@ -21,7 +23,7 @@ from koord_scheduler.config.plugin_args import (
     ScoringStrategy,
     WeightedResource,
 )
-from koord_scheduler.config.reservation_args import ReservationArgs
+from koord_scheduler.config.reservation_args import PreAllocationConfig, ReservationArgs
 from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.resource_scores import (
     ResourceScore,
@@ -137,11 +139,15 @@ def _numa(args: NodeNUMAResourceArgs) -> NUMASettings:
 
 
 def _reservation(args: ReservationArgs) -> ReservationPlugin:
+    pre_allocation = args.pre_allocation_config or PreAllocationConfig()
     return ReservationPlugin(
         ReservationSettings(
             bool(args.enable_preemption),
             frozenset(args.ignored_resources),
             frozenset(args.ignored_resource_groups),
+            pre_allocation.enable_cluster_mode,
+            pre_allocation.cluster_label_key or LABEL_PRE_ALLOCATABLE,
+            pre_allocation.prefer_no_pre_allocated_pods,
         )
     )
 

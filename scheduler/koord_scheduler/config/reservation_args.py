@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from koord_model.keys import ANNOTATION_PRE_ALLOCATABLE_PRIORITY
+
 from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Int64, NotNegative, PerCent, Strict
 from koord_scheduler.config.problems import problem
 
-_PRE_ALLOCATION = "none: reservations do not take over pods that run here"
 _KEEP_SECONDS = 24 * 3600.0
 
 
 class PreAllocationConfig(Strict, frozen=True):
-    """Which pods that run already a reservation may take over; without them it says nothing."""
+    """Which pods that run already all reservations of the mode Cluster may take over."""
 
     enable_cluster_mode: bool = False
     cluster_label_key: str = ""
@@ -51,9 +52,10 @@ class ReservationArgs(PluginArgs, frozen=True):
 
     def problems(self, path: str) -> Iterator[str]:
         config = self.pre_allocation_config
-        if config is not None and config.enable_cluster_mode:
-            at = f"{path}.preAllocationConfig.enableClusterMode"
-            yield problem(at, config.enable_cluster_mode, _PRE_ALLOCATION)
+        key = config.cluster_priority_annotation_key if config is not None else ""
+        if key not in ("", ANNOTATION_PRE_ALLOCATABLE_PRIORITY):
+            at = f"{path}.preAllocationConfig.clusterPriorityAnnotationKey"
+            yield problem(at, key, f"{ANNOTATION_PRE_ALLOCATABLE_PRIORITY}, or none")
         for place, name in enumerate(self.ignored_resources):
             if not _is_extended(name):
                 expected = "an extended resource, such as example.com/gpu"

@@ -53,6 +53,7 @@ class PodStates:
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
             self.placed.set(_placed(pod))
+            self.nodes.reservations.bind(pod.node, pod.usage.reservation)
             self._operate(pod)
             return
         assumed = self._assumed.get(pod.key)
@@ -86,6 +87,7 @@ class PodStates:
         if one.is_pending and assumed is not None and assumed.uid == pod.uid:
             return  # what is on its way to the API is newer
         self._assumed.pop(pod.key, None)
+        self._reserved.pop(pod.key, None)
         if pod.key in self.placed.by_key:
             self.placed.remove(pod.key)
         self.nodes.reservations.set(one, given.whole)

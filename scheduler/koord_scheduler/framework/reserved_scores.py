@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
+from typing import Protocol
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.framework.class_scores import ClassScores, PluginReasons, PodLimits
+from koord_scheduler.framework.pre_allocatable_pods import PreAllocatablePods
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
 from koord_scheduler.reservations.matching import Match, match
@@ -99,6 +101,22 @@ class MatchingReservations:
         return [name for name in by_node if (row := nodes.row(name)) is not None and chosen[row]]
 
 
+class HeldRoom(Protocol):
+    """What pods of a class may use though others, or reservations, have it."""
+
+    def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
+        """With its nodes: of ``rows``, or of all."""
+        ...
+
+
+def _held_room(pod: PodClass, nodes: NodeColumns) -> HeldRoom:
+    """That of reservations, and of the pods that a reservation may take over."""
+    reserve = pod.reservation.reserve
+    if reserve is None or reserve.takes_over is None:
+        return MatchingReservations(pod, nodes)
+    return PreAllocatablePods(reserve.takes_over, nodes)
+
+
 class ReservedRowScores(RowScores):
     """Row scores of a class without the reservations that its pods may use."""
 
@@ -108,20 +126,20 @@ class ReservedRowScores(RowScores):
         nodes: NodeColumns,
         plugins: Iterable[EnabledPlugin],
         base: RowScores,
-        reservations: MatchingReservations,
+        held: HeldRoom,
     ) -> None:
         super().__init__(pod, nodes, nodes.journal, plugins, base)
-        self._reservations = reservations
+        self._held = held
 
     def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
-        held = self._reservations.held(rows)
+        held = self._held.held(rows)
         if not held:
             return super().ask(rows)
         with self._nodes.without(held):
             return super().ask(rows)
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
-        held = self._reservations.held(rows)
+        held = self._held.held(rows)
         if not held:
             return super().ask_relative(rows)
         with self._nodes.without(held):
@@ -138,20 +156,20 @@ class ReservedClassScores(ClassScores):
         plugins: Sequence[EnabledPlugin],
         shared: SharedScores | None = None,
     ) -> None:
-        self._reservations = MatchingReservations(pod, nodes)
+        self._held = _held_room(pod, nodes)
         super().__init__(pod, nodes, plugins, shared)
 
     def _row_scores(self, plugins: Iterable[EnabledPlugin], base: RowScores) -> RowScores:
-        return ReservedRowScores(self.pod, self.nodes, plugins, base, self._reservations)
+        return ReservedRowScores(self.pod, self.nodes, plugins, base, self._held)
 
     def _without(self, rows: Rows) -> AbstractContextManager[None]:
         """While nothing is left of them on some rows, or on all if answers depend on all."""
-        held = self._reservations.held(None if self._across else rows)
+        held = self._held.held(None if self._across else rows)
         return self.nodes.without(held) if held else nullcontext()
 
     def _without_labels(self) -> AbstractContextManager[None]:
         """While they do not count as pods; what looks at all nodes does not look at room."""
-        held = self._reservations.held()
+        held = self._held.held()
         return self.nodes.without_labels(held) if held else nullcontext()
 
     def _pass_across(self, rows: Rows) -> Mask | None:

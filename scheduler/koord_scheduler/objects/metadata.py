@@ -17,6 +17,7 @@ from koord_model.keys import (
     ANNOTATION_LOAD_FACTORS,
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_OLD_SCHEDULING_HINT,
+    ANNOTATION_PRE_ALLOCATABLE_PRIORITY,
     ANNOTATION_RAW_ALLOCATABLE,
     ANNOTATION_RESERVATION_AFFINITY,
     ANNOTATION_RESERVATION_ALLOCATED,
@@ -67,6 +68,10 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
     )
     exact_match_reservation: str | None = msgspec.field(
         default=None, name=ANNOTATION_EXACT_MATCH_RESERVATION
+    )
+
+    pre_allocatable_priority: str | None = msgspec.field(
+        default=None, name=ANNOTATION_PRE_ALLOCATABLE_PRIORITY
     )
 
     def by_key(self) -> dict[str, str]:

@@ -13,10 +13,12 @@ from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
@@ -24,6 +26,10 @@ from koord_scheduler.framework.plugin import (
     Limit,
     Plugin,
     PreFilterResult,
+)
+from koord_scheduler.framework.pre_allocations import (
+    PreAllocatingReservations,
+    PreAllocations,
 )
 from koord_scheduler.framework.reservation_users import (
     NewReservations,
@@ -33,17 +39,30 @@ from koord_scheduler.framework.reservation_users import (
 from koord_scheduler.framework.service_provider import Service
 from koord_scheduler.reservations.allocation import (
     NO_ALLOCATION_LEFT,
+    PreAllocatedOwners,
     ReservationAllocation,
     reservation_allocation,
 )
 from koord_scheduler.reservations.fit import NO_AFFINITY, Offer
 from koord_scheduler.reservations.kept_room import NO_ROOM, KeptRoom, kept_by
+from koord_scheduler.reservations.pod_needs import ReservationNeeds
+from koord_scheduler.reservations.pre_allocation import NO_POD_ANYWHERE
+from koord_scheduler.reservations.reservation import Reservation
+
+CLUSTER_MODE_DISABLED = (
+    "node(s) reservation pre allocation mode Cluster is disabled; "
+    "enable preAllocationConfig.enableClusterMode of the plugin Reservation"
+)
+NOTHING_MORE = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
+"""What the pod of a reservation takes whose room its owners and the reservation have already."""
 
 
 @dataclass(frozen=True)
 class ReservationSettings:
     """With ``preempts`` reservations may take the place of pods.
 
+    ``cluster_mode``: they may take over pods with the label ``pre_allocatable``, too.
+    ``prefers_free_room``: they do so only where there is no room without.
     ``ignored_resources`` and ``ignored_groups`` (the part of a name before "/") are extended
     resources that others see to.
     """
@@ -51,6 +70,9 @@ class ReservationSettings:
     preempts: bool = False
     ignored_resources: frozenset[str] = frozenset()
     ignored_groups: frozenset[str] = frozenset()
+    cluster_mode: bool = False
+    pre_allocatable: str = LABEL_PRE_ALLOCATABLE
+    prefers_free_room: bool = False
 
     def ignored(self, pod: PodClass) -> frozenset[str]:
         """Those that a class asks for."""
@@ -66,10 +88,12 @@ class ReservationPlugin(Plugin):
     """Koordinator's plugin Reservation."""
 
     name: ClassVar[str] = "Reservation"
+    serves_reservations: ClassVar[bool] = True
 
     def __init__(self, settings: ReservationSettings | None = None) -> None:
         self._settings = settings or ReservationSettings()
         self._classes: WeakValueDictionary[PodClass, ClassReservations] = WeakValueDictionary()
+        self._pre_allocations: WeakValueDictionary[PodClass, PreAllocations] = WeakValueDictionary()
         self._checking: list[Plugin] = []
 
     def join(self, plugins: Sequence[Plugin]) -> None:
@@ -80,11 +104,16 @@ class ReservationPlugin(Plugin):
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.reservations.is_used = True
         nodes.reservations.preempt |= self._settings.preempts
+        nodes.reservations.pre_allocatable = self._settings.pre_allocatable
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = pod.reservation
-        if needs.problem:
-            return PreFilterResult(needs.problem)
+        if problem := self._problem(needs):
+            return PreFilterResult(problem)
+        if needs.reserve is not None and needs.reserve.takes_over is not None:
+            found = self._pre_allocating(pod, nodes, needs.reserve.takes_over)
+            if found.is_required and not found.pods.held():
+                return PreFilterResult(NO_POD_ANYWHERE)
         requires = needs.affinity is not None and needs.reserve is None
         if requires and not self._of(pod, nodes).exist():
             return PreFilterResult(NO_AFFINITY)
@@ -92,18 +121,25 @@ class ReservationPlugin(Plugin):
 
     def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
         needs = pod.reservation
-        if needs.problem:
-            return UnplaceablePods(needs.problem)
+        if problem := self._problem(needs):
+            return UnplaceablePods(problem)
         if needs.reserve is not None:
-            return NewReservations(needs.reserve, nodes)
+            made = NewReservations(needs.reserve, nodes)
+            takes_over = needs.reserve.takes_over
+            if takes_over is None:
+                return made
+            return PreAllocatingReservations(self._pre_allocating(pod, nodes, takes_over), made)
         return None if needs.ignores else ReservationUsers(self._of(pod, nodes), nodes)
 
     def limits(
         self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit] | None:
         needs = pod.reservation
-        if needs.problem or needs.reserve is not None or needs.ignores:
+        if self._problem(needs) or needs.ignores:
             return ()
+        if needs.reserve is not None:
+            takes_over = needs.reserve.takes_over
+            return () if takes_over is None else None
         found = self._of(pod, nodes)
         if not found.exist():
             return ()
@@ -117,10 +153,13 @@ class ReservationPlugin(Plugin):
                 room[place] = answer.room[name] - asked if answer.fits else -np.inf
         return [Limit(found.numbers[name], room) for name, room in rooms.items()]
 
-    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> ReservationAllocation | None:
+    def reserve(
+        self, pod: PodClass, nodes: NodeColumns, row: int
+    ) -> ReservationAllocation | PreAllocatedOwners | None:
         needs = pod.reservation
         if needs.reserve is not None:
-            return None
+            takes_over = needs.reserve.takes_over
+            return self._take_over(pod, nodes, row, takes_over) if takes_over is not None else None
         nominated = None if needs.ignores else self._of(pod, nodes).nominated_on(row)
         if nominated is not None:
             return reservation_allocation(nominated.reservation.name, nominated.reservation.uid)
@@ -136,8 +175,34 @@ class ReservationPlugin(Plugin):
             return KeptRoom(tuple(found.offers(row)[1]))
         return kept_by(found.nominated_on(row))
 
-    def usage(self, reservation: ReservationAllocation, pod: PodUsage) -> PodUsage:
+    def _take_over(
+        self, pod: PodClass, nodes: NodeColumns, row: int, reservation: Reservation
+    ) -> PreAllocatedOwners | None:
+        """The room of pods counts as that of the reservation from now on."""
+        found = self._pre_allocating(pod, nodes, reservation)
+        pods, node = found.answer(row).pods, nodes.name(row)
+        if not pods:
+            return None
+        chosen = {one.key for one in pods}
+        usages = [one.usage for one in found.pods.usages(row) if one.key in chosen]
+        new = (usage for usage in usages if not usage.reservation)
+        nodes.reservations.pre_allocate(reservation.name, node, new)
+        owners = tuple((one.key, one.uid) for one in pods)
+        return PreAllocatedOwners(reservation.name, reservation.uid, node, owners)
+
+    def usage(
+        self, reservation: ReservationAllocation | PreAllocatedOwners, pod: PodUsage
+    ) -> PodUsage:
+        if isinstance(reservation, PreAllocatedOwners):
+            return NOTHING_MORE
         return pod._replace(reservation=reservation.uid)
+
+    def unreserve(
+        self, reservation: ReservationAllocation | PreAllocatedOwners, nodes: NodeColumns
+    ) -> None:
+        if isinstance(reservation, PreAllocatedOwners):
+            one = reservation
+            nodes.reservations.undo_pre_allocation(one.name, one.node, one.uid)
 
     def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
         """``/nodeReservations/:node``: what a node's reservations have, and what is allocated."""
@@ -147,6 +212,24 @@ class ReservationPlugin(Plugin):
             return {"items": [_item(nodes.reservations.offer(one.key)) for one in items]}
 
         return {"/nodeReservations/:node": node}
+
+    def _problem(self, needs: ReservationNeeds) -> str:
+        takes_over = needs.reserve.takes_over if needs.reserve is not None else None
+        policy = takes_over.pre_allocation if takes_over is not None else None
+        if needs.problem or policy is None or not policy.cluster or self._settings.cluster_mode:
+            return needs.problem
+        return CLUSTER_MODE_DISABLED
+
+    def _pre_allocating(
+        self, pod: PodClass, nodes: NodeColumns, reservation: Reservation
+    ) -> PreAllocations:
+        found = self._pre_allocations.get(pod)
+        if found is None:
+            ignored = self._settings.ignored(pod)
+            prefers_none = self._settings.prefers_free_room
+            found = PreAllocations(reservation, nodes, ignored, prefers_none=prefers_none)
+            self._pre_allocations[pod] = found
+        return found
 
     def _of(self, pod: PodClass, nodes: NodeColumns) -> ClassReservations:
         found = self._classes.get(pod)

@@ -19,6 +19,20 @@ class ReservationAllocation(NamedTuple):
     annotations: tuple[tuple[str, str | None], ...]
 
 
+class PreAllocatedOwners(NamedTuple):
+    """Pods, by their keys and uids, that are to own a reservation with a node."""
+
+    name: str
+    uid: str
+    node: str
+    pods: tuple[tuple[str, str], ...]
+
+    @property
+    def annotations(self) -> dict[str, str | None]:
+        """What is to be written of each of them."""
+        return {ANNOTATION_RESERVATION_ALLOCATED: allocation_annotation(self.name, self.uid)}
+
+
 def reservation_allocation(name: str, uid: str) -> ReservationAllocation:
     """That a pod gets a reservation."""
     written = allocation_annotation(name, uid)

@@ -86,7 +86,7 @@ def reservation_answer(
     for one in offers:
         if not _concerns(pod, one.reservation):
             continue
-        node_lacks, lacks = _node_reasons(pod, free, one), reservation_reasons(pod, one)
+        node_lacks, lacks = node_reasons(pod, free, one), reservation_reasons(pod, one)
         if not node_lacks and not lacks and (more := lacks_more(one)):
             lacks = [f"{BY_RESERVATION}{more}"]
         by_node.update(dict.fromkeys(node_lacks))
@@ -101,7 +101,7 @@ def reservation_answer(
         missing = NONE_MEETS if offers else NO_AFFINITY
         reasons = (*by_node, *by_reservation) or (missing,)
         return ReservationAnswer(False, order=order, reasons=reasons)
-    alone = _node_reasons(pod, free)
+    alone = node_reasons(pod, free)
     if not alone and (more := lacks_more(None)):
         alone = [more]
     if not alone:
@@ -110,9 +110,10 @@ def reservation_answer(
     return ReservationAnswer(False, order=order, room=free, reasons=tuple(by_node or alone))
 
 
-def _node_reasons(
+def node_reasons(
     pod: ReservationDemand, free: Mapping[str, float], offer: Offer | None = None
 ) -> list[str]:
+    """Why a node has too little for a pod, beside a reservation or with it."""
     return [f"Insufficient {name} by node" for name in lacks_of_node(pod, free, offer)]
 
 

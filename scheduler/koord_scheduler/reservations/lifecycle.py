@@ -91,12 +91,14 @@ def next_step(
     *,
     node_is_gone: bool,
     is_for_one: bool,
+    was_bound: bool = False,
     now: float,
     keep_seconds: float | None,
 ) -> StatusChange | Removal | None:
     """What is to be done about a reservation; ``None``: nothing.
 
-    ``node_is_gone``: it had one. ``is_for_one``: it ends once a pod has it. One that has ended is
+    ``node_is_gone``: it had one. ``is_for_one``: it ends once a pod has it, or had it and is gone
+    (``was_bound``). One that has ended is
     kept for ``keep_seconds``; ``None``: for ever. ``now`` is in seconds since the epoch.
     """
     if phase in (SUCCEEDED, FAILED):
@@ -106,7 +108,8 @@ def next_step(
         return Removal() if is_old or node_is_gone else None
     if node_is_gone or (life.expires is not None and now > life.expires):
         return StatusChange({"phase": FAILED, "conditions": _not_ready(life, EXPIRED, now)})
-    if owners.pods == life.owners and _positive(owners.allocated) == life.allocated:
+    is_told = owners.pods == life.owners and _positive(owners.allocated) == life.allocated
+    if is_told and not (is_for_one and was_bound):
         return None
     status: dict[str, Any] = {
         "currentOwners": [msgspec.to_builtins(one) for one in owners.pods],

@@ -46,12 +46,25 @@ def match(
         return Match.MATCHED
     if not any(one.matches(pod) for one in reservation.matchers):
         return Match.OWNER
+    return match_needs(reservation, needs, requests, node_labels)
+
+
+def match_needs(
+    reservation: Reservation,
+    needs: ReservationNeeds,
+    requests: Amounts,
+    node_labels: Mapping[str, str],
+    *,
+    is_new: bool = True,
+) -> Match:
+    """Whether a reservation is what a pod needs that it is for; ``is_new``: the pod has no node."""
     affinity = needs.affinity
     if affinity is not None and affinity.name:
         if affinity.name != reservation.name:
             return Match.NAME
     else:
-        if reservation.unschedulable and not (affinity and affinity.tolerates_unschedulable):
+        tolerates = affinity is not None and affinity.tolerates_unschedulable
+        if is_new and reservation.unschedulable and not tolerates:
             return Match.UNSCHEDULABLE
         tolerations = affinity.tolerations if affinity is not None else None
         if tolerations is not None and first_untolerated(reservation.taints, tolerations):

@@ -69,12 +69,20 @@ class ReservationTemplate(msgspec.Struct, frozen=True):
     spec: SchedulingSpec = SchedulingSpec()
 
 
+class PreAllocationSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Which pods a reservation may take over, and whether these may be several."""
+
+    mode: str = ""
+    enable_multiple: bool = False
+
+
 class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What is reserved, and for whom."""
 
     template: ReservationTemplate | None = None
     owners: list[ReservationOwner] | None = None
     pre_allocation: bool = False
+    pre_allocation_policy: PreAllocationSpec | None = None
     allocate_once: bool | None = None
     allocate_policy: str = ""
     unschedulable: bool = False

@@ -22,6 +22,7 @@ from koord_scheduler.objects.node_selector import (
 from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.tolerations import tolerates
 from koord_scheduler.reservations.owners import PodOwner
+from koord_scheduler.reservations.reservation import Reservation
 
 
 class ReservationAffinity(NamedTuple):
@@ -48,10 +49,14 @@ class ReservationAffinity(NamedTuple):
 
 
 class ReserveNeeds(NamedTuple):
-    """What a reservation that has no node says: its allocate policy, and a ``node``, "" for any."""
+    """What a reservation that has no node says: its allocate policy, and a ``node``, "" for any.
+
+    ``takes_over`` is the reservation itself, in what decides, if it may take pods over.
+    """
 
     policy: str = ""
     node: str = ""
+    takes_over: Reservation | None = None
 
 
 class ReservationNeeds(NamedTuple):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import msgspec
 from koord_model.demand import Amounts, amounts
 from koord_model.keys import (
     ANNOTATION_RESERVATION_RESTRICTED_OPTIONS,
+    LABEL_PRE_ALLOCATION_REQUIRED,
     LABEL_PRIORITY,
     LABEL_RESERVATION_ORDER,
 )
@@ -27,6 +29,7 @@ from koord_scheduler.reservations.objects import (
     AVAILABLE,
     PENDING,
     WAITING,
+    PreAllocationSpec,
     ReservationObject,
 )
 from koord_scheduler.reservations.owners import OwnerMatcher, owner_matchers
@@ -34,8 +37,21 @@ from koord_scheduler.reservations.owners import OwnerMatcher, owner_matchers
 DEFAULT_POLICY, ALIGNED, RESTRICTED = "", "Aligned", "Restricted"
 """How what is reserved may be allocated; the first two mean the same."""
 HIGHEST_PRIORITY = 2**31 - 1
+_CLUSTER = "Cluster"
 _DEFAULT_NAMESPACE = "default"
 _NO_POD = PodInfo()
+
+
+class PreAllocation(NamedTuple):
+    """How a reservation takes pods over that run already: they become its owners.
+
+    They are those that it is for or, in the mode ``cluster``, that say so; it is one of them or,
+    with ``multiple``, as many as it needs. If it ``is_required``, it gets no node without.
+    """
+
+    cluster: bool = False
+    multiple: bool = False
+    is_required: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,9 +60,10 @@ class Reservation:
 
     ``node`` has it, "" before. ``allocatable`` is what owners get. ``resources`` are those of it
     that are counted: all, or those that the policy Restricted names. ``order``: lower ones are
-    taken first, 0 is no order. ``unschedulable``: it is not for new pods. ``matchers`` say for whom
-    it is; for nobody where ``problem`` says, in a line, why that is not known. ``pod`` is what it
-    keeps the place of, ``status_message`` why it has no node, ``life`` how it ends.
+    taken first, 0 is no order. ``pre_allocation``: it may take pods over. ``unschedulable``: it is
+    not for new pods. ``matchers`` say for whom it is; for nobody where ``problem`` says, in a line,
+    why that is not known. ``pod`` is what it keeps the place of, ``status_message`` why it has no
+    node, ``life`` how it ends.
     With a ``namespace`` it is a pod that acts as a reservation.
     """
 
@@ -58,7 +75,7 @@ class Reservation:
     resources: frozenset[str] = frozenset()
     policy: str = DEFAULT_POLICY
     allocate_once: bool = True
-    pre_allocation: bool = False
+    pre_allocation: PreAllocation | None = None
     order: int = 0
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -134,7 +151,7 @@ def reservation_of(given: ReservationObject) -> Reservation:
         resources,
         spec.allocate_policy,
         allocate_once=spec.allocate_once is not False,
-        pre_allocation=spec.pre_allocation,
+        pre_allocation=_pre_allocation(given, pod),
         order=whole_number(labels.get(LABEL_RESERVATION_ORDER, "")) or 0,
         unschedulable=spec.unschedulable or metadata.deletion_timestamp is not None,
         taints=tuple(spec.taints or ()),
@@ -147,6 +164,15 @@ def reservation_of(given: ReservationObject) -> Reservation:
         pod=pod,
         life=life,
     )
+
+
+def _pre_allocation(given: ReservationObject, pod: PodInfo) -> PreAllocation | None:
+    spec = given.spec
+    if not spec.pre_allocation:
+        return None
+    policy = spec.pre_allocation_policy or PreAllocationSpec()
+    is_required = (pod.metadata.labels or {}).get(LABEL_PRE_ALLOCATION_REQUIRED) == "true"
+    return PreAllocation(policy.mode == _CLUSTER, policy.enable_multiple, is_required)
 
 
 def reserve_pod(given: ReservationObject) -> PodInfo:

@@ -39,6 +39,7 @@ class Life:
         self.columns = NodeColumns(length=2)
         self.reservations: dict[str, tuple[Reservation, PodUsage]] = {}
         self.pods: list[tuple[str, PodUsage]] = []
+        self.had: set[tuple[str, str]] = set()  # uids and nodes of those that pods had
 
     def change(self) -> None:
         rng, columns = self.rng, self.columns
@@ -54,11 +55,13 @@ class Life:
                     allocate_once=rng.random() < 0.4,
                 )
                 whole = usage(columns, has, port=rng.choice([None, 0, 1]))
+                self.describe(one)
                 self.reservations[name] = one, whole
                 columns.reservations.set(one, whole)
             case "remove" if self.reservations:
                 name = rng.choice(sorted(self.reservations))
-                del self.reservations[name]
+                one, _ = self.reservations.pop(name)
+                self.had.discard((one.uid, one.node))
                 columns.reservations.remove(name)
             case "pod":
                 uid = rng.choice(["", "a-0", "a-1", "b-0", "b-1"])
@@ -66,9 +69,23 @@ class Life:
                 placed = rng.choice(NODES), pod._replace(reservation=uid)
                 self.pods.append(placed)
                 columns.add_pod(*placed)
+                if rng.random() < 0.5:
+                    columns.reservations.bind(placed[0], uid)
+                    if any(is_there(one, uid, placed[0]) for one, _ in self.reservations.values()):
+                        self.had.add((uid, placed[0]))
             case "no pod" if self.pods:
                 node, pod = self.pods.pop(rng.randrange(len(self.pods)))
                 columns.remove_pod(node, pod)
+
+    def describe(self, one: Reservation) -> None:
+        """What is known of the reservation that has this name from now on."""
+        before = self.reservations.get(one.name, (None, None))[0]
+        if before is not None and (before.uid, before.node) != (one.uid, one.node):
+            self.had.discard((before.uid, before.node))
+        was_there = before is not None and before.uid == one.uid and before.holds_room
+        owners = [pod for at, pod in self.pods if (at, pod.reservation) == (one.node, one.uid)]
+        if owners and one.holds_room and not was_there:
+            self.had.add((one.uid, one.node))
 
     def naive(self, node: str) -> dict[str, int]:
         """What is taken of a node."""
@@ -86,10 +103,14 @@ class Life:
             add(pod, [])
         for one, whole in self.reservations.values():
             owners = [pod for pod in here if pod.reservation == one.uid]
-            is_there = one.node == node and one.phase in ("Available", "Waiting")
-            if is_there and not (owners and one.allocate_once):
+            is_over = one.allocate_once and (owners or (one.uid, node) in self.had)
+            if is_there(one, one.uid, node) and not is_over:
                 add(whole, owners)
         return total
+
+
+def is_there(one: Reservation, uid: str, node: str) -> bool:
+    return (one.uid, one.node) == (uid, node) and one.phase in ("Available", "Waiting")
 
 
 def by_name(columns: NodeColumns, pod: PodUsage) -> dict[str, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -20,6 +22,7 @@ from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.reservation import ReservationPlugin
+from koord_scheduler.reservations.allocation import PreAllocatedOwners
 
 from tests.support.reservations import OF_WEB, ReservationCluster, allocated
 
@@ -41,9 +44,12 @@ class Life:
         self.nodes: dict[str, str] = {}
         self.specs: dict[str, dict[str, object]] = {}
         self.made = 0
+        self.behind: list[Callable[[], None]] = []  # what the API is going to say
 
     def change(self) -> None:
         rng, cluster = self.rng, self.cluster
+        while self.behind and rng.random() < 0.5:
+            self.behind.pop(0)()
         match rng.choice(["pod", "pod", "pod", "decide", "end", "reservation", "succeed", "gone"]):
             case "pod":
                 self.made += 1
@@ -64,10 +70,11 @@ class Life:
                 name = rng.choice("abc")
                 cluster.kinds["Reservation"].remove(name)
                 self.nodes.pop(name, None)
+                self.specs.pop(name, None)
         self.decide()
 
     def new_reservation(self, name: str) -> None:
-        if name in self.nodes:
+        if name in self.nodes or f"Reservation/{name}" in self.cluster.scheduler.assumed:
             return
         self.cpus[name] = str(self.rng.randint(1, 6))
         self.specs[name] = {
@@ -76,6 +83,10 @@ class Life:
             "allocateOnce": self.rng.random() < 0.5,
             "allocatePolicy": self.rng.choice(POLICIES),
         }
+        if self.rng.random() < 0.4:
+            several = {"enableMultiple": self.rng.random() < 0.5}
+            more = {"preAllocation": True, "preAllocationPolicy": several}
+            self.specs[name] |= {**more, "allocatePolicy": "Restricted"}
         self.put(name)
 
     def put(self, name: str, node: str = "", phase: str = "") -> None:
@@ -92,8 +103,7 @@ class Life:
             if self.rng.random() < 0.2:
                 scheduler.forget(decision.pod, 0.0)
             elif namespace == "Reservation":
-                self.nodes[name] = decision.node
-                self.put(name, decision.node)
+                self.place(name, decision)
             else:
                 app, cpus, _ = self.pods[name]
                 self.owners[name] = allocated(decision)
@@ -101,6 +111,28 @@ class Life:
                 self.cluster.pod(name, cpus, decision.node, app=app, reservation=self.owners[name])
         scheduler.tick(1e9)
         scheduler.wake(1e9)
+
+    def place(self, name: str, decision: Placement) -> None:
+        """What is written comes back at once, or bit by bit later."""
+        found = (one for one in decision.reservations if isinstance(one, PreAllocatedOwners))
+        keys = [key for one in found for key, _ in one.pods]
+        steps = [partial(self.take_over, key.partition("/")[2], name) for key in keys]
+        steps.append(partial(self.become_available, name, decision.node, self.specs[name]))
+        self.behind += steps
+        if self.rng.random() < 0.5:
+            while self.behind:
+                self.behind.pop(0)()
+
+    def take_over(self, pod: str, name: str) -> None:
+        if pod in self.pods:
+            app, cpus, node = self.pods[pod]
+            self.owners[pod] = name
+            self.cluster.pod(pod, cpus, node, app=app, reservation=name)
+
+    def become_available(self, name: str, node: str, spec: dict[str, object]) -> None:
+        if self.specs.get(name) is spec:
+            self.nodes[name] = node
+            self.put(name, node)
 
     def check(self) -> None:
         requested = {node: self.cluster.requested(node) for node in NODES}

@@ -57,6 +57,19 @@ def test_a_binding_that_fails_gives_the_reservation_back() -> None:
     assert cluster.requested("n1") == 4000
 
 
+@pytest.mark.parametrize("order", ["watched", "listed"])
+def test_one_for_one_pod_stays_used_up_when_that_pod_is_gone(order: str) -> None:
+    cluster = ReservationCluster("n1")
+    if order == "watched":
+        cluster.reservation("r", "6", "n1")
+    cluster.pod("a", "1", "n1", reservation="r")
+    cluster.reservation("r", "6", "n1")
+    assert cluster.place("other", "7", app="db") == ("n1", "")  # what is left of it is free
+    cluster.scheduler.remove_pod("shop/a")
+    assert cluster.requested("n1") == 7000
+    assert cluster.place("b", "1") == ("n1", "")
+
+
 def test_a_node_with_a_reservation_wins() -> None:
     cluster = ReservationCluster("n1", "n2", "n3")
     cluster.reservation("r", "4", "n2")
@@ -207,7 +220,7 @@ def test_a_reservation_may_name_its_node() -> None:
     [
         ({"pod": {"nodeName": "n9"}}, "didn't match the nodeName specified by reservation"),
         ({"allocatePolicy": "Aligned"}, "node(s) reservation allocate policy conflict"),
-        ({"preAllocation": True}, "spec.preAllocation is not supported"),
+        ({"preAllocation": True}, "pre allocation is unsupported with current attributes"),
         ({"cpus": "9"}, "Insufficient cpu"),
     ],
 )

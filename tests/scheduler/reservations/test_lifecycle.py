@@ -105,6 +105,14 @@ def test_owners_that_left_are_taken_out() -> None:
     assert found == StatusChange({"currentOwners": [], "allocated": {"cpu": "0"}})
 
 
+@pytest.mark.parametrize(("is_for_one", "phase"), [(True, "Succeeded"), (False, None)])
+def test_one_for_one_pod_ends_though_that_pod_is_gone(
+    *, is_for_one: bool, phase: str | None
+) -> None:
+    found = step("Available", life(), NONE, is_for_one=is_for_one, was_bound=True)
+    assert (found.status["phase"] if found is not None else None) == phase
+
+
 @pytest.mark.parametrize(("phase", "reason"), [("Failed", "Expired"), ("Succeeded", "Succeeded")])
 @given(age=st.floats(0, 3 * DAY), keep=st.sampled_from([None, DAY]), node_is_gone=st.booleans())
 def test_what_ended_long_ago_is_removed(

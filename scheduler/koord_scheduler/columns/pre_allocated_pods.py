@@ -1,0 +1,45 @@
+"""Pods that reservations are about to take over, until the API says that they own them. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from koord_scheduler.columns.nodes import PodUsage
+
+
+class PreAllocatedPods:
+    """By node, as owners; pods with equal usage are not told apart.
+
+    If another one with the usage of such a pod leaves the node, this counts as a pod beside the
+    reservation for a moment, and nothing is promised that is not there.
+    """
+
+    def __init__(self) -> None:
+        self._on: dict[str, list[PodUsage]] = {}
+
+    def add(self, node: str, owner: PodUsage) -> None:
+        """A pod of a node counts as an owner from now on."""
+        self._on.setdefault(node, []).append(owner)
+
+    def pop(self, node: str, pod: PodUsage) -> PodUsage | None:
+        """A pod leaves a node, or has changed; returns it as an owner if it counts as one."""
+        for owner in self._on.get(node, ()):
+            if owner._replace(reservation=pod.reservation) == pod:
+                self._remove(node, [owner])
+                return owner
+        return None
+
+    def pop_all(self, node: str, uid: str) -> list[PodUsage]:
+        """All that count as owners of a reservation."""
+        found = [one for one in self._on.get(node, ()) if one.reservation == uid]
+        self._remove(node, found)
+        return found
+
+    def _remove(self, node: str, owners: Iterable[PodUsage]) -> None:
+        left = self._on.get(node, [])
+        for one in owners:
+            left.remove(one)
+        if not left:
+            self._on.pop(node, None)

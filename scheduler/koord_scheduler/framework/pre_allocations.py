@@ -1,0 +1,130 @@
+"""What the plugin Reservation says about a reservation that may take pods over. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.resources import PODS
+from koord_scheduler.framework.plugin import AcrossNodes, Reason
+from koord_scheduler.framework.pre_allocatable_pods import PreAllocatablePods
+from koord_scheduler.reservations.pre_allocation import (
+    NO_POD,
+    PreAllocationAnswer,
+    pre_allocation_answer,
+)
+from koord_scheduler.reservations.reservation import Reservation
+
+
+class PreAllocations:
+    """Answers about rows that have such pods, kept until they change."""
+
+    def __init__(
+        self,
+        reservation: Reservation,
+        nodes: NodeColumns,
+        ignored: frozenset[str],
+        *,
+        prefers_none: bool,
+    ) -> None:
+        policy = reservation.pre_allocation
+        self.is_required = policy is not None and policy.is_required
+        self.reservation = reservation
+        self.pods = PreAllocatablePods(reservation, nodes)
+        self._nodes = nodes
+        self._ignored = ignored
+        self._prefers_none = prefers_none
+        names = (*reservation.allocatable, PODS)
+        self._numbers = {name: nodes.resources.number(name) for name in names}
+        self._answers: dict[int, PreAllocationAnswer] = {}
+        self._state: Hashable = None
+        self._seen = 0
+
+    def answers(self, rows: Rows) -> Iterator[tuple[int, PreAllocationAnswer]]:
+        """The answers about those of ``rows`` that have any, each with its place."""
+        for place in np.flatnonzero(self.pods.has(rows)).tolist():
+            yield place, self.answer(int(rows[place]))
+
+    def answer(self, row: int) -> PreAllocationAnswer:
+        """The answer about a row."""
+        self._forget_changed()
+        found = self._answers.get(row)
+        if found is None:
+            found = self._answers[row] = pre_allocation_answer(
+                self.reservation,
+                self._free(row),
+                self.pods.on(row),
+                ignored=self._ignored,
+                prefers_none=self._prefers_none,
+            )
+        return found
+
+    def _free(self, row: int) -> dict[str, float]:
+        """What is left of a node beside all pods."""
+        nodes = self._nodes
+        resources = nodes.resources
+        usages = [one.usage for one in self.pods.usages(row)] if nodes.lacks_pods(row) else []
+        lacking = [dict(usage.request) for usage in usages]
+        return {
+            name: float(resources.allocatable[number, row] - resources.requested[number, row])
+            - sum(one.get(number, 0.0) for one in lacking)
+            for name, number in self._numbers.items()
+        }
+
+    def _forget_changed(self) -> None:
+        nodes = self._nodes
+        same = nodes.generation == self._state
+        changed = nodes.journal.changed_since(self._seen) if same else None
+        if changed is None:
+            self._answers.clear()
+        else:
+            for row in changed.tolist():
+                self._answers.pop(row, None)
+        self._state, self._seen = nodes.generation, nodes.journal.position
+
+
+class PreAllocatingReservations(AcrossNodes):
+    """With what ``others`` say, as about any reservation that has no node."""
+
+    def __init__(self, found: PreAllocations, others: AcrossNodes) -> None:
+        self._found = found
+        self._others = others
+
+    def filter(self, rows: Rows) -> Mask | None:
+        fits = np.full(len(rows), not self._found.is_required)
+        for place, answer in self._found.answers(rows):
+            fits[place] = answer.fits
+        passed = self._others.filter(rows)
+        return fits if passed is None else fits & passed
+
+    def reasons(self, rows: Rows) -> list[Reason]:
+        by_text: dict[str, list[int]] = {}
+        answered = np.zeros(len(rows), np.bool_)
+        notes = {}
+        for place, answer in self._found.answers(rows):
+            answered[place] = True
+            notes[place] = self._note(int(rows[place]))
+            for text in answer.reasons:
+                by_text.setdefault(text, []).append(place)
+        found = self._others.reasons(rows)
+        for text, places in by_text.items():
+            at = np.isin(np.arange(len(rows)), places)
+            found.append(Reason(text, at, note=lambda place: notes.get(place, "")))
+        if self._found.is_required:
+            found.append(Reason(NO_POD, ~answered, resolvable=False))
+        return found
+
+    def score(self, rows: Rows) -> Amounts | None:
+        policy = self._found.reservation.pre_allocation
+        scores = np.full(len(rows), 100.0 if policy is not None and policy.multiple else 0.0)
+        for place, answer in self._found.answers(rows):
+            scores[place] = answer.score
+        return scores
+
+    def _note(self, row: int) -> str:
+        """The pods that it may take over there."""
+        pods = ", ".join(sorted(one.key for one in self._found.pods.usages(row)))
+        return f"reservation {self._found.reservation.name} may take over {pods}"
