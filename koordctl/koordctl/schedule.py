@@ -133,20 +133,26 @@ def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
     return by_kind
 
 
-async def _live(kinds: Iterable[Resource], api: Client) -> ClusterObjects:
+async def _live(kinds: Iterable[tuple[Resource, str, str]], api: Client) -> ClusterObjects:
     from koord_kube.protocol.resources import PODS
 
     pods = await _list(api, PODS, _NOT_ENDED)
-    return {PODS.kind: pods} | {one.kind: await _list(api, one) for one in kinds}
+    found = {PODS.kind: pods}
+    for resource, namespace, name in kinds:
+        selector = f"metadata.name={name}" if name else ""
+        found[resource.kind] = await _list(api, resource, selector, namespace)
+    return found
 
 
-async def _list(api: Client, resource: Resource, field_selector: str = "") -> list[bytes]:
+async def _list(
+    api: Client, resource: Resource, field_selector: str = "", namespace: str = ""
+) -> list[bytes]:
     """None where the API server does not have the kind: its definition is not installed."""
     from koord_kube.protocol.api import NotFoundError
 
     found: list[bytes] = []
     try:
-        async for page in api.pages(resource, field_selector=field_selector):
+        async for page in api.pages(resource, namespace=namespace, field_selector=field_selector):
             found = [*([] if page.first else found), *page.items]
     except NotFoundError:
         return []

@@ -116,7 +116,12 @@ class ClusterCache:
             self._on_change()
 
         informer = self._informers.get(
-            kind.resource, kind.read, field_selector=field_selector, optional=kind.is_optional
+            kind.resource,
+            kind.read,
+            name=kind.name,
+            namespace=kind.namespace,
+            field_selector=field_selector,
+            optional=kind.is_optional,
         )
         informer.subscribe(changed)
         return informer

@@ -253,7 +253,7 @@ async def test_devices_of_pods_are_a_right_of_its_own() -> None:
     assert missing(asked, ACCOUNT, (*COMPONENTS, "reservations", "device-share")) == []
     assert Right("patch", "scheduling.koordinator.sh", "reservations", "", "r") in asked
     assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {
-        *("devices", "pods", "reservations", "reservations/status"),
+        *("configmaps", "devices", "pods", "reservations", "reservations/status"),
     }
 
 

@@ -123,7 +123,9 @@ async def test_a_live_cluster_that_does_not_report_its_load(
 class ForgetfulApi:
     """An API server whose lists begin again after their first page."""
 
-    async def pages(self, resource: Resource, field_selector: str) -> AsyncIterator[ListPage]:
+    async def pages(
+        self, resource: Resource, namespace: str, field_selector: str
+    ) -> AsyncIterator[ListPage]:
         if resource == NODES:
             yield ListPage([json.dumps({**NODE, "metadata": {"name": "gone"}}).encode()], "1", True)
             yield ListPage([json.dumps(NODE).encode()], "2", True)

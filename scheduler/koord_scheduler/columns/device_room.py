@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
 from koord_scheduler.devices.device_hints import NO_HINT
 from koord_scheduler.devices.device_needs import DeviceNeed, PodDeviceNeeds
-from koord_scheduler.devices.device_object import GPU_TYPE
-from koord_scheduler.devices.device_requests import NPU_RESOURCES
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.node_device_state import FreeDevice, NodeDeviceState
 
@@ -22,12 +20,10 @@ _Devices = NDArray[np.float64]
 def takes_any(needs: PodDeviceNeeds) -> bool:
     """Whether only numbers and amounts of devices decide if a node has room for a pod.
 
-    It still may not, where the node honors partitions.
+    It still may not, where the node honors partitions, or has no template for the pod.
     """
     is_same_pcie = needs.joint is not None and needs.joint.is_same_pcie
-    gpu = needs.by_type.get(GPU_TYPE)
-    parts_of_npu = gpu is not None and not gpu.amounts.keys().isdisjoint(NPU_RESOURCES)
-    is_special = is_same_pcie or needs.partitions is not None or parts_of_npu
+    is_special = is_same_pcie or needs.partitions is not None
     if needs.shares_gpus and needs.isolation:
         return False
     return not is_special and all(one.hint == NO_HINT for one in needs.needs)

@@ -9,7 +9,9 @@ import numpy as np
 
 from koord_scheduler.columns.arrays import Mask, lengthened
 from koord_scheduler.columns.device_room import DeviceRoom
+from koord_scheduler.devices.device_needs import PodDeviceNeeds
 from koord_scheduler.devices.device_object import DeviceReport, NodeDevices
+from koord_scheduler.devices.gpu_templates import DEFAULT_SOURCE, GPUTemplates, ModelTemplates
 from koord_scheduler.devices.node_device_state import (
     GPULabels,
     NodeDeviceState,
@@ -27,14 +29,16 @@ class DeviceColumns:
 
     ``are_known`` says of which nodes there is a Device. ``pods_on`` has the devices of a row's pods
     by namespace/name. Unless it ``is_used``, which is decided before there are nodes and pods,
-    nothing is kept. What pods have is never kept as a sum.
+    nothing is kept; ``source`` is decided then, too. What pods have is never kept as a sum.
     """
 
     def __init__(self, length: int) -> None:
         self.is_used = False
+        self.source = DEFAULT_SOURCE
         self.are_known: Mask = np.zeros(length, np.bool_)
         self.pods_on: Callable[[int], Iterable[tuple[str, PodDevices]]] = lambda row: ()
         self._reports: dict[str, DeviceReport] = {}
+        self._templates: Mapping[str, ModelTemplates] = {}
         self._kinds: dict[NodeDevices, NodeDevices] = {}
         self._nodes: dict[int, tuple[str, GPULabels]] = {}
         self._had: defaultdict[int, list[PodDevices]] = defaultdict(list)
@@ -56,12 +60,24 @@ class DeviceColumns:
         self._reports[name] = DeviceReport(
             report.name, self._kinds.setdefault(report.has, report.has), report.ids, report.ignored
         )
-        for line in report.ignored[: _MOST_WARNINGS - len(self._warnings)]:
-            self._warnings[line] = None
+        self._warn(report.ignored)
 
     def forget_report(self, name: str) -> None:
         """A node's Device is gone; ``describe`` has to follow."""
         self._reports.pop(name, None)
+
+    def set_templates(self, templates: GPUTemplates) -> Iterable[int]:
+        """Parts in which cards are given by now; returns the rows for which this may count."""
+        self._templates = templates.of_models(self.source.resources)
+        self._warn(templates.ignored)
+        rows = list(self._nodes)
+        for row in rows:
+            self._forget(row)
+        return rows
+
+    def uses_templates(self, needs: PodDeviceNeeds) -> bool:
+        """Whether a pod needs a part of a card that only a template gives."""
+        return any(map(ModelTemplates(self.source.resources).apply_to, needs.needs))
 
     def describe(self, row: int, name: str, labels: Mapping[str, str]) -> None:
         """The Node in a row, in place of what it was."""
@@ -81,7 +97,9 @@ class DeviceColumns:
         if found is None and self.are_known[row]:
             name, labels = self._nodes[row]
             used = used_devices(self._had.get(row, ()))
-            found = self._states[row] = NodeDeviceState(self._reports[name].has, labels, used)
+            templates = self._templates_of(labels)
+            found = NodeDeviceState(self._reports[name].has, labels, used, templates)
+            self._states[row] = found
         return found
 
     def ids(self, row: int) -> Mapping[tuple[str, int], str]:
@@ -138,6 +156,14 @@ class DeviceColumns:
             self._room.set(np.array(rows), state)
         self._outdated.clear()
         return self._room
+
+    def _templates_of(self, labels: GPULabels) -> ModelTemplates:
+        found = self._templates.get(f"{labels.vendor}-{labels.model}")
+        return ModelTemplates(self.source.resources) if found is None else found
+
+    def _warn(self, lines: tuple[str, ...]) -> None:
+        for line in lines[: _MOST_WARNINGS - len(self._warnings)]:
+            self._warnings[line] = None
 
     def _forget(self, row: int) -> None:
         self._states.pop(row, None)

@@ -31,6 +31,7 @@ from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
 from koord_scheduler.devices.device_object import DeviceReport
+from koord_scheduler.devices.gpu_templates import GPUTemplates
 from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
@@ -225,6 +226,11 @@ class NodeColumns:
         row = self._row_of.get(name)
         if row is not None:
             self._describe_devices(row)
+            self.journal.add(row)
+
+    def set_gpu_templates(self, templates: GPUTemplates) -> None:
+        """Parts in which cards are given are there, or have changed."""
+        for row in self.node_devices.set_templates(templates):
             self.journal.add(row)
 
     def _describe_devices(self, row: int) -> None:

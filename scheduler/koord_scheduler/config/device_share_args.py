@@ -13,6 +13,7 @@ from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Strict
 from koord_scheduler.config.problems import problem
 from koord_scheduler.devices.device_scores import DEFAULT_WEIGHTS, DeviceScorer
+from koord_scheduler.devices.gpu_templates import DEFAULT_SOURCE, TemplatesSource
 from koord_scheduler.devices.learned_workload import GPUScores
 from koord_scheduler.plugins.device_share import DeviceShareSettings
 
@@ -42,11 +43,16 @@ class UnsharedModel(Strict, frozen=True):
 
 
 class TemplatesConfig(Strict, frozen=True):
-    """Where templates of parts of NPUs are: they are not supported."""
+    """The ConfigMap with templates of parts of cards, and the resources that need one."""
 
-    config_map_namespace: str = "koordinator-system"
-    config_map_name: str = "gpu-shared-resource-templates"
+    config_map_namespace: str = DEFAULT_SOURCE.namespace
+    config_map_name: str = DEFAULT_SOURCE.name
     matched_resources: tuple[str, ...] = (NPU_CORE,)
+
+    def source(self) -> TemplatesSource:
+        """What it means."""
+        resources = frozenset(self.matched_resources)
+        return TemplatesSource(self.config_map_namespace, self.config_map_name, resources)
 
 
 class DeviceShareArgs(PluginArgs, frozen=True):
@@ -67,9 +73,12 @@ class DeviceShareArgs(PluginArgs, frozen=True):
         if strategy.type not in _STRATEGIES:
             expected = f"one of {', '.join(_STRATEGIES)}"
             yield problem(f"{path}.scoringStrategy.type", strategy.type, expected)
-        if self.gpu_shared_resource_templates_config != TemplatesConfig():
-            at = f"{path}.gpuSharedResourceTemplatesConfig"
-            yield problem(at, {}, "none: templates are not supported; remove it")
+        templates = self.gpu_shared_resource_templates_config
+        at = f"{path}.gpuSharedResourceTemplatesConfig"
+        if not templates.config_map_namespace:
+            yield problem(f"{at}.configMapNamespace", "", "a namespace")
+        if not templates.config_map_name:
+            yield problem(f"{at}.configMapName", "", "the name of a ConfigMap")
 
     def settings(self) -> DeviceShareSettings:
         """What they mean."""
@@ -79,5 +88,6 @@ class DeviceShareArgs(PluginArgs, frozen=True):
         by_workload = strategy.type not in (_LEAST, _MOST)
         scorer = DeviceScorer(weights, is_packing=strategy.type != _LEAST)
         scores = GPUScores(strategy.type) if by_workload else GPUScores.PLAIN
+        templates = self.gpu_shared_resource_templates_config.source()
         is_aligned = not self.disable_device_numa_topology_alignment
-        return DeviceShareSettings(scorer, models, scores, is_aligned)
+        return DeviceShareSettings(scorer, models, scores, is_aligned, templates)

@@ -86,17 +86,19 @@ def scheduler_config(
     connection = given.client_connection
     profiles = _named(given.profiles or (KubeSchedulerProfile(),))
     refuse_if(_profile_problems(profiles))
+    configured = tuple(
+        configured_profile(
+            one,
+            given.percentage_of_nodes_to_score,
+            f"profiles[{place}]",
+            added or {},
+            ignored,
+        )
+        for place, one in enumerate(profiles)
+    )
+    refuse_if(_template_problems(configured))
     return SchedulerConfig(
-        tuple(
-            configured_profile(
-                one,
-                given.percentage_of_nodes_to_score,
-                f"profiles[{place}]",
-                added or {},
-                ignored,
-            )
-            for place, one in enumerate(profiles)
-        ),
+        configured,
         leader_election,
         connection.kubeconfig,
         connection.qps or _QPS,
@@ -134,6 +136,19 @@ def _named(profiles: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerPro
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
         return (replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
     return profiles
+
+
+def _template_problems(profiles: tuple[ConfiguredProfile, ...]) -> Iterator[str]:
+    """What nodes have is the same for all profiles."""
+    sharing = [
+        (place, one.args.device_share.gpu_shared_resource_templates_config)
+        for place, one in enumerate(profiles)
+        if "DeviceShare" in one.points.names()
+    ]
+    for place, templates in sharing[1:]:
+        if templates != sharing[0][1]:
+            path = f"profiles[{place}].DeviceShare.gpuSharedResourceTemplatesConfig"
+            yield problem(path, {}, f"that of profiles[{sharing[0][0]}]")
 
 
 def _profile_problems(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[str]:

@@ -18,7 +18,6 @@ from koord_scheduler.devices.candidates import (
 )
 from koord_scheduler.devices.device_needs import DeviceNeed, PodDeviceNeeds
 from koord_scheduler.devices.device_object import GPU_TYPE
-from koord_scheduler.devices.device_requests import NPU_RESOURCES
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.gpu_allocation import take_gpus, with_memory
 from koord_scheduler.devices.node_device_state import NodeDeviceState
@@ -48,11 +47,8 @@ def allocate(
 
 def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRejection | None:
     """Why a node cannot be used whatever is free there."""
-    if needs.shares_gpus:
-        if needs.isolation and needs.isolation != state.labels.isolation:
-            return DeviceRejection(NO_ISOLATION, resolvable=False)
-        if not needs.by_type[GPU_TYPE].amounts.keys().isdisjoint(NPU_RESOURCES):
-            return DeviceRejection(NO_TEMPLATE, resolvable=False)
+    if needs.shares_gpus and needs.isolation and needs.isolation != state.labels.isolation:
+        return DeviceRejection(NO_ISOLATION, resolvable=False)
     for need in needs.needs:
         if not state.devices.get(need.type) or not needed(need, state):
             return DeviceRejection(f"Insufficient {need.type} devices", resolvable=False)
@@ -62,6 +58,9 @@ def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRej
         ):
             text = f"Insufficient {need.type} VirtualFunctions"
             return DeviceRejection(text, resolvable=False)
+    for need in needs.needs:
+        if state.templates.apply_to(need) and not state.templates.name_for(need):
+            return DeviceRejection(NO_TEMPLATE, resolvable=False)
     return None
 
 
@@ -101,8 +100,16 @@ class _Allocation:
                     return devices
                 taken[need.type] = devices
         if GPU_TYPE in taken:
-            taken[GPU_TYPE] = with_memory(taken[GPU_TYPE], self._state.devices[GPU_TYPE])
+            taken[GPU_TYPE] = self._described(taken[GPU_TYPE])
         return tuple(one for need in self._needs.needs for one in taken[need.type])
+
+    def _described(self, gpus: PodDevices) -> PodDevices:
+        """GPUs with their memory in both units, and with the template by which they are given."""
+        found = with_memory(gpus, self._state.devices[GPU_TYPE])
+        need, templates = self._needs.by_type[GPU_TYPE], self._state.templates
+        if not templates.apply_to(need):
+            return found
+        return tuple(one._replace(template=templates.name_for(need)) for one in found)
 
     def _take(self, need: DeviceNeed, found: Candidates) -> PodDevices | DeviceRejection:
         if need.type == GPU_TYPE:

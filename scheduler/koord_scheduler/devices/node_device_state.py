@@ -27,6 +27,7 @@ from koord_scheduler.devices.device_object import (
     ResourceAmounts,
 )
 from koord_scheduler.devices.gpu_partitions import GPUPartition, partitions_of_model
+from koord_scheduler.devices.gpu_templates import NO_TEMPLATES, ModelTemplates
 from koord_scheduler.devices.pod_devices import PodDevices
 
 _PARTS = (GPU_CORE, GPU_MEMORY_RATIO)
@@ -67,19 +68,21 @@ class UsedDevice(NamedTuple):
 class NodeDeviceState:
     """All that decides which devices of a node a pod can get; nodes in which it is equal are alike.
 
-    ``used`` is in order of type and minor, without what nobody has.
+    ``used`` is in order of type and minor, without what nobody has; ``templates`` are those of the
+    model of its GPUs.
     """
 
     has: NodeDevices = field(default_factory=NodeDevices)
     labels: GPULabels = NO_LABELS
     used: tuple[UsedDevice, ...] = ()
+    templates: ModelTemplates = NO_TEMPLATES
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.has, self.labels, self.used))
+        return hash((self.has, self.labels, self.used, self.templates))
 
     @cached_property
     def used_by_device(self) -> Mapping[tuple[str, int], UsedDevice]:

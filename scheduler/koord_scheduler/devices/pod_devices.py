@@ -99,13 +99,15 @@ def _document(one: PodDevice) -> dict[str, Any]:
     found: dict[str, Any] = {"minor": one.minor, "resources": resources}
     if one.id:
         found["id"] = one.id
+    extension: dict[str, Any] = {}
     if one.functions:
         # As Go leaves out 0.
-        functions = [
+        extension["vfs"] = [
             {**({"minor": vf.minor} if vf.minor else {}), "busID": vf.bus} for vf in one.functions
         ]
-        found["extension"] = {"vfs": functions}
-    return found
+    if one.template:
+        extension["gpuSharedResourceTemplate"] = one.template
+    return {**found, "extension": extension} if extension else found
 
 
 def exact_text(name: str, amount: int) -> str:

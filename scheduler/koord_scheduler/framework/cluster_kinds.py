@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from koord_kube.protocol.resources import (
+    CONFIG_MAPS,
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
@@ -42,7 +43,13 @@ from koord_scheduler.claims.objects import (
 )
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.classes.reservation_reader import ReservationReader
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.devices.device_object import DeviceObject, read_device_report
+from koord_scheduler.devices.gpu_templates import (
+    GPUTemplates,
+    TemplatesObject,
+    read_gpu_templates,
+)
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.numa.node_topology import (
@@ -99,7 +106,7 @@ class ClusterKind(NamedTuple):
 
     ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
     An API server may lack a kind that ``is_optional``; one that is not ``is_needed`` by any plugin
-    is not followed.
+    is not followed. With a ``namespace`` and a ``name``, it is one object.
     """
 
     resource: Resource
@@ -109,6 +116,12 @@ class ClusterKind(NamedTuple):
     remove: Callable[[str], object]
     is_optional: bool = False
     is_needed: bool = True
+    namespace: str = ""
+    name: str = ""
+
+    def selects(self, namespace: str, name: str) -> bool:
+        """Whether an object of the kind counts."""
+        return not self.name or (self.namespace, self.name) == (namespace, name)
 
 
 def cluster_kinds(
@@ -180,6 +193,7 @@ def cluster_kinds(
             is_optional=True,
             is_needed=nodes.node_devices.is_used,
         ),
+        _gpu_templates(nodes),
         ClusterKind(
             RESERVATIONS,
             ReservationObject,
@@ -190,6 +204,21 @@ def cluster_kinds(
             is_needed=nodes.reservations.is_used,
         ),
     ]
+
+
+def _gpu_templates(nodes: NodeColumns) -> ClusterKind:
+    """The ConfigMap with parts in which cards are given."""
+    source = nodes.node_devices.source
+    return ClusterKind(
+        CONFIG_MAPS,
+        TemplatesObject,
+        read_gpu_templates,
+        lambda _, templates: nodes.set_gpu_templates(templates),
+        lambda _: nodes.set_gpu_templates(GPUTemplates()),
+        is_needed=nodes.node_devices.is_used,
+        namespace=source.namespace,
+        name=source.name,
+    )
 
 
 def _device_kinds(devices: DeviceObjects) -> list[ClusterKind]:

@@ -23,6 +23,7 @@ from koord_scheduler.devices.device_needs import PodDeviceNeeds
 from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.device_summary import device_summary
+from koord_scheduler.devices.gpu_templates import DEFAULT_SOURCE, TemplatesSource
 from koord_scheduler.devices.learned_workload import GPUScores
 from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
@@ -47,13 +48,15 @@ from koord_scheduler.reservations.kept_room import kept_by
 class DeviceShareSettings:
     """How devices and nodes are scored; GPUs of ``unshared`` vendors and models are given whole.
 
-    If it ``is_aligned``, devices are near the NUMA nodes that provide CPU and memory.
+    If it ``is_aligned``, devices are near the NUMA nodes that provide CPU and memory. Some parts of
+    cards are those of ``templates`` alone.
     """
 
     scorer: DeviceScorer = field(default_factory=DeviceScorer)
     unshared: frozenset[tuple[str, str]] = frozenset()
     gpu_scores: GPUScores = GPUScores.PLAIN
     is_aligned: bool = True
+    templates: TemplatesSource = DEFAULT_SOURCE
 
 
 class DeviceShare(Plugin):
@@ -71,6 +74,7 @@ class DeviceShare(Plugin):
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.node_devices.is_used = True
+        nodes.node_devices.source = self._settings.templates
 
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._aligning = [
@@ -86,7 +90,8 @@ class DeviceShare(Plugin):
             return None
         exact = filter_by_reasons(self, pod, nodes)
         needs = pod.devices
-        if needs.problem or not takes_any(needs) or (needs.shares_gpus and self._settings.unshared):
+        depends_on_model = bool(self._settings.unshared) or nodes.node_devices.uses_templates(needs)
+        if needs.problem or not takes_any(needs) or (needs.shares_gpus and depends_on_model):
             return exact
 
         def can_run(rows: Rows) -> Mask:

@@ -27,14 +27,17 @@ _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
 
 
-def kinds(config: str = "") -> list[Resource]:
+def kinds(config: str = "") -> list[tuple[Resource, str, str]]:
     """The kinds that ``what_if`` reads with a configuration, but for pods.
+
+    Those of which it reads one object alone are with its namespace and name.
 
     Raises:
         ValueError: the configuration is not valid.
     """
     scheduler = Scheduler(_profiles(config, ()))
-    return [one.resource for one in cluster_kinds(scheduler) if one.is_needed]
+    needed = (one for one in cluster_kinds(scheduler) if one.is_needed)
+    return [(one.resource, one.namespace, one.name) for one in needed]
 
 
 def what_if(
@@ -102,6 +105,8 @@ def _for_each(
 
 def _add(kind: ClusterKind, raw: bytes) -> None:
     metadata = read_metadata(raw)
+    if not kind.selects(metadata.namespace, metadata.name):
+        return
     namespace = f"{metadata.namespace}/" if metadata.namespace else ""
     kind.put(f"{namespace}{metadata.name}", kind.read(raw))
 

@@ -50,6 +50,7 @@ LISTS = {
     "metrics": "NodeMetric",
     "topologies": "NodeResourceTopology",
     "accelerators": "Device",
+    "templates": "ConfigMap",
     "reservations": "Reservation",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
@@ -95,7 +96,9 @@ def random_accelerators(rng: Random) -> dict[str, Any]:
     annotations = {ANNOTATION_GPU_PARTITIONS: '{"1": [{"minors": [0]}]}', "other": "text"}
     labels = {"node.koordinator.sh/gpu-partition-policy": "Honor"}
     metadata = {"name": "n1", "annotations": annotations, "labels": labels}
-    return {"accelerators": [{"metadata": metadata, "spec": {"devices": [device] * 2}}]}
+    data = {"data.yaml": f"huawei-A: {{vir: {{a: {rng.randrange(3)}}}}}", "other": "text"}
+    found = [{"metadata": metadata, "spec": {"devices": [device] * 2}}]
+    return {"accelerators": found, "templates": [{"metadata": {"name": "t"}, "data": data}]}
 
 
 def random_reservations(rng: Random) -> dict[str, Any]:

@@ -18,11 +18,13 @@ from koord_model.keys import (
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
+    NPU_CORE,
+    NPU_CPU,
     RDMA,
 )
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.devices.candidates import DeviceRejection
-from koord_scheduler.devices.device_allocation import MISSING_DEVICE, allocate
+from koord_scheduler.devices.device_allocation import MISSING_DEVICE, NO_TEMPLATE, allocate
 from koord_scheduler.devices.device_reservation import DeviceReservation
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.learned_workload import GPUScores
@@ -39,7 +41,8 @@ from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.pod_requests import annotations_patch
 
 NUMBER = "koordinator.sh/gpu.shared"
-AMOUNTS = {"cpu": "96", "memory": "960Gi", "pods": "110", GPU: "10000", RDMA: "10000"}
+NPUS = {NPU_CORE: "1000", NPU_CPU: "1000"}
+AMOUNTS = NPUS | {"cpu": "96", "memory": "960Gi", "pods": "110", GPU: "10000", RDMA: "10000"}
 AMOUNTS |= {GPU_CORE: "10000", GPU_MEMORY_RATIO: "10000", GPU_MEMORY: "9Ti", NUMBER: "10000"}
 
 
@@ -233,6 +236,42 @@ def test_some_models_are_not_shared() -> None:
     assert cluster.place("b", {GPU: "100"}).node == "n1"
 
 
+def test_templates_of_npus_come_and_go() -> None:
+    cluster = Cluster()
+    cluster.node("n1", gpu_vendor="huawei", gpu_model="Ascend-310P3")
+    npu = card("n1", 0)
+    npu["resources"] |= {NPU_CORE: "8", NPU_CPU: "7"}
+    cluster.put("Device", "n1", {"metadata": {"name": "n1"}, "spec": {"devices": [npu]}})
+    requests = {NUMBER: "1", NPU_CORE: "2", NPU_CPU: "2", GPU_MEMORY: "4Gi"}
+    assert cluster.why_not("a", requests) == [NO_TEMPLATE]
+    assert cluster.scheduler.wake(1.0) == 0
+    part = {name: requests[name] for name in (NPU_CORE, NPU_CPU, GPU_MEMORY)}
+    data = {"data.yaml": json.dumps({"huawei-Ascend-310P3": {"vir02": part}})}
+    kind = cluster.kinds["ConfigMap"]
+    assert kind.is_needed
+    assert not kind.selects("koordinator-system", "another")
+    cluster.put("ConfigMap", f"{kind.namespace}/{kind.name}", {"data": data})
+    assert cluster.scheduler.wake(2.0) == 1
+    decision = cluster.scheduler.decide(2.0)
+    assert isinstance(decision, Placement)
+    [given] = given_devices(decision)["gpu"]
+    assert given["extension"] == {"gpuSharedResourceTemplate": "vir02"}
+    kind.remove(f"{kind.namespace}/{kind.name}")
+    assert cluster.why_not("b", requests) == [NO_TEMPLATE]
+
+
+def test_profiles_share_templates() -> None:
+    profile = "{name: DeviceShare, args: {gpuSharedResourceTemplatesConfig: {configMapName: %s}}}"
+    enabled = "plugins: {multiPoint: {enabled: [{name: DeviceShare}]}}"
+    text = "".join(
+        f"  - {{schedulerName: {name}, {enabled}, pluginConfig: [{profile % name}]}}\n"
+        for name in ("a", "b")
+    )
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    with pytest.raises(ValueError, match=r"profiles\[1\].*gpuSharedResourceTemplatesConfig"):
+        read_scheduler_config(f"{head}profiles:\n{text}")
+
+
 def test_the_nearest_miss_is_told() -> None:
     cluster = Cluster(n1=2)
     cluster.place("a", {GPU: "60"})
@@ -387,7 +426,7 @@ profiles:
         ("{scoringStrategy: {type: RequestedToCapacityRatio}}", "scoringStrategy.type"),
         ("{scoringStrategy: {resources: [{name: a, weight: 101}]}}", "weight"),
         ("{scoringStrategy: {resources: [{name: a, weight: 0}]}}", "weight"),
-        ("{gpuSharedResourceTemplatesConfig: {configMapName: mine}}", "gpuSharedResourceTemplates"),
+        ("{gpuSharedResourceTemplatesConfig: {configMapName: ''}}", "configMapName"),
         ("{deviceNUMA: true}", "deviceNUMA"),
     ],
 )
