@@ -19,6 +19,7 @@ from koord_kube.protocol.resources import (
     NODE_METRICS,
     NODE_TOPOLOGIES,
     NODES,
+    POD_GROUPS,
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -51,6 +52,7 @@ from koord_scheduler.devices.gpu_templates import (
     read_gpu_templates,
 )
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.gang.pod_group import PodGroupObject, read_pod_group
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.numa.node_topology import (
     NodeResourceTopology,
@@ -202,6 +204,15 @@ def cluster_kinds(
             scheduler.remove_reservation,
             is_optional=True,
             is_needed=nodes.reservations.is_used,
+        ),
+        ClusterKind(
+            POD_GROUPS,
+            PodGroupObject,
+            partial(read_pod_group, defaults=nodes.gangs.defaults),
+            lambda _, one: scheduler.set_pod_group(one),
+            scheduler.remove_pod_group,
+            is_optional=True,
+            is_needed=nodes.gangs.is_used,
         ),
     ]
 
