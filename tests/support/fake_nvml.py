@@ -55,6 +55,12 @@ class FakeGPU:
     unsupported: set[str] = field(default_factory=set)
     recovery: int | None = None
     lost: bool = False
+    linked: set[str] = field(default_factory=set)
+    """UUIDs of the GPUs that NVLink connects it with."""
+    instances: dict[int, tuple[str, str, int]] = field(default_factory=dict)
+    """What MIG made of it, by index: UUID, name, bytes."""
+    ecc: int | None = None
+    rows: tuple[int, int, int, int] | None = None
 
 
 class FakeNVML:
@@ -64,6 +70,11 @@ class FakeNVML:
     nvmlMemory_v2 = 0x02000028
     nvmlEventTypeXidCriticalError = 8
     NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230
+    NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+    NVML_VOLATILE_ECC = 0
+    NVML_P2P_CAPS_INDEX_NVLINK = 2
+    NVML_P2P_STATUS_OK = 0
+    NVML_DEVICE_MIG_ENABLE = 1
 
     def __init__(self, gpus: list[FakeGPU], driver: str = "570.86.15") -> None:
         self.gpus = gpus
@@ -140,6 +151,37 @@ class FakeNVML:
         said = NOT_SUPPORTED if gpu.recovery is None else 0
         value = SimpleNamespace(uiVal=gpu.recovery or 0)
         return [SimpleNamespace(nvmlReturn=said, value=value) for _ in fields]
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: Any, kind: int, counter: int) -> int:
+        gpu = self._of(handle, "nvmlDeviceGetTotalEccErrors")
+        if gpu.ecc is None:
+            raise NVMLError(NOT_SUPPORTED)
+        return gpu.ecc
+
+    def nvmlDeviceGetRemappedRows(self, handle: Any) -> tuple[int, int, int, int]:
+        gpu = self._of(handle, "nvmlDeviceGetRemappedRows")
+        if gpu.rows is None:
+            raise NVMLError(NOT_SUPPORTED)
+        return gpu.rows
+
+    def nvmlDeviceGetP2PStatus(self, handle: Any, other: Any, index: int) -> int:
+        gpu, peer = (self._of(one, "nvmlDeviceGetP2PStatus") for one in (handle, other))
+        return 0 if peer.uuid in gpu.linked else 5
+
+    def nvmlDeviceGetMigMode(self, handle: Any) -> list[int]:
+        gpu = self._of(handle, "nvmlDeviceGetMigMode")
+        return [int(bool(gpu.instances))] * 2
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:
+        self._of(handle, "nvmlDeviceGetMaxMigDeviceCount")
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int) -> Any:
+        gpu = self._of(handle, "nvmlDeviceGetMigDeviceHandleByIndex")
+        if index not in gpu.instances:
+            raise NVMLError(NOT_FOUND)
+        uuid, name, total = gpu.instances[index]
+        return (self.begun, FakeGPU(uuid, name=name, total=total))
 
     def nvmlEventSetCreate(self) -> list[FakeGPU]:
         self._alive()

@@ -12,6 +12,7 @@ from functools import partial
 
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
+from koord_host.nvml import NVML
 from koord_host.perf_events import PerfEvents
 from koord_model.demand import amounts
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
@@ -27,7 +28,6 @@ from koordlet.metric_cache.ring_cache import RingCache
 from koordlet.metrics_advisor.collector_runner import CollectorRunner
 from koordlet.metrics_advisor.collector_table import select_enabled
 from koordlet.metrics_advisor.contract.collector import CollectorSources, LatestValues
-from koordlet.metrics_advisor.nvml import NVML
 from koordlet.prediction.predictor import (
     CheckpointDirectory,
     Predictor,

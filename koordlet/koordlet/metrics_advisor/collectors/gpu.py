@@ -5,32 +5,27 @@ a process is; ``/sys/bus/pci/devices/*`` for where a GPU is. The node's use is t
 own: percent of time in which kernels ran, bytes in use. A pod's or container's is the
 sum over its processes: percent of the multiprocessors, bytes.
 
-A GPU is not healthy, where Koordinator's never recovers,
-
-- while its driver does not answer, asks for a reset, or no longer lists it;
-- after an error event (XID) that is not the application's own (13, 31, 43, 45, 68, 109):
-  for 5 minutes, which each event restarts;
-- after an event that ends only with a reset, until one was seen: it did not answer, or
-  its driver asked for a reset, and does so no longer. A driver that reports whether it
-  needs a reset (R570 and later), and needs none, has the last word: 5 minutes then, too.
-
-An agent that restarts does not know earlier events.
+When a GPU is not healthy says ``koord_host.devices.gpu``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from koord_host.devices import pci
+from koord_host.devices.gpu import (
+    DriverUnavailableError,
+    GPUHealth,
+    GPUProcess,
+    GPUReading,
+)
 from koord_model.keys import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node_info import GPUs, SchedulableDevice
 
-from koordlet.metrics_advisor.contract import pci
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
     CollectorSources,
-    GPUProcess,
-    GPUReading,
     Samples,
     UnavailableError,
 )
@@ -41,46 +36,13 @@ INTERVAL = "collect_res_used_interval"
 ENABLED_BY = ("Accelerators",)
 BLOCKING = True
 
-QUIET_SECONDS = 300.0
-APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-"""Errors of a program, not of the GPU: docs.nvidia.com/deploy/xid-errors."""
-RESET_XIDS = frozenset({46, 48, 54, 62, 64, 74, 79, 95, 110, 119, 120, 140, 143})
-"""Those whose remedy is a reset or more, by the same catalogue."""
-
 
 @dataclass(slots=True)
-class _Health:
-    """What is known of one GPU's health."""
+class _KnownGPU:
+    """A GPU, and what is remembered of its health."""
 
     device: SchedulableDevice
-    xid: int = 0
-    at: float = 0.0
-    asked: bool = False
-    """Whether a reset is due: the driver said so, or did not answer."""
-
-    def judge(self, reading: GPUReading, steady: float) -> tuple[str, str]:
-        """Why it is not healthy, in a word and in a line; both "" while it is."""
-        ailing = bool(reading.error or reading.reset_needed)
-        if self.asked and not ailing:
-            self.xid = 0  # a reset was seen; what is reported now came after it
-        self.asked = ailing
-        for xid in reading.xids:
-            if xid not in APPLICATION_XIDS:
-                self.at = steady
-                if self.xid not in RESET_XIDS or xid in RESET_XIDS:
-                    self.xid = xid
-        if ailing:
-            reason = self._reason("ResetRequired" if reading.reset_needed else "NotAnswering")
-            return reason, reading.error or "the driver asks for a reset"
-        fatal = self.xid in RESET_XIDS and reading.reset_needed is None
-        if self.xid and (fatal or steady - self.at < QUIET_SECONDS):
-            cure = "until it is reset" if fatal else f"until {QUIET_SECONDS:g} s without one passed"
-            return self._reason(""), f"the driver reported XID {self.xid}: not healthy {cure}"
-        self.xid = 0
-        return "", ""
-
-    def _reason(self, otherwise: str) -> str:
-        return f"Xid{self.xid}" if self.xid else otherwise
+    health: GPUHealth = field(default_factory=GPUHealth)
 
 
 class Collector:
@@ -88,7 +50,7 @@ class Collector:
 
     def __init__(self, sources: CollectorSources) -> None:
         self._sources = sources
-        self._health: dict[str, _Health] = {}
+        self._known: dict[str, _KnownGPU] = {}
         self._models: dict[str, str] = {}
 
     def collect(self, context: CollectContext) -> Samples:
@@ -99,9 +61,9 @@ class Collector:
         partial: list[str] = []
         try:
             readings = counters.read(context.at)
-        except UnavailableError as error:
-            if not self._health:
-                raise
+        except DriverUnavailableError as error:
+            if not self._known:
+                raise UnavailableError(str(error)) from error
             readings = []  # a driver that is gone takes with it what it drove
             partial.append(str(error))
         devices: dict[str, SchedulableDevice] = {}
@@ -114,7 +76,7 @@ class Collector:
                 continue
             devices[one.uuid] = self._device(one, context.steady, partial)
             samples += _samples(one, owners)
-        for uuid in self._health.keys() - devices.keys():
+        for uuid in self._known.keys() - devices.keys():
             devices[uuid] = self._lost(uuid)
         fact = GPUs(
             tuple(sorted(devices.values(), key=lambda device: (device.minor, device.id))),
@@ -125,12 +87,12 @@ class Collector:
         return Samples(samples, (fact,), tuple(dict.fromkeys(partial)))
 
     def _device(self, one: GPUReading, steady: float, partial: list[str]) -> SchedulableDevice:
-        known = self._health.get(one.uuid)
+        known = self._known.get(one.uuid)
         if known is None or known.device.bus != _bus(one) or known.device.minor != one.minor:
             placed = self._placed(one, partial)
-            known = self._health.setdefault(one.uuid, _Health(placed))
+            known = self._known.setdefault(one.uuid, _KnownGPU(placed))
             known.device = placed
-        reason, message = known.judge(one, steady)
+        reason, message = known.health.judge(one, steady)
         memory = one.memory or known.device.resources.get(GPU_MEMORY, 0)
         known.device = replace(
             known.device,
@@ -149,8 +111,8 @@ class Collector:
 
     def _lost(self, uuid: str) -> SchedulableDevice:
         """One that the driver listed before: pods may still hold it."""
-        known = self._health[uuid]
-        known.asked = True
+        known = self._known[uuid]
+        known.health.reset_due = True
         line = "the driver lists it no longer"
         known.device = replace(known.device, healthy=False, reason="NotFound", message=line)
         return known.device

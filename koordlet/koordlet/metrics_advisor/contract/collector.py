@@ -19,6 +19,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from koord_host.devices.gpu import GPUCounters
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
 from koord_model.node_slo import NodeSLO
@@ -66,56 +67,6 @@ class PerfCounters(Protocol):
         Raises:
             OSError: the group is gone (ENOENT of the directory), the kernel refuses
                 (EACCES, EPERM), or there are no such counters (ENOENT, EOPNOTSUPP …).
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class GPUProcess:
-    """What one process uses of a GPU: bytes, and percent of its cores."""
-
-    pid: int
-    memory: int = 0
-    core: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class GPUReading:
-    """One GPU as its driver reports it now; what it does not report is ``None``.
-
-    Memory is in bytes, ``core`` in percent. ``xids`` are the driver's error events since
-    the last reading, ``reset_needed`` is whether the driver asks for a reset, ``error``
-    why the GPU does not answer ("" while it does), ``missing`` lines about what is not
-    reported.
-    """
-
-    minor: int
-    uuid: str
-    bus: str = ""
-    model: str = ""
-    memory: int = 0
-    memory_used: int | None = None
-    core: float | None = None
-    processes: tuple[GPUProcess, ...] = ()
-    xids: tuple[int, ...] = ()
-    reset_needed: bool | None = None
-    error: str = ""
-    missing: tuple[str, ...] = ()
-
-
-class GPUCounters(Protocol):
-    """The driver of the node's GPUs."""
-
-    @property
-    def driver(self) -> str:
-        """The driver's version; "" before the first reading."""
-        ...
-
-    def read(self, at: float) -> list[GPUReading]:
-        """All GPUs now; ``at`` is the wall clock, seconds since the epoch.
-
-        Raises:
-            UnavailableError: there is no library or no driver.
         """
         ...
 

@@ -8,6 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_host.devices.gpu import (
+    APPLICATION_XIDS,
+    DriverUnavailableError,
+    GPUProcess,
+    GPUReading,
+)
 from koord_host.knobs.layout import Driver, Layout
 from koord_model.node_info import GPUs, SchedulableDevice
 from koord_model.pod import Container, Pod
@@ -15,8 +21,6 @@ from koordlet.metrics_advisor.collectors import gpu
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
     CollectorSources,
-    GPUProcess,
-    GPUReading,
     Samples,
     UnavailableError,
 )
@@ -57,10 +61,10 @@ class Told:
     driver = "570.86.15"
 
     def __init__(self, *readings: GPUReading) -> None:
-        self.readings: list[GPUReading] | UnavailableError = list(readings)
+        self.readings: list[GPUReading] | DriverUnavailableError = list(readings)
 
     def read(self, at: float) -> list[GPUReading]:
-        if isinstance(self.readings, UnavailableError):
+        if isinstance(self.readings, DriverUnavailableError):
             raise self.readings
         return self.readings
 
@@ -235,7 +239,7 @@ def test_a_driver_that_goes_away_takes_its_gpus_with_it() -> None:
     told = Told(WHOLE)
     one = collector(told)
     one.collect(CollectContext(0.0, 0.0))
-    told.readings = UnavailableError("NVIDIA's driver is gone")
+    told.readings = DriverUnavailableError("NVIDIA's driver is gone")
     found = one.collect(CollectContext(1.0, 1.0))
     assert [device.reason for device in devices(found)] == ["NotFound"]
     assert found.partial == ("NVIDIA's driver is gone",)
@@ -245,8 +249,8 @@ def test_a_driver_that_goes_away_takes_its_gpus_with_it() -> None:
     assert devices(one.collect(CollectContext(2.0, 2.0))) == (PLACED,)
 
 
-@pytest.mark.parametrize("told", [None, UnavailableError("no library")])
-def test_without_a_driver_it_is_unavailable(told: UnavailableError | None) -> None:
+@pytest.mark.parametrize("told", [None, DriverUnavailableError("no library")])
+def test_without_a_driver_it_is_unavailable(told: DriverUnavailableError | None) -> None:
     counters = None
     if told is not None:
         counters = Told()
@@ -276,7 +280,7 @@ def test_whatever_happened_a_reset_and_five_quiet_minutes_heal(
         now += wait
         reading = replace(WHOLE, xids=tuple(numbers), reset_needed=needed, error=error)
         reason = history.at(now, reading)
-        if error or needed or set(numbers) - gpu.APPLICATION_XIDS:
+        if error or needed or set(numbers) - APPLICATION_XIDS:
             assert reason
     history.at(now + 1, LOST)
     assert history.at(now + 2) == ""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_host.devices.rdma import _minors as minors_of
 from koord_host.kernel import KernelFilesystem
 from koord_host.knobs.layout import Driver, Layout
 from koord_model.node_info import RDMADevices, SchedulableDevice, VirtualFunctions
@@ -107,7 +108,7 @@ def test_the_number_is_mellanoxs_or_the_next_that_is_free(
 )
 def test_no_two_devices_share_a_number(names: list[str]) -> None:
     by_bus = {f"0000:{number:02x}:00.0": [name] for number, name in enumerate(names)}
-    minors = rdma._minors(by_bus)
+    minors = minors_of(by_bus)
     assert len(set(minors.values())) == len(minors) == len(names)
 
 

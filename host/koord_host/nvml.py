@@ -1,4 +1,4 @@
-"""NVIDIA's management library, read: the IO behind ``collectors.gpu``.
+"""NVIDIA's management library, read: for whoever lists the GPUs of the node, or measures them.
 
 It is asked through nvidia-ml-py (``pynvml``), which is loaded when first needed: most
 nodes have neither. Errors of one question cost its answer, with a line in ``missing``;
@@ -13,11 +13,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from koordlet.metrics_advisor.contract.collector import GPUProcess, GPUReading, UnavailableError
+from koord_host.devices.gpu import (
+    DriverUnavailableError,
+    GPUDetails,
+    GPUInstance,
+    GPUProcess,
+    GPUReading,
+)
 
 T = TypeVar("T")
 
@@ -50,7 +56,7 @@ _RECOVERIES = (1, 2, 4, 6, 7)
 
 
 class NVML:
-    """All GPUs of the node; implements ``collecting.GPUCounters``.
+    """All GPUs of the node; implements ``devices.gpu.GPUInventory``.
 
     ``library`` is the module ``pynvml``; tests give another.
     """
@@ -66,17 +72,21 @@ class NVML:
         """All GPUs now.
 
         Raises:
-            UnavailableError: there is no library or no driver, or it is gone.
+            DriverUnavailableError: there is no library or no driver, or it is gone.
         """
         session = self._session or self._begin(at)
         try:
             readings = session.read(at)
         except _DriverGoneError as error:
             self.close()
-            raise UnavailableError(str(error)) from error
+            raise DriverUnavailableError(str(error)) from error
         if any(one.error for one in readings) and abs(at - self._began) >= _AGAIN_SECONDS:
             self.close()  # its handles stay dead, even if the GPU comes back
         return readings
+
+    def details(self) -> dict[str, GPUDetails]:
+        """What only an inventory needs, of each GPU that answers; nothing between sessions."""
+        return {} if self._session is None else self._session.details()
 
     def close(self) -> None:
         """End the session; the next reading begins another."""
@@ -86,11 +96,11 @@ class NVML:
 
     def _begin(self, at: float) -> _Session:
         if self._refused and abs(at - self._began) < _REFUSED_SECONDS:
-            raise UnavailableError(self._refused)
+            raise DriverUnavailableError(self._refused)
         self._began, self._refused = at, ""
         try:
             self._session = self._opened()
-        except UnavailableError as error:
+        except DriverUnavailableError as error:
             self._refused = str(error)
             raise
         return self._session
@@ -100,21 +110,21 @@ class NVML:
             try:
                 self._library = importlib.import_module("pynvml")
             except ImportError as error:
-                raise UnavailableError(
+                raise DriverUnavailableError(
                     "nvidia-ml-py is not installed: pip install 'pykoord[nvidia]'"
                 ) from error
         try:
             self._library.nvmlInit()
         except self._library.NVMLError as error:
             way_out = _WAYS_OUT.get(error.value, "see nvidia-smi")
-            raise UnavailableError(f"NVML cannot be started: {error}: {way_out}") from error
+            raise DriverUnavailableError(f"NVML cannot be started: {error}: {way_out}") from error
         try:
             self.driver = _text(self._library.nvmlSystemGetDriverVersion())
             return _Session(self._library)
         except self._library.NVMLError as error:
             with contextlib.suppress(self._library.NVMLError):
                 self._library.nvmlShutdown()
-            raise UnavailableError(f"NVML does not list its GPUs: {error}") from error
+            raise DriverUnavailableError(f"NVML does not list its GPUs: {error}") from error
 
 
 class _DriverGoneError(Exception):
@@ -149,6 +159,15 @@ class _Session:
             _OverError: the driver is gone.
         """
         return [self._reading(one, at) for one in self._gpus]
+
+    def details(self) -> dict[str, GPUDetails]:
+        """What only an inventory needs, of each GPU that answers."""
+        found = {}
+        for gpu in self._gpus:
+            if gpu.handle is not None:
+                with contextlib.suppress(_GPULostError, _DriverGoneError):
+                    found[gpu.reading.uuid] = self._details(gpu)
+        return found
 
     def close(self) -> None:
         """Stop waiting for errors, and leave the library."""
@@ -207,6 +226,53 @@ class _Session:
             )
         except _GPULostError as error:
             return replace(one, error=str(error))
+
+    def _details(self, gpu: _GPU) -> GPUDetails:
+        library, handle = self._library, gpu.handle
+        errors = self._ask(
+            "",
+            [],
+            library.nvmlDeviceGetTotalEccErrors,
+            handle,
+            library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            library.NVML_VOLATILE_ECC,
+        )
+        rows = self._ask("", [], library.nvmlDeviceGetRemappedRows, handle)
+        return GPUDetails(
+            gpu.reading.uuid,
+            tuple(one.reading.uuid for one in self._gpus if self._linked(gpu, one)),
+            tuple(self._instances(handle)),
+            errors,
+            bool(rows is not None and rows[3]),
+        )
+
+    def _linked(self, gpu: _GPU, other: _GPU) -> bool:
+        """Whether NVLink connects two GPUs, directly or by a switch."""
+        if other.handle is None or other.handle is gpu.handle:
+            return False
+        library = self._library
+        index = library.NVML_P2P_CAPS_INDEX_NVLINK
+        call = library.nvmlDeviceGetP2PStatus
+        status = self._ask("", [], call, gpu.handle, other.handle, index)
+        return status is not None and status == library.NVML_P2P_STATUS_OK
+
+    def _instances(self, handle: Any) -> Iterator[GPUInstance]:
+        """What MIG made of a GPU; nothing where it is off or not supported."""
+        library = self._library
+        mode = self._ask("", [], library.nvmlDeviceGetMigMode, handle)
+        if mode is None or mode[0] != library.NVML_DEVICE_MIG_ENABLE:
+            return
+        for index in range(self._ask("", [], library.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+            # There is none at an index that is free: NOT_FOUND.
+            part = self._ask("", [], library.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+            if part is None:
+                continue
+            name = self._ask("", [], library.nvmlDeviceGetName, part)
+            memory = self._ask("", [], library.nvmlDeviceGetMemoryInfo, part)
+            profile = _text(name or "").rpartition("MIG ")[2]
+            yield GPUInstance(
+                _text(library.nvmlDeviceGetUUID(part)), profile, memory.total if memory else 0
+            )
 
     def _memory(self, handle: Any) -> Any:
         """Bytes in all and in use; the second version leaves out what the driver reserves."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from koordlet.metrics_advisor.contract import pci
+from koord_host.devices import pci
 
 
 @pytest.mark.parametrize(

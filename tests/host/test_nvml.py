@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from koordlet.metrics_advisor.contract.collector import GPUProcess, GPUReading, UnavailableError
-from koordlet.metrics_advisor.nvml import NVML
+from koord_host.devices.gpu import (
+    DriverUnavailableError,
+    GPUDetails,
+    GPUInstance,
+    GPUProcess,
+    GPUReading,
+)
+from koord_host.nvml import NVML
 
 from tests.support.fake_nvml import (
     DRIVER_NOT_LOADED,
@@ -170,14 +176,14 @@ def test_a_driver_that_is_gone_ends_the_session_and_is_found_again(opened: Opene
     nvml = opened(library)
     nvml.read(AT)
     library.gone = DRIVER_NOT_LOADED
-    with pytest.raises(UnavailableError, match="driver is gone: Driver Not Loaded"):
+    with pytest.raises(DriverUnavailableError, match="driver is gone: Driver Not Loaded"):
         nvml.read(AT + 1)
     library.gone, library.sessions, library.broken = 0, 0, DRIVER_NOT_LOADED
     for later in (2, 3, 9):
-        with pytest.raises(UnavailableError, match="load the kernel module nvidia"):
+        with pytest.raises(DriverUnavailableError, match="load the kernel module nvidia"):
             nvml.read(AT + later)
     library.broken = 0
-    with pytest.raises(UnavailableError, match="load the kernel module"):
+    with pytest.raises(DriverUnavailableError, match="load the kernel module"):
         nvml.read(AT + 11)
     (reading,) = nvml.read(AT + 12)
     assert reading.uuid == "GPU-a"
@@ -197,7 +203,7 @@ def test_why_the_library_cannot_be_used(opened: Opened, broken: int, gone: int, 
     library = FakeNVML([])
     assert opened(library).read(AT) == []
     library.broken, library.gone = broken, gone
-    with pytest.raises(UnavailableError, match=said):
+    with pytest.raises(DriverUnavailableError, match=said):
         opened(library).read(AT)
 
 
@@ -205,9 +211,25 @@ def test_without_the_package_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch
     def nowhere(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("koordlet.metrics_advisor.nvml.importlib.import_module", nowhere)
-    with pytest.raises(UnavailableError, match=r"pip install 'pykoord\[nvidia\]'"):
+    monkeypatch.setattr("koord_host.nvml.importlib.import_module", nowhere)
+    with pytest.raises(DriverUnavailableError, match=r"pip install 'pykoord\[nvidia\]'"):
         NVML().read(AT)
+
+
+def test_details_for_an_inventory(opened: Opened) -> None:
+    """Links are between those that answer; what is not supported is empty."""
+    parts = {0: ("MIG-1", "NVIDIA A100 MIG 1g.10gb", 10 << 30), 5: ("MIG-2", "x MIG 2g.20gb", 1)}
+    first = FakeGPU("GPU-a", linked={"GPU-b"}, ecc=2, rows=(0, 1, 0, 1), instances=parts)
+    second = FakeGPU("GPU-b", linked={"GPU-a"}, unsupported={"nvmlDeviceGetMigMode"})
+    nvml = opened(FakeNVML([first, second, FakeGPU("GPU-c", lost=True)]))
+    assert nvml.details() == {}
+    nvml.read(AT)
+    found = nvml.details()
+    instances = (GPUInstance("MIG-1", "1g.10gb", 10 << 30), GPUInstance("MIG-2", "2g.20gb", 1))
+    assert found == {
+        "GPU-a": GPUDetails("GPU-a", ("GPU-b",), instances, 2, True),
+        "GPU-b": GPUDetails("GPU-b", ("GPU-a",)),
+    }
 
 
 real = pytest.mark.skipif(
@@ -221,10 +243,9 @@ def test_the_double_has_the_names_and_numbers_of_the_real_module() -> None:
     for name in vars(FakeNVML):
         if name.lower().startswith("nvml"):
             assert hasattr(library, name), name
-    for name in ("nvmlMemory_v2", "nvmlEventTypeXidCriticalError"):
-        assert getattr(library, name) == getattr(FakeNVML, name)
-    field = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
-    assert getattr(library, field) == getattr(FakeNVML, field)
+    for name, number in vars(FakeNVML).items():
+        if isinstance(number, int):
+            assert getattr(library, name) == number, name
     for number, text in {UNINITIALIZED: "Uninitialized", 9: "Driver Not Loaded"}.items():
         error = library.NVMLError(number)
         assert (error.value, str(error)) == (number, text)
@@ -236,7 +257,7 @@ def test_the_real_library_says_what_is_missing_or_reads() -> None:
     readings, refused = [], ""
     try:
         readings = nvml.read(AT)
-    except UnavailableError as error:
+    except DriverUnavailableError as error:
         refused = str(error)
     finally:
         nvml.close()
