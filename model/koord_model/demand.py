@@ -50,7 +50,7 @@ def amounts(quantities: Mapping[str, object] | None) -> Amounts:
     """Kubernetes quantities as numbers; what is not a valid quantity is left out."""
     if not quantities:
         return _NONE
-    found = ((name, _amount(name, str(given))) for name, given in quantities.items())
+    found = ((name, amount(name, str(given))) for name, given in quantities.items())
     return {name: number for name, number in found if number is not None}
 
 
@@ -104,7 +104,8 @@ def _raise(total: dict[str, int], other: Amounts) -> None:
 
 # The same few texts over and over: a list comes every ten seconds.
 @lru_cache(maxsize=4096)
-def _amount(name: str, text: str) -> int | None:
+def amount(name: str, text: str) -> int | None:
+    """A quantity of one resource as a number; ``None`` if it is not a valid one."""
     try:
         return milli(text) if name == CPU else whole(text)
     except ValueError:
