@@ -50,8 +50,8 @@ from koord_scheduler.reservations.pre_allocation import NO_POD_ANYWHERE
 from koord_scheduler.reservations.reservation import Reservation
 
 CLUSTER_MODE_DISABLED = (
-    "node(s) reservation pre allocation mode Cluster is disabled; "
-    "enable preAllocationConfig.enableClusterMode of the plugin Reservation"
+    "reservation requires cluster mode pre-allocation which is disabled; "
+    "set preAllocationConfig.enableClusterMode of the plugin Reservation"
 )
 NOTHING_MORE = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
 """What the pod of a reservation takes whose room its owners and the reservation have already."""

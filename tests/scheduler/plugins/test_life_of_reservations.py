@@ -87,6 +87,7 @@ class Life:
             several = {"enableMultiple": self.rng.random() < 0.5}
             more = {"preAllocation": True, "preAllocationPolicy": several}
             self.specs[name] |= {**more, "allocatePolicy": "Restricted"}
+            self.cpus[name] = str(self.rng.randint(4, 8))  # seldom free
         self.put(name)
 
     def put(self, name: str, node: str = "", phase: str = "") -> None:
