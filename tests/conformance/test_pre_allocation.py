@@ -97,12 +97,15 @@ def used_up_counts_once(vector: Vector, field: str, here: Fields, there: Fields)
 
 
 def only_what_is_reserved_counts(v: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """There all that an owner has counts as given back, though it was not reserved."""
-    return any(
-        amounts(pod["spec"]["containers"][0]["resources"]["requests"])["cpu"]
-        > amounts(one["status"]["allocatable"]).get("cpu", 0)
-        for one, pod in owned(v.given)
-    )
+    """There all that owners have counts as given back, though it was not reserved."""
+    left = {
+        one["metadata"]["uid"]: amounts(one["status"]["allocatable"]).get("cpu", 0)
+        for one in v.given["Reservations"]
+    }
+    for one, pod in owned(v.given):
+        requests = pod["spec"]["containers"][0]["resources"]["requests"]
+        left[one["metadata"]["uid"]] -= amounts(requests)["cpu"]
+    return any(amount < 0 for amount in left.values())
 
 
 def owned(given: Object) -> Iterator[tuple[Object, Object]]:

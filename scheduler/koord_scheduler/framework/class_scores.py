@@ -204,6 +204,17 @@ class ClassScores:
             rejected |= reasons.rejects
         return PodLimits(is_fixed, is_resolvable, found, are_all)
 
+    def may_use(self, node: str, reservation: str) -> bool:
+        """Whether the class may use a reservation of a node, which it names by its uid."""
+        return False
+
+    def use_reservations(self, rows: Rows) -> Mask:
+        """Of each of these rows, whether the class may use reservations there.
+
+        Pods that leave may give their room to these: limits do not say what becomes of it.
+        """
+        return np.zeros(len(rows), np.bool_)
+
     def pre_filter(self) -> list[tuple[str, PreFilterResult]]:
         """What each plugin says before it looks at nodes, by its name, in the profile's order."""
         filtering = (one.plugin for one in self._answers if one.filters)

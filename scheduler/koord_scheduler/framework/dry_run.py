@@ -16,7 +16,7 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.placed_pods import PlacedPods, PodsByRow
-from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.class_scores import ClassScores, PodLimits
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.plugin import Limit
 from koord_scheduler.framework.rejections_beside import rejections_beside
@@ -45,6 +45,17 @@ class DryRun:
         self._placed = placed
         self._budgets = budgets
         self._nominated = nominated
+
+    def victims(
+        self, limits: PodLimits, pods: PodsByRow, rows: Rows, with_reservations: Mask
+    ) -> Victims:
+        """The victims among ``pods``; limits say nothing of rows ``with_reservations``."""
+        find = self.by_limits if limits.are_all else self.by_filters
+        apart = with_reservations[pods.at]
+        found = find(limits.limits, pods.where(~apart), rows)
+        if not apart.any():
+            return found
+        return _merged(found, self.by_filters((), pods.where(apart), rows))
 
     def by_limits(self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows) -> Victims:
         """The victims among ``pods`` on rows, where ``limits`` are all that filters say."""
@@ -115,6 +126,15 @@ class DryRun:
         if self._scores.rejections(row):
             return False
         return not nominated or not rejections_beside(self._scores, row, nominated)
+
+
+def _merged(one: Victims, other: Victims) -> Victims:
+    """Those of different rows, in the order of the rows."""
+    at = np.concatenate((one.pods.at, other.pods.at))
+    slots = np.concatenate((one.pods.slots, other.pods.slots))
+    violating = np.concatenate((one.violating, other.violating))
+    order = np.argsort(at, kind="stable")
+    return Victims(PodsByRow(at[order], slots[order]), violating[order])
 
 
 def _has_room(room: Amounts) -> Mask:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -50,6 +50,14 @@ class PreAllocatablePods:
             return ()
         some = self._found if rows is None else [row for row in rows.tolist() if row in self._found]
         return list(chain.from_iterable(map(self._held_on, some)))
+
+    def reservations_on(self, node: str) -> Collection[str]:
+        """None: it uses no other reservation."""
+        return ()
+
+    def have_reservations(self, rows: Rows) -> Mask:
+        """Nowhere."""
+        return np.zeros(len(rows), np.bool_)
 
     def _held_on(self, row: int) -> Iterator[tuple[str, PodUsage]]:
         name = self._nodes.name(row)

@@ -73,6 +73,14 @@ class MatchingReservations:
         self.held()
         return self._held.keys()
 
+    def reservations_on(self, node: str) -> Collection[str]:
+        """The uids of those of a node that are not used up."""
+        return [one.uid for one in self.on(node)]
+
+    def have_reservations(self, rows: Rows) -> Mask:
+        """Of each of these rows, whether there are any that are not used up."""
+        return np.isin(rows, [row for row in map(self._nodes.row, self.nodes()) if row is not None])
+
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
         """What they take of their nodes: of ``rows``, or of all."""
         reservations = self._nodes.reservations
@@ -106,6 +114,14 @@ class HeldRoom(Protocol):
 
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
         """With its nodes: of ``rows``, or of all."""
+        ...
+
+    def reservations_on(self, node: str) -> Collection[str]:
+        """The uids of a node's reservations that they may use."""
+        ...
+
+    def have_reservations(self, rows: Rows) -> Mask:
+        """Of each of these rows, whether there are any."""
         ...
 
 
@@ -193,6 +209,12 @@ class ReservedClassScores(ClassScores):
     def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
         with self._without(rows):
             return super().limits(rows, nominated)
+
+    def may_use(self, node: str, reservation: str) -> bool:
+        return reservation in self._held.reservations_on(node)
+
+    def use_reservations(self, rows: Rows) -> Mask:
+        return self._held.have_reservations(rows)
 
     def scores(self, rows: Rows) -> dict[str, Amounts]:
         with self._without(rows):

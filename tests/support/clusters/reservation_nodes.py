@@ -116,9 +116,13 @@ def random_reservation_preemption(rng: Random) -> Object:
         one["metadata"].pop("deletionTimestamp", None)
     count = rng.choice([2, 3, 4])
     given["Placed"] = [_placed(rng, f"p{one}", given["Reservations"]) for one in range(count)]
-    for one in given["Placed"]:
+    for place, one in enumerate(given["Placed"]):
         one["spec"]["priority"] = rng.choice([0, 0, 1, 2, 10])
+        one["status"]["startTime"] = f"2026-07-01T0{place}:00:00Z"
+        if chance(rng, 0.1):
+            one["metadata"]["labels"] = {f"{S}disable-preemptible": rng.choice(["true", "no"])}
     given["Pod"]["spec"]["priority"] = 10
+    given["Pod"]["spec"]["containers"][0]["resources"]["requests"].setdefault("cpu", "1")
     given["Pod"]["metadata"]["labels"]["app"] = "web"
     if chance(rng, 0.7):
         given["Pod"]["metadata"]["annotations"].pop(f"{S}reservation-affinity", None)
