@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
+from koord_scheduler.columns.reservations import DEFAULT_CANDIDATES, CandidateCount
 from koord_scheduler.config.known_plugins import CORE, Support
 from koord_scheduler.config.koordinator_args import NodeResourcesFitPlusArgs
 from koord_scheduler.config.plugin_args import (
@@ -148,8 +149,15 @@ def _reservation(args: ReservationArgs) -> ReservationPlugin:
             pre_allocation.enable_cluster_mode,
             pre_allocation.cluster_label_key or LABEL_PRE_ALLOCATABLE,
             pre_allocation.prefer_no_pre_allocated_pods,
+            _candidates(args),
         )
     )
+
+
+def _candidates(args: ReservationArgs) -> CandidateCount:
+    given = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    both = zip(given, DEFAULT_CANDIDATES, strict=True)
+    return CandidateCount(*(one if one is not None else other for one, other in both))
 
 
 def _amount_score(strategy: NUMAScoringStrategy) -> AmountScore:

@@ -76,9 +76,13 @@ def configured_profile(
     not_built = frozenset(name for name in acting if support(name) is Support.NOT_BUILT)
     profile = _profile(given.scheduler_name or "", points, _builders(given, args, added))
     looked_at = percentage if own is None else own
-    return ConfiguredProfile(
-        replace(profile, percentage_of_nodes_to_score=looked_at), points, not_built, args
+    by_reservation = points.has("postFilter", "Reservation") and args.reservation.enable_preemption
+    profile = replace(
+        profile,
+        percentage_of_nodes_to_score=looked_at,
+        preempts=profile.preempts or bool(by_reservation),
     )
+    return ConfiguredProfile(profile, points, not_built, args)
 
 
 def _builders(

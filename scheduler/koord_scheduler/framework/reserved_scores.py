@@ -88,6 +88,9 @@ class MatchingReservations:
             self._held, self._changes = {}, None
             return ()
         by_node = self.by_node()
+        if rows is not None and len(rows) == 1:  # as dry runs ask, after each change
+            found = ((one.node, reservations.held(one.key)) for one in self._on_row(int(rows[0])))
+            return [(node, held) for node, held in found if held is not None]
         if self._changes != (reservations.changes, self._state):
             self._held = {}
             for one in chain.from_iterable(by_node.values()):
@@ -98,6 +101,9 @@ class MatchingReservations:
         if rows is None or not self._held:
             return self._all
         return list(chain.from_iterable(self._held[name] for name in self._names_of(rows)))
+
+    def _on_row(self, row: int) -> Sequence[Reservation]:
+        return self.by_node().get(self._nodes.name(row), ())
 
     def _names_of(self, rows: Rows) -> Iterable[str]:
         """The nodes of some rows that have such reservations."""
@@ -198,9 +204,25 @@ class ReservedClassScores(ClassScores):
         with self._without_labels():
             return super()._totals(rows, local, relative)
 
-    def rejections(self, row: int) -> list[str]:
-        with self._without(np.array([row])):
-            return super().rejections(row)
+    def _alone_reject(self, at: Rows) -> list[str]:
+        held = self._held.held(at)
+        with self.nodes.without(held) if held else nullcontext():
+            return super()._alone_reject(at)
+
+    def _across_reject(self, at: Rows) -> list[str]:
+        with self._without_labels():
+            return super()._across_reject(at)
+
+    def rejects(self, row: int) -> bool:
+        at = np.array([row])
+        if self._alone_reject(at):
+            return True
+        if self.pod.affinity.required or self.pod.spread:
+            return bool(self._across_reject(at))
+        # With labels of reservations there may be more that keeps it off, and not less.
+        names = super()._across_reject(at)
+        sure = {one.plugin.name for one, _ in self._across if not one.plugin.across_pods}
+        return bool(names) and (not sure.isdisjoint(names) or bool(self._across_reject(at)))
 
     def reasons(self, rows: Rows) -> list[PluginReasons]:
         with self._without(rows):

@@ -19,6 +19,7 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_labels import PodLabels
+from koord_scheduler.columns.reservations import DEFAULT_CANDIDATES, CandidateCount
 from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
@@ -73,6 +74,7 @@ class ReservationSettings:
     cluster_mode: bool = False
     pre_allocatable: str = LABEL_PRE_ALLOCATABLE
     prefers_free_room: bool = False
+    enough_candidates: CandidateCount = DEFAULT_CANDIDATES
 
     def ignored(self, pod: PodClass) -> frozenset[str]:
         """Those that a class asks for."""
@@ -88,6 +90,7 @@ class ReservationPlugin(Plugin):
     """Koordinator's plugin Reservation."""
 
     name: ClassVar[str] = "Reservation"
+    across_pods: ClassVar[bool] = False
     serves_reservations: ClassVar[bool] = True
 
     def __init__(self, settings: ReservationSettings | None = None) -> None:
@@ -105,6 +108,7 @@ class ReservationPlugin(Plugin):
         nodes.reservations.is_used = True
         nodes.reservations.preempt |= self._settings.preempts
         nodes.reservations.pre_allocatable = self._settings.pre_allocatable
+        nodes.reservations.enough_candidates = self._settings.enough_candidates
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = pod.reservation

@@ -176,6 +176,7 @@ def answers(scores: ClassScores) -> tuple[list[int], list[float], dict[int, list
     rows = scores.feasible()
     everywhere = np.flatnonzero(scores.nodes.is_node).tolist()
     rejections = {row: scores.rejections(row) for row in everywhere}
+    assert all(scores.rejects(row) is bool(found) for row, found in rejections.items())
     return rows.tolist(), scores.totals(rows).tolist(), rejections
 
 

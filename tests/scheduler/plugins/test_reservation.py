@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.reservations import CandidateCount
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.service_provider import ServiceProvider
@@ -332,6 +333,17 @@ def test_no_room_is_promised_to_a_pod_that_preempts_and_to_a_reservation() -> No
     assert isinstance(plan, PreemptionPlan)
     assert plan.preemption.node == "n1"
     assert [one.key for one in plan.preemption.victims] == ["shop/n1-low", "shop/of-s"]
+
+
+@pytest.mark.parametrize(("enough", "expected"), [(1, "n1-low"), (2, "n2-low")])
+def test_enough_nodes_with_reservations_are_looked_at(enough: int, expected: str) -> None:
+    settings = ReservationSettings(enough_candidates=CandidateCount(0, enough))
+    cluster = ReservationCluster("n1", "n2", settings=settings)
+    for node, priority in (("n1", 2), ("n2", 1)):
+        cluster.reservation(f"of-{node}", "2", node, allocateOnce=False)
+        cluster.pod(f"{node}-low", "6", node, app="db", priority=priority)
+    cluster.pod("a", "4", priority=9)
+    assert victims(cluster) == [expected]
 
 
 def test_the_owner_of_a_used_up_reservation_is_a_pod_like_others() -> None:
