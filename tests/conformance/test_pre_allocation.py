@@ -9,8 +9,8 @@ from koord_model.demand import amounts
 from koord_model.keys import ANNOTATION_RESERVATION_ALLOCATED
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.pre_allocatable_pods import PreAllocatablePods
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.reservation import ReservationSettings
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 from koord_scheduler.reservations.allocation import PreAllocatedOwners
 

@@ -13,11 +13,12 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.matching_reservations import MatchingReservations
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
-from koord_scheduler.framework.reserved_scores import MatchingReservations
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.plugins.reservation import ReservationPlugin
 from koord_scheduler.reservation_requests import available_patch
 from koord_scheduler.reservations.lifecycle import (
     Owners,

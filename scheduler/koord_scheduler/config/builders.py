@@ -26,6 +26,7 @@ from koord_scheduler.config.plugin_args import (
 )
 from koord_scheduler.config.reservation_args import PreAllocationConfig, ReservationArgs
 from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.resource_scores import (
     ResourceScore,
     least_allocated,
@@ -61,7 +62,7 @@ from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpread,
     PodTopologySpreadSettings,
 )
-from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.plugins.reservation import ReservationPlugin
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.plugins.scheduling_hint import SchedulingHint
 from koord_scheduler.plugins.taint_toleration import TaintToleration

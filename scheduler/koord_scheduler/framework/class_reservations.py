@@ -12,8 +12,8 @@ from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import PODS
 from koord_scheduler.framework.backed_resources import backing_classes_of
+from koord_scheduler.framework.matching_reservations import MatchingReservations
 from koord_scheduler.framework.plugin import Plugin
-from koord_scheduler.framework.reserved_scores import MatchingReservations
 from koord_scheduler.reservations.fit import (
     Lacks,
     Offer,

@@ -8,18 +8,15 @@ this one then says whether one of them, and its node, have room for a pod.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
-from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_labels import PodLabels
-from koord_scheduler.columns.reservations import DEFAULT_CANDIDATES, CandidateCount
 from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
@@ -32,6 +29,7 @@ from koord_scheduler.framework.pre_allocations import (
     PreAllocatingReservations,
     PreAllocations,
 )
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.reservation_users import (
     NewReservations,
     ReservationUsers,
@@ -56,34 +54,6 @@ CLUSTER_MODE_DISABLED = (
 )
 NOTHING_MORE = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
 """What the pod of a reservation takes whose room its owners and the reservation have already."""
-
-
-@dataclass(frozen=True)
-class ReservationSettings:
-    """With ``preempts`` reservations may take the place of pods.
-
-    ``cluster_mode``: they may take over pods with the label ``pre_allocatable``, too.
-    ``prefers_free_room``: they do so only where there is no room without.
-    ``ignored_resources`` and ``ignored_groups`` (the part of a name before "/") are extended
-    resources that others see to.
-    """
-
-    preempts: bool = False
-    ignored_resources: frozenset[str] = frozenset()
-    ignored_groups: frozenset[str] = frozenset()
-    cluster_mode: bool = False
-    pre_allocatable: str = LABEL_PRE_ALLOCATABLE
-    prefers_free_room: bool = False
-    enough_candidates: CandidateCount = DEFAULT_CANDIDATES
-
-    def ignored(self, pod: PodClass) -> frozenset[str]:
-        """Those that a class asks for."""
-        names = (name for name, _ in pod.amounts if "/" in name)
-        return frozenset(
-            name
-            for name in names
-            if name in self.ignored_resources or name.partition("/")[0] in self.ignored_groups
-        )
 
 
 class ReservationPlugin(Plugin):

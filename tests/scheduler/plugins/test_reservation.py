@@ -10,8 +10,9 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.reservations import CandidateCount
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.service_provider import ServiceProvider
-from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.plugins.reservation import ReservationPlugin
 from koord_scheduler.reservations.reservation import HIGHEST_PRIORITY
 
 from tests.support.reservations import OF_WEB, ReservationCluster, allocated, reservation
