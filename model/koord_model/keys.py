@@ -75,6 +75,7 @@ ANNOTATION_RESERVATION_OWNERS = "scheduling.koordinator.sh/reservation-owners"
 ANNOTATION_RESERVATION_RESTRICTED_OPTIONS = (
     "scheduling.koordinator.sh/reservation-restricted-options"
 )
+LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 LABEL_PRE_ALLOCATION_REQUIRED = "scheduling.koordinator.sh/pre-allocation-required"
 LABEL_PRE_ALLOCATABLE = "pod.koordinator.sh/is-pre-allocatable"
 ANNOTATION_PRE_ALLOCATABLE_PRIORITY = "pod.koordinator.sh/pre-allocatable-priority"

@@ -13,8 +13,9 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.matching_reservations import MatchingReservations
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
-from koord_scheduler.framework.reserved_scores import MatchingReservations
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.reservation import ReservationPlugin
@@ -42,15 +43,16 @@ SOMEBODY = Owners((CurrentOwner("shop", "p", "u"),), {}, {})
 class NodeWithReservations:
     """A scheduler that knows of one node and what is there, and of one pod that waits."""
 
-    def __init__(self, given: Object) -> None:
-        plugins = EnabledPlugin(NodeResourcesFit()), EnabledPlugin(ReservationPlugin(), weight=5000)
+    def __init__(self, given: Object, settings: ReservationSettings | None = None) -> None:
+        plugin = ReservationPlugin(settings)
+        plugins = EnabledPlugin(NodeResourcesFit()), EnabledPlugin(plugin, weight=5000)
         self.scheduler = Scheduler([Profile("default-scheduler", plugins)])
         kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0))
         self._kinds = {one.resource.kind: one for one in kinds}
         self.put("Node", given["Node"])
         for one in given["Reservations"]:
             self.put("Reservation", one)
-        for one in (*given["Placed"], given["Pod"]):
+        for one in (*given["Placed"], *filter(None, [given.get("Pod")])):
             self.put("Pod", one)
 
     def put(self, kind: str, document: Object) -> None:

@@ -65,8 +65,12 @@ class KeepingCluster(ReservationCluster):
         app: str = "web",
         reserved: str = "",
         ignores: bool = False,
+        priority: int = 9500,
     ) -> None:
-        """A pod; with a ``node`` it was ``written`` what it has there."""
+        """A pod; with a ``node`` it was ``written`` what it has there.
+
+        With another ``priority`` it may take the place of others.
+        """
         annotations = {key: one for key, one in (written or {}).items() if one is not None}
         if reserved:
             text = json.dumps({"name": reserved, "uid": f"u-{reserved}"})
@@ -78,8 +82,8 @@ class KeepingCluster(ReservationCluster):
         spec = {
             "containers": [{"name": "c", "resources": {"requests": requests}}],
             "nodeName": node,
-            "priority": 9500,
-            "preemptionPolicy": "Never",
+            "priority": priority,
+            "preemptionPolicy": "Never" if priority == 9500 else "PreemptLowerPriority",
         }
         document = {"metadata": {**metadata, "annotations": annotations}, "spec": spec}
         self.put("Pod", f"shop/{name}", document)

@@ -14,11 +14,12 @@ from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.plugins.reservation import ReservationPlugin
 from koord_scheduler.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.reservations.allocation import ReservationAllocation
 

@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from koord_scheduler.columns.nodes import PodUsage
 
 
+class CandidateCount(NamedTuple):
+    """How many nodes to preempt on are enough: the larger of both, a percentage and a number."""
+
+    percentage: int = 10
+    absolute: int = 100
+
+    def of(self, nodes: int) -> int:
+        """Of so many nodes."""
+        return max(nodes * self.percentage // 100, self.absolute, 1)
+
+
+DEFAULT_CANDIDATES = CandidateCount()
+
+
 class PlacedUsage(NamedTuple):
     """A pod of a node, by its key and uid, and what it takes there."""
 
@@ -44,7 +58,8 @@ class ReservationColumns:
     Unless it ``is_used``, which is decided before there are pods, nothing is known of owners. With
     ``preempt`` a reservation that is to get a node may take the place of pods. Those of the
     mode Cluster may take over pods with the label ``pre_allocatable``; ``pods_on`` says which pods
-    a row has.
+    a row has. Of rows with reservations that a pod may use no more are looked at for preemption
+    once there are ``enough_candidates``.
     """
 
     def __init__(
@@ -56,6 +71,7 @@ class ReservationColumns:
     ) -> None:
         self.is_used = False
         self.preempt = False
+        self.enough_candidates = DEFAULT_CANDIDATES
         self.pre_allocatable = LABEL_PRE_ALLOCATABLE
         self.pods_on: Callable[[int], Iterable[PlacedUsage]] = lambda row: ()
         self.version = self.changes = 0

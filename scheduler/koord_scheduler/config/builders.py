@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
+from koord_scheduler.columns.reservations import DEFAULT_CANDIDATES, CandidateCount
 from koord_scheduler.config.known_plugins import CORE, Support
 from koord_scheduler.config.koordinator_args import NodeResourcesFitPlusArgs
 from koord_scheduler.config.plugin_args import (
@@ -25,6 +26,7 @@ from koord_scheduler.config.plugin_args import (
 )
 from koord_scheduler.config.reservation_args import PreAllocationConfig, ReservationArgs
 from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.resource_scores import (
     ResourceScore,
     least_allocated,
@@ -61,7 +63,7 @@ from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpread,
     PodTopologySpreadSettings,
 )
-from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.plugins.reservation import ReservationPlugin
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.plugins.scheduling_hint import SchedulingHint
 from koord_scheduler.plugins.taint_toleration import TaintToleration
@@ -150,8 +152,15 @@ def _reservation(args: ReservationArgs) -> ReservationPlugin:
             pre_allocation.enable_cluster_mode,
             pre_allocation.cluster_label_key or LABEL_PRE_ALLOCATABLE,
             pre_allocation.prefer_no_pre_allocated_pods,
+            _candidates(args),
         )
     )
+
+
+def _candidates(args: ReservationArgs) -> CandidateCount:
+    given = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    both = zip(given, DEFAULT_CANDIDATES, strict=True)
+    return CandidateCount(*(one if one is not None else other for one, other in both))
 
 
 def _amount_score(strategy: NUMAScoringStrategy) -> AmountScore:

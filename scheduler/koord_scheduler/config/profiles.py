@@ -77,12 +77,14 @@ def configured_profile(
     profile = _profile(given.scheduler_name or "", points, _builders(given, args, added))
     looked_at = percentage if own is None else own
     gangs = args.coscheduling.defaults() if points.has("permit", "Coscheduling") else None
-    return ConfiguredProfile(
-        replace(profile, percentage_of_nodes_to_score=looked_at, gangs=gangs),
-        points,
-        not_built,
-        args,
+    by_reservation = points.has("postFilter", "Reservation") and args.reservation.enable_preemption
+    profile = replace(
+        profile,
+        percentage_of_nodes_to_score=looked_at,
+        preempts=profile.preempts or bool(by_reservation),
+        gangs=gangs,
     )
+    return ConfiguredProfile(profile, points, not_built, args)
 
 
 def _builders(

@@ -33,8 +33,9 @@ class ReservationSelectorIndexArgs(Strict, frozen=True):
 class ReservationArgs(PluginArgs, frozen=True):
     """Arguments of Reservation.
 
-    Those that only say how much is looked at, or how often, make no difference: all nodes are
-    looked at for victims, and all reservations every three seconds.
+    How many nodes are enough candidates counts of those whose reservations a pod may use; all
+    others are looked at. How often reservations are looked at makes no difference: it is every
+    three seconds.
     """
 
     enable_preemption: bool | None = None

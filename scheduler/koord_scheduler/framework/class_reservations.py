@@ -12,8 +12,8 @@ from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import PODS
 from koord_scheduler.framework.backed_resources import backing_classes_of
+from koord_scheduler.framework.matching_reservations import MatchingReservations
 from koord_scheduler.framework.plugin import Plugin
-from koord_scheduler.framework.reserved_scores import MatchingReservations
 from koord_scheduler.reservations.fit import (
     Lacks,
     Offer,
@@ -52,13 +52,15 @@ class ClassReservations:
 
     def exist(self) -> bool:
         """Whether there are any that are not used up."""
-        return bool(len(self._nodes.reservations)) and bool(self.matching.nodes())
+        if not len(self._nodes.reservations):
+            return False
+        self._forget_changed()
+        return bool(self._has.any())
 
     def answers(self, rows: Rows) -> Iterator[tuple[int, ReservationAnswer]]:
         """The answers about those of ``rows`` that have any, each with its place."""
         if not self.exist():
             return
-        self._forget_changed()
         for place in np.flatnonzero(self._has[rows]).tolist():
             yield place, self.answer(int(rows[place]))
 
@@ -105,7 +107,6 @@ class ClassReservations:
         """The reservation that a pod gets there."""
         if not self.exist():
             return None
-        self._forget_changed()
         return self.answer(row).nominated
 
     def _forget_changed(self) -> None:
@@ -114,14 +115,11 @@ class ClassReservations:
         changed = nodes.journal.changed_since(self._seen) if state == self._state else None
         if changed is None:
             self._answers.clear()
-            changed = np.zeros(0, np.intp)
-        for row in changed.tolist():
-            self._answers.pop(row, None)
-        if len(changed) or state != self._state:
-            self._has = np.zeros(len(nodes), np.bool_)
-            self._has[[row for row in map(nodes.row, self.matching.nodes()) if row is not None]] = (
-                True
-            )
+            self._has = self.matching.have_reservations(np.arange(len(nodes)))
+        else:
+            for row in changed.tolist():
+                self._answers.pop(row, None)
+                self._has[row] = bool(self.matching.on(nodes.name(row)))
         self._state, self._seen = state, nodes.journal.position
 
 

@@ -151,11 +151,22 @@ class ClassScores:
     def rejections(self, row: int) -> list[str]:
         """The names of all plugins that keep the class off a node."""
         at = np.array([row])
-        alone = ((one.plugin.name, one.filter(at)) for one in self._answers if one.filter)
-        across = (
-            (one.plugin.name, answer.filter(at)) for one, answer in self._across if one.filters
-        )
-        return [name for name, fits in (*alone, *across) if fits is not None and not fits[0]]
+        return [*self._alone_reject(at), *self._across_reject(at)]
+
+    def rejects(self, row: int) -> bool:
+        """Whether some plugin keeps the class off a node."""
+        return bool(self.rejections(row))
+
+    def _alone_reject(self, at: Rows) -> list[str]:
+        """Those that look at the row alone."""
+        filters = ((one.plugin.name, one.filter) for one in self._answers if one.filter)
+        return [name for name, fits in filters if not fits(at)[0]]
+
+    def _across_reject(self, at: Rows) -> list[str]:
+        """Those that may look at others, too."""
+        across = ((one.plugin.name, answer) for one, answer in self._across if one.filters)
+        found = ((name, answer.filter(at)) for name, answer in across)
+        return [name for name, fits in found if fits is not None and not fits[0]]
 
     def rejected_alone_by(self, plugin: str) -> Rows:
         """The rows of nodes that a plugin rejects, and no other one."""
@@ -203,6 +214,17 @@ class ClassScores:
                     is_resolvable &= rejected | ~reason.rows
             rejected |= reasons.rejects
         return PodLimits(is_fixed, is_resolvable, found, are_all)
+
+    def may_use(self, node: str, reservation: str) -> bool:
+        """Whether the class may use a reservation of a node, which it names by its uid."""
+        return False
+
+    def use_reservations(self, rows: Rows) -> Mask:
+        """Of each of these rows, whether the class may use reservations there.
+
+        Pods that leave may give their room to these: limits do not say what becomes of it.
+        """
+        return np.zeros(len(rows), np.bool_)
 
     def pre_filter(self) -> list[tuple[str, PreFilterResult]]:
         """What each plugin says before it looks at nodes, by its name, in the profile's order."""

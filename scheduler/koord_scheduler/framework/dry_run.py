@@ -16,10 +16,10 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.placed_pods import PlacedPods, PodsByRow
-from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.class_scores import ClassScores, PodLimits
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.plugin import Limit
-from koord_scheduler.framework.rejections_beside import rejections_beside
+from koord_scheduler.framework.rejected_beside import rejected_beside
 
 
 class Victims(NamedTuple):
@@ -46,6 +46,18 @@ class DryRun:
         self._budgets = budgets
         self._nominated = nominated
 
+    def victims(
+        self, limits: PodLimits, pods: PodsByRow, rows: Rows, with_reservations: Mask
+    ) -> Victims:
+        """The victims among ``pods``; limits say nothing of rows ``with_reservations``."""
+        find = self.by_limits if limits.are_all else self.by_filters
+        apart = with_reservations[pods.at]
+        found = find(limits.limits, pods.where(~apart), rows)
+        if not apart.any():
+            return found
+        enough = self._nodes.reservations.enough_candidates.of(len(rows))
+        return _merged(found, self.by_filters((), pods.where(apart), rows, enough))
+
     def by_limits(self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows) -> Victims:
         """The victims among ``pods`` on rows, where ``limits`` are all that filters say."""
         room, counts = self._without(limits, pods, rows)
@@ -57,16 +69,28 @@ class DryRun:
         is_victim[order] = _not_put_back(pods.at[order], room, counts[:, order])
         return Victims(pods.where(is_victim), violating[is_victim])
 
-    def by_filters(self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows) -> Victims:
-        """The same for any filters: pods really leave and enter the columns, row by row."""
+    def by_filters(
+        self,
+        limits: Sequence[Limit],
+        pods: PodsByRow,
+        rows: Rows,
+        enough: float = np.inf,
+    ) -> Victims:
+        """The same for any filters: pods really leave and enter the columns, row by row.
+
+        Once so many rows have victims that it is ``enough``, no more are looked at.
+        """
         room, _ = self._without(limits, pods, rows)
         pods = pods.where(_has_room(room)[pods.at])
         violating = self._budgets.violated_by(pods, self._placed)
         is_victim = np.zeros(len(pods.at), np.bool_)
         for at in np.unique(pods.at):
+            if enough <= 0:
+                break
             here = np.flatnonzero(pods.at == at)
             order = here[np.argsort(~violating[here], kind="stable")]
             is_victim[order] = self._victims_on(int(rows[at]), pods.slots[order].tolist())
+            enough -= bool(is_victim[order].any())
         return Victims(pods.where(is_victim), violating[is_victim])
 
     def _without(
@@ -112,9 +136,18 @@ class DryRun:
                 nodes.add_pod(node, usage)
 
     def _fits(self, row: int, nominated: Sequence[PodUsage]) -> bool:
-        if self._scores.rejections(row):
+        if self._scores.rejects(row):
             return False
-        return not nominated or not rejections_beside(self._scores, row, nominated)
+        return not nominated or not rejected_beside(self._scores, row, nominated)
+
+
+def _merged(one: Victims, other: Victims) -> Victims:
+    """Those of different rows, in the order of the rows."""
+    at = np.concatenate((one.pods.at, other.pods.at))
+    slots = np.concatenate((one.pods.slots, other.pods.slots))
+    violating = np.concatenate((one.violating, other.violating))
+    order = np.argsort(at, kind="stable")
+    return Victims(PodsByRow(at[order], slots[order]), violating[order])
 
 
 def _has_room(room: Amounts) -> Mask:

@@ -11,7 +11,7 @@ from koord_scheduler.columns.nodes import PodUsage
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.dry_run import amount_of
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.rejections_beside import rejections_beside
+from koord_scheduler.framework.rejected_beside import rejected_beside
 
 _ByRow = Mapping[int, Sequence[PodUsage]]
 
@@ -38,7 +38,7 @@ def _fits(scores: ClassScores, rows: Rows, by_row: _ByRow) -> Mask:
     different = {id(usage): usage for some in usages for usage in some}  # most pods are copies
     limits = scores.limits(rows, [*different.values()])
     if not limits.are_all:
-        return np.array([not rejections_beside(scores, row, by_row[row]) for row in rows.tolist()])
+        return np.array([not rejected_beside(scores, row, by_row[row]) for row in rows.tolist()])
     fits = np.ones(len(rows), np.bool_)
     for limit in limits.limits:
         amounts = {key: amount_of(limit, usage) for key, usage in different.items()}

@@ -123,6 +123,8 @@ class Plugin:
     """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
     resolvable: ClassVar[bool] = True
     """``Reason.resolvable`` of that reason."""
+    across_pods: ClassVar[bool] = True
+    """Whether ``across`` depends on labels of pods, or on what they say of each other."""
     serves_reservations: ClassVar[bool] = False
     """Whether ``reserve`` is asked for reservations, too."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -11,9 +11,11 @@ from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.reservations import PlacedUsage
 from koord_scheduler.reservations.owners import OwnedPod
-from koord_scheduler.reservations.pre_allocatable import may_take_over
+from koord_scheduler.reservations.pre_allocatable import may_be_taken_over, may_take_over
 from koord_scheduler.reservations.pre_allocation import PreAllocatablePod
 from koord_scheduler.reservations.reservation import Reservation
+
+_MOST_USAGES = 1 << 14
 
 
 class PreAllocatablePods:
@@ -23,6 +25,7 @@ class PreAllocatablePods:
         self._reservation = reservation
         self._nodes = nodes
         self._found: dict[int, list[PlacedUsage]] = {}
+        self._usages: dict[int, tuple[PodUsage, bool]] = {}
         self._generation = -1
         self._seen = 0
 
@@ -51,6 +54,14 @@ class PreAllocatablePods:
         some = self._found if rows is None else [row for row in rows.tolist() if row in self._found]
         return list(chain.from_iterable(map(self._held_on, some)))
 
+    def reservations_on(self, node: str) -> Collection[str]:
+        """None: it uses no other reservation."""
+        return ()
+
+    def have_reservations(self, rows: Rows) -> Mask:
+        """Nowhere."""
+        return np.zeros(len(rows), np.bool_)
+
     def _held_on(self, row: int) -> Iterator[tuple[str, PodUsage]]:
         name = self._nodes.name(row)
         return ((name, one.usage) for one in self._found[row])
@@ -75,7 +86,7 @@ class PreAllocatablePods:
     def _may_take(self, pod: PlacedUsage, row: int) -> bool:
         """Not if it has something of another reservation: its room would count for both."""
         usage, reservation = pod.usage, self._reservation
-        if usage.pre_allocatable is None or usage.reservation not in ("", reservation.uid):
+        if not self._may_be_taken(usage) or usage.pre_allocatable is None:
             return False
         namespace, _, name = pod.key.partition("/")
         owners = usage.pre_allocatable.needs.owners
@@ -84,6 +95,21 @@ class PreAllocatablePods:
         return may_take_over(
             reservation, usage.pre_allocatable, owned, self._requests(usage), labels
         )
+
+    def _may_be_taken(self, usage: PodUsage) -> bool:
+        """Asked once about pods that share their usage."""
+        known = self._usages.get(id(usage))
+        if known is None or known[0] is not usage:
+            if len(self._usages) > _MOST_USAGES:
+                self._usages.clear()
+            found, reservation = usage.pre_allocatable, self._reservation
+            may_be = (
+                found is not None
+                and usage.reservation in ("", reservation.uid)
+                and may_be_taken_over(reservation, found, dict(usage.labels.labels))
+            )
+            known = self._usages[id(usage)] = usage, may_be
+        return known[1]
 
     def _requests(self, usage: PodUsage) -> dict[str, int]:
         names = self._nodes.resources.names

@@ -9,7 +9,7 @@ import numpy as np
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.resources import PODS
-from koord_scheduler.framework.plugin import AcrossNodes, Reason
+from koord_scheduler.framework.plugin import AcrossNodes, Reason, without_reason
 from koord_scheduler.framework.pre_allocatable_pods import PreAllocatablePods
 from koord_scheduler.reservations.pre_allocation import (
     NO_POD,
@@ -102,14 +102,14 @@ class PreAllocatingReservations(AcrossNodes):
 
     def reasons(self, rows: Rows) -> list[Reason]:
         by_text: dict[str, list[int]] = {}
-        answered = np.zeros(len(rows), np.bool_)
+        found = self._others.reasons(rows)
+        answered = ~without_reason(found, rows)
         notes = {}
         for place, answer in self._found.answers(rows):
-            answered[place] = True
             notes[place] = self._note(int(rows[place]))
-            for text in answer.reasons:
+            for text in () if answered[place] else answer.reasons:
                 by_text.setdefault(text, []).append(place)
-        found = self._others.reasons(rows)
+            answered[place] = True
         for text, places in by_text.items():
             at = np.isin(np.arange(len(rows)), places)
             found.append(Reason(text, at, note=lambda place: notes.get(place, "")))

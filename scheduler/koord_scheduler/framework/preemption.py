@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from koord_model.keys import LABEL_DISABLE_PREEMPTIBLE
 
 from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
@@ -22,6 +23,7 @@ from koord_scheduler.framework.dry_run import DryRun, Victims
 from koord_scheduler.framework.nominations import Nomination
 
 _LOWEST = -(2.0**31)
+_KEPT = (LABEL_DISABLE_PREEMPTIBLE, "true")
 
 
 @dataclass(frozen=True)
@@ -174,16 +176,17 @@ def find_candidates(
     limits = scores.limits(rows, [one.usage for one in nominated])
     if unhelpful is not None:
         limits = limits._replace(is_resolvable=limits.is_resolvable & ~np.isin(rows, unhelpful))
-    lower = _preemptible(placed.below(priority, rows), nodes, placed)
+    lower = _preemptible(placed.below(priority, rows), scores, nodes, placed)
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
-    curable = limits.is_resolvable & ~limits.is_fixed
+    with_reservations = scores.use_reservations(rows)
+    curable = limits.is_resolvable & (~limits.is_fixed | with_reservations)
     dry_run = DryRun(scores, nodes, placed, budgets, nominated)
-    find = dry_run.by_limits if limits.are_all else dry_run.by_filters
+    pods = lower.where(curable[lower.at])
     tried = limits.is_resolvable
     return Candidates(
         nodes,
         placed,
-        find(limits.limits, lower.where(curable[lower.at]), rows),
+        dry_run.victims(limits, pods, rows, with_reservations),
         rows,
         without_victims=int((tried & ~has_lower).sum()),
         rejected=int((tried & has_lower).sum()),
@@ -191,14 +194,25 @@ def find_candidates(
     )
 
 
-def _preemptible(pods: PodsByRow, nodes: NodeColumns, placed: PlacedPods) -> PodsByRow:
-    """Without those that have their room of a reservation, which gets it back, or act as one."""
-    if not len(nodes.reservations):
+def _preemptible(
+    pods: PodsByRow, scores: ClassScores, nodes: NodeColumns, placed: PlacedPods
+) -> PodsByRow:
+    """Without those that act as a reservation, or have their room of one that is for others.
+
+    With ``enablePreemption`` a label keeps pods, too.
+
+    A reservation gets back what pods have of it: that helps only those who may use it.
+    """
+    reservations = nodes.reservations
+    if not len(reservations) and not reservations.preempt:
         return pods
+
+    def is_victim(pod: PlacedPod) -> bool:
+        uid = pod.usage.reservation
+        if reservations.owns_held(pod.node, uid) and not scores.may_use(pod.node, uid):
+            return False
+        is_kept = reservations.preempt and _KEPT in pod.usage.labels.labels
+        return not is_kept and reservations.get(pod.key) is None
+
     found = (placed.pod(slot) for slot in pods.slots.tolist())
-    held = [
-        nodes.reservations.owns_held(one.node, one.usage.reservation)
-        or nodes.reservations.get(one.key) is not None
-        for one in found
-    ]
-    return pods.where(~np.array(held, np.bool_))
+    return pods.where(np.array([is_victim(one) for one in found], np.bool_))

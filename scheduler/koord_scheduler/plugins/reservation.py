@@ -8,12 +8,10 @@ this one then says whether one of them, and its node, have room for a pod.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
-from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
@@ -31,6 +29,7 @@ from koord_scheduler.framework.pre_allocations import (
     PreAllocatingReservations,
     PreAllocations,
 )
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.reservation_users import (
     NewReservations,
     ReservationUsers,
@@ -50,44 +49,18 @@ from koord_scheduler.reservations.pre_allocation import NO_POD_ANYWHERE
 from koord_scheduler.reservations.reservation import Reservation
 
 CLUSTER_MODE_DISABLED = (
-    "node(s) reservation pre allocation mode Cluster is disabled; "
-    "enable preAllocationConfig.enableClusterMode of the plugin Reservation"
+    "reservation requires cluster mode pre-allocation which is disabled; "
+    "set preAllocationConfig.enableClusterMode of the plugin Reservation"
 )
 NOTHING_MORE = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
 """What the pod of a reservation takes whose room its owners and the reservation have already."""
-
-
-@dataclass(frozen=True)
-class ReservationSettings:
-    """With ``preempts`` reservations may take the place of pods.
-
-    ``cluster_mode``: they may take over pods with the label ``pre_allocatable``, too.
-    ``prefers_free_room``: they do so only where there is no room without.
-    ``ignored_resources`` and ``ignored_groups`` (the part of a name before "/") are extended
-    resources that others see to.
-    """
-
-    preempts: bool = False
-    ignored_resources: frozenset[str] = frozenset()
-    ignored_groups: frozenset[str] = frozenset()
-    cluster_mode: bool = False
-    pre_allocatable: str = LABEL_PRE_ALLOCATABLE
-    prefers_free_room: bool = False
-
-    def ignored(self, pod: PodClass) -> frozenset[str]:
-        """Those that a class asks for."""
-        names = (name for name, _ in pod.amounts if "/" in name)
-        return frozenset(
-            name
-            for name in names
-            if name in self.ignored_resources or name.partition("/")[0] in self.ignored_groups
-        )
 
 
 class ReservationPlugin(Plugin):
     """Koordinator's plugin Reservation."""
 
     name: ClassVar[str] = "Reservation"
+    across_pods: ClassVar[bool] = False
     serves_reservations: ClassVar[bool] = True
 
     def __init__(self, settings: ReservationSettings | None = None) -> None:
@@ -105,6 +78,7 @@ class ReservationPlugin(Plugin):
         nodes.reservations.is_used = True
         nodes.reservations.preempt |= self._settings.preempts
         nodes.reservations.pre_allocatable = self._settings.pre_allocatable
+        nodes.reservations.enough_candidates = self._settings.enough_candidates
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = pod.reservation

@@ -43,6 +43,20 @@ def pre_allocatable(
     return PreAllocatable(needs, labels.get(label) == "true", priority)
 
 
+def may_be_taken_over(
+    reservation: Reservation, found: PreAllocatable, labels: Mapping[str, str]
+) -> bool:
+    """Whether pods with these labels come into question at all."""
+    policy = reservation.pre_allocation
+    if policy is None or reservation.problem:
+        return False
+    if policy.cluster:
+        return found.for_cluster
+    # An owner by labels has to mean it, though it may be another one whose pod it is.
+    selectors = (one.selector for one in reservation.matchers)
+    return any(one is not None and one.matches(labels) for one in selectors)
+
+
 def may_take_over(
     reservation: Reservation,
     found: PreAllocatable,
@@ -50,25 +64,11 @@ def may_take_over(
     requests: Amounts,
     node_labels: Mapping[str, str],
 ) -> bool:
-    """As Koordinator's ``listPreAllocatableCandidates`` and ``checkPreAllocatableMatched``.
-
-    Without the mode Cluster an owner by labels has to mean the pod, too.
-    """
-    policy = reservation.pre_allocation
-    if policy is None or reservation.problem:
+    """As Koordinator's ``listPreAllocatableCandidates`` and ``checkPreAllocatableMatched``."""
+    if not may_be_taken_over(reservation, found, pod.labels):
         return False
-    if policy.cluster:
-        if not found.for_cluster:
-            return False
-    elif not _is_owner(reservation, pod):
+    policy, needs = reservation.pre_allocation, found.needs
+    is_cluster = policy is not None and policy.cluster
+    if not is_cluster and not any(one.matches(pod) for one in reservation.matchers):
         return False
-    needs = found.needs
     return match_needs(reservation, needs, requests, node_labels, is_new=False) is Match.MATCHED
-
-
-def _is_owner(reservation: Reservation, pod: OwnedPod) -> bool:
-    matchers = reservation.matchers
-    by_labels = (one.selector for one in matchers if one.selector is not None)
-    return any(one.matches(pod.labels) for one in by_labels) and any(
-        one.matches(pod) for one in matchers
-    )

@@ -92,9 +92,9 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (plugins("{preScore: {disabled: [{name: '*'}]}}"), "profiles[0].plugins", "preScore"),
         (args("InterPodAffinity", "{hardPodAffinityWeight: 101}"), f"{ARGS}.hardPodAff", "101"),
         (
-            args("Reservation", "{preAllocationConfig: {enableClusterMode: true}}"),
-            f"{ARGS}.preAllocationConfig.enableClusterMode",
-            "true",
+            args("Reservation", "{preAllocationConfig: {clusterPriorityAnnotationKey: a.io/b}}"),
+            f"{ARGS}.preAllocationConfig.clusterPriorityAnnotationKey",
+            "a.io/b",
         ),
         (args("Reservation", "{ignoredResources: [cpu]}"), f"{ARGS}.ignoredResources[0]", '"cpu"'),
         (
@@ -294,3 +294,13 @@ def test_the_profile_of_koordinator_is_taken_but_for_its_quotas() -> None:
     assert enabled["SchedulingHint"] == (True, 0)
     assert profile.profile.preempts
     assert profile.profile.gangs == GangDefaults(600.0, MatchPolicy.ONCE_SATISFIED)
+
+
+@pytest.mark.parametrize(("enabled", "expected"), [("true", True), ("false", False)])
+def test_the_plugin_reservation_lets_pods_preempt_alone(enabled: str, expected: bool) -> None:
+    only = {"postFilter": {"disabled": [{"name": "*"}], "enabled": [{"name": "Reservation"}]}}
+    of_reservation = yaml.safe_load(f"{{name: Reservation, args: {{enablePreemption: {enabled}}}}}")
+    given = {"plugins": only, "pluginConfig": [of_reservation]}
+    text = HEAD + json.dumps({"profiles": [given]})[1:-1]
+    (profile,) = read_scheduler_config(text).profiles
+    assert profile.profile.preempts is expected

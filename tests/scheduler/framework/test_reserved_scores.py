@@ -111,6 +111,7 @@ def answers(scores: ClassScores) -> tuple[dict[str, float], str, dict[str, list[
     names = [nodes.name(row) for row in rows.tolist()]
     best = scores.best(rows)
     all_rows = np.flatnonzero(nodes.is_node).tolist()
+    assert all(scores.rejects(row) is bool(scores.rejections(row)) for row in all_rows)
     return (
         dict(zip(names, scores.totals(rows).tolist(), strict=True)),
         nodes.name(best) if best is not None else "",

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.recording import Record, read_inputs, recording_line
 from koord_scheduler.framework.replay import Replay
@@ -40,6 +40,7 @@ class Life:
         self.cluster = ReservationCluster(*NODES, record=record)
         self.pods: dict[str, tuple[str, str, str]] = {}  # by name: app, CPUs, node
         self.owners: dict[str, str] = {}
+        self.priorities: dict[str, int] = {}
         self.cpus: dict[str, str] = {}
         self.nodes: dict[str, str] = {}
         self.specs: dict[str, dict[str, object]] = {}
@@ -54,13 +55,13 @@ class Life:
             case "pod":
                 self.made += 1
                 app, cpus = rng.choice(["web", "db"]), str(rng.randint(1, 5))
-                self.pods[f"p{self.made}"] = app, cpus, ""
-                cluster.pod(f"p{self.made}", cpus, app=app, affinity=rng.choice(AFFINITIES))
+                name = f"p{self.made}"
+                self.pods[name] = app, cpus, ""
+                self.priorities[name] = rng.choice([0, 0, 0, 5])
+                affinity, priority = rng.choice(AFFINITIES), self.priorities[name]
+                cluster.pod(name, cpus, app=app, affinity=affinity, priority=priority)
             case "end" if self.pods:
-                name = rng.choice(sorted(self.pods))
-                del self.pods[name]
-                self.owners.pop(name, None)
-                cluster.kinds["Pod"].remove(f"shop/{name}")
+                self.end(rng.choice(sorted(self.pods)))
             case "reservation":
                 self.new_reservation(rng.choice("abc"))
             case "succeed" if self.nodes:
@@ -72,6 +73,12 @@ class Life:
                 self.nodes.pop(name, None)
                 self.specs.pop(name, None)
         self.decide()
+
+    def end(self, name: str) -> None:
+        if name in self.pods:
+            del self.pods[name]
+            self.owners.pop(name, None)
+            self.cluster.kinds["Pod"].remove(f"shop/{name}")
 
     def new_reservation(self, name: str) -> None:
         if name in self.nodes or f"Reservation/{name}" in self.cluster.scheduler.assumed:
@@ -87,6 +94,7 @@ class Life:
             several = {"enableMultiple": self.rng.random() < 0.5}
             more = {"preAllocation": True, "preAllocationPolicy": several}
             self.specs[name] |= {**more, "allocatePolicy": "Restricted"}
+            self.cpus[name] = str(self.rng.randint(4, 8))  # seldom free
         self.put(name)
 
     def put(self, name: str, node: str = "", phase: str = "") -> None:
@@ -98,6 +106,11 @@ class Life:
             if isinstance(decision, Refusal):
                 assert not decision.defect
                 continue
+            if isinstance(decision, PreemptionPlan):
+                victims = [one.key.partition("/")[2] for one in decision.preemption.victims]
+                assert max(self.priorities[one] for one in victims) < decision.pod.priority
+                self.behind += [partial(self.end, one) for one in victims]
+                continue
             assert isinstance(decision, Placement)
             namespace, _, name = decision.pod.key.partition("/")
             if self.rng.random() < 0.2:
@@ -108,7 +121,7 @@ class Life:
                 app, cpus, _ = self.pods[name]
                 self.owners[name] = allocated(decision)
                 self.pods[name] = app, cpus, decision.node
-                self.cluster.pod(name, cpus, decision.node, app=app, reservation=self.owners[name])
+                self.put_pod(name, self.owners[name])
         scheduler.tick(1e9)
         scheduler.wake(1e9)
 
@@ -125,9 +138,13 @@ class Life:
 
     def take_over(self, pod: str, name: str) -> None:
         if pod in self.pods:
-            app, cpus, node = self.pods[pod]
             self.owners[pod] = name
-            self.cluster.pod(pod, cpus, node, app=app, reservation=name)
+            self.put_pod(pod, name)
+
+    def put_pod(self, name: str, reservation: str) -> None:
+        app, cpus, node = self.pods[name]
+        priority = self.priorities[name]
+        self.cluster.pod(name, cpus, node, app=app, reservation=reservation, priority=priority)
 
     def become_available(self, name: str, node: str, spec: dict[str, object]) -> None:
         if self.specs.get(name) is spec:
@@ -159,6 +176,7 @@ def answers(scores: ClassScores) -> tuple[list[int], list[float], dict[int, list
     rows = scores.feasible()
     everywhere = np.flatnonzero(scores.nodes.is_node).tolist()
     rejections = {row: scores.rejections(row) for row in everywhere}
+    assert all(scores.rejects(row) is bool(found) for row, found in rejections.items())
     return rows.tolist(), scores.totals(rows).tolist(), rejections
 
 

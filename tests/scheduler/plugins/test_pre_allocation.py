@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
-from koord_scheduler.plugins.reservation import ReservationSettings
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.reservations.allocation import PreAllocatedOwners
 
 from tests.support.reservations import OF_WEB, ReservationCluster, reservation

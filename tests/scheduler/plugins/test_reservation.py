@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.reservations import CandidateCount
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.service_provider import ServiceProvider
-from koord_scheduler.plugins.reservation import ReservationPlugin, ReservationSettings
+from koord_scheduler.plugins.reservation import ReservationPlugin
 from koord_scheduler.reservations.reservation import HIGHEST_PRIORITY
 
 from tests.support.reservations import OF_WEB, ReservationCluster, allocated, reservation
@@ -275,18 +276,93 @@ def test_owners_leave_room_to_pods_that_wait_for_victims() -> None:
     assert cluster.place("small", "2") == ("n1", "r")
 
 
-@pytest.mark.parametrize("policy", ["Aligned", "Restricted"])
-def test_owners_preempt_elsewhere_if_their_reservation_is_too_small(policy: str) -> None:
+def victims(cluster: ReservationCluster) -> list[str]:
+    decision = cluster.decide()
+    if not isinstance(decision, PreemptionPlan):
+        return []
+    return sorted(one.key.partition("/")[2] for one in decision.preemption.victims)
+
+
+@pytest.mark.parametrize(
+    ("policy", "requires", "expected"),
+    [
+        ("Aligned", True, ["low"]),
+        ("Restricted", True, []),
+        ("Restricted", False, ["low"]),  # it runs beside the reservation
+    ],
+)
+def test_owners_preempt_where_their_reservation_is_too_small(
+    policy: str, requires: bool, expected: list[str]
+) -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "2", "n1", allocatePolicy=policy, allocateOnce=False)
+    cluster.pod("low", "5", "n1", app="db", priority=1)
+    cluster.pod("a", "5", priority=9, affinity={"name": "r"} if requires else None)
+    assert victims(cluster) == expected
+
+
+@pytest.mark.parametrize("app", ["web", "db"])
+def test_owners_of_a_reservation_preempt_each_other(app: str) -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "6", "n1", allocatePolicy="Restricted", allocateOnce=False)
+    for name, cpus, priority in (("first", "3", 1), ("second", "3", 2), ("equal", "1", 9)):
+        reservation = "r" if name != "equal" else ""
+        cluster.pod(name, cpus, "n1", reservation=reservation, priority=priority)
+    cluster.pod("a", "3", app=app, priority=9)
+    # What the victim had goes back to the reservation, and from there to its owners alone.
+    assert victims(cluster) == (["first"] if app == "web" else [])
+    cluster.scheduler.remove_pod("shop/first")
+    cluster.scheduler.wake(1.0)
+    decision = cluster.scheduler.decide(0.0)
+    if app == "db":
+        assert decision is None
+        return
+    assert isinstance(decision, Placement)
+    assert allocated(decision) == "r"
+
+
+def test_no_room_is_promised_to_a_pod_that_preempts_and_to_a_reservation() -> None:
     cluster = ReservationCluster("n1", "n2")
-    cluster.reservation("r", "2", "n1", allocatePolicy=policy)
-    for node in ("n1", "n2"):
-        cluster.pod(f"low-{node}", "5", node, app="db", priority=1)
-    cluster.pod("a", "5", priority=9)
+    cluster.reservation("r", "4", "n1", allocateOnce=False, owners=[{"object": {"name": "x"}}])
+    cluster.reservation("s", "2", "n1", allocateOnce=False)
+    cluster.pod("of-r", "4", "n1", app="db", reservation="r", priority=0)
+    cluster.pod("of-s", "2", "n1", reservation="s", priority=1)
+    cluster.pod("n1-low", "2", "n1", app="db", priority=2)
+    cluster.pod("n2-low", "8", "n2", app="db", priority=3)
+    cluster.pod("a", "4", priority=9)
     plan = cluster.decide()
     assert isinstance(plan, PreemptionPlan)
-    assert plan.preemption.node == "n2"
-    limits = cluster.scheduler.scores(plan.pod).limits(np.array([0, 1]))
-    assert limits.are_all  # looking for victims need not try one after the other
+    assert plan.preemption.node == "n1"
+    assert [one.key for one in plan.preemption.victims] == ["shop/n1-low", "shop/of-s"]
+
+
+@pytest.mark.parametrize(("enough", "expected"), [(1, "n1-low"), (2, "n2-low")])
+def test_enough_nodes_with_reservations_are_looked_at(enough: int, expected: str) -> None:
+    settings = ReservationSettings(enough_candidates=CandidateCount(0, enough))
+    cluster = ReservationCluster("n1", "n2", settings=settings)
+    for node, priority in (("n1", 2), ("n2", 1)):
+        cluster.reservation(f"of-{node}", "2", node, allocateOnce=False)
+        cluster.pod(f"{node}-low", "6", node, app="db", priority=priority)
+    cluster.pod("a", "4", priority=9)
+    assert victims(cluster) == [expected]
+
+
+def test_the_owner_of_a_used_up_reservation_is_a_pod_like_others() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "8", "n1")
+    cluster.pod("owner", "5", "n1", reservation="r", priority=1)
+    cluster.pod("a", "5", app="db", priority=9)
+    assert victims(cluster) == ["owner"]
+
+
+@pytest.mark.parametrize("preempts", [True, False])
+def test_a_label_keeps_pods_from_being_victims_of_reservations(preempts: bool) -> None:
+    cluster = ReservationCluster("n1", settings=ReservationSettings(preempts=preempts))
+    label = {"scheduling.koordinator.sh/disable-preemptible": "true"}
+    cluster.pod("kept", "3", "n1", app="db", priority=0, labels=label)
+    cluster.pod("low", "5", "n1", app="db", priority=1)
+    cluster.pod("a", "3", priority=9)
+    assert victims(cluster) == (["low"] if preempts else ["kept"])
 
 
 def test_pods_of_other_schedulers_reservations_are_only_counted() -> None:

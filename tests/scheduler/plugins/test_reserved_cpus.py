@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_model import cpuset
 from koord_model.keys import ANNOTATION_RESOURCE_SPEC, ANNOTATION_RESOURCE_STATUS
-from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
@@ -77,6 +77,27 @@ def test_cpus_of_a_reservation_for_one_pod_are_free_once_it_has_some() -> None:
     cluster.reserved("r", 6, allocateOnce=True)
     assert own_cpus(cluster.give("a", 2)) == "0-1"
     assert own_cpus(cluster.give("other", 6, app="db")) == "2-7"
+
+
+@pytest.mark.parametrize(("app", "expected"), [("web", "4-5"), ("db", "")])
+def test_cpus_of_a_victim_go_back_to_its_reservation(app: str, expected: str) -> None:
+    cluster = CPUCluster("n1")
+    cluster.reserved("r", 6, allocatePolicy="Restricted")
+    for name, amount in (("a", 4), ("b", 2)):
+        written = cluster.give(name, amount)
+        cluster.ask(name, amount, "n1", written, reserved="r")
+    cluster.give("rest", 2, app="db", priority=9700)
+    cluster.ask("x", 2, app=app, priority=9600)
+    decision = cluster.decide()
+    victims = decision.preemption.victims if isinstance(decision, PreemptionPlan) else ()
+    assert [one.key for one in victims] == (["shop/b"] if expected else [])
+    if not expected:
+        return
+    cluster.kinds["Pod"].remove("shop/b")
+    cluster.scheduler.wake(1.0)
+    again = cluster.decide()
+    assert isinstance(again, Placement)
+    assert own_cpus(placement_annotations(again)) == expected
 
 
 def test_pods_that_ignore_reservations_get_any_cpus() -> None:

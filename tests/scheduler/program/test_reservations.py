@@ -67,3 +67,21 @@ async def test_where_the_kind_is_unknown_the_plugin_does_nothing(side: Side) -> 
     async with side.scheduler(config=config()):
         await side.pod("a", "1")
         await until(lambda: side.node_of("a") == "n1", "it is placed")
+
+
+async def test_a_reservation_takes_over_a_pod_that_runs(
+    side: Side,
+) -> None:
+    more = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
+    side.node("n1", "4")
+    async with side.scheduler(config=config()):
+        await side.pod("a", "3")
+        await side.bound("a")
+        side.api.put(RESERVATIONS, reservation("r", "4", owners=[OF_WEB], **more))
+        await until(lambda: status(side, "r").get("phase") == "Available", "it has a node")
+        annotations = side.api.get(PODS, "a", NAMESPACE)["metadata"]["annotations"]
+        written = json.loads(annotations["scheduling.koordinator.sh/reservation-allocated"])
+        assert written == {"name": "r", "uid": "u-r"}
+        await until(lambda: "currentOwners" in status(side, "r"), "the controller looks")
+    assert [one["name"] for one in status(side, "r")["currentOwners"]] == ["a"]
+    assert status(side, "r")["allocated"] == {"cpu": "3"}

@@ -47,6 +47,88 @@ def random_reservation_life(rng: Random) -> Object:
     return {"Reservations": [one], "Now": NOW, "GCSeconds": rng.choice([600, 3600])}
 
 
+def random_pre_allocation(rng: Random) -> Object:
+    """A node with pods, and a new Reservation that may take some of them over."""
+    given = random_reservation_node(rng)
+    del given["Pod"], given["Now"], given["GCSeconds"]
+    amounts = {"cpu": str(rng.choice([6, 7, 8, 9])), "pods": rng.choice(["110"] * 9 + ["4"])}
+    given["Node"]["status"]["allocatable"] |= amounts
+    given["Reservations"] = given["Reservations"][:1] if chance(rng, 0.3) else []
+    for one in given["Reservations"]:
+        one["status"]["phase"] = "Available"
+    pods = [_pre_allocatable(rng, f"q{one}", given) for one in range(rng.choice([0, 1, 2, 3, 4]))]
+    given["Placed"] = given["Placed"][:1] + pods
+    owners = _owners(rng) or [{}]
+    if chance(rng, 0.6):
+        owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+        for one in pods:
+            one["metadata"]["labels"]["app"] = "web"
+    new = _reservation(rng, "new")
+    new["status"] = {"phase": "Pending"}
+    requests: Object = {"cpu": rng.choice(["2", "4", "5", "6"])}
+    requests |= {"memory": rng.choice(["2Gi", "6Gi"])} if chance(rng, 0.7) else {}
+    new["spec"].setdefault("ttl", "1h")
+    spec = {"template": _template(requests), "owners": owners, "preAllocation": True}
+    if chance(rng, 0.9):
+        spec["allocatePolicy"] = "Restricted"
+    if chance(rng, 0.7):
+        mode = rng.choice(["Default", "Default", "Cluster", ""])
+        spec["preAllocationPolicy"] = {"mode": mode, "enableMultiple": chance(rng, 0.6)}
+    new["spec"] |= spec
+    new["metadata"].pop("deletionTimestamp", None)
+    if chance(rng, 0.3):
+        new["metadata"]["labels"][f"{S}pre-allocation-required"] = "true"
+    flags = {"Cluster": chance(rng, 0.8), "PrefersNone": chance(rng, 0.3)}
+    return {**given, "New": new, **flags}
+
+
+def _pre_allocatable(rng: Random, name: str, given: Object) -> Object:
+    found = _pod(rng, given["Reservations"])
+    metadata, annotations = found["metadata"], found["metadata"]["annotations"]
+    metadata |= {"name": name, "uid": f"u-{name}"}
+    requests: Object = {"cpu": rng.choice(["500m", "1", "1", "2", "2", "3", "5"])}
+    requests |= {"memory": rng.choice(["1Gi", "2Gi", "4Gi"])} if chance(rng, 0.4) else {}
+    if chance(rng, 0.5):
+        metadata["labels"]["pod.koordinator.sh/is-pre-allocatable"] = rng.choice(["true", "no"])
+        priority = rng.choice(["1", "2", "-3", "x"])
+        annotations["pod.koordinator.sh/pre-allocatable-priority"] = priority
+    if chance(rng, 0.8):
+        annotations.pop(f"{S}reservation-affinity", None)
+    if chance(rng, 0.8):
+        annotations.pop(f"{S}exact-match-reservation", None)
+    if chance(rng, 0.1):
+        written = {"name": "r0", "uid": "u-r0"}
+        annotations[f"{S}reservation-allocated"] = json.dumps(written)
+    spec = {**_template(requests)["spec"], "nodeName": "n"}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+
+
+def random_reservation_preemption(rng: Random) -> Object:
+    """A full node with reservations, of which pods have something, and a pod that preempts."""
+    given = random_reservation_node(rng)
+    del given["Now"], given["GCSeconds"]
+    given["Node"]["status"]["allocatable"] |= {"cpu": str(rng.choice([3, 4, 5])), "pods": "110"}
+    for one in given["Reservations"]:
+        one["status"]["phase"] = "Available"
+        one["spec"]["allocateOnce"] = chance(rng, 0.15)
+        one["spec"].pop("taints", None)
+        one["spec"].pop("unschedulable", None)
+        one["metadata"].pop("deletionTimestamp", None)
+    count = rng.choice([2, 3, 4])
+    given["Placed"] = [_placed(rng, f"p{one}", given["Reservations"]) for one in range(count)]
+    for place, one in enumerate(given["Placed"]):
+        one["spec"]["priority"] = rng.choice([0, 0, 1, 2, 10])
+        one["status"]["startTime"] = f"2026-07-01T0{place}:00:00Z"
+        if chance(rng, 0.1):
+            one["metadata"]["labels"] = {f"{S}disable-preemptible": rng.choice(["true", "no"])}
+    given["Pod"]["spec"]["priority"] = 10
+    given["Pod"]["spec"]["containers"][0]["resources"]["requests"].setdefault("cpu", "1")
+    given["Pod"]["metadata"]["labels"]["app"] = "web"
+    if chance(rng, 0.7):
+        given["Pod"]["metadata"]["annotations"].pop(f"{S}reservation-affinity", None)
+    return given
+
+
 def _amounts(rng: Random) -> Object:
     found: Object = {"cpu": rng.choice(["1", "2", "4", "500m"])}
     if chance(rng, 0.6):

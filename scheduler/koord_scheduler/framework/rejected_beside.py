@@ -8,13 +8,13 @@ from koord_scheduler.columns.nodes import PodUsage
 from koord_scheduler.framework.class_scores import ClassScores
 
 
-def rejections_beside(scores: ClassScores, row: int, pods: Sequence[PodUsage]) -> list[str]:
-    """As ``ClassScores.rejections`` while ``pods`` are on the node; they leave in any case."""
+def rejected_beside(scores: ClassScores, row: int, pods: Sequence[PodUsage]) -> bool:
+    """As ``ClassScores.rejects`` while ``pods`` are on the node; they leave in any case."""
     nodes, node = scores.nodes, scores.nodes.name(row)
     for usage in pods:
         nodes.add_pod(node, usage)
     try:
-        return scores.rejections(row)
+        return scores.rejects(row)
     finally:  # a plugin may fail
         for usage in pods:
             nodes.remove_pod(node, usage)
