@@ -151,7 +151,9 @@ class DeviceShare(Plugin):
         found = self._devices(pod, nodes, row)
         if isinstance(found, DeviceRejection):
             raise ValueError(f"{nodes.name(row)}: {found.text}")  # noqa: TRY004 - an outcome
-        return device_reservation(found, nodes.node_devices.ids(row))
+        devices = nodes.node_devices
+        model, isolation = devices.gpu_model(row), pod.devices.isolation
+        return device_reservation(found, devices.ids(row), model, isolation)
 
     def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
         if not pod.devices.needs or not self._settings.is_aligned:
