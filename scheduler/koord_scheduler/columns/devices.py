@@ -30,11 +30,13 @@ class DeviceColumns:
 
     ``are_known`` says of which nodes there is a Device. ``pods_on`` has the devices of a row's pods
     by namespace/name. Unless it ``is_used``, which is decided before there are nodes and pods,
-    nothing is kept; ``source`` is decided then, too. What pods have is never kept as a sum.
+    nothing is kept; ``source`` is decided then, too, and whether device plugins of vendors give
+    what is chosen (``adapts``). What pods have is never kept as a sum.
     """
 
     def __init__(self, length: int) -> None:
         self.is_used = False
+        self.adapts = False
         self.source = DEFAULT_SOURCE
         self.are_known: Mask = np.zeros(length, np.bool_)
         self.pods_on: Callable[[int], Iterable[tuple[str, PodDevices]]] = lambda row: ()

@@ -63,6 +63,15 @@ def adaption(
     return Adaption(annotations | vendor.write(gpus, model, nanoseconds), labels, vendor.lock)
 
 
+def refusal(devices: PodDevices, model: GPUModel) -> str:
+    """Why a vendor's device plugin cannot give a pod these; "" if it can."""
+    try:
+        adaption(devices, model, "", "", 0)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def lock_of(devices: PodDevices, model: GPUModel) -> str:
     """The annotation that locks a node while a pod with these devices starts; "" if none does."""
     vendor = _VENDORS.get(model.vendor)

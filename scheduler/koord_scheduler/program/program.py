@@ -106,6 +106,7 @@ class SchedulerProgram:
         self._scheduler = make_scheduler(
             config, settings.tie_break_seed, record=recorder.record if recorder else None
         )
+        self._scheduler.nodes.node_devices.adapts = self._gates[DEVICE_PLUGIN_ADAPTION]
         self._documents = ApiDocuments(config.extenders)
         self._extenders = ExtenderClient(
             config.extenders,
