@@ -17,10 +17,17 @@ def status_patch(key: str, uid: str, status: Mapping[str, Any]) -> Request:
     return Request("PATCH", PODS, name, namespace, "status", body, is_strategic=True)
 
 
-def annotations_patch(key: str, uid: str, annotations: Mapping[str, str | None]) -> Request:
-    """Set annotations of the pod with this uid alone; ``None`` removes one."""
+def annotations_patch(
+    key: str,
+    uid: str,
+    annotations: Mapping[str, str | None],
+    labels: Mapping[str, str] | None = None,
+) -> Request:
+    """Set annotations and labels of the pod with this uid alone; ``None`` removes one."""
     namespace, _, name = key.partition("/")
-    metadata = {"uid": uid, "annotations": annotations}
+    metadata: dict[str, Any] = {"uid": uid, "annotations": annotations}
+    if labels:
+        metadata["labels"] = labels
     return Request("PATCH", PODS, name, namespace, body={"metadata": metadata})
 
 

@@ -9,6 +9,8 @@ from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.claims.availability import ClaimDeallocation, ClaimDeletion
 from koord_scheduler.claims.objects import Consumer
 from koord_scheduler.claims.reservation import ClaimReservation
+from koord_scheduler.device_plugin_adapter import DevicePluginAdapter
+from koord_scheduler.devices.device_plugins import NO_ADAPTION, Adaption
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.pod_requests import annotations_patch
@@ -20,8 +22,15 @@ from koord_scheduler.volumes.binding import VolumeReservation
 class PreBinder:
     """What is reserved of volumes and claims goes to whoever writes it; the rest to the pod."""
 
-    def __init__(self, volumes: VolumeBinder, claims: ClaimBinder, write: Write) -> None:
+    def __init__(
+        self,
+        volumes: VolumeBinder,
+        claims: ClaimBinder,
+        write: Write,
+        device_plugins: DevicePluginAdapter | None = None,
+    ) -> None:
         self._write_request = write
+        self._device_plugins = device_plugins
         self._volumes = volumes
         self._claims = claims
 
@@ -36,7 +45,9 @@ class PreBinder:
             self._claims.release(placement.reservations)
 
     async def take_back(self, placement: Placement) -> None:
-        """What was written of claims is not for the pod any more; bound volumes stay so."""
+        """Claims and the lock of the node are not for the pod any more; bound volumes stay so."""
+        if self._device_plugins is not None:
+            await self._device_plugins.take_back(placement)
         for one in placement.reservations:
             if isinstance(one, ClaimReservation):
                 await self._claims.take_back(one, _consumer(placement))
@@ -53,10 +64,9 @@ class PreBinder:
             for one in placement.reservations:
                 if failure := await self._write(one, placement):
                     return failure
-            await self._annotate(placement)
+            return await self._annotate(placement)
         except ApiError as error:
             return str(error)
-        return ""
 
     async def _write(self, reservation: object, placement: Placement) -> str:
         match reservation:
@@ -72,11 +82,23 @@ class PreBinder:
             case _:
                 return ""
 
-    async def _annotate(self, placement: Placement) -> None:
+    async def _annotate(self, placement: Placement) -> str:
         """Write all annotations of the pod at once, as Koordinator's DefaultPreBind does."""
         pod, annotations = placement.pod, placement_annotations(placement)
-        if annotations and pod.waiting.reserves is None:  # else whoever writes its status does it
-            await self._write_request(annotations_patch(pod.key, pod.uid, annotations))
+        if not annotations or pod.waiting.reserves is not None:
+            return ""  # whoever writes the status of a reservation writes its annotations
+        adapted = await self._adapt(placement)
+        if isinstance(adapted, str):
+            return adapted
+        annotations |= adapted.annotations
+        await self._write_request(annotations_patch(pod.key, pod.uid, annotations, adapted.labels))
+        return ""
+
+    async def _adapt(self, placement: Placement) -> Adaption | str:
+        """What device plugins of vendors read, if somebody wants them to find pods."""
+        if self._device_plugins is None:
+            return NO_ADAPTION
+        return await self._device_plugins.adapt(placement)
 
 
 def _consumer(placement: Placement) -> Consumer:

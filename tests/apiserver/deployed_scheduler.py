@@ -17,11 +17,13 @@ _LEASE = (
 
 
 @contextmanager
-def deployed_scheduler(cluster: RealCluster, config: str = "") -> Iterator[SchedulerProgram]:
+def deployed_scheduler(
+    cluster: RealCluster, config: str = "", *flags: str
+) -> Iterator[SchedulerProgram]:
     """One that is to be started, by a KubeSchedulerConfiguration; it must ask for nothing else."""
     folder, network = cluster.server.folder, cluster.server.network
     kubeconfig = cluster.server.kubeconfig("s1", cluster.token("koord-scheduler"))
-    arguments = [*QUICK, *_LEASE]
+    arguments = [*QUICK, *_LEASE, *flags]
     if config:
         path = folder / "scheduler-config.yaml"
         path.write_text(config)

@@ -27,6 +27,7 @@ COMPONENTS = (
     "network-policies",
     "scheduler",
     "numa",
+    "device-plugins",
     "device-share",
     "reservations",
 )

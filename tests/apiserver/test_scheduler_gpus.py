@@ -17,6 +17,11 @@ from koord_model.keys import (
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    LABEL_GPU_MODEL,
+    LABEL_GPU_VENDOR,
+    NPU_CORE,
+    NPU_CPU,
 )
 
 from tests.apiserver.deployed_scheduler import deployed_scheduler
@@ -50,7 +55,8 @@ CARDS = 4
 
 @pytest.fixture
 def scheduler(cluster: RealCluster) -> Iterator[SchedulerProgram]:
-    with deployed_scheduler(cluster, json.dumps(CONFIG)) as made:
+    gate = "--feature-gates=DevicePluginAdaption=true"
+    with deployed_scheduler(cluster, json.dumps(CONFIG), gate) as made:
         yield made
 
 
@@ -179,3 +185,64 @@ async def test_reserved_cards_and_cpus_are_their_owners(
     assert json.loads(first_written[ANNOTATION_RESOURCE_STATUS])["cpuset"]
     assert written[ANNOTATION_RESOURCE_STATUS] == first_written[ANNOTATION_RESOURCE_STATUS]
     assert "nodeName" not in cluster.get("pods", "others", "-n", NAMESPACE)["spec"]
+
+
+def put_node_of(cluster: RealCluster, name: str, vendor: str, amounts: dict[str, str]) -> None:
+    """A node with one card of a vendor, with these amounts."""
+    labels = {LABEL_GPU_VENDOR: vendor, LABEL_GPU_MODEL: "M"}
+    cluster.ready_node(name, {"cpu": "32", "memory": "64Gi", "pods": "110", **amounts})
+    cluster.kubectl("label", "node", name, *(f"{key}={value}" for key, value in labels.items()))
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device"}
+    one = {**card(name, 0), "resources": {GPU_MEMORY_RATIO: "100", **amounts}}
+    metadata = {"name": name, "labels": labels}
+    cluster.apply({**kind, "metadata": metadata, "spec": {"devices": [one]}})
+
+
+def pod_of(name: str, amounts: dict[str, str]) -> dict[str, Any]:
+    made = pod(name, 0)
+    made["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return made
+
+
+async def test_device_plugins_find_pods_one_after_the_other(
+    cluster: RealCluster, scheduler: SchedulerProgram
+) -> None:
+    cluster.namespace(NAMESPACE)
+    put_node_of(cluster, "m1", "metax", {GPU_CORE: "100", GPU_MEMORY: "16Gi"})
+    npu = {NPU_CORE: "8", NPU_CPU: "7", GPU_MEMORY: "21Gi", GPU_SHARED: "1"}
+    put_node_of(cluster, "h1", "huawei", npu)
+    part = {NPU_CORE: "2", NPU_CPU: "2", GPU_MEMORY: "6Gi"}
+    cluster.apply(pod_of("npu", {**part, GPU_SHARED: "1"}))
+    names = ("x", "y")
+    cluster.apply(*(pod_of(name, {GPU_CORE: "50", GPU_MEMORY: "8Gi"}) for name in names))
+    await asyncio.to_thread(scheduler.start)
+    await until(lambda: scheduler.ready, "ready")
+    await until(lambda: scheduler.leads, "a leader")
+
+    def bound(*names: str) -> list[dict[str, Any]]:
+        pods = [cluster.get("pods", name, "-n", NAMESPACE) for name in names]
+        return [one for one in pods if one["spec"].get("nodeName")]
+
+    def lock() -> str:
+        annotations = cluster.get("node", "m1")["metadata"].get("annotations", {})
+        return str(annotations.get("hami.io/mutex.lock", ""))
+
+    found = await until(lambda: bound(*names), "the first of two pods")
+    assert found is not None
+    [first] = found
+    assert lock().endswith(f",{NAMESPACE},{first['metadata']['name']}")
+    await until(lambda: "is locked for" in scheduler.said, "the second one refused")
+    assert len(bound(*names)) == 1
+    # As its device plugin does, once it has given the pod its card.
+    cluster.kubectl("annotate", "node", "m1", "hami.io/mutex.lock-")
+    await until(lambda: len(bound(*names)) == 2, "the second one")
+
+    assert bound("npu") == [], "there is no template"
+    templates = {"data.yaml": json.dumps({"huawei-M": {"vir02": part}})}
+    metadata = {"name": "gpu-shared-resource-templates", "namespace": "koordinator-system"}
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": templates}
+    )
+    given = await until(lambda: bound("npu"), "a part of an NPU")
+    assert given is not None
+    assert given[0]["metadata"]["annotations"]["huawei.com/npu-core"] == "0-vir02"

@@ -94,6 +94,7 @@ ALL_COMPONENTS = {
     "scheduler.enabled": True,
     "scheduler.numa": True,
     "scheduler.deviceShare": True,
+    "scheduler.devicePlugins": True,
     "scheduler.reservations": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
@@ -164,6 +165,7 @@ def test_by_default_it_is_the_kustomization() -> None:
         ("scheduler", {"scheduler.enabled": True}),
         ("numa", {"scheduler.numa": True}),
         ("device-share", {"scheduler.deviceShare": True}),
+        ("device-plugins", {"scheduler.devicePlugins": True}),
         ("reservations", {"scheduler.reservations": True}),
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,10 @@ from koord_model.keys import (
     ANNOTATION_DEVICE_ALLOCATED,
     ANNOTATION_RESERVATION_ALLOCATED,
     ANNOTATION_RESOURCE_STATUS,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    LABEL_GPU_VENDOR,
 )
 from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
 from koord_scheduler.config.scheduler_config import read_scheduler_config, scheduler_config
@@ -254,6 +259,39 @@ async def test_devices_of_pods_are_a_right_of_its_own() -> None:
     assert Right("patch", "scheduling.koordinator.sh", "reservations", "", "r") in asked
     assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {
         *("configmaps", "devices", "pods", "reservations", "reservations/status"),
+    }
+
+
+async def test_locks_for_device_plugins_are_a_right_of_its_own() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "DeviceShare"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = scheduler_config({**kind, "profiles": [{"plugins": enabled}]})
+    amounts = {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_MEMORY: "16Gi"}
+    card = {"type": "gpu", "minor": 0, "id": "C-0", "health": True, "resources": amounts}
+    has = {"cpu": "4", "memory": "16Gi", "pods": "110", GPU_CORE: "100", GPU_MEMORY: "16Gi"}
+    settings = replace(SETTINGS, feature_gates=("DevicePluginAdaption=true", "Other=true"))
+    async with KubeApi() as api, Client(Cluster(api.url), Limits(qps=0, answer=PATIENCE)) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": has}})
+        metadata = {"name": "n1", "labels": {LABEL_GPU_VENDOR: "metax"}}
+        api.put(DEVICES, {"metadata": metadata, "spec": {"devices": [card]}})
+        pod = _pod("a", "2")
+        pod["spec"]["containers"][0]["resources"]["requests"] |= {GPU_CORE: "50", GPU_MEMORY: "8Gi"}
+        api.put(PODS, pod, "shop")
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(settings, config, client, "s1_0").serve())
+            await until(lambda: api.count("create", "pods") > 0, "a binding")
+            os.kill(os.getpid(), signal.SIGTERM)
+        written = api.get(PODS, "a", "shop")["metadata"]["annotations"]
+        locked = api.get(NODES, "n1")["metadata"]["annotations"]
+        asked = rights(api.asked)
+    [[given]] = json.loads(written["metax-tech.com/gpu-devices-allocated"])
+    assert given == {"uuid": "C-0", "compute": 50, "vRam": 8192}
+    assert locked["hami.io/mutex.lock"].endswith(",shop,a")
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "device-share", "device-plugins")) == []
+    assert set(missing(asked, ACCOUNT, (*COMPONENTS, "device-share"))) == {
+        Right("get", "", "nodes", "", "n1"),
+        Right("patch", "", "nodes", "", "n1"),
     }
 
 

@@ -7,6 +7,7 @@ from random import Random
 
 from tests.support.clusters import random_cluster, random_function_input
 from tests.support.clusters.device_nodes import random_device_node, random_reserved_devices
+from tests.support.clusters.npu_nodes import random_npu_node
 from tests.support.clusters.reservation_nodes import (
     random_reservation_life,
     random_reservation_node,
@@ -16,6 +17,7 @@ MAKERS = (
     random_cluster,
     random_function_input,
     random_device_node,
+    random_npu_node,
     random_reservation_life,
     random_reservation_node,
     random_reserved_devices,

@@ -1,12 +1,13 @@
 """What a new pod's containers ask for of GPUs, in the terms of the scheduler. No IO.
 
 ``koordinator.sh/gpu: N`` is N percent of a GPU's cores and of its memory; ``gpu.shared`` is over
-how many GPUs. Requests of these equal their limits: Kubernetes takes them in no other way.
+how many GPUs. Requests of these equal their limits: Kubernetes takes them in no other way. Whole
+NPUs (``npu-core`` with ``gpu-memory-ratio``) are requested without ``gpu.shared``.
 """
 
 from __future__ import annotations
 
-from koord_model.keys import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED
+from koord_model.keys import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE
 from koord_model.quantity import whole
 from koord_serving.admission.core.admission import Object
 
@@ -15,6 +16,7 @@ from koord_manager.webhooks.cluster_view import ClusterView
 
 _OFF_GATE = "DisableDeviceResourceSpec"
 _NAMES = {GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED}
+_WHOLE_NPUS = {NPU_CORE, GPU_MEMORY_RATIO}
 _WHOLE = 100
 """Percent: one GPU."""
 
@@ -31,6 +33,8 @@ def _requested(container: Object) -> Object:
     """What it asks for of GPUs; a limit alone is a request too."""
     resources = inside(container, "resources")
     both = {**inside(resources, "limits"), **inside(resources, "requests")}
+    if both.keys() >= _WHOLE_NPUS:
+        return {}
     return {name: both[name] for name in _NAMES & both.keys()}
 
 

@@ -7,14 +7,11 @@ from koord_model.keys import GPU_MEMORY, GPU_MEMORY_RATIO
 from numpy.typing import NDArray
 
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
+from koord_scheduler.columns.device_type_room import DeviceTypeRoom, of_rows
 from koord_scheduler.devices.device_hints import NO_HINT
 from koord_scheduler.devices.device_needs import DeviceNeed, PodDeviceNeeds
 from koord_scheduler.devices.device_scores import DeviceScorer
-from koord_scheduler.devices.node_device_state import FreeDevice, NodeDeviceState
-
-_FEWEST = 8
-_Devices = NDArray[np.float64]
-"""By device, in the order of the numbers, and row; what a row does not have is 0."""
+from koord_scheduler.devices.node_device_state import NodeDeviceState
 
 
 def takes_any(needs: PodDeviceNeeds) -> bool:
@@ -29,68 +26,12 @@ def takes_any(needs: PodDeviceNeeds) -> bool:
     return not is_special and all(one.hint == NO_HINT for one in needs.needs)
 
 
-class _TypeRoom:
-    """The devices of one type."""
-
-    def __init__(self, length: int) -> None:
-        self._length = length
-        self.is_healthy: NDArray[np.bool_] = np.zeros((_FEWEST, length), np.bool_)
-        self._total: dict[str, _Devices] = {}
-        self._free: dict[str, _Devices] = {}
-
-    def lengthen(self, length: int) -> None:
-        self._length = length
-        self.is_healthy = lengthened(self.is_healthy, length, fill=False)
-        for table in (self._total, self._free):
-            for name, amounts in table.items():
-                table[name] = lengthened(amounts, length, 0)
-
-    def set(self, rows: Rows, devices: list[FreeDevice]) -> None:
-        self._make_room(len(devices))
-        self.is_healthy[:, rows] = False
-        for table in (self._total, self._free):
-            for amounts in table.values():
-                amounts[:, rows] = 0
-        for place, one in enumerate(devices):
-            self.is_healthy[place, rows] = bool(one.total)
-            for name, amount in one.total.items():
-                self._of(self._total, name)[place, rows] = amount
-                self._of(self._free, name)[place, rows] = one.free[name]
-
-    def total(self, name: str, rows: Rows) -> _Devices:
-        return self._read(self._total, name, rows)
-
-    def free(self, name: str, rows: Rows) -> _Devices:
-        return self._read(self._free, name, rows)
-
-    def _read(self, table: dict[str, _Devices], name: str, rows: Rows) -> _Devices:
-        found = table.get(name)
-        if found is None:
-            return np.zeros((len(self.is_healthy), len(rows)))
-        picked: _Devices = found[:, rows]
-        return picked
-
-    def _of(self, table: dict[str, _Devices], name: str) -> _Devices:
-        if name not in table:
-            table[name] = np.zeros((len(self.is_healthy), self._length))
-        return table[name]
-
-    def _make_room(self, devices: int) -> None:
-        more = devices - len(self.is_healthy)
-        if more > 0:
-            wider = (0, more), (0, 0)
-            self.is_healthy = np.pad(self.is_healthy, wider)
-            for table in (self._total, self._free):
-                for name, amounts in table.items():
-                    table[name] = np.pad(amounts, wider)
-
-
 class DeviceRoom:
     """The devices of all rows by type. ``honors`` says which rows honor partitions of GPUs."""
 
     def __init__(self, length: int) -> None:
         self.honors: Mask = np.zeros(length, np.bool_)
-        self._types: dict[str, _TypeRoom] = {}
+        self._types: dict[str, DeviceTypeRoom] = {}
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows."""
@@ -104,7 +45,7 @@ class DeviceRoom:
         self.honors[rows] = state is not None and state.partitions[1]
         for kind in {*self._types, *devices}:
             if kind not in self._types:
-                self._types[kind] = _TypeRoom(len(self.honors))
+                self._types[kind] = DeviceTypeRoom(len(self.honors))
             self._types[kind].set(rows, list(devices.get(kind, {}).values()))
 
     def fits(self, needs: PodDeviceNeeds, rows: Rows) -> Mask:
@@ -119,11 +60,11 @@ class DeviceRoom:
         devices = self._types.get(need.type)
         if devices is None:
             return np.zeros(len(rows))
-        has_room: NDArray[np.bool_] = devices.is_healthy[:, rows]
+        has_room = of_rows(devices.is_healthy, rows)
         for name, amount in need.each:
             has_room = has_room & (devices.free(name, rows) >= amount)
         in_bytes, in_per_cent = need.amounts.get(GPU_MEMORY), need.amounts.get(GPU_MEMORY_RATIO)
-        if (in_bytes is None) == (in_per_cent is None):
+        if (in_bytes is None) == (in_per_cent is None) or not devices.has(GPU_MEMORY):
             return _number(has_room)
         total = devices.total(GPU_MEMORY, rows)
         if in_bytes is None:
@@ -145,15 +86,18 @@ class DeviceRoom:
 
 
 def _number(has_room: NDArray[np.bool_]) -> Amounts:
-    found: Amounts = has_room.sum(axis=0)
+    # Bytes are added four times as fast as booleans.
+    found: Amounts = has_room.view(np.uint8).sum(axis=0, dtype=np.uint32)
     return found
 
 
-def _scores(need: DeviceNeed, devices: _TypeRoom, scorer: DeviceScorer, rows: Rows) -> Amounts:
+def _scores(need: DeviceNeed, devices: DeviceTypeRoom, scorer: DeviceScorer, rows: Rows) -> Amounts:
     scores, weights = np.zeros(len(rows)), np.zeros(len(rows))
     for name, weight in scorer.weights:
-        has = devices.total(name, rows).sum(axis=0)
-        taken = has - devices.free(name, rows).sum(axis=0) + need.amounts.get(name, 0)
+        if not devices.has(name):
+            continue
+        has, free = devices.sums(name, rows)
+        taken = has - free + need.amounts.get(name, 0)
         good = np.minimum(taken, has) if scorer.is_packing else np.maximum(has - taken, 0)
         here = weight * (has > 0)
         scores += here * np.floor(good * 100 / np.maximum(has, 1))

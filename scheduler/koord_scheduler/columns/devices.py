@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from koord_scheduler.columns.arrays import Mask, lengthened
 from koord_scheduler.columns.device_room import DeviceRoom
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
-from koord_scheduler.devices.device_object import DeviceReport, NodeDevices
+from koord_scheduler.devices.device_object import NO_MODEL, DeviceReport, GPUModel, NodeDevices
 from koord_scheduler.devices.gpu_templates import DEFAULT_SOURCE, GPUTemplates, ModelTemplates
 from koord_scheduler.devices.node_device_state import (
     GPULabels,
@@ -29,11 +30,13 @@ class DeviceColumns:
 
     ``are_known`` says of which nodes there is a Device. ``pods_on`` has the devices of a row's pods
     by namespace/name. Unless it ``is_used``, which is decided before there are nodes and pods,
-    nothing is kept; ``source`` is decided then, too. What pods have is never kept as a sum.
+    nothing is kept; ``source`` is decided then, too, and whether device plugins of vendors give
+    what is chosen (``adapts``). What pods have is never kept as a sum.
     """
 
     def __init__(self, length: int) -> None:
         self.is_used = False
+        self.adapts = False
         self.source = DEFAULT_SOURCE
         self.are_known: Mask = np.zeros(length, np.bool_)
         self.pods_on: Callable[[int], Iterable[tuple[str, PodDevices]]] = lambda row: ()
@@ -57,9 +60,7 @@ class DeviceColumns:
         if len(self._kinds) > _MOST_KINDS:
             self._kinds.clear()
         # Machines of a kind share what they have: it is compared often.
-        self._reports[name] = DeviceReport(
-            report.name, self._kinds.setdefault(report.has, report.has), report.ids, report.ignored
-        )
+        self._reports[name] = replace(report, has=self._kinds.setdefault(report.has, report.has))
         self._warn(report.ignored)
 
     def forget_report(self, name: str) -> None:
@@ -106,6 +107,11 @@ class DeviceColumns:
         """How the devices of a row's node are called, by type and minor."""
         report = self._report(row)
         return {} if report is None else report.ids
+
+    def gpu_model(self, row: int) -> GPUModel:
+        """Of the GPUs of a row's node, as its Device says."""
+        report = self._report(row)
+        return NO_MODEL if report is None else report.gpu_model
 
     def ignored(self, row: int) -> tuple[str, ...]:
         """Lines about what could not be used of its Device."""

@@ -5,6 +5,8 @@ Glossary:
     each        how much a pod needs of every one of its devices, by resource.
     state       what a node has and what its pods have of it; nodes of one state are alike.
     partition   a set of GPUs that can work together.
+    template    amounts of a card that a pod can have, where it cannot have any.
+    adaption    what a vendor's device plugin reads of a pod, to give it the devices chosen here.
     scope       GPUs that are near each other: those of a node, NUMA node, or PCIe switch.
     card        a GPU; its free capacity is in thousandths of a card.
     share       how much of each of its cards a pod requests, in thousandths; 1000 is a whole card.

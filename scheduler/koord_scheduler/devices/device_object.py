@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_model.fields import Fields, quantity
-from koord_model.keys import ANNOTATION_GPU_PARTITIONS, LABEL_GPU_PARTITION_POLICY
+from koord_model.keys import (
+    ANNOTATION_GPU_PARTITIONS,
+    LABEL_GPU_MODEL,
+    LABEL_GPU_PARTITION_POLICY,
+    LABEL_GPU_VENDOR,
+)
 from koord_model.quantity import whole
 
 from koord_scheduler.devices.gpu_partitions import GPUPartition, read_partitions
@@ -28,6 +33,16 @@ _LEFT_OUT = "the device is left out"
 ResourceAmounts = tuple[tuple[str, int], ...]
 """Whole amounts by the names of resources, in the order of these; bytes, per cent or pieces."""
 DeviceLabels = tuple[tuple[str, str], ...]
+
+
+class GPUModel(NamedTuple):
+    """Of the GPUs of a node, by the labels of its Device."""
+
+    vendor: str = ""
+    model: str = ""
+
+
+NO_MODEL = GPUModel()
 
 
 class DeviceTopology(NamedTuple):
@@ -93,12 +108,16 @@ class NodeDevices:
 
 @dataclass(frozen=True)
 class DeviceReport:
-    """A Device: what there is, ``ids`` by type and minor, and lines on what was ``ignored``."""
+    """A Device: what there is, ``ids`` by type and minor, and lines on what was ``ignored``.
+
+    ``gpu_model`` is for device plugins: pods get GPUs by the labels of Nodes.
+    """
 
     name: str
     has: NodeDevices = field(default_factory=NodeDevices)
     ids: Mapping[tuple[str, int], str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    gpu_model: GPUModel = NO_MODEL
 
 
 class DeviceAnnotations(msgspec.Struct, frozen=True, gc=False):
@@ -145,8 +164,11 @@ def read_device_report(text: bytes) -> DeviceReport:
     devices = tuple(_devices(given, ids))
     table = meta.annotations.partitions if meta.annotations is not None else None
     partitions = read_partitions(table, where, ignored)
-    honors = (meta.labels or {}).get(LABEL_GPU_PARTITION_POLICY) == HONOR
-    return DeviceReport(meta.name, NodeDevices(devices, partitions, honors), ids, tuple(ignored))
+    labels = meta.labels or {}
+    honors = labels.get(LABEL_GPU_PARTITION_POLICY) == HONOR
+    model = GPUModel(labels.get(LABEL_GPU_VENDOR, ""), labels.get(LABEL_GPU_MODEL, ""))
+    has = NodeDevices(devices, partitions, honors)
+    return DeviceReport(meta.name, has, ids, tuple(ignored), model)
 
 
 def _devices(given: Fields, ids: dict[tuple[str, int], str]) -> Iterator[NodeDevice]:

@@ -91,6 +91,8 @@ _COMBINATIONS: Mapping[frozenset[str], Callable[[Amounts], bool]] = {
             {GPU_MEMORY_RATIO},
             {GPU_CORE, GPU_MEMORY},
             {GPU_CORE, GPU_MEMORY_RATIO},
+            # Whole NPUs, of which Koordinator's webhook says how many there are.
+            {NPU_CORE, GPU_MEMORY_RATIO},
         )
     },
     frozenset({GPU_SHARED, NPU_CORE, NPU_CPU, GPU_MEMORY}): _part_of_npu,

@@ -20,6 +20,8 @@ from koord_scheduler.columns.numa_devices import NUMADevices
 from koord_scheduler.devices.candidates import DeviceRejection
 from koord_scheduler.devices.device_allocation import MISSING_DEVICE, allocate
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
+from koord_scheduler.devices.device_object import GPUModel
+from koord_scheduler.devices.device_plugins import refusal
 from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.device_summary import device_summary
@@ -91,7 +93,8 @@ class DeviceShare(Plugin):
         exact = filter_by_reasons(self, pod, nodes)
         needs = pod.devices
         depends_on_model = bool(self._settings.unshared) or nodes.node_devices.uses_templates(needs)
-        if needs.problem or not takes_any(needs) or (needs.shares_gpus and depends_on_model):
+        is_special = nodes.node_devices.adapts or (needs.shares_gpus and depends_on_model)
+        if needs.problem or not takes_any(needs) or is_special:
             return exact
 
         def can_run(rows: Rows) -> Mask:
@@ -114,7 +117,7 @@ class DeviceShare(Plugin):
             return [Reason(needs.problem, np.ones(len(rows), np.bool_), resolvable=False)]
         found: dict[tuple[str, bool], dict[int, str]] = {}
         for state, places in _alike(nodes, rows).items():
-            rejection = self._rejection(needs, state)
+            rejection = self._rejection(needs, state, adapts=nodes.node_devices.adapts)
             if rejection is not None:
                 notes = found.setdefault((rejection.text, rejection.resolvable), {})
                 notes.update(dict.fromkeys(places, rejection.note))
@@ -151,7 +154,9 @@ class DeviceShare(Plugin):
         found = self._devices(pod, nodes, row)
         if isinstance(found, DeviceRejection):
             raise ValueError(f"{nodes.name(row)}: {found.text}")  # noqa: TRY004 - an outcome
-        return device_reservation(found, nodes.node_devices.ids(row))
+        devices = nodes.node_devices
+        model, isolation = devices.gpu_model(row), pod.devices.isolation
+        return device_reservation(found, devices.ids(row), model, isolation)
 
     def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
         if not pod.devices.needs or not self._settings.is_aligned:
@@ -205,7 +210,7 @@ class DeviceShare(Plugin):
             kept = one.kept_room(pod, nodes, row).devices
             if state is not None and kept.devices:
                 return allocate_reserved(needs, state, scorer, kept, mask)
-        rejection = self._rejection(needs, state)
+        rejection = self._rejection(needs, state, adapts=nodes.node_devices.adapts)
         if state is None or rejection is not None:
             return rejection or MISSING_DEVICE
         card = self._scores.best_card(pod, nodes, row)
@@ -223,7 +228,7 @@ class DeviceShare(Plugin):
         return next((mask for mask in found if mask is not None), None)
 
     def _rejection(
-        self, needs: PodDeviceNeeds, state: NodeDeviceState | None
+        self, needs: PodDeviceNeeds, state: NodeDeviceState | None, *, adapts: bool
     ) -> DeviceRejection | None:
         if state is None:
             return MISSING_DEVICE
@@ -232,7 +237,10 @@ class DeviceShare(Plugin):
             text = f'model "{model}" of vendor "{vendor}" does not support GPU Share'
             return DeviceRejection(text, resolvable=False)
         found = allocate(needs, state, self._settings.scorer)
-        return found if isinstance(found, DeviceRejection) else None
+        if isinstance(found, DeviceRejection):
+            return found
+        reason = refusal(found, GPUModel(vendor, model)) if adapts else ""
+        return DeviceRejection(reason, resolvable=False) if reason else None
 
 
 def _alike(nodes: NodeColumns, rows: Rows) -> dict[NodeDeviceState | None, list[int]]:

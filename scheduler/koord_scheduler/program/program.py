@@ -16,7 +16,7 @@ from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
 from koord_kube.program_start import WarningLog, settle_for_ever
 from koord_kube.protocol.api import ApiError
-from koord_kube.protocol.resources import PODS, RESERVATIONS, RESOURCE_CLAIMS
+from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
@@ -26,6 +26,7 @@ from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.cluster_cache import ClusterCache
 from koord_scheduler.config.leader_election import LeaderElectionSettings
 from koord_scheduler.config.scheduler_config import SchedulerConfig
+from koord_scheduler.device_plugin_adapter import DevicePluginAdapter
 from koord_scheduler.extender_client import ExtenderClient, tls_contexts
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import (
@@ -38,6 +39,7 @@ from koord_scheduler.framework.decisions import (
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.self_check import SelfCheck
+from koord_scheduler.node_locker import NodeLocker
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.pre_binder import PreBinder
 from koord_scheduler.program.debug_flags import DebugFlags, debug_updates
@@ -50,6 +52,7 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
+from koord_scheduler.program.gates import DEVICE_PLUGIN_ADAPTION, gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
@@ -93,6 +96,9 @@ class SchedulerProgram:
         self._settings = settings
         self._client = client
         self._warn = WarningLog(log)
+        self._gates, others = gates_of(settings.feature_gates)
+        for gate in others:
+            log.info("no such feature gate here", gate=gate)
         self.registry = CollectorRegistry()
         self._leadership = Leadership(
             client, identity, _lease(settings, config.leader_election), on_warning=self._warn
@@ -100,6 +106,7 @@ class SchedulerProgram:
         self._scheduler = make_scheduler(
             config, settings.tie_break_seed, record=recorder.record if recorder else None
         )
+        self._scheduler.nodes.node_devices.adapts = self._gates[DEVICE_PLUGIN_ADAPTION]
         self._documents = ApiDocuments(config.extenders)
         self._extenders = ExtenderClient(
             config.extenders,
@@ -168,6 +175,8 @@ class SchedulerProgram:
         )
         write = writer.write
         nodes = self._scheduler.nodes
+        read_pod = partial(api.get, PODS)
+        locker = NodeLocker(write, partial(api.get, NODES), read_pod, on_warning=self._warn)
         pre_binder = PreBinder(
             VolumeBinder(write, nodes, self._bind_timeout),
             ClaimBinder(
@@ -178,10 +187,13 @@ class SchedulerProgram:
                 on_warning=self._warn,
             ),
             write,
+            DevicePluginAdapter(locker, on_warning=self._warn)
+            if self._gates[DEVICE_PLUGIN_ADAPTION]
+            else None,
         )
         self._binder = binder = Binder(
             write,
-            partial(api.get, PODS),
+            read_pod,
             self._loop,
             self._extenders,
             take_back=pre_binder.take_back,

@@ -12,6 +12,7 @@ GPU, CORE, RATIO, MEMORY, SHARED = (
     f"koordinator.sh/{name}"
     for name in ("gpu", "gpu-core", "gpu-memory-ratio", "gpu-memory", "gpu.shared")
 )
+NPU = "huawei.com/npu-core"
 
 
 def pod(amounts: Object, *groups: str) -> Object:
@@ -31,6 +32,8 @@ def pod(amounts: Object, *groups: str) -> Object:
         ({MEMORY: "8Gi"}, {MEMORY: "8Gi", SHARED: "1"}),
         ({CORE: "100", SHARED: "4"}, {CORE: "100", SHARED: "4"}),
         ({GPU: "all"}, {GPU: "all"}),
+        ({NPU: "8", RATIO: "100"}, {NPU: "8", RATIO: "100"}),
+        ({NPU: "2", MEMORY: "6Gi"}, {NPU: "2", MEMORY: "6Gi", SHARED: "1"}),
         ({"cpu": "1"}, {"cpu": "1"}),
     ],
 )

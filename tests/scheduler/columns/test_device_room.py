@@ -15,6 +15,7 @@ from koord_scheduler.devices.node_device_state import NodeDeviceState
 
 from tests.scheduler.devices.device_cases import RDMA, K, needs, some_needs, some_states
 
+_MANY = 300
 SCORERS = st.sampled_from([DeviceScorer(), DeviceScorer(is_packing=True)])
 
 
@@ -34,6 +35,13 @@ def test_rows_are_as_their_states(
     if not takes_any(pod):
         return
     fits, scores = room.fits(pod, rows).tolist(), room.scores(pod, scorer, rows).tolist()
+    # Many rows that follow each other are picked in another way.
+    room.lengthen(_MANY)
+    for place, state in enumerate(states):
+        room.set(np.arange(place, _MANY, len(states)), state)
+    assert room.fits(pod, np.arange(_MANY)).tolist() == np.resize(fits, _MANY).tolist()
+    many = room.scores(pod, scorer, np.arange(_MANY))
+    assert many.tolist() == np.resize(scores, _MANY).tolist()
     for state, has_room, score in zip(states, fits, scores, strict=True):
         if state is None:
             assert not has_room

@@ -52,6 +52,7 @@ def only(requests: dict[str, int], **annotations: Any) -> DeviceNeed:
         ({SHARED: 2, CORE: 100, RATIO: 50}, 2, {CORE: 50, RATIO: 25}, True),
         ({SHARED: 2, RATIO: 200}, 2, {RATIO: 100}, False),
         ({SHARED: 4, MEMORY: 801}, 4, {MEMORY: 200}, True),
+        ({SHARED: 2, f"{NPU}core": 8, RATIO: 200}, 2, {f"{NPU}core": 4, RATIO: 100}, False),
         ({f"{NPU}core": 8, RATIO: 200}, 2, {f"{NPU}core": 4, RATIO: 100}, False),
         (
             {SHARED: 1, f"{NPU}core": 4, f"{NPU}cpu": 3, f"{NPU}dvpp": 50, MEMORY: 9},

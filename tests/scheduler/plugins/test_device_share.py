@@ -236,6 +236,18 @@ def test_some_models_are_not_shared() -> None:
     assert cluster.place("b", {GPU: "100"}).node == "n1"
 
 
+def test_what_the_device_plugin_of_a_node_cannot_give_is_looked_for_elsewhere() -> None:
+    cluster = Cluster(n1=4)
+    cluster.scheduler.nodes.node_devices.adapts = True
+    cluster.node("n1", gpu_vendor="cambricon")
+    assert cluster.place("a", {GPU: "100"}).node == "n1"
+    [reason] = cluster.why_not("b", {GPU: "200"})
+    assert "cambricon" in reason
+    cluster.node("n2")
+    cluster.devices("n2", 2)
+    assert cluster.place("c", {GPU: "200"}).node == "n2"
+
+
 def test_templates_of_npus_come_and_go() -> None:
     cluster = Cluster()
     cluster.node("n1", gpu_vendor="huawei", gpu_model="Ascend-310P3")

@@ -63,7 +63,7 @@ def _devices(rng: Random, vendor: str) -> list[Object]:
         amounts = {NPU_CORE: "8", NPU_CPU: "7", NPU_DVPP: "100", MEMORY: "21Gi"}
     devices: list[Object] = []
     has_places = chance(rng, 0.7)
-    for minor in range(rng.choice([0, 1, 2, 2, 4])):
+    for minor in range(rng.choice([0, 1, 1, 2, 2, 2, 4])):
         one: Object = {"type": "gpu", "id": f"C-{minor}", "minor": minor, "health": True}
         one["resources"] = {**amounts, RATIO: "100"}
         if chance(rng, 0.05):
