@@ -58,6 +58,9 @@ LABEL_OPERATING_MODE = "scheduling.koordinator.sh/operating-mode"
 LABEL_RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 LABEL_RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
 
+# Of PodGroups and pods of gangs.
+ANNOTATION_GANG_NETWORK_TOPOLOGY = "gang.scheduling.koordinator.sh/network-topology-spec"
+
 # Of nodes, and of their NodeResourceTopology.
 ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 LABEL_CPU_NORMALIZATION_ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
