@@ -58,8 +58,23 @@ LABEL_OPERATING_MODE = "scheduling.koordinator.sh/operating-mode"
 LABEL_RESERVATION_IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 LABEL_RESERVATION_ORDER = "scheduling.koordinator.sh/reservation-order"
 
-# Of PodGroups and pods of gangs.
+# Gangs: of pods, and those with "gang." in the name also of PodGroups.
+LABEL_POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
+LABEL_GANG_NAME = "pod-group.scheduling.sigs.k8s.io/name"
+LABEL_GANG_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
+ANNOTATION_GANG_NAME = "gang.scheduling.koordinator.sh/name"
+ANNOTATION_GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
+ANNOTATION_GANG_TOTAL_NUMBER = "gang.scheduling.koordinator.sh/total-number"
+ANNOTATION_GANG_MODE = "gang.scheduling.koordinator.sh/mode"
+ANNOTATION_GANG_WAITING_TIME = "gang.scheduling.koordinator.sh/waiting-time"
+ANNOTATION_GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
+ANNOTATION_GANG_MATCH_POLICY = "gang.scheduling.koordinator.sh/match-policy"
+ANNOTATION_OLD_GANG_MATCH_POLICY = "pod-group.scheduling.sigs.k8s.io/match-policy"
 ANNOTATION_GANG_NETWORK_TOPOLOGY = "gang.scheduling.koordinator.sh/network-topology-spec"
+ANNOTATION_BIND_GANG_GROUP = "internal.scheduling.koordinator.sh/bind-gang-group-id"
+ANNOTATION_BIND_GANG_COUNT = "internal.scheduling.koordinator.sh/bind-gang-member-count"
+ANNOTATION_OLD_BIND_GANG_GROUP = "scheduling.koordinator.sh/bind-gang-group-id"
+ANNOTATION_OLD_BIND_GANG_COUNT = "scheduling.koordinator.sh/bind-gang-member-count"
 
 # Of nodes, and of their NodeResourceTopology.
 ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"

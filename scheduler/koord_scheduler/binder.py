@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
@@ -177,10 +177,13 @@ def binding(placement: Placement) -> Request:
     """The request that binds a pod; for the pod with this uid alone."""
     pod = placement.pod
     namespace, _, name = pod.key.partition("/")
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": pod.uid}
+    if placement.release is not None:  # the API server puts them on the pod
+        metadata["annotations"] = placement.release.annotations
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": name, "namespace": namespace, "uid": pod.uid},
+        "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
     }
     return Request("POST", PODS, name, namespace, "binding", body)

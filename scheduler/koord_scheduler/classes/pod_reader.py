@@ -17,8 +17,10 @@ from koord_model.times import from_rfc3339
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.gang.member import GangMember, gang_member
 from koord_scheduler.load.pod_load import NO_TIMES, PodTimes, has_daemon_owner, pod_times
 from koord_scheduler.numa.pod_requirements import may_bind_cpus
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 from koord_scheduler.objects.requests import placed_requests
 from koord_scheduler.objects.scheduling_hint import scheduling_hint
@@ -66,7 +68,7 @@ class ClusterPod(NamedTuple):
     ``started`` is in seconds since the epoch, ``None`` before. ``is_leaving`` if it was deleted,
     and has not ended yet; ``is_preempted`` if that was to make room for another pod. ``times`` are
     those of a pod that has a node, where somebody asks for them. ``operates`` is what it reserves
-    for others.
+    for others, ``gang`` the gang that it is a member of.
     """
 
     key: str
@@ -80,6 +82,7 @@ class ClusterPod(NamedTuple):
     is_preempted: bool = False
     times: PodTimes = NO_TIMES
     operates: Reservation | None = None
+    gang: GangMember | None = None
 
 
 class PodReader:
@@ -112,6 +115,15 @@ class PodReader:
             pod.is_preempted,
             pod_times(pod) if waiting is None and self._nodes.loads.is_used else NO_TIMES,
             self._operates(pod) if waiting is None else None,
+            self._gang(pod) if self._nodes.gangs.is_used else None,
+        )
+
+    def _gang(self, pod: PodInfo) -> GangMember | None:
+        metadata = pod.metadata
+        labels = metadata.labels or {}
+        annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+        return gang_member(
+            metadata.namespace, labels, annotations, created_at(pod), self._nodes.gangs.defaults
         )
 
     def _operates(self, pod: PodInfo) -> Reservation | None:

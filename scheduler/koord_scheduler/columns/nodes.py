@@ -32,6 +32,7 @@ from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
 from koord_scheduler.devices.device_object import DeviceReport
 from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices
+from koord_scheduler.gang.gangs import Gangs
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.numa.node_topology import NodeResourceTopology
@@ -101,6 +102,7 @@ class NodeColumns:
         self.loads = NodeLoads(length, self.journal.add)
         self.numa = NUMAColumns(length)
         self.node_devices = DeviceColumns(length)
+        self.gangs = Gangs()
         self.reservations = ReservationColumns(
             self.resources, self.add_pod, self.remove_pod, self._touch
         )

@@ -34,6 +34,7 @@ from koord_scheduler.numa.policies import CPUBindPolicy
 from koord_scheduler.numa.scores import AmountScore, AmountScorer, least_taken, most_taken
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
 from koord_scheduler.objects.spread import spread_constraint
+from koord_scheduler.plugins.coscheduling import Coscheduling
 from koord_scheduler.plugins.device_share import DeviceShare
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
 from koord_scheduler.plugins.image_locality import ImageLocality
@@ -93,6 +94,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     ),
     "SchedulingHint": lambda args: SchedulingHint(args.scheduling_hint.max_hint_nodes),
     "DeviceShare": lambda args: DeviceShare(args.device_share.settings()),
+    "Coscheduling": lambda args: Coscheduling(args.coscheduling.defaults()),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 

@@ -53,6 +53,16 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "DefaultPreBind": ("preBind",),
     "DeviceShare": (*_FILTERS, *_SCORES, "reserve", "preBind"),
     "Reservation": (*_FILTERS, "postFilter", *_SCORES, "reserve", "preBind", "bind"),
+    "Coscheduling": (
+        "preEnqueue",
+        "preFilter",
+        "postFilter",
+        *_SCORES,
+        "reserve",
+        "permit",
+        "preBind",
+        "postBind",
+    ),
 }
 """Where each plugin acts."""
 
@@ -87,6 +97,7 @@ _OFF_BY_DEFAULT = {
     "DefaultPreBind",
     "DeviceShare",
     "Reservation",
+    "Coscheduling",
 }
 
 DEFAULT_PLUGINS = tuple(
@@ -100,12 +111,7 @@ CORE = frozenset(
     {"SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "DefaultPreBind"}
 )
 
-KOORDINATOR = frozenset(
-    {
-        "Coscheduling",
-        "ElasticQuota",
-    }
-)
+KOORDINATOR = frozenset({"ElasticQuota"})
 """Koordinator's plugins that come with later versions."""
 
 UNPREPARED = frozenset({"LoadAwareScheduling", "NodeNUMAResource", "DeviceShare"})

@@ -13,6 +13,7 @@ from msgspec.structs import force_setattr
 from koord_scheduler.config.added_affinity import AddedAffinity
 from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Int32, NotNegative, PerCent, Strict
+from koord_scheduler.config.coscheduling_args import CoschedulingArgs
 from koord_scheduler.config.device_share_args import DeviceShareArgs
 from koord_scheduler.config.koordinator_args import (
     NodeResourcesFitPlusArgs,
@@ -260,6 +261,7 @@ class NodeNUMAResourceArgs(PluginArgs, frozen=True):
 class AllPluginArgs(Strict, frozen=True, rename="pascal"):
     """The arguments of all plugins of a profile that take some, by the names of the plugins."""
 
+    coscheduling: CoschedulingArgs = CoschedulingArgs()
     default_preemption: DefaultPreemptionArgs = DefaultPreemptionArgs()
     device_share: DeviceShareArgs = DeviceShareArgs()
     dynamic_resources: DynamicResourcesArgs = DynamicResourcesArgs()

@@ -76,8 +76,12 @@ def configured_profile(
     not_built = frozenset(name for name in acting if support(name) is Support.NOT_BUILT)
     profile = _profile(given.scheduler_name or "", points, _builders(given, args, added))
     looked_at = percentage if own is None else own
+    gangs = args.coscheduling.defaults() if points.has("permit", "Coscheduling") else None
     return ConfiguredProfile(
-        replace(profile, percentage_of_nodes_to_score=looked_at), points, not_built, args
+        replace(profile, percentage_of_nodes_to_score=looked_at, gangs=gangs),
+        points,
+        not_built,
+        args,
     )
 
 
@@ -123,7 +127,14 @@ def _profile(
 ) -> Profile:
     prepare = [one for one in points.points["preFilter"] if "filter" not in extension_points(one)]
     filters = {*points.points["filter"], *prepare}
-    acting = dict.fromkeys((*points.points["filter"], *points.points["score"], *prepare))
+    acting = dict.fromkeys(
+        (
+            *points.points["filter"],
+            *points.points["score"],
+            *prepare,
+            *points.points["permit"],
+        )
+    )
     plugins = tuple(
         EnabledPlugin(builders[one](), one in filters, points.weights.get(one, 0))
         for one in acting

@@ -18,6 +18,7 @@ from koord_kube.protocol.resources import (
     NODE_METRICS,
     NODE_TOPOLOGIES,
     NODES,
+    POD_GROUPS,
     PODS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -44,6 +45,7 @@ from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.devices.device_object import DeviceObject, read_device_report
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.gang.pod_group import PodGroupObject, read_pod_group
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.numa.node_topology import (
     NodeResourceTopology,
@@ -188,6 +190,15 @@ def cluster_kinds(
             scheduler.remove_reservation,
             is_optional=True,
             is_needed=nodes.reservations.is_used,
+        ),
+        ClusterKind(
+            POD_GROUPS,
+            PodGroupObject,
+            partial(read_pod_group, defaults=nodes.gangs.defaults),
+            lambda _, one: scheduler.set_pod_group(one),
+            scheduler.remove_pod_group,
+            is_optional=True,
+            is_needed=nodes.gangs.is_used,
         ),
     ]
 

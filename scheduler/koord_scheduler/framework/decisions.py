@@ -8,16 +8,21 @@ from typing import Any
 from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.extenders.steps import Calls, Steps
 from koord_scheduler.framework.preemption import Preemption
+from koord_scheduler.gang.member import Release
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod is to be bound to a node; ``reservations`` are what plugins took for it."""
+    """A pod is to be bound to a node; ``reservations`` are what plugins took for it.
+
+    With a ``release``, it is bound together with others of its gang.
+    """
 
     pod: QueuedPod
     node: str
     reservations: tuple[object, ...] = ()
+    release: Release | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,8 @@ class Refusal:
 
     ``preemption`` says why none takes the place of others. With a ``defect``, a plugin failed, and
     it is not known where they fit. With ``extenders`` it is the pod alone that fits nowhere.
-    ``remedy`` is what a plugin wants to be written for the pod.
+    ``remedy`` is what a plugin wants to be written for the pod. ``gang`` says why it is a gang that
+    does not fit, or cannot be tried.
     """
 
     pod: QueuedPod
@@ -35,6 +41,7 @@ class Refusal:
     defect: str = ""
     extenders: ExtenderRefusal | None = None
     remedy: object = None
+    gang: str = ""
 
 
 @dataclass(frozen=True, slots=True)

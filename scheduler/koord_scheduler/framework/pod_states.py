@@ -64,6 +64,10 @@ class PodStates:
 
     def remove_pod(self, key: str) -> None:
         """A pod is gone."""
+        self._drop(key)
+
+    def _drop(self, key: str) -> None:
+        """Nothing is decided about a pod, or kept for it."""
         self.queue.remove(key)
         self.nominations.remove(key)
         if key in self.placed.by_key:
@@ -120,7 +124,7 @@ class PodStates:
         profile = self.profiles.get(waiting.scheduler_name)
         known = self.queue.pods.get(pod.key)
         if profile is None or pod.is_leaving:
-            self.remove_pod(pod.key)
+            self._drop(pod.key)
             return
         if known is not None and known.uid == pod.uid:
             self._update(known, pod, waiting)
@@ -136,6 +140,7 @@ class PodStates:
             now,
             reported=waiting.condition,
             is_nominated=bool(waiting.nominated),
+            gang=self._gang_unit(pod.key, profile),
         )
         if waiting.nominated:
             usage = waiting.usage
@@ -153,6 +158,10 @@ class PodStates:
         honors = self.profiles[waiting.scheduler_name].honors_gates
         self.queue.set(again, is_gated=honors and bool(waiting.gates))
 
+    def _gang_unit(self, key: str, profile: Profile) -> str:
+        """The gang group that a pod of a profile starts with; "" if it goes by itself."""
+        return ""
+
     def tick(self, now: float, epoch: float = 0.0) -> float | None:
         """Let pods come whose back-off has ended; returns when the next one's does.
 
@@ -162,7 +171,19 @@ class PodStates:
         return self.queue.tick(now)
 
     def assume(self, pod: QueuedPod, row: int) -> Placement:
-        """A waiting pod is to get a row's node; plugins reserve what else it needs."""
+        """A waiting pod is to get a row's node."""
+        placement = self.place(pod, row)
+        self.confirm(pod)
+        return placement
+
+    def confirm(self, pod: QueuedPod) -> None:
+        """A pod that was placed is to be bound; it does not wait any more."""
+        self.queue.remove(pod.key)
+        self.nominations.remove(pod.key)  # it has that room now, or another
+        self._assumed[pod.key] = pod
+
+    def place(self, pod: QueuedPod, row: int) -> Placement:
+        """A waiting pod takes its room on a row's node; plugins reserve what else it needs."""
         node, waiting = self.nodes.name(row), pod.waiting
         reserved = self._reserve(waiting, row)
         if reserved:
@@ -174,10 +195,11 @@ class PodStates:
         # What is about to become a reservation is no victim: nothing could be evicted.
         priority = pod.priority if waiting.reserves is None else HIGHEST_PRIORITY
         self.placed.set(PlacedPod(pod.key, pod.uid, node, priority, None, usage, times=times))
-        self.queue.remove(pod.key)
-        self.nominations.remove(pod.key)  # it has that room now, or another
-        self._assumed[pod.key] = pod
         return Placement(pod, node, tuple(one for _, one in reserved))
+
+    def take_back(self, pod: QueuedPod) -> None:
+        """A pod gives back what it took, and waits as before."""
+        self._unplace(pod.key)
 
     def forget(self, pod: QueuedPod, now: float) -> None:
         """A pod did not get the node that it was given; its turn comes again."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.gang.gang_spec import GangDefaults
 
 
 class EnabledPlugin(NamedTuple):
@@ -24,7 +25,7 @@ class Profile:
     ``honors_gates``: pods with scheduling gates wait (plugin SchedulingGates). ``preempts``: pods
     that fit nowhere may take the place of pods with a lower priority (DefaultPreemption).
     ``percentage_of_nodes_to_score`` is for classes that were never seen, in large clusters
-    (``node_sample``).
+    (``node_sample``). ``gangs``: the pods of gangs start together (Coscheduling).
     """
 
     scheduler_name: str
@@ -32,6 +33,7 @@ class Profile:
     honors_gates: bool = True
     preempts: bool = True
     percentage_of_nodes_to_score: int = 0
+    gangs: GangDefaults | None = None
 
     @cached_property
     def helping(self) -> tuple[Plugin, ...]:

@@ -23,9 +23,11 @@ from koord_scheduler.framework.decisions import (
     Decision,
     ExtenderFailure,
     ExtenderQuestion,
+    Placement,
     PreemptionPlan,
     Refusal,
 )
+from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.extended_choice import (
     ChosenPreemption,
     ExtendedResult,
@@ -33,11 +35,17 @@ from koord_scheduler.framework.extended_choice import (
     choose_node,
     choose_preemption,
 )
-from koord_scheduler.framework.fit_error import NO_CANDIDATE, preemption_message
+from koord_scheduler.framework.fit_error import (
+    NO_CANDIDATE,
+    fit_error_message,
+    preemption_message,
+)
+from koord_scheduler.framework.gang_cycle import GangCycle
+from koord_scheduler.framework.gang_planner import GangCandidate
+from koord_scheduler.framework.gang_states import GangStates
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import rows_beside_nominated
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.pod_states import PodStates
 from koord_scheduler.framework.preemption import Preemption
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
@@ -53,7 +61,7 @@ OnFiltered = Callable[[QueuedPod, ClassScores, Rows], None]
 """Hears of a pod that gets its turn, and of all rows where it fits: a sample would not do."""
 
 
-class Scheduler(PodStates):
+class Scheduler(GangStates):
     """Places the pods of ``profiles`` on nodes; times are monotonic seconds."""
 
     def __init__(
@@ -76,15 +84,35 @@ class Scheduler(PodStates):
         self._sampler = NodeSampler(self.nodes)
         self._extenders = extenders
         self.on_filtered: OnFiltered | None = None
+        self.gang_cycle = GangCycle(self)
 
     def decide(self, now: float) -> Decision | ExtenderQuestion | None:
         """Give the next pod a node, or say that there is none; ``None``: no pod is next.
 
         Nothing may be decided between a question and its ``answer``.
         """
-        pod = self.queue.next()
-        if pod is None:
-            return None
+        while (pod := self._next_pod_or_placement()) is not None:
+            if isinstance(pod, Placement):
+                return pod
+            decision = self._decide_gang(pod, now) if pod.gang else self._decide(pod, now)
+            if decision is not None or not pod.gang:
+                return decision
+        return None
+
+    def _next_pod_or_placement(self) -> QueuedPod | Placement | None:
+        """What is left of gangs that fit comes first, but for pods that are gone by now."""
+        while (released := self.gang_cycle.next_released()) is not None:
+            if self.assumed.get(released.pod.key) is released.pod:
+                return released
+        return self.queue.next()
+
+    def _decide_gang(self, pod: QueuedPod, now: float) -> Refusal | None:
+        try:
+            return self.gang_cycle.decide(pod, now)
+        except Exception as error:
+            return self._defect(pod, error, now)
+
+    def _decide(self, pod: QueuedPod, now: float) -> Decision | ExtenderQuestion | None:
         try:
             extenders = self._interested(pod)
             looks_at_all = bool(extenders) or self.on_filtered is not None
@@ -152,7 +180,7 @@ class Scheduler(PodStates):
                 return self._reject(pod, now, refusal, preemption)
 
     def _defect(self, pod: QueuedPod, error: Exception, now: float) -> Refusal:
-        self._scores.forget(*pod.class_key[:2])
+        self._scores.forget(*pod.scores_key)
         return self._park(pod, now, defect=f"{type(error).__name__}: {error}")
 
     def _interested(self, pod: QueuedPod) -> tuple[Extender, ...]:
@@ -250,7 +278,7 @@ class Scheduler(PodStates):
 
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a waiting pod's class."""
-        return self._scores.get(*pod.class_key[:2])
+        return self._scores.get(*pod.scores_key)
 
     def count_held_nodes(self, pod: QueuedPod) -> int:
         """How many nodes a waiting pod would fit on if they were not kept for nominated pods."""
@@ -264,9 +292,37 @@ class Scheduler(PodStates):
         if head is None or queue.has_defect:
             return False
         try:
-            return len(self._feasible(head[-1], self.scores(head[-1]))) > 0
+            if queue.key.gang:
+                return self.gang_cycle.may_fit(queue, now)
+            return len(self.fitting_rows(head[-1])) > 0
         except Exception:  # the next decision says so
             return True
+
+    def choose(self, pod: QueuedPod, candidate: GangCandidate) -> int | None:
+        """The best row of a part of the cluster for a pod; ``None`` if it fits nowhere there."""
+        scores = self.scores(pod)
+        rows = self._feasible(pod, scores)
+        if self.on_filtered is not None:
+            self.on_filtered(pod, scores, rows)
+        return self._best(pod, scores, candidate.among(pod.key, rows))
+
+    def fitting_rows(self, pod: QueuedPod) -> Rows:
+        """The rows where a waiting pod fits beside the pods that room is kept for."""
+        return self._feasible(pod, self.scores(pod))
+
+    def why_not(self, pod: QueuedPod) -> str:
+        """Why a pod fits nowhere, as its owner is told."""
+        return fit_error_message(diagnose(self.scores(pod)))
+
+    def obstacle(self, pods: Iterable[QueuedPod]) -> str:
+        """Why pods cannot be placed together at all; "" if nothing speaks against it."""
+        asked = next((one for pod in pods for one in self._interested(pod)), None)
+        return f"the extender {asked.url} is not asked about gangs" if asked is not None else ""
+
+    def forget_all(self, now: float) -> None:
+        """Whatever was not confirmed yet: another one decides from now on."""
+        self.gang_cycle.clear()
+        super().forget_all(now)
 
     def _feasible(self, pod: QueuedPod, scores: ClassScores) -> Rows:
         """The rows where a pod fits beside the pods that room is kept for."""
@@ -278,7 +334,7 @@ class Scheduler(PodStates):
 
     def _best_of_sample(self, pod: QueuedPod) -> int | None:
         """The best of some nodes, for a class that was never seen in a large cluster."""
-        key = pod.class_key[:2]
+        key = pod.scores_key
         number = self._sampler.size(self.profiles[key[0]].percentage_of_nodes_to_score)
         if not number or len(self.nominations):
             return None

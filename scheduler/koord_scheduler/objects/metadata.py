@@ -7,15 +7,26 @@ from koord_kube.views.decode import decode_view
 from koord_kube.views.metadata import OwnerReference
 from koord_model.keys import (
     ANNOTATION_AMPLIFICATION_RATIO,
+    ANNOTATION_BIND_GANG_COUNT,
+    ANNOTATION_BIND_GANG_GROUP,
     ANNOTATION_DEVICE_ALLOCATE_HINT,
     ANNOTATION_DEVICE_ALLOCATED,
     ANNOTATION_DEVICE_JOINT_ALLOCATE,
     ANNOTATION_EXACT_MATCH_RESERVATION,
+    ANNOTATION_GANG_GROUPS,
+    ANNOTATION_GANG_MATCH_POLICY,
+    ANNOTATION_GANG_MIN_AVAILABLE,
+    ANNOTATION_GANG_MODE,
+    ANNOTATION_GANG_NAME,
+    ANNOTATION_GANG_NETWORK_TOPOLOGY,
+    ANNOTATION_GANG_TOTAL_NUMBER,
+    ANNOTATION_GANG_WAITING_TIME,
     ANNOTATION_GPU_PARTITION_SPEC,
     ANNOTATION_LOAD_AFTER_INITIALIZED,
     ANNOTATION_LOAD_AFTER_SCHEDULED,
     ANNOTATION_LOAD_FACTORS,
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
+    ANNOTATION_OLD_GANG_MATCH_POLICY,
     ANNOTATION_OLD_SCHEDULING_HINT,
     ANNOTATION_RAW_ALLOCATABLE,
     ANNOTATION_RESERVATION_AFFINITY,
@@ -67,6 +78,21 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
     )
     exact_match_reservation: str | None = msgspec.field(
         default=None, name=ANNOTATION_EXACT_MATCH_RESERVATION
+    )
+    bind_gang_count: str | None = msgspec.field(default=None, name=ANNOTATION_BIND_GANG_COUNT)
+    bind_gang_group: str | None = msgspec.field(default=None, name=ANNOTATION_BIND_GANG_GROUP)
+    gang_groups: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_GROUPS)
+    gang_match_policy: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_MATCH_POLICY)
+    gang_min_available: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_MIN_AVAILABLE)
+    gang_mode: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_MODE)
+    gang_name: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_NAME)
+    gang_network_topology: str | None = msgspec.field(
+        default=None, name=ANNOTATION_GANG_NETWORK_TOPOLOGY
+    )
+    gang_total_number: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_TOTAL_NUMBER)
+    gang_waiting_time: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_WAITING_TIME)
+    old_gang_match_policy: str | None = msgspec.field(
+        default=None, name=ANNOTATION_OLD_GANG_MATCH_POLICY
     )
 
     def by_key(self) -> dict[str, str]:

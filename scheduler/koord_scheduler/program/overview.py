@@ -92,9 +92,9 @@ def _class(queue: ClassQueue, size: int, head: QueuedPod, now: float) -> Documen
     return {
         "pods": size,
         "like": head.key,
-        "scheduler": queue.key.scheduler_name,
+        "scheduler": head.waiting.scheduler_name,
         "priority": head.priority,
-        "asks": _asks(queue.key.pod_class),
+        "asks": _asks(head.waiting.pod_class),
         "waiting_seconds": max(0.0, now - min(pod.added for pod in queue.pods())),
         "reason": head.reported[:_REASON],
     }

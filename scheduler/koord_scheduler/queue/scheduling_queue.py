@@ -28,13 +28,27 @@ TOLD_AGAIN_SECONDS = 60.0
 class ClassKey(NamedTuple):
     """Pods of which none fits where the first one does not.
 
-    A pod that waits for the room of its victims is alone, as ``nominated``.
+    A pod that waits for the room of its victims is alone, as ``nominated``. The pods of a ``gang``
+    group that start together wait together, of whatever class they are (``pod_class`` is ``None``).
     """
 
     scheduler_name: str
-    pod_class: PodClass
+    pod_class: PodClass | None
     preempts: bool = True
     nominated: str = ""
+    gang: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class GangAttempts:
+    """How often a gang group did not fit in a row, and from when on it may be tried again.
+
+    ``position`` is that of the nodes' journal when it was tried last, -1 if it could not be tried.
+    """
+
+    failures: int = 0
+    retry_at: float = 0.0
+    position: int = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -44,6 +58,7 @@ class QueuedPod:
     ``number`` is greater than those of all pods before it. ``attempts`` counts what went wrong
     with it itself (its binding failed), not with its class. ``reported`` is the message by which
     its owner was told last why it waits. ``extender_refusal`` is what extenders said of it last.
+    ``gang`` is the gang group that it starts with, "" if it goes by itself.
     Once it has left the queue, it never comes back: a copy of it may.
     """
 
@@ -59,11 +74,19 @@ class QueuedPod:
     is_nominated: bool = False
     in_queue: bool = False
     extender_refusal: ExtenderRefusal | None = None
+    gang: str = ""
+
+    @property
+    def scores_key(self) -> tuple[str, PodClass]:
+        """The profile and the class by which nodes are asked about it."""
+        return self.waiting.scheduler_name, self.waiting.pod_class
 
     @property
     def class_key(self) -> ClassKey:
         """The class that it waits with."""
         waiting = self.waiting
+        if self.gang:
+            return ClassKey("", None, gang=self.gang)
         nominated = self.key if self.is_nominated else ""
         return ClassKey(waiting.scheduler_name, waiting.pod_class, waiting.preempts, nominated)
 
@@ -96,6 +119,7 @@ class ClassQueue:
     told_at: float = float("-inf")
     has_defect: bool = False
     entered: list[QueuedPod] = field(default_factory=list)
+    gang_attempts: GangAttempts = field(default_factory=GangAttempts)
 
     def take_untold(self, now: float) -> list[QueuedPod]:
         """The pods whose owners are to be told that they fit nowhere: new ones, at times all."""
@@ -204,12 +228,16 @@ class SchedulingQueue:
         Returns it as it waits now.
         """
         self.remove(pod.key)
-        pause = min(self._first * 2 ** min(pod.attempts, 30), self._most)
+        pause = self.pause(pod.attempts)
         again = replace(pod, attempts=pod.attempts + 1, retry_at=now + pause, in_queue=True)
         self._pods[pod.key] = again
         self._backing_off += 1
         heapq.heappush(self._backoff, (again.retry_at, next(self._entries), again))
         return again
+
+    def pause(self, failures: int) -> float:
+        """The seconds of back-off after so many earlier failures."""
+        return min(self._first * 2.0 ** min(failures, 30), self._most)
 
     def tick(self, now: float) -> float | None:
         """Let those come whose time has come; returns when the next one's does."""
@@ -243,6 +271,10 @@ class SchedulingQueue:
     def classes(self) -> Collection[ClassQueue]:
         """All classes, parked or not; some may have no pods any more."""
         return self._classes.values()
+
+    def class_of(self, pod: QueuedPod) -> ClassQueue:
+        """The queue of a pod that waits in one."""
+        return self._classes[pod.class_key]
 
     def waiting_with(self, key: ClassKey) -> Iterator[QueuedPod]:
         """The pods of a class, in no order."""

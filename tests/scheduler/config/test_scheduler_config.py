@@ -15,6 +15,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.gang.gang_spec import GangDefaults, MatchPolicy
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 
@@ -78,8 +79,8 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (plugins("{filter: {enabled: [{name: A}]}}"), "profiles[0].plugins.filter.enabled[0]", "A"),
         (plugins("{filter: {disabled: [{name: A}]}}"), "profiles[0].plugins.filter.dis", "A"),
         (
-            plugins("{score: {enabled: [{name: Coscheduling}]}}"),
-            "profiles[0].plugins.sc",
+            plugins("{reserve: {enabled: [{name: ElasticQuota}]}}"),
+            "profiles[0].plugins.reserve",
             "not built",
         ),
         (
@@ -147,8 +148,8 @@ def test_settings_of_the_connection_without_effect(connection: str, fields: list
 
 def test_all_unknown_plugins_are_named() -> None:
     text = """
-      plugins: {filter: {enabled: [{name: Coscheduling}, {name: NodeName}, {name: B}]}}
-      pluginConfig: [{name: Coscheduling, args: {enablePreemption: true}}]"""
+      plugins: {filter: {enabled: [{name: ElasticQuota}, {name: NodeName}, {name: B}]}}
+      pluginConfig: [{name: ElasticQuota, args: {delayEvictTime: 1s}}]"""
     with pytest.raises(SchedulerConfigError) as error:
         read_scheduler_config(f"{HEAD}profiles:\n    - schedulerName: koord-scheduler{text}")
     assert [one.partition(":")[0].partition(" ")[0] for one in error.value.problems] == [
@@ -233,7 +234,7 @@ def test_arguments_of_reservation() -> None:
 
 
 OF_KOORDINATOR = """
-preEnqueue: {enabled: []}
+preEnqueue: {enabled: [{name: Coscheduling}]}
 queueSort: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}]}
 preFilter:
   enabled:
@@ -241,38 +242,46 @@ preFilter:
   - {name: Reservation}
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
+  - {name: Coscheduling}
 filter:
   enabled:
   - {name: LoadAwareScheduling}
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
   - {name: Reservation}
-postFilter: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultPreemption}]}
-preScore: {enabled: [{name: Reservation}]}
+postFilter:
+  disabled: [{name: "*"}]
+  enabled: [{name: Reservation}, {name: Coscheduling}, {name: DefaultPreemption}]
+preScore: {enabled: [{name: Reservation}, {name: Coscheduling}]}
 score:
   enabled:
   - {name: LoadAwareScheduling, weight: 1}
   - {name: NodeNUMAResource, weight: 1}
   - {name: DeviceShare, weight: 1}
   - {name: Reservation, weight: 5000}
+  - {name: Coscheduling, weight: 1}
 reserve:
   enabled:
   - {name: LoadAwareScheduling}
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
   - {name: Reservation}
+  - {name: Coscheduling}
+permit: {enabled: [{name: Coscheduling}]}
 preBind:
   enabled:
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
   - {name: Reservation}
+  - {name: Coscheduling}
   - {name: DefaultPreBind}
 bind: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultBinder}]}
+postBind: {enabled: [{name: Coscheduling}]}
 """
-"""What its manifests enable, without Coscheduling and ElasticQuota."""
+"""What its manifests enable, without ElasticQuota."""
 
 
-def test_the_profile_of_koordinator_is_taken_but_for_its_gangs_and_quotas() -> None:
+def test_the_profile_of_koordinator_is_taken_but_for_its_quotas() -> None:
     given = {"plugins": yaml.safe_load(OF_KOORDINATOR), "schedulerName": "koord-scheduler"}
     text = HEAD + json.dumps({"profiles": [given]})[1:-1]
     (profile,) = read_scheduler_config(text).profiles
@@ -284,3 +293,4 @@ def test_the_profile_of_koordinator_is_taken_but_for_its_gangs_and_quotas() -> N
     assert enabled["LoadAwareScheduling"] == (True, 1)
     assert enabled["SchedulingHint"] == (True, 0)
     assert profile.profile.preempts
+    assert profile.profile.gangs == GangDefaults(600.0, MatchPolicy.ONCE_SATISFIED)

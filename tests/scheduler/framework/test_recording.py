@@ -51,6 +51,7 @@ LISTS = {
     "topologies": "NodeResourceTopology",
     "accelerators": "Device",
     "reservations": "Reservation",
+    "podGroups": "PodGroup",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
@@ -118,6 +119,15 @@ def random_reservations(rng: Random) -> dict[str, Any]:
     return {"reservations": [document]}
 
 
+def random_pod_groups(rng: Random) -> dict[str, Any]:
+    """PodGroups, of which some say more than how many pods they need."""
+    more = {"gang.scheduling.koordinator.sh/mode": "NonStrict", "other": "text"}
+    metadata = {"name": "g", "namespace": "d", "uid": "u", "annotations": rng.choice([{}, more])}
+    spec = {"minMember": rng.randrange(9), "scheduleTimeoutSeconds": rng.choice([None, 3])}
+    status = {"phase": "Pending", "running": 2, "scheduleStartTime": None}
+    return {"podGroups": [{"metadata": metadata, "spec": spec, "status": status}]}
+
+
 def recorded_put(kind: ClusterKind, raw: bytes) -> PutInput:
     inputs: list[RecordedInput] = []
     followed = recorded_kind(kind._replace(put=lambda *_: None), inputs.append, lambda: 1.5)
@@ -140,6 +150,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_topologies,
         random_accelerators,
         random_reservations,
+        random_pod_groups,
     )
     for cluster in (make(rng) for make in makers):
         waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}

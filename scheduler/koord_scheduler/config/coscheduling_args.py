@@ -1,0 +1,46 @@
+"""Arguments of Koordinator's Coscheduling, with its defaults. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from koord_model import duration
+
+from koord_scheduler.config.base_args import PluginArgs
+from koord_scheduler.config.component_config import Int64
+from koord_scheduler.config.problems import problem
+from koord_scheduler.gang.gang_spec import GangDefaults, MatchPolicy
+
+_NETWORK_TOPOLOGY = "none: gangs are placed without regard to the network"
+
+
+class CoschedulingArgs(PluginArgs, frozen=True):
+    """Arguments of Coscheduling; ``controller_workers`` and what is skipped make no difference."""
+
+    default_timeout: str = "10m0s"
+    controller_workers: Int64 = 1
+    skip_check_schedule_cycle: bool = False
+    enable_preemption: bool = False
+    aware_network_topology: bool = False
+    default_match_policy: str = MatchPolicy.ONCE_SATISFIED
+
+    def problems(self, path: str) -> Iterator[str]:
+        try:
+            duration.seconds(self.default_timeout)
+        except ValueError:
+            yield problem(f"{path}.defaultTimeout", self.default_timeout, "a duration like 10m0s")
+        if self.controller_workers < 1:
+            yield problem(f"{path}.controllerWorkers", self.controller_workers, "1 or more")
+        if self.aware_network_topology:
+            at = f"{path}.awareNetworkTopology"
+            yield problem(at, self.aware_network_topology, _NETWORK_TOPOLOGY)
+        policies = list(MatchPolicy)
+        if self.default_match_policy not in policies:
+            expected = f"one of {', '.join(policies)}"
+            yield problem(f"{path}.defaultMatchPolicy", self.default_match_policy, expected)
+
+    def defaults(self) -> GangDefaults:
+        """What counts for gangs that do not say it themselves."""
+        return GangDefaults(
+            duration.seconds(self.default_timeout), MatchPolicy(self.default_match_policy)
+        )

@@ -1,0 +1,67 @@
+"""Where a gang may be tried: the contract between gangs and what knows the network. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts, Rows
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.gang.gangs import Gang
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+
+
+class GangCandidate(NamedTuple):
+    """A part of the cluster that a gang may be tried in.
+
+    Its pods get the best nodes among ``rows`` (``None``: among all), a pod that ``plan`` names by
+    its key the node of that row alone.
+    """
+
+    rows: Rows | None = None
+    plan: Mapping[str, int] = {}
+
+    def among(self, pod: str, rows: Rows) -> Rows:
+        """Those of ``rows`` that the pod with this key may have."""
+        planned = self.plan.get(pod)
+        allowed = self.rows if planned is None else np.array([planned])
+        return rows if allowed is None else rows[np.isin(rows, allowed)]
+
+
+EVERYWHERE = GangCandidate()
+
+
+class GangRequest(NamedTuple):
+    """A gang group whose turn it is: its ``gangs``, and its waiting ``pods`` in their order.
+
+    ``feasible`` returns the rows where a pod fits now, ``slots`` how many pods like it fit on each
+    of these by their amounts.
+    """
+
+    gangs: Sequence[Gang]
+    pods: Sequence[QueuedPod]
+    nodes: NodeColumns
+    feasible: Callable[[QueuedPod], Rows]
+    slots: Callable[[QueuedPod, Rows], Amounts]
+
+
+class GangPlanner(Protocol):
+    """Says where a gang group may be tried; the scheduler asks it once for each attempt."""
+
+    def candidates(self, request: GangRequest) -> Iterable[GangCandidate] | str:
+        """In this order until the gang fits; or why it may be tried nowhere, in a line."""
+        ...
+
+
+def pod_slots(nodes: NodeColumns, usage: PodUsage, rows: Rows) -> Amounts:
+    """How many pods of a usage fit on each of these feasible rows by their amounts; at least 1."""
+    slots: Amounts = np.full(len(rows), np.inf)
+    resources = nodes.resources
+    for number, amount in usage.request:
+        has = resources.allocatable[number, rows]
+        free = has - resources.requested[number, rows]
+        # What a node has nothing of at all is for others to see to: extenders, claims.
+        np.minimum(slots, np.where(has > 0, np.floor(free / amount), np.inf), out=slots)
+    return np.maximum(slots, 1.0)

@@ -1,0 +1,109 @@
+"""A gang group is tried as a whole: each pod takes its room, or nothing of it stays. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.gang_planner import GangCandidate
+from koord_scheduler.gang.gang_spec import GangMode
+from koord_scheduler.gang.gangs import Gangs
+from koord_scheduler.queue.scheduling_queue import QueuedPod
+
+
+class MemberPlacer(Protocol):
+    """Where a single pod fits beside all that have a node, and its room there."""
+
+    def choose(self, pod: QueuedPod, candidate: GangCandidate) -> int | None:
+        """The best row for a pod; ``None`` if it fits nowhere."""
+        ...
+
+    def place(self, pod: QueuedPod, row: int) -> Placement:
+        """A pod takes its room on a row's node."""
+        ...
+
+    def take_back(self, pod: QueuedPod) -> None:
+        """It gives it back."""
+        ...
+
+
+class TrialResult(NamedTuple):
+    """The pods that got a room, if they are enough; else how many did, and the first that did not.
+
+    ``why`` says why that one did not. ``has_room`` is false for a trial that failed.
+    """
+
+    placements: tuple[Placement, ...]
+    fitted: int = 0
+    failed: QueuedPod | None = None
+    why: str = ""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the gangs can start."""
+        return bool(self.placements)
+
+
+def try_gang(
+    placer: MemberPlacer,
+    gangs: Gangs,
+    group_id: str,
+    pods: Sequence[QueuedPod],
+    candidate: GangCandidate,
+    explain: Callable[[QueuedPod], str],
+) -> TrialResult:
+    """Place as many of a group's waiting pods as fit, or none if these are too few.
+
+    Once a strict gang has a pod that does not fit the trial ends, unless enough fit already.
+    """
+    trial = _Trial(placer, gangs, group_id)
+    failed, why = None, ""
+    try:
+        for pod in pods:
+            if trial.place(pod, candidate) or trial.is_enough():
+                continue
+            if failed is None:
+                failed, why = pod, explain(pod)
+            if trial.is_strict(pod):
+                break
+        if trial.is_enough():
+            return TrialResult(tuple(trial.placements), len(trial.placements))
+    except Exception:
+        trial.roll_back()
+        raise
+    fitted = len(trial.placements)
+    trial.roll_back()
+    return TrialResult((), fitted, failed, why)
+
+
+class _Trial:
+    def __init__(self, placer: MemberPlacer, gangs: Gangs, group_id: str) -> None:
+        self._placer = placer
+        self._gangs = gangs
+        self._group_id = group_id
+        self._placed: Counter[str] = Counter()
+        self.placements: list[Placement] = []
+
+    def place(self, pod: QueuedPod, candidate: GangCandidate) -> bool:
+        row = self._placer.choose(pod, candidate)
+        if row is None:
+            return False
+        self.placements.append(self._placer.place(pod, row))
+        gang = self._gangs.gang_of(pod.key)
+        if gang is not None:
+            self._placed[gang.key] += 1
+        return True
+
+    def is_enough(self) -> bool:
+        return bool(self.placements) and not self._gangs.unsatisfied(self._group_id, self._placed)
+
+    def is_strict(self, pod: QueuedPod) -> bool:
+        gang = self._gangs.gang_of(pod.key)
+        spec = gang.spec if gang is not None else None
+        return spec is None or spec.mode is GangMode.STRICT
+
+    def roll_back(self) -> None:
+        while self.placements:
+            self._placer.take_back(self.placements.pop().pod)

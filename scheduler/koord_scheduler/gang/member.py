@@ -1,0 +1,70 @@
+"""Which gang a pod is a member of. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from koord_model.keys import (
+    ANNOTATION_BIND_GANG_COUNT,
+    ANNOTATION_BIND_GANG_GROUP,
+    ANNOTATION_GANG_NAME,
+    ANNOTATION_OLD_BIND_GANG_COUNT,
+    ANNOTATION_OLD_BIND_GANG_GROUP,
+    LABEL_GANG_NAME,
+    LABEL_POD_GROUP,
+)
+
+from koord_scheduler.gang.gang_spec import GangDefaults, GangSpec, gang_of_pod
+
+
+class Release(NamedTuple):
+    """The members of a gang group that were bound together: the group, and how many they were."""
+
+    group_id: str
+    size: int
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What their bindings say of it."""
+        return {
+            ANNOTATION_BIND_GANG_GROUP: self.group_id,
+            ANNOTATION_BIND_GANG_COUNT: str(self.size),
+            ANNOTATION_OLD_BIND_GANG_GROUP: self.group_id,
+            ANNOTATION_OLD_BIND_GANG_COUNT: str(self.size),
+        }
+
+
+class GangMember(NamedTuple):
+    """A pod's gang by its key, namespace/name.
+
+    ``spec`` is what the pod says of the gang, ``None`` if nothing valid. ``release`` is that of a
+    pod that was bound with others.
+    """
+
+    gang: str
+    spec: GangSpec | None = None
+    release: Release | None = None
+
+
+def gang_member(
+    namespace: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    created: float,
+    defaults: GangDefaults,
+) -> GangMember | None:
+    """The membership of a pod; ``None``: it is a member of no gang."""
+    pod_group = labels.get(LABEL_POD_GROUP)
+    name = pod_group or labels.get(LABEL_GANG_NAME) or annotations.get(ANNOTATION_GANG_NAME)
+    if not name:
+        return None
+    key = f"{namespace}/{name}"
+    described = None if pod_group else gang_of_pod(key, labels, annotations, created, defaults)
+    return GangMember(key, described, _release(annotations))
+
+
+def _release(annotations: Mapping[str, str]) -> Release | None:
+    group_id = annotations.get(ANNOTATION_BIND_GANG_GROUP)
+    count = annotations.get(ANNOTATION_BIND_GANG_COUNT, "")
+    return Release(group_id, int(count)) if group_id and count.isdecimal() else None

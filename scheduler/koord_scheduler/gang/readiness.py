@@ -1,0 +1,51 @@
+"""Whether a gang group can be tried at all, and why not. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from koord_scheduler.gang.gangs import Gang, Gangs
+
+
+def missing_members(gangs: Gangs, group_id: str, ready: Mapping[str, int]) -> str:
+    """Why no node has to be looked at for a group yet, in a line; "" if nothing is missing.
+
+    ``ready`` counts the pods whose turn it is, by gang.
+    """
+    unsatisfied = gangs.unsatisfied(group_id, ready)
+    found = (
+        _missing(key, gang, ready.get(key, 0))
+        for key, gang in gangs.of_group(group_id)
+        if key in unsatisfied
+    )
+    return "; ".join(filter(None, found))
+
+
+def has_enough_pods(gangs: Gangs, group_id: str) -> bool:
+    """Whether there are as many pods as each gang of a group needs; much quicker than the above."""
+    return all(
+        gang is not None and gang.spec is not None and len(gang.members) >= gang.spec.min_member
+        for _, gang in gangs.of_group(group_id)
+    )
+
+
+def _missing(key: str, gang: Gang | None, ready: int) -> str:
+    if gang is None:
+        return f"gang {key} has no pods yet"
+    spec = gang.spec
+    if spec is None:
+        return f"gang {key} has neither a PodGroup nor pods with a valid min-available"
+    parts = ", ".join(_parts(gang, ready))
+    return f"gang {key} needs {spec.min_member} pods: {parts} ({spec.match_policy})"
+
+
+def _parts(gang: Gang, ready: int) -> Iterator[str]:
+    others = len(gang.waiting()) - ready
+    yield f"{len(gang.members)} there"
+    for number, text in (
+        (len(gang.assumed), "about to be bound"),
+        (len(gang.bound), "bound"),
+        (others, "not schedulable yet (gates, or a retry)"),
+    ):
+        if number:
+            yield f"{number} {text}"

@@ -1,0 +1,44 @@
+"""Coscheduling: the pods of a gang start together, or none does. No IO.
+
+It says nothing about nodes: gangs are placed as a whole by ``framework/gang_cycle.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.gang.gang_spec import GangDefaults
+from koord_scheduler.gang.summary import gang_summary
+
+
+class Coscheduling(Plugin):
+    """Koordinator's plugin Coscheduling."""
+
+    name: ClassVar[str] = "Coscheduling"
+
+    def __init__(self, defaults: GangDefaults | None = None) -> None:
+        self.defaults = defaults or GangDefaults()
+
+    def prepare(self, nodes: NodeColumns) -> None:
+        nodes.gangs.is_used = True
+        nodes.gangs.defaults = self.defaults
+
+    def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
+        """``/gang/:namespace/:name`` and ``/gangs``: how far their members are."""
+        gangs = nodes.gangs
+
+        def one(given: Mapping[str, str]) -> dict[str, Any]:
+            key = f"{given['namespace']}/{given['name']}"
+            found = gangs.by_key.get(key)
+            if found is None:
+                raise LookupError(f"cannot find gang {key}")
+            return gang_summary(found, gangs)
+
+        def every(_: Mapping[str, str]) -> dict[str, Any]:
+            return {key: gang_summary(gang, gangs) for key, gang in sorted(gangs.by_key.items())}
+
+        return {"/gang/:namespace/:name": one, "/gangs": every}
