@@ -43,6 +43,7 @@ from koord_scheduler.framework.fit_error import (
 from koord_scheduler.framework.gang_cycle import GangCycle
 from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.gang_states import GangStates
+from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import rows_beside_nominated
 from koord_scheduler.framework.nominations import Nomination
@@ -85,6 +86,7 @@ class Scheduler(GangStates):
         self._extenders = extenders
         self.on_filtered: OnFiltered | None = None
         self.gang_cycle = GangCycle(self)
+        self.gang_cycle.planner = NetworkPlanner(self.placed)
 
     def decide(self, now: float) -> Decision | ExtenderQuestion | None:
         """Give the next pod a node, or say that there is none; ``None``: no pod is next.

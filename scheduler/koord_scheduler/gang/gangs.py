@@ -65,10 +65,14 @@ class GangGroup:
 
 
 class Gangs:
-    """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them."""
+    """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them.
+
+    ``gathers``: gangs may ask for nodes that are near each other in the network.
+    """
 
     def __init__(self) -> None:
         self.is_used = False
+        self.gathers = False
         self.defaults = GangDefaults()
         self._gangs: dict[str, Gang] = {}
         self._gang_of: dict[str, Gang] = {}
@@ -78,6 +82,11 @@ class Gangs:
     def gang_of(self, pod: str) -> Gang | None:
         """The gang of a pod."""
         return self._gang_of.get(pod)
+
+    def member(self, pod: str) -> GangMember | None:
+        """What a pod says of its membership."""
+        gang = self._gang_of.get(pod)
+        return gang.members.get(pod) if gang is not None else None
 
     def group(self, group_id: str) -> GangGroup:
         """What is known of a group."""
@@ -176,7 +185,13 @@ class Gangs:
         return changed
 
     def _unit(self, gang: Gang) -> str:
-        return gang.group_id if self.unsatisfied(gang.group_id, {gang.key: 1}) else ""
+        is_whole = self._is_gathered(gang) or self.unsatisfied(gang.group_id, {gang.key: 1})
+        return gang.group_id if is_whole else ""
+
+    def _is_gathered(self, gang: Gang) -> bool:
+        """Whether all members of a gang have to be near each other, later ones included."""
+        specs = (one.spec for _, one in self.of_group(gang.group_id) if one is not None)
+        return self.gathers and any(spec.network_topology for spec in specs if spec is not None)
 
     def _gang(self, key: str) -> Gang:
         gang = self._gangs.get(key)

@@ -27,16 +27,9 @@ class ClusterTopologySpec(msgspec.Struct, frozen=True, rename="camel", gc=False)
     network_topology_spec: list[TopologyLayerSpec] = []
 
 
-class ClusterTopologyMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Its name."""
-
-    name: str = ""
-
-
 class ClusterTopology(msgspec.Struct, frozen=True, gc=False):
     """A ClusterNetworkTopology of scheduling.koordinator.sh/v1alpha1."""
 
-    metadata: ClusterTopologyMeta = ClusterTopologyMeta()
     spec: ClusterTopologySpec = ClusterTopologySpec()
 
 

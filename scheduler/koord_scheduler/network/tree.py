@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from koord_scheduler.columns.arrays import Codes, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.network.cluster_topology import CLUSTER_LAYER, NODE_LAYER, NetworkLayer
 
 
@@ -17,6 +16,14 @@ class Domain(NamedTuple):
 
     layer: int
     place: int
+
+
+class NetworkNode(NamedTuple):
+    """A node by its row."""
+
+    row: int
+    name: str
+    labels: Mapping[str, str]
 
 
 class NetworkTree:
@@ -69,13 +76,13 @@ class NetworkTree:
         return found
 
 
-def network_tree(nodes: NodeColumns, layers: Sequence[NetworkLayer]) -> NetworkTree:
+def network_tree(nodes: Iterable[NetworkNode], layers: Sequence[NetworkLayer]) -> NetworkTree:
     """The tree of all nodes that have a domain in each layer.
 
     A node that lacks one only in the lowest layer is a domain there by itself. Domains of one name
     under different parents are different domains.
     """
-    places = ((_path(nodes, row, layers), row) for row in np.flatnonzero(nodes.is_node).tolist())
+    places = ((_path(one, layers), one.row) for one in nodes)
     found = sorted((path, row) for path, row in places if path is not None)
     paths = [path for path, _ in found]
     starts, names = [np.array([0, len(found)])], [[""]]
@@ -93,10 +100,10 @@ def network_tree(nodes: NodeColumns, layers: Sequence[NetworkLayer]) -> NetworkT
     )
 
 
-def _path(nodes: NodeColumns, row: int, layers: Sequence[NetworkLayer]) -> tuple[str, ...] | None:
+def _path(node: NetworkNode, layers: Sequence[NetworkLayer]) -> tuple[str, ...] | None:
     """The names of a node's domains, its own at the end; ``None``: it lacks one."""
-    labels, name = nodes.labels.of(row), nodes.name(row)
+    labels = node.labels
     path = [next((labels[key] for key in one.label_keys if labels.get(key)), "") for one in layers]
     if path and not path[-1]:
-        path[-1] = name
-    return (*path, name) if all(path) else None
+        path[-1] = node.name
+    return (*path, node.name) if all(path) else None

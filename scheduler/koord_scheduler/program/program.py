@@ -219,7 +219,7 @@ class SchedulerProgram:
         while True:
             await anyio.sleep(1.0)
             nodes = self._scheduler.nodes
-            for column in (nodes.loads, nodes.node_devices, nodes.reservations):
+            for column in (nodes.loads, nodes.node_devices, nodes.reservations, nodes.network):
                 for line in column.take_warnings():
                     self._warn(line)
             for name in self._check.check_some():

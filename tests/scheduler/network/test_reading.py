@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.network.cluster_topology import (
     NetworkLayer,
     network_layers,
     read_cluster_topology,
 )
 from koord_scheduler.network.gather_spec import GatherNeeds, gather_needs, read_gather_spec
-from koord_scheduler.network.tree import network_tree
-from koord_scheduler.objects.metadata import ObjectMeta
-from koord_scheduler.objects.node import Node
+from koord_scheduler.network.tree import NetworkNode, network_tree
 
 LAYERS = (NetworkLayer("spine", ("s",)), NetworkLayer("rack", ("r", "old-r")))
 NAMES = ("ClusterTopologyLayer", "spine", "rack", "NodeTopologyLayer")
@@ -60,19 +57,18 @@ def test_layers_that_are_no_chain_are_named(
 
 
 def test_nodes_are_in_the_domains_that_their_labels_name() -> None:
-    nodes = NodeColumns()
-    for name, labels in {
+    labels = {
         "n1": {"s": "s2", "r": "r1"},
         "n2": {"s": "s1", "old-r": "r1"},
         "n3": {"s": "s1", "r": "r0", "old-r": "r9"},
         "n4": {"s": "s1"},
         "n5": {"r": "r1"},
         "n6": {"s": "s1", "r": "r1"},
-    }.items():
-        nodes.set(Node(ObjectMeta(name=name, labels=labels)))
+    }
+    nodes = [NetworkNode(row, *one) for row, one in enumerate(labels.items(), 1)]
     tree = network_tree(nodes, LAYERS)
     assert tree.layers == NAMES
-    assert [nodes.name(row) for row in tree.rows.tolist()] == ["n4", "n3", "n2", "n6", "n1"]
+    assert tree.rows.tolist() == [4, 3, 2, 6, 1]
     assert tree.names[1:] == (
         ["s1", "s2"],
         ["n4", "r0", "r1", "r1"],
