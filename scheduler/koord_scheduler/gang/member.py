@@ -39,12 +39,14 @@ class GangMember(NamedTuple):
     """A pod's gang by its key, namespace/name.
 
     ``spec`` is what the pod says of the gang, ``None`` if nothing valid. ``release`` is that of a
-    pod that was bound with others.
+    pod that was bound with others. ``phase`` is the pod's, ``owners`` what it belongs to.
     """
 
     gang: str
     spec: GangSpec | None = None
     release: Release | None = None
+    phase: str = ""
+    owners: str = ""
 
 
 def gang_member(
