@@ -7,6 +7,7 @@ from koord_kube.definitions.device import DEVICE
 from koord_kube.definitions.node_metric import NODE_METRIC
 from koord_kube.definitions.node_slo import NODE_SLO
 from koord_kube.definitions.node_topology import NODE_TOPOLOGY
+from koord_kube.definitions.pod_group import POD_GROUP
 from koord_kube.definitions.recommendation import RECOMMENDATION
 from koord_kube.definitions.reservation import RESERVATION
 
@@ -16,6 +17,7 @@ DEFINITIONS = (
     NODE_METRIC,
     NODE_SLO,
     NODE_TOPOLOGY,
+    POD_GROUP,
     RECOMMENDATION,
     RESERVATION,
 )

@@ -46,7 +46,7 @@ class NetworkPlanner:
         self._placed = placed
 
     def candidates(self, request: GangRequest) -> Iterable[GangCandidate] | str:
-        """Parts of the network in which the gang fits; or why there are none."""
+        """Parts of the network in which all fit, or as many as have to; or why there are none."""
         text = next((one for one in map(_network_topology, request.gangs) if one), "")
         if not request.nodes.network.is_used or not text:
             return (EVERYWHERE,)
@@ -57,23 +57,26 @@ class NetworkPlanner:
         tree = request.nodes.network_tree()
         if tree is None:
             return f'there is no valid ClusterNetworkTopology "{TOPOLOGY_NAME}"'
-        classes = _classes(request)
-        problem = _problem(request, tree, gather_needs(spec, tree.layers), classes, self._placed)
-        plans = islice(gather_plans(problem), _MOST_PLANS)
-        first = next(plans, None)
-        if first is None:
-            return why_not_gathered(problem)
-        return _candidates(problem, classes, chain([first], plans))
+        needs = gather_needs(spec, tree.layers)
+        required, why = request.required or request.pods[:1], ""
+        for pods in (request.pods, required) if len(required) < len(request.pods) else (required,):
+            classes = _classes(request, pods)
+            problem = _problem(request, tree, needs, classes, self._placed)
+            plans = islice(gather_plans(problem), _MOST_PLANS)
+            first = next(plans, None)
+            if first is not None:
+                return _candidates(problem, classes, chain([first], plans))
+            why = why_not_gathered(problem)
+        return why
 
 
 def _network_topology(gang: Gang) -> str:
     return gang.spec.network_topology if gang.spec is not None else ""
 
 
-def _classes(request: GangRequest) -> list[_MemberClass]:
-    """Of all classes, those with the most pods first."""
+def _classes(request: GangRequest, pods: Iterable[QueuedPod]) -> list[_MemberClass]:
     found: dict[tuple[str, PodClass], list[QueuedPod]] = {}
-    for pod in sorted(request.pods, key=partial(_place, request)):
+    for pod in sorted(pods, key=partial(_place, request)):
         found.setdefault(pod.scores_key, []).append(pod)
     return [_MemberClass(*one) for one in found.items()]
 

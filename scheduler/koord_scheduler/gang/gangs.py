@@ -74,6 +74,8 @@ class Gangs:
         self.is_used = False
         self.gathers = False
         self.defaults = GangDefaults()
+        self.touched: set[str] = set()
+        """The keys of gangs that changed since somebody looked, and took them out."""
         self._gangs: dict[str, Gang] = {}
         self._gang_of: dict[str, Gang] = {}
         self._groups: dict[str, GangGroup] = {}
@@ -95,6 +97,7 @@ class Gangs:
     def set_pod_group(self, one: PodGroup) -> Gang:
         """A PodGroup is there, or has changed."""
         gang = self._gang(one.spec.key)
+        self.touched.add(gang.key)
         before, gang.pod_group = gang.group_id, one
         self._note_members(gang, before)
         return gang
@@ -115,6 +118,7 @@ class Gangs:
             self.remove_member(pod)
         gang = self._gang_of[pod] = self._gang(member.gang)
         gang.members[pod] = member
+        self.touched.add(gang.key)
         if gang.described is None and member.spec is not None:
             group_id, gang.described = gang.group_id, member.spec
             self._note_members(gang, group_id)
@@ -131,6 +135,7 @@ class Gangs:
         if gang is None:
             return None
         del gang.members[pod]
+        self.touched.add(gang.key)
         gang.assumed.discard(pod)
         gang.bound.pop(pod, None)
         self._drop_if_empty(gang)
@@ -167,10 +172,15 @@ class Gangs:
             if gang is None or not _is_satisfied(gang, group, placed.get(key, 0))
         ]
 
-    def needed(self, group_id: str) -> int:
-        """How many more members of a group have to get nodes together, at least."""
-        group = self.group(group_id)
-        return sum(_needed(gang, group) for _, gang in self.of_group(group_id) if gang is not None)
+    def needed(self, group_id: str) -> dict[str, int]:
+        """How many more members of each gang of a group have to get nodes together, at least."""
+        group, gangs = self.group(group_id), self.of_group(group_id)
+        return {key: _needed(gang, group) for key, gang in gangs if gang is not None}
+
+    def wait_seconds(self, group_id: str) -> float:
+        """For how long room may be held for a group."""
+        specs = (gang.spec for _, gang in self.of_group(group_id) if gang is not None)
+        return max((spec.wait_seconds for spec in specs if spec is not None), default=0.0)
 
     def refresh(self, gang: Gang) -> list[Gang]:
         """Say again how the waiting members of a gang's group are placed; returns what changed."""
@@ -219,6 +229,7 @@ class Gangs:
         group_id, gang.described = gang.group_id, None
         if gang.pod_group is None:
             del self._gangs[gang.key]
+            self.touched.discard(gang.key)
             if not any(one for _, one in self.of_group(group_id)):
                 self._groups.pop(group_id, None)
 

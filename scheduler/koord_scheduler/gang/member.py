@@ -41,13 +41,16 @@ class GangMember(NamedTuple):
     """A pod's gang by its key, namespace/name.
 
     ``spec`` is what the pod says of the gang, ``None`` if nothing valid. ``release`` is that of a
-    pod that was bound with others. ``network_index`` is its place among pods that are to be near
-    each other, -1 if it has none; it is to be near pods with the same ``network_selector``, too.
+    pod that was bound with others. ``phase`` is the pod's, ``owners`` what it belongs to.
+    ``network_index`` is its place among pods that are to be near each other, -1 if it has none; it
+    is to be near pods with the same ``network_selector``, too.
     """
 
     gang: str
     spec: GangSpec | None = None
     release: Release | None = None
+    phase: str = ""
+    owners: str = ""
     network_index: int = -1
     network_selector: str = ""
 
@@ -71,8 +74,8 @@ def gang_member(
         key,
         described,
         _release(annotations),
-        int(index) if index.isascii() and index.isdecimal() else -1,
-        annotations.get(ANNOTATION_NETWORK_SELECTOR, ""),
+        network_index=int(index) if index.isascii() and index.isdecimal() else -1,
+        network_selector=annotations.get(ANNOTATION_NETWORK_SELECTOR, ""),
     )
 
 

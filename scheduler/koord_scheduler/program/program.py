@@ -38,6 +38,7 @@ from koord_scheduler.framework.decisions import (
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.self_check import SelfCheck
+from koord_scheduler.pod_group_controller import PodGroupController, ended_pods
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.pre_binder import PreBinder
 from koord_scheduler.program.debug_flags import DebugFlags, debug_updates
@@ -50,6 +51,7 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
+from koord_scheduler.program.gangs_document import gangs_document
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
@@ -197,6 +199,9 @@ class SchedulerProgram:
         reservations = ReservationController(
             self._scheduler, write, self._keep_seconds, on_warning=self._warn
         )
+        pod_groups = PodGroupController(
+            nodes.gangs, write, partial(ended_pods, api), on_warning=self._warn
+        )
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
@@ -205,6 +210,8 @@ class SchedulerProgram:
                 group.start_soon(evictor.run)
                 if nodes.reservations.is_used:
                     group.start_soon(reservations.run)
+                if nodes.gangs.is_used:
+                    group.start_soon(pod_groups.run)
                 await self._loop.run(binder, pre_binder, evictor, self._extenders)
         finally:
             self._binder = self._reporter = None
@@ -254,8 +261,8 @@ class SchedulerProgram:
             self._reporter.failed(decision.pod, decision.failure)
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
-        defect, message = decision.defect, ""
-        if decision.untold and not defect:
+        defect, message = decision.defect, decision.gang
+        if decision.untold and not defect and not message:
             try:
                 diagnosis = diagnose(self._scheduler.scores(decision.pod), decision.extenders)
                 message = fit_error_message(diagnosis, decision.preemption)
@@ -361,6 +368,7 @@ class SchedulerProgram:
             status=lambda: health.look_up(self._status_document),
             overview=lambda: health.look_up(self._overview_document),
             why=lambda key: health.look_up_async(lambda: self._why(key)),
+            gangs=lambda: health.look_up(lambda: gangs_document(self._scheduler)),
         )
         leadership, cache = self._leadership, self._cache
         services = ServiceSources(

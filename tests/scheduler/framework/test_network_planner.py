@@ -148,3 +148,10 @@ def test_a_topology_that_is_not_valid_costs_a_warning() -> None:
     first, second = network.take_warnings()
     assert '"other"' in first
     assert "NodeTopologyLayer" in second
+
+
+def test_as_many_as_have_to_start_together_do_where_not_all_fit() -> None:
+    cluster = cluster_of(1, 1)
+    cluster.gang("g", 3, minimum=2, network_topology_spec=gather("rack"))
+    assert racks_of(nodes_of(cluster)) == {"r0"}
+    assert len(cluster.of("g").bound) == 2
