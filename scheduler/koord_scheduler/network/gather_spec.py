@@ -63,14 +63,15 @@ def gather_needs(spec: GatherSpec, layers: Sequence[str]) -> GatherNeeds:
     Where pods need not be gathered they are nevertheless, as far down as they fit: PreferGather
     says nothing new.
     """
-    must, unknown, multiples = 0, "", [1] * len(layers)
+    gathering, unknown, multiples = list[int](), "", [1] * len(layers)
     for rule in spec.gather_strategy:
-        is_known, is_must = rule.layer in layers, rule.strategy == GatherStrategy.MUST_GATHER
-        if is_known:
+        is_must = rule.strategy == GatherStrategy.MUST_GATHER
+        if rule.layer in layers:
             number = layers.index(rule.layer)
+            gathering += [number] if is_must else []
             if rule.pod_count_multiple > 1:
                 multiples[number] = rule.pod_count_multiple
-            must = max(must, number) if is_must else must
         elif is_must:
             unknown = rule.layer
-    return GatherNeeds(must, tuple(multiples), unknown if not must else "")
+    must = max(gathering, default=0)
+    return GatherNeeds(must, tuple(multiples), "" if gathering else unknown)
