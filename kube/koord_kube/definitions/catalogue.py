@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koord_kube.definitions.cluster_network_topology import CLUSTER_NETWORK_TOPOLOGY
 from koord_kube.definitions.colocation_profile import COLOCATION_PROFILE
 from koord_kube.definitions.device import DEVICE
 from koord_kube.definitions.node_metric import NODE_METRIC
@@ -13,6 +14,7 @@ from koord_kube.definitions.reservation import RESERVATION
 
 DEFINITIONS = (
     COLOCATION_PROFILE,
+    CLUSTER_NETWORK_TOPOLOGY,
     DEVICE,
     NODE_METRIC,
     NODE_SLO,

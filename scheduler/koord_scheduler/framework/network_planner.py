@@ -48,7 +48,7 @@ class NetworkPlanner:
     def candidates(self, request: GangRequest) -> Iterable[GangCandidate] | str:
         """Parts of the network in which all fit, or as many as have to; or why there are none."""
         text = next((one for one in map(_network_topology, request.gangs) if one), "")
-        if not request.nodes.network.is_used or not text:
+        if not request.nodes.gangs.gathers or not text:
             return (EVERYWHERE,)
         try:
             spec = read_gather_spec(text)

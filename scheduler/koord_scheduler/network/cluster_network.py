@@ -14,13 +14,14 @@ from koord_scheduler.network.tree import NetworkNode, NetworkTree, network_tree
 
 
 class ClusterNetwork:
-    """The layers of the ClusterNetworkTopology that counts, and the nodes' tree.
+    """The ClusterNetworkTopology that counts, its layers, and the nodes' tree.
 
     Unless it ``is_used``, nothing is known of it.
     """
 
     def __init__(self) -> None:
         self.is_used = False
+        self.topology: ClusterTopology | None = None
         self.layers: tuple[NetworkLayer, ...] | None = None
         self._tree: NetworkTree | None = None
         self._version = -1
@@ -33,7 +34,10 @@ class ClusterNetwork:
                 f'ClusterNetworkTopology "{name}" does not count; only "{TOPOLOGY_NAME}" does'
             )
             return
-        self._forget()
+        before, self.topology = self.topology, topology
+        if before is not None and before.spec == topology.spec:
+            return
+        self.layers = self._tree = None
         try:
             self.layers = network_layers(topology.spec.network_topology_spec)
         except ValueError as error:
@@ -42,7 +46,7 @@ class ClusterNetwork:
     def remove(self, name: str) -> None:
         """A ClusterNetworkTopology is gone."""
         if name == TOPOLOGY_NAME:
-            self._forget()
+            self.topology = self.layers = self._tree = None
 
     def tree(self, version: int, nodes: Iterable[NetworkNode]) -> NetworkTree | None:
         """The tree of nodes, whose labels are as in ``version``; ``None``: there are no layers."""
@@ -56,6 +60,3 @@ class ClusterNetwork:
         """What is wrong with ClusterNetworkTopologies, a line each, once."""
         warnings, self._warnings = self._warnings, []
         return warnings
-
-    def _forget(self) -> None:
-        self.layers = self._tree = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from koord_kube.views.decode import decode_view
@@ -27,10 +27,25 @@ class ClusterTopologySpec(msgspec.Struct, frozen=True, rename="camel", gc=False)
     network_topology_spec: list[TopologyLayerSpec] = []
 
 
-class ClusterTopology(msgspec.Struct, frozen=True, gc=False):
+class ClusterTopologyMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The version that is written about."""
+
+    uid: str = ""
+    resource_version: str = ""
+
+
+class ClusterTopologyStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What was written last."""
+
+    detail_status: list[dict[str, Any]] | None = None
+
+
+class ClusterTopology(msgspec.Struct, frozen=True):
     """A ClusterNetworkTopology of scheduling.koordinator.sh/v1alpha1."""
 
+    metadata: ClusterTopologyMeta = ClusterTopologyMeta()
     spec: ClusterTopologySpec = ClusterTopologySpec()
+    status: ClusterTopologyStatus = ClusterTopologyStatus()
 
 
 class NetworkLayer(NamedTuple):

@@ -38,6 +38,7 @@ from koord_scheduler.framework.decisions import (
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.self_check import SelfCheck
+from koord_scheduler.network_topology_controller import NetworkTopologyController
 from koord_scheduler.pod_group_controller import PodGroupController, ended_pods
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.pre_binder import PreBinder
@@ -102,6 +103,7 @@ class SchedulerProgram:
         self._scheduler = make_scheduler(
             config, settings.tie_break_seed, record=recorder.record if recorder else None
         )
+        self._scheduler.nodes.network.is_used |= settings.enable_network_topology_manager
         self._documents = ApiDocuments(config.extenders)
         self._extenders = ExtenderClient(
             config.extenders,
@@ -202,6 +204,7 @@ class SchedulerProgram:
         pod_groups = PodGroupController(
             nodes.gangs, write, partial(ended_pods, api), on_warning=self._warn
         )
+        topologies = NetworkTopologyController(nodes, write, on_warning=self._warn)
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
@@ -212,6 +215,8 @@ class SchedulerProgram:
                     group.start_soon(reservations.run)
                 if nodes.gangs.is_used:
                     group.start_soon(pod_groups.run)
+                if nodes.network.is_used:
+                    group.start_soon(topologies.run)
                 await self._loop.run(binder, pre_binder, evictor, self._extenders)
         finally:
             self._binder = self._reporter = None

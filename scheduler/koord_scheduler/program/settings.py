@@ -44,7 +44,6 @@ IGNORED = go_flags(
         "contention-profiling",
         "debug-diagnosis",
         "debug-diagnosis-blocking",
-        "enable-network-topology-manager",
         "enable-workload-auditor",
         "permit-address-sharing",
         "permit-port-sharing",
@@ -82,6 +81,11 @@ class SchedulerSettings:
     )
     leader_elect_retry_period: float | None = option(
         None, "seconds between attempts to acquire or renew the Lease"
+    )
+    enable_network_topology_manager: bool = option(
+        False,
+        "write the domains of the ClusterNetworkTopology to its status, also where no profile has"
+        " awareNetworkTopology",
     )
     record_to: str = option(
         "", "folder for a recording that koordctl schedule --replay reads; default: none is made"
