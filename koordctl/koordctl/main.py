@@ -18,6 +18,7 @@ from koordctl import (
     crds,
     devices,
     events,
+    gangs,
     hooks,
     koordlet_client,
     metrics,
@@ -278,6 +279,7 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     yield placed
     for name, module, words in (
         ("reservations", reservations, "which room is kept on nodes, and which pods have it"),
+        ("gangs", gangs, "which pods start together, and what they wait for"),
         ("devices", devices, "the GPUs and other devices of nodes, and which pods have them"),
     ):
         shown = _command(commands, name, module.run, words)

@@ -9,6 +9,7 @@ from koordctl.columns import table
 from koordctl.render import clean, count, span, time_text
 from koordctl.scheduler_documents import (
     DiagnosisRow,
+    GangRow,
     NearMissRow,
     NodeScoresRow,
     PlacementDocument,
@@ -34,6 +35,9 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
     because = f": {_STATES[state]}" if state in _STATES else ""
     yield f"{pod} is {state}{because}"
     yield from (f"  {line}" for line in table(_facts(found, zone)))
+    if found.gang is not None:
+        yield ""
+        yield from _gang_lines(found.gang)
     if found.diagnosis is not None:
         yield ""
         yield from diagnosis_lines(found.diagnosis, found.held_nodes)
@@ -41,6 +45,20 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
         yield ""
         yield "Best nodes now"
         yield from _indented(score_lines(found.best))
+
+
+def _gang_lines(found: GangRow) -> Iterator[str]:
+    """What the gang of a pod lacks."""
+    if found.reason:
+        yield f"Its gang group {clean(found.group)} cannot be tried: {clean(found.reason)}"
+        return
+    needed = count(found.needed, "pod")
+    yield f"Its gang group {clean(found.group)} needs nodes for {needed} at once"
+    if not found.failed:
+        yield f"All {found.fitted} fit now; its next attempt is due shortly."
+        return
+    failed = clean(found.failed)
+    yield f"{found.fitted} of {found.waiting} fit; the first that does not is {failed}:"
 
 
 def scheduled_lines(found: PlacementDocument) -> Iterator[str]:

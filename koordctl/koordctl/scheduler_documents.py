@@ -49,6 +49,20 @@ class NodeScoresRow(msgspec.Struct, frozen=True):
     by_plugin: dict[str, int] = {}
 
 
+class GangRow(msgspec.Struct, frozen=True):
+    """What the gang group of a pod lacks: of ``waiting`` pods ``needed`` have to start together.
+
+    ``reason`` says why it cannot be tried; else ``fitted`` of them fit, and ``failed`` does not.
+    """
+
+    group: str
+    waiting: int = 0
+    needed: int = 0
+    reason: str = ""
+    fitted: int = 0
+    failed: str = ""
+
+
 class PlacementDocument(msgspec.Struct, frozen=True):
     """A pod of the scheduler's /v1/why, or of a what-if; times are seconds since the epoch.
 
@@ -69,6 +83,7 @@ class PlacementDocument(msgspec.Struct, frozen=True):
     nominated_node: str = ""
     paused: str = ""
     diagnosis: DiagnosisRow | None = None
+    gang: GangRow | None = None
     extender_failure: str = ""
     held_nodes: int = 0
     node: str = ""

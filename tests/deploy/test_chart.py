@@ -96,6 +96,8 @@ ALL_COMPONENTS = {
     "scheduler.deviceShare": True,
     "scheduler.devicePlugins": True,
     "scheduler.reservations": True,
+    "scheduler.gangs": True,
+    "scheduler.networkTopology": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -167,6 +169,8 @@ def test_by_default_it_is_the_kustomization() -> None:
         ("device-share", {"scheduler.deviceShare": True}),
         ("device-plugins", {"scheduler.devicePlugins": True}),
         ("reservations", {"scheduler.reservations": True}),
+        ("gangs", {"scheduler.gangs": True}),
+        ("network-topology", {"scheduler.networkTopology": True}),
     ],
 )
 def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:

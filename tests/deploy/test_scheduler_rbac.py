@@ -16,6 +16,7 @@ from koord_kube.protocol.resources import (
     DEVICES,
     NODE_TOPOLOGIES,
     NODES,
+    POD_GROUPS,
     PODS,
     RESERVATIONS,
     RESOURCE_CLAIMS,
@@ -25,6 +26,8 @@ from koord_kube.protocol.resources import (
     VOLUMES,
 )
 from koord_model.keys import (
+    ANNOTATION_BIND_GANG_COUNT,
+    ANNOTATION_BIND_GANG_GROUP,
     ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_DEVICE_ALLOCATED,
     ANNOTATION_RESERVATION_ALLOCATED,
@@ -33,6 +36,7 @@ from koord_model.keys import (
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     LABEL_GPU_VENDOR,
+    LABEL_POD_GROUP,
 )
 from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
 from koord_scheduler.config.scheduler_config import read_scheduler_config, scheduler_config
@@ -215,6 +219,42 @@ async def test_reservations_are_a_right_of_its_own() -> None:
         "reservations",
         "reservations/status",
     }
+
+
+async def test_gangs_are_a_right_of_their_own() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = scheduler_config({**kind, "profiles": [{"plugins": enabled}]})
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
+        api.put(POD_GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 2}}, "shop")
+        for name in ("a", "b"):
+            pod = _pod(name, "1")
+            pod["metadata"]["labels"] = {LABEL_POD_GROUP: "g"}
+            api.put(PODS, pod, "shop")
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(SETTINGS, config, client, "s1_0").serve())
+
+            def stands() -> str:
+                return str(api.get(POD_GROUPS, "g", "shop").get("status", {}).get("phase"))
+
+            await until(lambda: stands() == "Scheduled", "both pods on their node")
+            for name in ("a", "b"):  # they end, and the scheduler does not see them any more
+                ended = api.get(PODS, name, "shop")
+                api.put(PODS, ended | {"status": {"phase": "Succeeded"}}, "shop")
+            await until(lambda: stands() == "Finished", "the end of both")
+            os.kill(os.getpid(), signal.SIGTERM)
+        status = api.get(POD_GROUPS, "g", "shop")["status"]
+        written = api.get(PODS, "a", "shop")["metadata"]["annotations"]
+        asked = rights(api.asked)
+    assert (status["scheduled"], status["succeeded"]) == (2, 2)
+    assert written[ANNOTATION_BIND_GANG_GROUP] == "shop/g"
+    assert written[ANNOTATION_BIND_GANG_COUNT] == "2"
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "gangs")) == []
+    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {"podgroups"}
 
 
 def phase(api: KubeApi, name: str) -> str:

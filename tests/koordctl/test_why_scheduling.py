@@ -106,6 +106,17 @@ def test_what_else_a_pod_waits_for(changes: dict[str, Any], shown: list[str]) ->
     assert shown not in rows(waiting(), "since")
 
 
+def test_a_pod_of_a_gang_waits_for_the_others() -> None:
+    gang = {"group": "shop/g", "waiting": 4, "needed": 3, "fitted": 2, "failed": "shop/g-2"}
+    lines = waiting(gang=gang)
+    assert rows(lines, "2 of 4 fit")[0][-1] == "shop/g-2:"
+    assert "  n39 lacks 500m cpu, 1Gi memory" in lines
+    reason = "gang shop/g needs 3 pods: 2 there"
+    assert waiting(gang={**gang, "reason": reason}, diagnosis=None)[-1].endswith(reason)
+    fits = {**gang, "fitted": 4, "failed": ""}
+    assert "All 4 fit now" in waiting(gang=fits, diagnosis=None)[-1]
+
+
 def test_a_pod_that_fits_is_shown_where() -> None:
     fits = {**DIAGNOSIS, "feasible": 2}
     lines = waiting(state="active", diagnosis=fits, held_nodes=1, best=BEST)

@@ -27,8 +27,11 @@ def gang_annotations(name: str, minimum: int, **more: str) -> dict[str, str]:
 class GangCluster:
     """Nodes, and pods in the namespace d, of which most are in gangs. ``now`` goes on by hand."""
 
-    def __init__(self, *nodes: str, cpus: int = 4, preempts: bool = False) -> None:
-        plugins = (EnabledPlugin(NodeResourcesFit()), EnabledPlugin(Coscheduling(), weight=0))
+    def __init__(
+        self, *nodes: str, cpus: int = 4, preempts: bool = False, gathers: bool = False
+    ) -> None:
+        coscheduling = Coscheduling(gathers=gathers)
+        plugins = (EnabledPlugin(NodeResourcesFit()), EnabledPlugin(coscheduling, weight=0))
         profile = Profile("default-scheduler", plugins, preempts=preempts, gangs=GangDefaults())
         self.scheduler = Scheduler([profile])
         self.now = 0.0
@@ -42,10 +45,11 @@ class GangCluster:
         """An object is there."""
         self._kinds[kind].put(key, self._kinds[kind].read(json.dumps(document).encode()))
 
-    def node(self, name: str, cpus: int = 4) -> None:
+    def node(self, name: str, cpus: int = 4, **labels: str) -> None:
         """A node is there."""
         amounts = {"cpu": str(cpus), "memory": "64Gi", "pods": "110"}
-        document = {"metadata": {"name": name}, "status": {"allocatable": amounts}}
+        metadata = {"name": name, "labels": labels}
+        document = {"metadata": metadata, "status": {"allocatable": amounts}}
         self.put("Node", name, document)
 
     def pod_group(self, name: str, minimum: int, **annotations: str) -> None:

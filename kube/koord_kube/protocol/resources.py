@@ -35,6 +35,12 @@ RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations",
 POD_GROUPS = Resource(
     "scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup", namespaced=True
 )
+CLUSTER_NETWORK_TOPOLOGIES = Resource(
+    "scheduling.koordinator.sh",
+    "v1alpha1",
+    "clusternetworktopologies",
+    "ClusterNetworkTopology",
+)
 DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True

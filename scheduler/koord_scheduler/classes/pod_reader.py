@@ -122,9 +122,15 @@ class PodReader:
         metadata = pod.metadata
         labels = metadata.labels or {}
         annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
-        return gang_member(
+        found = gang_member(
             metadata.namespace, labels, annotations, created_at(pod), self._nodes.gangs.defaults
         )
+        if found is None:
+            return None
+        owners = sorted(
+            f"{metadata.namespace}/{one.name}" for one in metadata.owner_references or ()
+        )
+        return found._replace(phase=pod.status.phase, owners=",".join(owners))
 
     def _operates(self, pod: PodInfo) -> Reservation | None:
         if not self._nodes.reservations.is_used or not is_operating(pod):

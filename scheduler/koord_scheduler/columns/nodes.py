@@ -35,6 +35,8 @@ from koord_scheduler.devices.gpu_templates import GPUTemplates
 from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices
 from koord_scheduler.gang.gangs import Gangs
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
+from koord_scheduler.network.cluster_network import ClusterNetwork
+from koord_scheduler.network.tree import NetworkNode, NetworkTree
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.numa.node_topology import NodeResourceTopology
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
@@ -107,6 +109,7 @@ class NodeColumns:
         self.numa = NUMAColumns(length)
         self.node_devices = DeviceColumns(length)
         self.gangs = Gangs()
+        self.network = ClusterNetwork()
         self.reservations = ReservationColumns(
             self.resources, self.add_pod, self.remove_pod, self._touch
         )
@@ -218,6 +221,12 @@ class NodeColumns:
         else:
             self._annotations.pop(row, None)
             self.numa.clear(row)
+
+    def network_tree(self) -> NetworkTree | None:
+        """Where nodes are in the network; ``None``: nobody says."""
+        rows = np.flatnonzero(self.is_node).tolist()
+        nodes = (NetworkNode(row, self._names[row], self.labels.of(row)) for row in rows)
+        return self.network.tree(self.version, nodes)
 
     def set_device_report(self, name: str, report: DeviceReport | None) -> None:
         """The Device of a node is there, has changed, or (``None``) is gone."""

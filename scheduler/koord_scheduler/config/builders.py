@@ -98,7 +98,9 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     ),
     "SchedulingHint": lambda args: SchedulingHint(args.scheduling_hint.max_hint_nodes),
     "DeviceShare": lambda args: DeviceShare(args.device_share.settings()),
-    "Coscheduling": lambda args: Coscheduling(args.coscheduling.defaults()),
+    "Coscheduling": lambda args: Coscheduling(
+        args.coscheduling.defaults(), gathers=args.coscheduling.aware_network_topology
+    ),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 

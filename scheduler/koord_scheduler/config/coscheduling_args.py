@@ -11,8 +11,6 @@ from koord_scheduler.config.component_config import Int64
 from koord_scheduler.config.problems import problem
 from koord_scheduler.gang.gang_spec import GangDefaults, MatchPolicy
 
-_NETWORK_TOPOLOGY = "none: gangs are placed without regard to the network"
-
 
 class CoschedulingArgs(PluginArgs, frozen=True):
     """Arguments of Coscheduling; ``controller_workers`` and what is skipped make no difference."""
@@ -31,9 +29,6 @@ class CoschedulingArgs(PluginArgs, frozen=True):
             yield problem(f"{path}.defaultTimeout", self.default_timeout, "a duration like 10m0s")
         if self.controller_workers < 1:
             yield problem(f"{path}.controllerWorkers", self.controller_workers, "1 or more")
-        if self.aware_network_topology:
-            at = f"{path}.awareNetworkTopology"
-            yield problem(at, self.aware_network_topology, _NETWORK_TOPOLOGY)
         policies = list(MatchPolicy)
         if self.default_match_policy not in policies:
             expected = f"one of {', '.join(policies)}"

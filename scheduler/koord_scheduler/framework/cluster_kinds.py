@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from koord_kube.protocol.resources import (
+    CLUSTER_NETWORK_TOPOLOGIES,
     CONFIG_MAPS,
     CSI_DRIVERS,
     CSI_NODES,
@@ -54,6 +55,7 @@ from koord_scheduler.devices.gpu_templates import (
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.gang.pod_group import PodGroupObject, read_pod_group
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
+from koord_scheduler.network.cluster_topology import ClusterTopology, read_cluster_topology
 from koord_scheduler.numa.node_topology import (
     NodeResourceTopology,
     read_node_resource_topology,
@@ -213,6 +215,15 @@ def cluster_kinds(
             scheduler.remove_pod_group,
             is_optional=True,
             is_needed=nodes.gangs.is_used,
+        ),
+        ClusterKind(
+            CLUSTER_NETWORK_TOPOLOGIES,
+            ClusterTopology,
+            read_cluster_topology,
+            nodes.network.set,
+            nodes.network.remove,
+            is_optional=True,
+            is_needed=nodes.network.is_used,
         ),
     ]
 

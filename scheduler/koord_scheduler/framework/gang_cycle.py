@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from operator import attrgetter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.diagnosis import Diagnosis
+from koord_scheduler.framework.fit_error import fit_error_message
+from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS, GangHold
 from koord_scheduler.framework.gang_planner import (
     EVERYWHERE,
     GangCandidate,
@@ -25,6 +29,7 @@ from koord_scheduler.gang.gangs import Gangs, count_by_gang
 from koord_scheduler.gang.member import Release
 from koord_scheduler.gang.readiness import has_enough_pods, missing_members
 from koord_scheduler.queue.scheduling_queue import (
+    ClassKey,
     ClassQueue,
     GangAttempts,
     QueuedPod,
@@ -55,13 +60,33 @@ class GangHost(MemberPlacer, Protocol):
         """The rows where a pod fits now."""
         ...
 
-    def why_not(self, pod: QueuedPod) -> str:
-        """Why a pod fits nowhere, in a line."""
+    def scores(self, pod: QueuedPod) -> ClassScores:
+        """What the plugins say about a pod's class."""
+        ...
+
+    def diagnosis(self, pod: QueuedPod) -> Diagnosis:
+        """Why nodes reject a pod."""
         ...
 
     def obstacle(self, pods: Iterable[QueuedPod]) -> str:
         """Why pods cannot be placed together at all; "" if nothing speaks against it."""
         ...
+
+
+class GangReport(NamedTuple):
+    """What a gang group lacks: of its ``waiting`` pods ``needed`` have to start together.
+
+    ``reason`` says in a line why it cannot be tried; else ``fitted`` of them fit at present, and
+    ``failed`` is the first that does not, for what ``diagnosis`` says.
+    """
+
+    group_id: str
+    waiting: int
+    needed: int
+    reason: str = ""
+    fitted: int = 0
+    failed: str = ""
+    diagnosis: Diagnosis | None = None
 
 
 class GangCycle:
@@ -73,6 +98,7 @@ class GangCycle:
     def __init__(self, host: GangHost) -> None:
         self._host = host
         self._released: deque[Placement] = deque()
+        self._hold = GangHold(host.nodes, host.nominations, host.scores)
         self.planner: GangPlanner | None = None
 
     def next_released(self) -> Placement | None:
@@ -82,6 +108,7 @@ class GangCycle:
     def clear(self) -> None:
         """Forget what was not handed out."""
         self._released.clear()
+        self._hold.let_go()
 
     def decide(self, head: QueuedPod, now: float) -> Refusal | None:
         """Try the group of a pod whose turn it is.
@@ -99,12 +126,33 @@ class GangCycle:
             queue.gang_attempts.position = -1
             return self._refuse(queue, head, obstacle, now)
         with self._without_nominations(pods):
-            result = self._try(group_id, pods)
+            result = self._try(group_id, pods, self._why_not)
             if result.has_room:
                 self._release(group_id, result.placements)
                 return None
-        self._back_off(queue.gang_attempts, now)
+        self._back_off(queue.gang_attempts, group_id, pods, now)
         return self._refuse(queue, result.failed or head, self._failure(group_id, result), now)
+
+    def report(self, pod: QueuedPod) -> GangReport:
+        """What the group of a waiting pod lacks now; nothing is changed by that."""
+        host, found = self._host, list[Diagnosis]()
+        pods = sorted(host.queue.waiting_with(pod.class_key), key=attrgetter("turn"))
+        needed = sum(host.gangs.needed(pod.gang).values())
+        missing = self._missing(pod.gang, pods) or host.obstacle(pods)
+        if missing:
+            return GangReport(pod.gang, len(pods), needed, missing)
+
+        def explain(member: QueuedPod) -> str:
+            found.append(host.diagnosis(member))
+            return ""
+
+        with self._without_nominations(pods):
+            result = self._try(pod.gang, pods, explain)
+            for placement in reversed(result.placements):
+                host.take_back(placement.pod)
+        failed = result.failed.key if result.failed is not None else ""
+        last = found[-1] if found else None
+        return GangReport(pod.gang, len(pods), needed, result.why, result.fitted, failed, last)
 
     def may_fit(self, queue: ClassQueue, now: float) -> bool:
         """Whether a parked group should be tried again, or its owners told what it lacks."""
@@ -129,19 +177,24 @@ class GangCycle:
         if len(host.nodes.reservations) or len({one.scores_key for one in pods}) > 1:
             return True
         rows = host.fitting_rows(pods[0])
-        return float(self._slots(pods[0], rows).sum()) >= host.gangs.needed(group_id)
+        return float(self._slots(pods[0], rows).sum()) >= sum(host.gangs.needed(group_id).values())
 
     def _slots(self, pod: QueuedPod, rows: Rows) -> Amounts:
         return pod_slots(self._host.nodes, pod.waiting.usage, rows)
 
-    def _try(self, group_id: str, pods: Sequence[QueuedPod]) -> TrialResult:
+    def _why_not(self, pod: QueuedPod) -> str:
+        return fit_error_message(self._host.diagnosis(pod))
+
+    def _try(
+        self, group_id: str, pods: Sequence[QueuedPod], explain: Callable[[QueuedPod], str]
+    ) -> TrialResult:
         """In all candidates, in their order; the last one says why it does not fit."""
         found = self._candidates(group_id, pods)
         if isinstance(found, str):
             return TrialResult((), why=found)
         host, result = self._host, TrialResult((), why="it may be tried nowhere")
         for candidate in found:
-            result = try_gang(host, host.gangs, group_id, pods, candidate, host.why_not)
+            result = try_gang(host, host.gangs, group_id, pods, candidate, explain)
             if result.has_room:
                 break
         return result
@@ -153,21 +206,50 @@ class GangCycle:
             return (EVERYWHERE,)
         host = self._host
         gangs = [gang for _, gang in host.gangs.of_group(group_id) if gang is not None]
-        request = GangRequest(gangs, pods, host.nodes, host.fitting_rows, self._slots)
+        required = self._required(group_id, pods)
+        request = GangRequest(gangs, pods, required, host.nodes, host.fitting_rows, self._slots)
         return self.planner.candidates(request)
 
     def _release(self, group_id: str, placements: Sequence[Placement]) -> None:
         """From now on its pods are bound, whatever becomes of single ones."""
+        if self._hold.is_for(group_id):
+            self._hold.let_go()
         release = Release(group_id, len(placements))
         self._host.gangs.begin_release(release)
         for one in placements:
             self._host.confirm(one.pod)
             self._released.append(replace(one, release=release) if len(placements) > 1 else one)
 
-    def _back_off(self, attempts: GangAttempts, now: float) -> None:
-        attempts.retry_at = now + self._host.queue.pause(attempts.failures)
+    def _back_off(
+        self, attempts: GangAttempts, group_id: str, pods: Sequence[QueuedPod], now: float
+    ) -> None:
+        """The group waits for a while; at once it is tried again if room is held for it."""
+        host = self._host
+        if not attempts.failures:
+            attempts.since = now
+        is_old = now - attempts.since >= HOLD_AFTER_SECONDS
+        is_held = is_old and self._hold.hold(
+            group_id, self._required(group_id, pods), now + host.gangs.wait_seconds(group_id)
+        )
+        attempts.retry_at = now + host.queue.pause(0 if is_held else attempts.failures)
         attempts.failures += 1
-        attempts.position = self._host.nodes.journal.position
+        attempts.position = host.nodes.journal.position
+
+    def _required(self, group_id: str, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
+        """As many pods of each gang as have to start together, the first ones."""
+        left, found = self._host.gangs.needed(group_id), list[QueuedPod]()
+        for pod in pods:
+            gang = self._host.gangs.gang_of(pod.key)
+            if gang is not None and left.get(gang.key, 0) > 0:
+                left[gang.key] -= 1
+                found.append(pod)
+        return found
+
+    def expire(self, now: float) -> None:
+        """Let go of room that was held in vain; its group grows old anew."""
+        group_id = self._hold.expire(now)
+        if group_id and (queue := self._host.queue.class_with(ClassKey("", None, gang=group_id))):
+            queue.gang_attempts.since = now
 
     def _refuse(self, queue: ClassQueue, pod: QueuedPod, message: str, now: float) -> Refusal:
         self._host.queue.park(queue.key, now)
@@ -177,7 +259,7 @@ class GangCycle:
         """Why a group that has all its pods does not fit."""
         if result.failed is None:
             return f"gang group {group_id}: {result.why}"
-        needed = self._host.gangs.needed(group_id)
+        needed = sum(self._host.gangs.needed(group_id).values())
         return (
             f"gang group {group_id} needs nodes for {needed} pods at once, {result.fitted} fit; "
             f"{result.failed.key} does not: {result.why}"

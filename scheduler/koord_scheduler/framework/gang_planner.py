@@ -36,12 +36,14 @@ EVERYWHERE = GangCandidate()
 class GangRequest(NamedTuple):
     """A gang group whose turn it is: its ``gangs``, and its waiting ``pods`` in their order.
 
+    ``required`` are as many of the pods as have to start together.
     ``feasible`` returns the rows where a pod fits now, ``slots`` how many pods like it fit on each
     of these by their amounts.
     """
 
     gangs: Sequence[Gang]
     pods: Sequence[QueuedPod]
+    required: Sequence[QueuedPod]
     nodes: NodeColumns
     feasible: Callable[[QueuedPod], Rows]
     slots: Callable[[QueuedPod, Rows], Amounts]

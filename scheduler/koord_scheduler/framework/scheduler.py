@@ -27,7 +27,7 @@ from koord_scheduler.framework.decisions import (
     PreemptionPlan,
     Refusal,
 )
-from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.extended_choice import (
     ChosenPreemption,
     ExtendedResult,
@@ -35,14 +35,11 @@ from koord_scheduler.framework.extended_choice import (
     choose_node,
     choose_preemption,
 )
-from koord_scheduler.framework.fit_error import (
-    NO_CANDIDATE,
-    fit_error_message,
-    preemption_message,
-)
+from koord_scheduler.framework.fit_error import NO_CANDIDATE, preemption_message
 from koord_scheduler.framework.gang_cycle import GangCycle
 from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.gang_states import GangStates
+from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import rows_beside_nominated
 from koord_scheduler.framework.nominations import Nomination
@@ -85,6 +82,7 @@ class Scheduler(GangStates):
         self._extenders = extenders
         self.on_filtered: OnFiltered | None = None
         self.gang_cycle = GangCycle(self)
+        self.gang_cycle.planner = NetworkPlanner(self.placed)
 
     def decide(self, now: float) -> Decision | ExtenderQuestion | None:
         """Give the next pod a node, or say that there is none; ``None``: no pod is next.
@@ -268,6 +266,7 @@ class Scheduler(GangStates):
     def wake(self, now: float) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
         woken = 0
+        self.gang_cycle.expire(now)
         longest_ago = sorted(self.queue.parked(), key=attrgetter("looked_at"))
         for queue in longest_ago[:WOKEN_AT_ONCE]:
             queue.looked_at = now
@@ -310,9 +309,9 @@ class Scheduler(GangStates):
         """The rows where a waiting pod fits beside the pods that room is kept for."""
         return self._feasible(pod, self.scores(pod))
 
-    def why_not(self, pod: QueuedPod) -> str:
-        """Why a pod fits nowhere, as its owner is told."""
-        return fit_error_message(diagnose(self.scores(pod)))
+    def diagnosis(self, pod: QueuedPod) -> Diagnosis:
+        """Why nodes reject a pod."""
+        return diagnose(self.scores(pod))
 
     def obstacle(self, pods: Iterable[QueuedPod]) -> str:
         """Why pods cannot be placed together at all; "" if nothing speaks against it."""

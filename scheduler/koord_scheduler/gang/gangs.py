@@ -65,11 +65,17 @@ class GangGroup:
 
 
 class Gangs:
-    """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them."""
+    """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them.
+
+    ``gathers``: gangs may ask for nodes that are near each other in the network.
+    """
 
     def __init__(self) -> None:
         self.is_used = False
+        self.gathers = False
         self.defaults = GangDefaults()
+        self.touched: set[str] = set()
+        """The keys of gangs that changed since somebody looked, and took them out."""
         self._gangs: dict[str, Gang] = {}
         self._gang_of: dict[str, Gang] = {}
         self._groups: dict[str, GangGroup] = {}
@@ -79,6 +85,11 @@ class Gangs:
         """The gang of a pod."""
         return self._gang_of.get(pod)
 
+    def member(self, pod: str) -> GangMember | None:
+        """What a pod says of its membership."""
+        gang = self._gang_of.get(pod)
+        return gang.members.get(pod) if gang is not None else None
+
     def group(self, group_id: str) -> GangGroup:
         """What is known of a group."""
         return self._groups.get(group_id) or GangGroup()
@@ -86,6 +97,7 @@ class Gangs:
     def set_pod_group(self, one: PodGroup) -> Gang:
         """A PodGroup is there, or has changed."""
         gang = self._gang(one.spec.key)
+        self.touched.add(gang.key)
         before, gang.pod_group = gang.group_id, one
         self._note_members(gang, before)
         return gang
@@ -106,6 +118,7 @@ class Gangs:
             self.remove_member(pod)
         gang = self._gang_of[pod] = self._gang(member.gang)
         gang.members[pod] = member
+        self.touched.add(gang.key)
         if gang.described is None and member.spec is not None:
             group_id, gang.described = gang.group_id, member.spec
             self._note_members(gang, group_id)
@@ -122,6 +135,7 @@ class Gangs:
         if gang is None:
             return None
         del gang.members[pod]
+        self.touched.add(gang.key)
         gang.assumed.discard(pod)
         gang.bound.pop(pod, None)
         self._drop_if_empty(gang)
@@ -158,10 +172,15 @@ class Gangs:
             if gang is None or not _is_satisfied(gang, group, placed.get(key, 0))
         ]
 
-    def needed(self, group_id: str) -> int:
-        """How many more members of a group have to get nodes together, at least."""
-        group = self.group(group_id)
-        return sum(_needed(gang, group) for _, gang in self.of_group(group_id) if gang is not None)
+    def needed(self, group_id: str) -> dict[str, int]:
+        """How many more members of each gang of a group have to get nodes together, at least."""
+        group, gangs = self.group(group_id), self.of_group(group_id)
+        return {key: _needed(gang, group) for key, gang in gangs if gang is not None}
+
+    def wait_seconds(self, group_id: str) -> float:
+        """For how long room may be held for a group."""
+        specs = (gang.spec for _, gang in self.of_group(group_id) if gang is not None)
+        return max((spec.wait_seconds for spec in specs if spec is not None), default=0.0)
 
     def refresh(self, gang: Gang) -> list[Gang]:
         """Say again how the waiting members of a gang's group are placed; returns what changed."""
@@ -176,7 +195,13 @@ class Gangs:
         return changed
 
     def _unit(self, gang: Gang) -> str:
-        return gang.group_id if self.unsatisfied(gang.group_id, {gang.key: 1}) else ""
+        is_whole = self._is_gathered(gang) or self.unsatisfied(gang.group_id, {gang.key: 1})
+        return gang.group_id if is_whole else ""
+
+    def _is_gathered(self, gang: Gang) -> bool:
+        """Whether all members of a gang have to be near each other, later ones included."""
+        specs = (one.spec for _, one in self.of_group(gang.group_id) if one is not None)
+        return self.gathers and any(spec.network_topology for spec in specs if spec is not None)
 
     def _gang(self, key: str) -> Gang:
         gang = self._gangs.get(key)
@@ -204,6 +229,7 @@ class Gangs:
         group_id, gang.described = gang.group_id, None
         if gang.pod_group is None:
             del self._gangs[gang.key]
+            self.touched.discard(gang.key)
             if not any(one for _, one in self.of_group(group_id)):
                 self._groups.pop(group_id, None)
 

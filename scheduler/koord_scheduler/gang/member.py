@@ -9,6 +9,8 @@ from koord_model.keys import (
     ANNOTATION_BIND_GANG_COUNT,
     ANNOTATION_BIND_GANG_GROUP,
     ANNOTATION_GANG_NAME,
+    ANNOTATION_GANG_NETWORK_INDEX,
+    ANNOTATION_NETWORK_SELECTOR,
     ANNOTATION_OLD_BIND_GANG_COUNT,
     ANNOTATION_OLD_BIND_GANG_GROUP,
     LABEL_GANG_NAME,
@@ -39,12 +41,18 @@ class GangMember(NamedTuple):
     """A pod's gang by its key, namespace/name.
 
     ``spec`` is what the pod says of the gang, ``None`` if nothing valid. ``release`` is that of a
-    pod that was bound with others.
+    pod that was bound with others. ``phase`` is the pod's, ``owners`` what it belongs to.
+    ``network_index`` is its place among pods that are to be near each other, -1 if it has none; it
+    is to be near pods with the same ``network_selector``, too.
     """
 
     gang: str
     spec: GangSpec | None = None
     release: Release | None = None
+    phase: str = ""
+    owners: str = ""
+    network_index: int = -1
+    network_selector: str = ""
 
 
 def gang_member(
@@ -61,7 +69,14 @@ def gang_member(
         return None
     key = f"{namespace}/{name}"
     described = None if pod_group else gang_of_pod(key, labels, annotations, created, defaults)
-    return GangMember(key, described, _release(annotations))
+    index = annotations.get(ANNOTATION_GANG_NETWORK_INDEX, "")
+    return GangMember(
+        key,
+        described,
+        _release(annotations),
+        network_index=int(index) if index.isascii() and index.isdecimal() else -1,
+        network_selector=annotations.get(ANNOTATION_NETWORK_SELECTOR, ""),
+    )
 
 
 def _release(annotations: Mapping[str, str]) -> Release | None:

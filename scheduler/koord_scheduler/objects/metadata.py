@@ -18,6 +18,7 @@ from koord_model.keys import (
     ANNOTATION_GANG_MIN_AVAILABLE,
     ANNOTATION_GANG_MODE,
     ANNOTATION_GANG_NAME,
+    ANNOTATION_GANG_NETWORK_INDEX,
     ANNOTATION_GANG_NETWORK_TOPOLOGY,
     ANNOTATION_GANG_TOTAL_NUMBER,
     ANNOTATION_GANG_WAITING_TIME,
@@ -25,6 +26,7 @@ from koord_model.keys import (
     ANNOTATION_LOAD_AFTER_INITIALIZED,
     ANNOTATION_LOAD_AFTER_SCHEDULED,
     ANNOTATION_LOAD_FACTORS,
+    ANNOTATION_NETWORK_SELECTOR,
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_OLD_GANG_MATCH_POLICY,
     ANNOTATION_OLD_SCHEDULING_HINT,
@@ -87,11 +89,13 @@ class SchedulingAnnotations(msgspec.Struct, frozen=True, gc=False):
     gang_min_available: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_MIN_AVAILABLE)
     gang_mode: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_MODE)
     gang_name: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_NAME)
+    gang_network_index: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_NETWORK_INDEX)
     gang_network_topology: str | None = msgspec.field(
         default=None, name=ANNOTATION_GANG_NETWORK_TOPOLOGY
     )
     gang_total_number: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_TOTAL_NUMBER)
     gang_waiting_time: str | None = msgspec.field(default=None, name=ANNOTATION_GANG_WAITING_TIME)
+    network_selector: str | None = msgspec.field(default=None, name=ANNOTATION_NETWORK_SELECTOR)
     old_gang_match_policy: str | None = msgspec.field(
         default=None, name=ANNOTATION_OLD_GANG_MATCH_POLICY
     )

@@ -20,12 +20,15 @@ class Coscheduling(Plugin):
 
     name: ClassVar[str] = "Coscheduling"
 
-    def __init__(self, defaults: GangDefaults | None = None) -> None:
+    def __init__(self, defaults: GangDefaults | None = None, *, gathers: bool = False) -> None:
         self.defaults = defaults or GangDefaults()
+        self._gathers = gathers
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.gangs.is_used = True
         nodes.gangs.defaults = self.defaults
+        nodes.gangs.gathers |= self._gathers
+        nodes.network.is_used |= self._gathers
 
     def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
         """``/gang/:namespace/:name`` and ``/gangs``: how far their members are."""

@@ -150,6 +150,8 @@ def _waiting(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
     }
     if scheduler.queue.is_gated(pod.key):
         return {**common, "state": "gated", "gates": list(pod.waiting.gates)}
+    if pod.gang:
+        return {**common, **_waiting_gang(scheduler, pod, now)}
     scores, refusal = scheduler.scores(pod), pod.extender_refusal
     document = {
         **common,
@@ -158,6 +160,27 @@ def _waiting(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
         "held_nodes": scheduler.count_held_nodes(pod),
         "best": scores_document(scores) if refusal is None else [],
     }
+    if pod.retry_at:
+        retries = round(max(0.0, pod.retry_at - now.monotonic), 1)
+        return {**document, "state": "backoff", "retry_seconds": retries}
+    parked = scheduler.queue.is_parked(pod.class_key)
+    return {**document, "state": "unschedulable" if parked else "active"}
+
+
+def _waiting_gang(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
+    """What the gang group of a pod lacks, with the diagnosis of its first pod that does not fit."""
+    found = scheduler.gang_cycle.report(pod)
+    gang = {
+        "group": found.group_id,
+        "waiting": found.waiting,
+        "needed": found.needed,
+        "reason": found.reason,
+        "fitted": found.fitted,
+        "failed": found.failed,
+    }
+    document: dict[str, Any] = {"gang": gang, "diagnosis": None}
+    if found.diagnosis is not None:
+        document["diagnosis"] = diagnosis_document(found.diagnosis)
     if pod.retry_at:
         retries = round(max(0.0, pod.retry_at - now.monotonic), 1)
         return {**document, "state": "backoff", "retry_seconds": retries}

@@ -18,12 +18,13 @@ class SchedulerPageSources:
     """The sources of pages; threads call them, and only read.
 
     ``overview`` is what the web page shows, ``status`` included. ``why`` says what is known of a
-    pod by namespace/name, as ``explanation`` has it.
+    pod by namespace/name, as ``explanation`` has it. ``gangs`` lists those of the cluster.
     """
 
     status: Callable[[], Document]
     overview: Callable[[], Document]
     why: Callable[[str], Document]
+    gangs: Callable[[], Document]
 
 
 def pages(known: SchedulerPageSources) -> dict[str, MakePage]:
@@ -32,6 +33,7 @@ def pages(known: SchedulerPageSources) -> dict[str, MakePage]:
         **web_pages(web),
         "/v1/overview": lambda _: json_page({"version": VERSION, **known.overview()}),
         "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
+        "/v1/gangs": lambda _: json_page({"version": VERSION, **known.gangs()}),
         "/v1/why": lambda query: json_page(known.why(_pod(query))),
     }
 

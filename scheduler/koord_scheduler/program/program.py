@@ -39,7 +39,9 @@ from koord_scheduler.framework.decisions import (
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.self_check import SelfCheck
+from koord_scheduler.network_topology_controller import NetworkTopologyController
 from koord_scheduler.node_locker import NodeLocker
+from koord_scheduler.pod_group_controller import PodGroupController, ended_pods
 from koord_scheduler.pod_reporter import PodReporter
 from koord_scheduler.pre_binder import PreBinder
 from koord_scheduler.program.debug_flags import DebugFlags, debug_updates
@@ -52,6 +54,7 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
+from koord_scheduler.program.gangs_document import gangs_document
 from koord_scheduler.program.gates import DEVICE_PLUGIN_ADAPTION, gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
@@ -107,6 +110,7 @@ class SchedulerProgram:
             config, settings.tie_break_seed, record=recorder.record if recorder else None
         )
         self._scheduler.nodes.node_devices.adapts = self._gates[DEVICE_PLUGIN_ADAPTION]
+        self._scheduler.nodes.network.is_used |= settings.enable_network_topology_manager
         self._documents = ApiDocuments(config.extenders)
         self._extenders = ExtenderClient(
             config.extenders,
@@ -209,6 +213,10 @@ class SchedulerProgram:
         reservations = ReservationController(
             self._scheduler, write, self._keep_seconds, on_warning=self._warn
         )
+        pod_groups = PodGroupController(
+            nodes.gangs, write, partial(ended_pods, api), on_warning=self._warn
+        )
+        topologies = NetworkTopologyController(nodes, write, on_warning=self._warn)
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
@@ -217,6 +225,10 @@ class SchedulerProgram:
                 group.start_soon(evictor.run)
                 if nodes.reservations.is_used:
                     group.start_soon(reservations.run)
+                if nodes.gangs.is_used:
+                    group.start_soon(pod_groups.run)
+                if nodes.network.is_used:
+                    group.start_soon(topologies.run)
                 await self._loop.run(binder, pre_binder, evictor, self._extenders)
         finally:
             self._binder = self._reporter = None
@@ -231,7 +243,7 @@ class SchedulerProgram:
         while True:
             await anyio.sleep(1.0)
             nodes = self._scheduler.nodes
-            for column in (nodes.loads, nodes.node_devices, nodes.reservations):
+            for column in (nodes.loads, nodes.node_devices, nodes.reservations, nodes.network):
                 for line in column.take_warnings():
                     self._warn(line)
             for name in self._check.check_some():
@@ -266,8 +278,8 @@ class SchedulerProgram:
             self._reporter.failed(decision.pod, decision.failure)
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
-        defect, message = decision.defect, ""
-        if decision.untold and not defect:
+        defect, message = decision.defect, decision.gang
+        if decision.untold and not defect and not message:
             try:
                 diagnosis = diagnose(self._scheduler.scores(decision.pod), decision.extenders)
                 message = fit_error_message(diagnosis, decision.preemption)
@@ -373,6 +385,7 @@ class SchedulerProgram:
             status=lambda: health.look_up(self._status_document),
             overview=lambda: health.look_up(self._overview_document),
             why=lambda key: health.look_up_async(lambda: self._why(key)),
+            gangs=lambda: health.look_up(lambda: gangs_document(self._scheduler)),
         )
         leadership, cache = self._leadership, self._cache
         services = ServiceSources(

@@ -45,7 +45,6 @@ IGNORED = go_flags(
         "contention-profiling",
         "debug-diagnosis",
         "debug-diagnosis-blocking",
-        "enable-network-topology-manager",
         "enable-workload-auditor",
         "permit-address-sharing",
         "permit-port-sharing",
@@ -86,6 +85,11 @@ class SchedulerSettings:
     )
     feature_gates: tuple[str, ...] = option(
         (), "feature gates by Koordinator's names: DevicePluginAdaption=true"
+    )
+    enable_network_topology_manager: bool = option(
+        False,
+        "write the domains of the ClusterNetworkTopology to its status, also where no profile has"
+        " awareNetworkTopology",
     )
     record_to: str = option(
         "", "folder for a recording that koordctl schedule --replay reads; default: none is made"

@@ -44,9 +44,11 @@ class GangAttempts:
     """How often a gang group did not fit in a row, and from when on it may be tried again.
 
     ``position`` is that of the nodes' journal when it was tried last, -1 if it could not be tried.
+    It did not fit ``since`` then, or since room was held for it in vain.
     """
 
     failures: int = 0
+    since: float = 0.0
     retry_at: float = 0.0
     position: int = -1
 
@@ -275,6 +277,10 @@ class SchedulingQueue:
     def class_of(self, pod: QueuedPod) -> ClassQueue:
         """The queue of a pod that waits in one."""
         return self._classes[pod.class_key]
+
+    def class_with(self, key: ClassKey) -> ClassQueue | None:
+        """The queue of the pods with a key."""
+        return self._classes.get(key)
 
     def waiting_with(self, key: ClassKey) -> Iterator[QueuedPod]:
         """The pods of a class, in no order."""

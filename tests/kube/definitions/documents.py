@@ -238,6 +238,26 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
             },
         },
     ),
+    "pod group": (
+        "scheduling.sigs.k8s.io/v1alpha1",
+        "PodGroup",
+        {
+            "spec": {
+                "minMember": 3,
+                "minResources": {"cpu": "4"},
+                "scheduleTimeoutSeconds": 60,
+            },
+            "status": {
+                "phase": "Running",
+                "occupiedBy": "shop/job",
+                "scheduled": 3,
+                "running": 2,
+                "succeeded": 1,
+                "failed": 1,
+                "scheduleStartTime": THEN,
+            },
+        },
+    ),
     "reservation": (
         DEVICE,
         "Reservation",

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.framework import gang_cycle
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.gang_planner import GangCandidate, GangRequest
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
+from koord_scheduler.queue.scheduling_queue import MOST_BACKOFF_SECONDS
 
 from tests.support.gangs import GangCluster, gang_annotations
 
@@ -278,7 +281,99 @@ def test_each_gang_of_a_group_has_its_minimum_or_none_has_anything(seed: int) ->
     assert [name for _ in range(ROUND_SECONDS) for name in check.check_some()] == []
     gangs.unbound += [one for one in gangs.cluster.decisions(99.0) if isinstance(one, Placement)]
     assert list(gangs.cluster.decisions(0.0)) == []
-    for name, (minimum, _, cpus) in gangs.sizes.items():
+    is_held = len(scheduler.nominations) > 0  # for another gang
+    for name, (minimum, _, cpus) in () if is_held else gangs.sizes.items():
         pods = sum(key.startswith(f"d/{name}-") for key in gangs.cluster.documents)
         if len(gangs.groups[name]) == 1 and pods >= minimum and not gangs.placed(name):
             assert gangs.slots(cpus) < minimum, f"{name} fits and waits"
+
+
+class BusyCluster:
+    """Four nodes that small pods keep full: each that ends is followed by another at once."""
+
+    def __init__(self, seed: int, longest: int) -> None:
+        self._rng, self._longest = Random(seed), longest
+        self.cluster = GangCluster("n0", "n1", "n2", "n3", cpus=4)
+        self._ends: dict[str, float] = {}
+        self._made = 0
+
+    def second(self) -> list[str]:
+        """Who gets a node in the next second, without small pods."""
+        cluster = self.cluster
+        for key, end in list(self._ends.items()):
+            if end <= cluster.now:
+                del self._ends[key]
+                cluster.remove(key)
+        for _ in range(3):
+            self._made += 1
+            cluster.pod(f"small-{self._made}")
+        found = []
+        for one in cluster.decisions(1.0):
+            if isinstance(one, Placement):
+                cluster.bind(one)
+                if one.pod.key.startswith("d/small"):
+                    self._ends[one.pod.key] = cluster.now + self._rng.randrange(1, self._longest)
+                else:
+                    found.append(one.pod.key)
+        return found
+
+
+@given(st.integers(0, 1 << 32), st.integers(10, 40))
+def test_small_pods_do_not_starve_a_gang(seed: int, longest: int) -> None:
+    busy = BusyCluster(seed, longest)
+    for _ in range(30):
+        busy.second()
+    busy.cluster.gang("g", 3, cpus=4)
+    waited = next(second for second in range(200) if busy.second())
+    assert waited <= HOLD_AFTER_SECONDS + MOST_BACKOFF_SECONDS + longest + 3
+
+
+def test_without_held_room_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang_cycle, "HOLD_AFTER_SECONDS", float("inf"))
+    busy = BusyCluster(1, 20)
+    for _ in range(30):
+        busy.second()
+    busy.cluster.gang("g", 3, cpus=4)
+    assert not any(busy.second() for _ in range(300))
+
+
+def test_room_is_held_for_one_gang_and_for_no_longer_than_its_waiting_time() -> None:
+    cluster = GangCluster("n1", "n2", cpus=2)
+    for number in range(4):
+        cluster.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
+    cluster.gang("a", 2, cpus=2, waiting_time="100s")
+    cluster.gang("b", 2, cpus=2)
+    while not len(cluster.scheduler.nominations):
+        cluster.placed(1.0)
+        assert cluster.now < HOLD_AFTER_SECONDS + 2 * MOST_BACKOFF_SECONDS
+    held = {one.key: one.node for one in cluster.scheduler.nominations}
+    assert held.keys() == {"d/a-0", "d/a-1"}
+    assert set(held.values()) == {"n1", "n2"}
+    cluster.remove("d/old-0")
+    cluster.pod("small")
+    assert cluster.placed(1.0) == [], "it is not more important"
+    cluster.pod("urgent", priority=1)
+    assert cluster.placed(1.0) == ["urgent"]
+    began = cluster.now
+    while {one.key for one in cluster.scheduler.nominations} == held.keys():
+        cluster.placed(1.0)
+        assert cluster.now < began + 102
+    for number in range(1, 4):
+        cluster.remove(f"d/old-{number}")
+    cluster.remove("d/urgent")
+    assert len(cluster.placed(MOST_BACKOFF_SECONDS + 1)) >= 2
+
+
+def test_the_report_says_what_a_gang_lacks_and_changes_nothing() -> None:
+    cluster = GangCluster("n1", cpus=2)
+    cluster.gang("g", 3)
+    list(cluster.decisions())
+    pod = cluster.scheduler.queue.pods["d/g-0"]
+    found = cluster.scheduler.gang_cycle.report(pod)
+    assert (found.waiting, found.needed, found.fitted, found.failed) == (3, 3, 2, "d/g-2")
+    assert found.diagnosis is not None
+    assert found.diagnosis.reasons == {"Insufficient cpu": 1}
+    cluster.node("n2")
+    assert cluster.scheduler.gang_cycle.report(pod).fitted == 3
+    assert cluster.requested() == 0
+    assert cluster.placed(2.0) == ["g-0", "g-1", "g-2"]

@@ -1,6 +1,6 @@
 """What the API server does when a pod gets its node: the rules of the real one.
 
-From Kubernetes' ``pkg/registry/core/pod/storage/storage.go``. Not here: annotations of bindings.
+From Kubernetes' ``pkg/registry/core/pod/storage/storage.go``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def bound(key: Key, pod: Object, binding: Object, time: str) -> Object:
         raise _conflict(key, f"pod {key.name} has non-empty .spec.schedulingGates")
     placed = copy.deepcopy(pod)
     placed["spec"]["nodeName"] = target["name"]
+    if annotations := (binding.get("metadata") or {}).get("annotations"):
+        placed["metadata"].setdefault("annotations", {}).update(annotations)
     status = placed.setdefault("status", {})
     others = [one for one in status.get("conditions", ()) if one["type"] != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": time}

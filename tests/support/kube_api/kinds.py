@@ -27,6 +27,7 @@ from koord_kube.protocol.resources import (
     NODE_SLOS,
     NODE_TOPOLOGIES,
     NODES,
+    POD_GROUPS,
     PODS,
     PRIORITY_CLASSES,
     RECOMMENDATIONS,
@@ -91,7 +92,7 @@ BUILT_IN = (
         VALIDATING_WEBHOOKS,
     }
 )
-USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES, RESERVATIONS}
+USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES, POD_GROUPS, RESERVATIONS}
 """What is served where a test says nothing else: kinds without a definition have no schema."""
 
 STATUS_WITH_LABELS = frozenset(

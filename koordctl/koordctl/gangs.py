@@ -1,0 +1,54 @@
+"""``koordctl gangs``: the gangs of the scheduler, and how far their pods are."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from koordctl import leader_client
+from koordctl.amounts import UNKNOWN
+from koordctl.columns import table
+from koordctl.leader_client import SCHEDULER_LEADER, ask_leader
+from koordctl.render import clean
+from koordctl.status_client import AskError
+
+Json = Mapping[str, Any]
+
+_PAGE = "/v1/gangs"
+_HEADER = ("NAME", "MIN", "MEMBERS", "WAITING", "BOUND", "PHASE", "WHY")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which gang, and where its scheduler is."""
+    words = "only this gang"
+    parser.add_argument("gang", nargs="?", default="", metavar="NAMESPACE/NAME", help=words)
+    leader_client.add_arguments(parser, SCHEDULER_LEADER)
+
+
+def run(arguments: argparse.Namespace) -> Iterable[str]:
+    """The gangs that the leading scheduler knows. Raises AskError."""
+    body = ask_leader(arguments, SCHEDULER_LEADER, _PAGE, {})
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
+    chosen = [one for one in found["gangs"] if arguments.gang in ("", one["name"])]
+    if arguments.json:
+        return [json.dumps(chosen, indent=2, ensure_ascii=False)]
+    return lines(chosen, arguments.gang)
+
+
+def lines(found: list[Json], name: str = "") -> Iterator[str]:
+    """A line for each."""
+    if not found:
+        yield f"There is no gang {clean(name)}." if name else "No gang found."
+        return
+    yield from table([_HEADER, *map(_row, found)], words=(0, 5, 6))
+
+
+def _row(one: Json) -> tuple[str, ...]:
+    numbers = (str(one.get(name, UNKNOWN)) for name in ("min", "members", "waiting", "bound"))
+    phase, why = (clean(str(one.get(name) or UNKNOWN)) for name in ("phase", "why"))
+    return (clean(str(one.get("name", ""))), *numbers, phase, why)

@@ -1,0 +1,137 @@
+"""Room that is held for a gang group which has waited long, so that small pods do not starve it.
+
+Its pods are nominated for nodes: no pod that is not more important gets there what they need, so
+that as pods end the room for all of them adds up. One group at a time has room held, for no longer
+than its waiting time; then others may have their turn. No IO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from koord_scheduler.columns.arrays import Amounts, Mask
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.nominations import Nomination, Nominations
+from koord_scheduler.queue.scheduling_queue import QueuedPod, Turn
+
+HOLD_AFTER_SECONDS = 60.0
+"""For so long a group that does not fit waits before room is held for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    group_id: str
+    turn: Turn
+    until: float
+    pods: Sequence[str]
+
+
+class GangHold:
+    """Holds room by ``nominations``; times are monotonic seconds."""
+
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        nominations: Nominations,
+        scores: Callable[[QueuedPod], ClassScores],
+    ) -> None:
+        self._nodes = nodes
+        self._nominations = nominations
+        self._scores = scores
+        self._holder: _Holder | None = None
+
+    def is_for(self, group_id: str) -> bool:
+        """Whether room is held for a group."""
+        return self._holder is not None and self._holder.group_id == group_id
+
+    def hold(self, group_id: str, pods: Sequence[QueuedPod], until: float) -> bool:
+        """Hold room for ``pods`` of a group; returns whether it is held.
+
+        It is not if they would fit nowhere even without all other pods, or if room is held for a
+        group whose turn is first.
+        """
+        holder, turn = self._holder, pods[0].turn
+        if holder is not None and holder.group_id != group_id and holder.turn <= turn:
+            return False
+        if holder is not None and holder.group_id == group_id:
+            if all(self._is_held(key) for key in holder.pods):
+                return True
+            until = holder.until
+        self.let_go()
+        found = self._places(pods)
+        if found is None:
+            return False
+        for pod, row in zip(pods, found, strict=True):
+            node = self._nodes.name(row)
+            one = Nomination(pod.key, node, pod.priority, pod.waiting.usage)
+            self._nominations.set(one)
+        self._holder = _Holder(group_id, turn, until, [one.key for one in pods])
+        return True
+
+    def expire(self, now: float) -> str:
+        """Let go of room that was held for long enough; returns the group that loses it, or ""."""
+        holder = self._holder
+        if holder is None or now < holder.until:
+            return ""
+        self.let_go()
+        return holder.group_id
+
+    def let_go(self) -> None:
+        """Hold no room any more."""
+        holder, self._holder = self._holder, None
+        for key in holder.pods if holder is not None else ():
+            self._nominations.remove(key)
+
+    def _is_held(self, key: str) -> bool:
+        one = self._nominations.get(key)
+        row = self._nodes.row(one.node) if one is not None else None
+        return row is not None and bool(self._nodes.is_node[row])
+
+    def _places(self, pods: Sequence[QueuedPod]) -> list[int] | None:
+        """A row for each pod: those with most room now, where they fit once others have left."""
+        room, found = _Room(self._nodes), list[int]()
+        allowed: dict[tuple[str, object], Mask] = {}
+        for pod in pods:
+            key = pod.scores_key
+            if key not in allowed:
+                allowed[key] = self._curable(pod)
+            row = room.take(pod, allowed[key])
+            if row is None:
+                return None
+            found.append(row)
+        return found
+
+    def _curable(self, pod: QueuedPod) -> Mask:
+        """Of each row, whether nothing but other pods keeps a pod off its node."""
+        rows = np.flatnonzero(self._nodes.is_node)
+        limits = self._scores(pod).limits(rows)
+        found = np.zeros(len(self._nodes), np.bool_)
+        found[rows] = limits.is_resolvable & ~limits.is_fixed
+        return found
+
+
+class _Room:
+    """What nodes have now, and what they have without pods, less what is held already."""
+
+    def __init__(self, nodes: NodeColumns) -> None:
+        resources = nodes.resources
+        self._free: Amounts = resources.allocatable - resources.requested
+        self._whole: Amounts = resources.allocatable.copy()
+
+    def take(self, pod: QueuedPod, allowed: Mask) -> int | None:
+        """Take a pod's room of the row with the most room for its like; ``None``: of none."""
+        request = pod.waiting.usage.request
+        numbers = np.array([number for number, _ in request], np.intp)
+        amounts = np.array([[amount] for _, amount in request]).reshape(-1, 1)
+        fits = allowed & np.logical_and.reduce(self._whole[numbers] >= amounts)
+        if not fits.any():
+            return None
+        slots = np.min(self._free[numbers] / amounts, axis=0, initial=np.inf)
+        row = int(np.where(fits, slots, -np.inf).argmax())
+        self._free[numbers, row] -= amounts[:, 0]
+        self._whole[numbers, row] -= amounts[:, 0]
+        return row

@@ -1,0 +1,40 @@
+"""``koordctl gangs``: whom it asks, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from koord_service.status import json_page
+
+from tests.koordctl.conftest import Run, Serve
+
+GANGS: list[dict[str, Any]] = [
+    {"name": "shop/a", "min": 4, "members": 3, "waiting": 3, "bound": 0, "phase": "", "why": "few"},
+    {
+        "name": "shop/b",
+        "min": 2,
+        "members": 2,
+        "waiting": 0,
+        "bound": 2,
+        "phase": "Running",
+        "why": "",
+    },
+]
+
+
+@pytest.fixture
+def address(serve: Serve) -> str:
+    return str(serve(**{"v1/gangs": json_page({"gangs": GANGS})}).address)
+
+
+def test_a_line_for_each(run: Run, address: str) -> None:
+    lines = [line.split() for line in run("gangs", "--address", address).splitlines()]
+    assert lines[1] == ["shop/a", "4", "3", "3", "0", "-", "few"]
+    assert lines[2] == ["shop/b", "2", "2", "0", "2", "Running", "-"]
+
+
+def test_one_of_them_as_json(run: Run, address: str) -> None:
+    assert json.loads(run("gangs", "shop/b", "--address", address, "--json")) == [GANGS[1]]
+    assert "no gang shop/c" in run("gangs", "shop/c", "--address", address)

@@ -1,0 +1,157 @@
+"""Gangs start in the part of the network that they ask for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from koord_scheduler.framework.decisions import Placement
+
+from tests.support.gangs import PREFIX, GangCluster, gang_annotations
+
+LAYERS = [
+    {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "rack"},
+    {"topologyLayer": "rack", "parentTopologyLayer": "block", "labelKey": ["rack"]},
+    {"topologyLayer": "block", "labelKey": ["block"]},
+]
+TOPOLOGY = {"metadata": {"name": "default"}, "spec": {"networkTopologySpec": LAYERS}}
+SELECTOR = "scheduling.koordinator.sh/network-topology-selector"
+
+
+def gather(layer: str, strategy: str = "MustGather", multiple: int = 0) -> str:
+    rule = {"layer": layer, "strategy": strategy, "podCountMultiple": multiple}
+    return json.dumps({"gatherStrategy": [rule]})
+
+
+def cluster_of(*racks: int, cpus: int = 2) -> GangCluster:
+    """Racks of so many nodes, two racks in each block."""
+    cluster = GangCluster(gathers=True)
+    cluster.put("ClusterNetworkTopology", "default", TOPOLOGY)
+    for rack, nodes in enumerate(racks):
+        for number in range(nodes):
+            cluster.node(f"r{rack}-n{number}", cpus, rack=f"r{rack}", block=f"b{rack // 2}")
+    return cluster
+
+
+def nodes_of(cluster: GangCluster, seconds: float = 0.0) -> dict[str, str]:
+    found = [one for one in cluster.decisions(seconds) if isinstance(one, Placement)]
+    for one in found:
+        cluster.bind(one)
+    return {one.pod.key[2:]: one.node for one in found}
+
+
+def racks_of(placed: dict[str, str]) -> set[str]:
+    return {node.partition("-")[0] for node in placed.values()}
+
+
+def test_a_gang_gets_one_rack_with_room_for_all() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.gang("g", 4, network_topology_spec=gather("rack"))
+    placed = nodes_of(cluster)
+    assert len(placed) == 4
+    assert racks_of(placed) == {"r1"}
+
+
+def test_a_gang_that_fits_in_no_rack_waits_and_hears_why() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.gang("g", 7, network_topology_spec=gather("rack"))
+    (refusal,) = cluster.refusals()
+    assert 'no domain of layer "rack" has room for 7 pods: b1/r2 has room for 6' in refusal.gang
+    cluster.node("r2-n9", rack="r2", block="b1")
+    assert racks_of(nodes_of(cluster, 2.0)) == {"r2"}
+
+
+def test_a_gang_that_only_prefers_it_spans_racks_of_one_block() -> None:
+    cluster = cluster_of(2, 1, 1, 1)
+    cluster.gang("g", 6, network_topology_spec=gather("rack", "PreferGather"))
+    assert racks_of(nodes_of(cluster)) == {"r0", "r1"}
+
+
+def test_members_that_come_later_join_the_rack_of_the_others_or_wait() -> None:
+    cluster = cluster_of(2, 2)
+    cluster.gang("g", 2, network_topology_spec=gather("rack"))
+    assert racks_of(nodes_of(cluster)) == {"r0"}
+    more = gang_annotations("g", 2, network_topology_spec=gather("rack"))
+    for number in (2, 3):
+        cluster.pod(f"g-{number}", more)
+    assert racks_of(nodes_of(cluster)) == {"r0"}
+    cluster.pod("g-4", more)
+    (refusal,) = cluster.refusals()
+    assert "beside 4 that are bound: b0/r0 has room for 0" in refusal.gang
+
+
+def test_pods_of_several_classes_share_a_rack() -> None:
+    cluster = cluster_of(2, 2, cpus=4)
+    annotations = gang_annotations("g", 4, network_topology_spec=gather("rack"))
+    for name, cpus in (("a", 3), ("b", 3), ("c", 1), ("d", 1)):
+        cluster.pod(name, annotations, cpus=cpus)
+    placed = nodes_of(cluster)
+    assert racks_of(placed) == {"r0"}
+    assert {placed["a"], placed["b"]} == {placed["c"], placed["d"]}
+
+
+def test_a_domain_gets_a_multiple_of_pods() -> None:
+    cluster = cluster_of(1, 1, 1, 1, cpus=3)
+    cluster.gang("g", 4, network_topology_spec=gather("rack", "PreferGather", 2))
+    placed = nodes_of(cluster)
+    assert sorted(list(placed.values()).count(one) for one in set(placed.values())) == [2, 2]
+
+
+def test_pods_come_near_those_with_the_same_selector() -> None:
+    cluster = cluster_of(2, 3)
+    for name in ("g", "h"):
+        annotations = {
+            **gang_annotations(name, 2, network_topology_spec=gather("rack")),
+            SELECTOR: "team",
+        }
+        extra = {"nodeName": "r1-n0"} if name == "g" else {}
+        for number in range(2):
+            cluster.pod(f"{name}-{number}", annotations, **extra)
+    assert racks_of(nodes_of(cluster)) == {"r1"}
+
+
+def test_neighbours_by_index_share_nodes() -> None:
+    cluster = cluster_of(2)
+    annotations = gang_annotations("g", 4, network_topology_spec=gather("rack"))
+    for name, index in {"a": 3, "b": 1, "c": 2, "d": 0}.items():
+        cluster.pod(name, {**annotations, f"{PREFIX}/network-topology-index": str(index)})
+    placed = nodes_of(cluster)
+    assert placed["d"] == placed["b"] != placed["c"] == placed["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "topology", "expected"),
+    [
+        ("[", TOPOLOGY, "network-topology-spec"),
+        (gather("rack"), None, 'ClusterNetworkTopology "default"'),
+        (gather("pod"), TOPOLOGY, '"pod"'),
+    ],
+)
+def test_what_cannot_be_meant_keeps_a_gang_waiting(
+    text: str, topology: object, expected: str
+) -> None:
+    cluster = cluster_of(1)
+    if topology is None:
+        cluster.scheduler.nodes.network.remove("default")
+    cluster.gang("g", 2, network_topology_spec=text)
+    (refusal,) = cluster.refusals()
+    assert expected in refusal.gang
+
+
+def test_a_topology_that_is_not_valid_costs_a_warning() -> None:
+    cluster = cluster_of(1)
+    cluster.put("ClusterNetworkTopology", "other", TOPOLOGY)
+    broken = {"metadata": {"name": "default"}, "spec": {"networkTopologySpec": LAYERS[1:]}}
+    cluster.put("ClusterNetworkTopology", "default", broken)
+    network = cluster.scheduler.nodes.network
+    assert network.layers is None
+    first, second = network.take_warnings()
+    assert '"other"' in first
+    assert "NodeTopologyLayer" in second
+
+
+def test_as_many_as_have_to_start_together_do_where_not_all_fit() -> None:
+    cluster = cluster_of(1, 1)
+    cluster.gang("g", 3, minimum=2, network_topology_spec=gather("rack"))
+    assert racks_of(nodes_of(cluster)) == {"r0"}
+    assert len(cluster.of("g").bound) == 2
