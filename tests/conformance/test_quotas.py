@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from koord_manager.node_objects.core.nodes import read_node
 from koord_manager.pod_webhook.binding import validate_binding
@@ -29,20 +29,11 @@ from koord_model.keys import (
 from koord_serving.admission.core.admission import AdmissionOperation, AdmissionRequest
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.finished import finished
 from tests.support.merge_patch import merged
 
-T = TypeVar("T")
 LOOP, SAME = "a loop", "no change"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-def finished(work: Coroutine[Any, Any, T]) -> T:
-    """What comes of a coroutine that waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    raise AssertionError("it waits")
 
 
 # ---- trees
