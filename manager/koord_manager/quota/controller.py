@@ -10,7 +10,7 @@ from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, ApiError, NotFoundError, NotLeadingError, Object
-from koord_kube.protocol.resources import ELASTIC_QUOTAS, QUOTA_PROFILES
+from koord_kube.protocol.resources import ELASTIC_QUOTAS, QUOTA_PROFILES, Resource
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_model.keys import LABEL_QUOTA_TREE
 
@@ -98,7 +98,8 @@ class QuotaProfileController:
         try:
             existing = await self._api.get(ELASTIC_QUOTAS, profile.quota, profile.namespace)
         except NotFoundError:
-            await self._api.create(ELASTIC_QUOTAS, creation(profile, desired), profile.namespace)
+            made = _kind(ELASTIC_QUOTAS) | creation(profile, desired)
+            await self._api.create(ELASTIC_QUOTAS, made, profile.namespace)
             return
         if patch := change(desired, existing):
             await self._api.patch(ELASTIC_QUOTAS, profile.quota, patch, profile.namespace)
@@ -106,5 +107,9 @@ class QuotaProfileController:
     async def _failed(self, document: Object, error: ApiError) -> None:
         self._on_warning(f"quotaprofile: {error}; tried again")
         message = "the quota could not be written; the manager's log says why"
-        about = {"apiVersion": "quota.koordinator.sh/v1alpha1", "kind": QUOTA_PROFILES.kind}
-        await self._recorder.record(about | document, "UpdateQuotaFailed", message, warning=True)
+        about = _kind(QUOTA_PROFILES) | document
+        await self._recorder.record(about, "UpdateQuotaFailed", message, warning=True)
+
+
+def _kind(resource: Resource) -> Object:
+    return {"apiVersion": f"{resource.group}/{resource.version}", "kind": resource.kind}

@@ -65,7 +65,7 @@ def update(
     gates: Gates,
 ) -> QuotaReview:
     """Of a quota that is to be changed; what no rule is about may always change."""
-    if _ruled(old) == _ruled(new):
+    if not is_change(old, new):
         return QuotaReview(idle=True)
     if new.name in (ROOT_QUOTA, SYSTEM_QUOTA):
         return QuotaReview(("it is reserved; expected no change",))
@@ -110,6 +110,11 @@ def _namespaces(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
                     f"annotation {ANNOTATION_QUOTA_NAMESPACES} lists {excerpt(namespace)}, which "
                     f"belongs to quota {excerpt(one.name)}; expected one quota for a namespace"
                 )
+
+
+def is_change(old: ElasticQuota, new: ElasticQuota) -> bool:
+    """Whether a rule is about anything that changes."""
+    return _ruled(old) != _ruled(new)
 
 
 def _ruled(quota: ElasticQuota) -> tuple[object, ...]:
