@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from koord_service.go_flags import go_flags
 from koord_service.settings import SettingsError, option, parse
 
 PROGRAM = "koord-device-daemon"
@@ -14,6 +15,8 @@ DESCRIPTION = (
     "and again."
 )
 VARIABLES = "KDD"
+IGNORED = go_flags()
+"""klog's flags, of which only -v means something."""
 _OTHER_NAMES = {"PRINTS_OUTPUT_FILE": "KDD_PRINTS_OUTPUT_FILE", "CONFIG_FILE": "KDD_CONFIG_FILE"}
 _KEYS = {
     "oneshot": "KDD_ONESHOT",
@@ -98,6 +101,7 @@ def _parse(argv: Sequence[str] | None, environ: Mapping[str, str]) -> DeviceDaem
         description=DESCRIPTION,
         argv=argv,
         environ=environ,
+        ignored=IGNORED,
         variables=VARIABLES,
     )
 

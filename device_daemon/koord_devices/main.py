@@ -13,7 +13,7 @@ from koord_service import logs, memory, systemd
 from koord_service.settings import SettingsError
 
 from koord_devices import vendor_table
-from koord_devices.config import PROGRAM, DeviceDaemonSettings, settings
+from koord_devices.config import IGNORED, PROGRAM, DeviceDaemonSettings, settings
 from koord_devices.contract import AnyVendor
 from koord_devices.daemon import Daemon
 from koord_devices.node import LocalNode
@@ -33,6 +33,7 @@ def main() -> int:
             sys.stderr.write(f"{PROGRAM}: {error}\n")
             return 2
         logs.configure(given.log_format, given.log_level)
+        IGNORED.report(log)
         program = Program(given, vendors)
         status = program.run()
         if not program.reload:
@@ -43,9 +44,7 @@ def main() -> int:
 class Program:
     """One run of the daemon with the same settings."""
 
-    def __init__(
-        self, given: DeviceDaemonSettings, vendors: Mapping[str, AnyVendor]
-    ) -> None:
+    def __init__(self, given: DeviceDaemonSettings, vendors: Mapping[str, AnyVendor]) -> None:
         self.reload = False
         self._settings = given
         self._gpus = NVML()
