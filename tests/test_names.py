@@ -13,6 +13,7 @@ from tests.test_layout import COMPONENTS, ROOT
 CONTRACTS = {
     "Collector": "koordlet/koordlet/metrics_advisor/collectors",
     "Settings": "koordlet/koordlet/qos_manager/strategies",
+    "Vendor": "device_daemon/koord_devices/vendors",
 }
 
 

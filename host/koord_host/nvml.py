@@ -253,7 +253,10 @@ class _Session:
         library = self._library
         index = library.NVML_P2P_CAPS_INDEX_NVLINK
         call = library.nvmlDeviceGetP2PStatus
-        status = self._ask("", [], call, gpu.handle, other.handle, index)
+        try:
+            status = self._ask("", [], call, gpu.handle, other.handle, index)
+        except _GPULostError:
+            return False  # the other: this one has just answered
         return status is not None and status == library.NVML_P2P_STATUS_OK
 
     def _instances(self, handle: Any) -> Iterator[GPUInstance]:

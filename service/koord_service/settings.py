@@ -78,6 +78,7 @@ def parse_or_exit(
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
     ignored: GoFlags | None = None,
+    variables: str = "",
 ) -> S:
     """The settings of this run; on bad input one line on stderr and exit code 2."""
     try:
@@ -88,6 +89,7 @@ def parse_or_exit(
             argv=argv,
             environ=environ,
             ignored=ignored,
+            variables=variables,
         )
     except SettingsError as error:
         sys.stderr.write(f"{prog}: {_one_line(str(error))}\n")
@@ -102,13 +104,16 @@ def parse(
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
     ignored: GoFlags | None = None,
+    variables: str = "",
 ) -> S:
     """The settings of this run; ``ignored`` flags are accepted and have no meaning.
+
+    ``variables`` is what environment variables begin with, where that is not the program's name.
 
     Raises:
         SettingsError: a value is of the wrong type, or two settings contradict each other.
     """
-    declared = _declare(settings, prog)
+    declared = _declare(settings, variables or prog)
     parser = _parser(declared, prog, description)
     try:
         ours, _ = (ignored or GoFlags()).split(sys.argv[1:] if argv is None else argv)
@@ -154,10 +159,10 @@ class _Setting:
         return not value if self.negated else value
 
 
-def _declare(settings: type[Any], prog: str) -> list[_Setting]:
+def _declare(settings: type[Any], variables: str) -> list[_Setting]:
     """Every name of every setting, a setting's own name first."""
     kinds = typing.get_type_hints(settings)
-    prefix = _variable(prog)
+    prefix = _variable(variables)
     names = []
     for field in dataclasses.fields(settings):
         kind, aliases = _without_none(kinds[field.name]), field.metadata["aliases"]

@@ -17,10 +17,13 @@ def write_whole(
     mode: int = 0o600,
     directory_mode: int | None = 0o750,
     sync: bool = True,
+    part: Path | None = None,
 ) -> None:
     """Write ``data`` under another name and rename it.
 
     A missing directory is made with ``directory_mode``, or is an error where that is ``None``.
+    ``part`` is that other name, on the same file system, where a file beside ``path`` would be
+    taken for one of those that others read; its directory is made, too.
     ``sync`` waits until the disk has the file: without it a crash of the machine may leave it
     empty, while the program's own death never does.
 
@@ -29,7 +32,10 @@ def write_whole(
     """
     if directory_mode is not None:
         path.parent.mkdir(mode=directory_mode, parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}{PART}")
+    if part is None:
+        part = path.with_name(f".{path.name}{PART}")
+    else:
+        part.parent.mkdir(mode=0o700, exist_ok=True)
     # One that a killed program left; a link there is not followed.
     part.unlink(missing_ok=True)
     try:

@@ -26,12 +26,16 @@ class PCILocation:
 
 @dataclass(frozen=True, slots=True)
 class PCIFunction:
-    """A function on the PCI bus; vendor, device and class as hexadecimal digits without "0x"."""
+    """A function on the PCI bus; vendor, device and class as hexadecimal digits without "0x".
+
+    ``virtual`` is one that its physical function made.
+    """
 
     address: str
     vendor: str
     device: str
     pci_class: str
+    virtual: bool = False
 
 
 def functions(tree: FileTree, sys_root: str) -> Iterator[PCIFunction]:
@@ -49,7 +53,8 @@ def functions(tree: FileTree, sys_root: str) -> Iterator[PCIFunction]:
             )
         except OSError:
             continue
-        yield PCIFunction(name, vendor, device, of_class)
+        virtual = tree.exists(f"{where}/physfn")
+        yield PCIFunction(name, vendor, device, of_class, virtual)
 
 
 def directory(sys_root: str, bus: str) -> str:

@@ -9,10 +9,14 @@ A file that is not such an array is ignored, as is a bad device or a bad field; 
 with a line. Without a file or a device some may be missing: the fact is not ``whole``, and
 those that were known before are not taken for removed. A device without ``status`` counts as
 healthy, as in Koordinator. Vendor, model and policy of the node are those of the first device.
+
+koord-device-daemon also writes ``expiryTime`` (RFC 3339): from then on nobody has said that a
+device is still as described, and it is not healthy (``Stale``).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +28,7 @@ from koord_model.fields import Fields
 from koord_model.keys import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node_info import SchedulableDevice, XPUs
 from koord_model.quantity import whole
+from koord_model.times import from_rfc3339, rfc3339
 
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
@@ -60,6 +65,16 @@ class _DescribedDevice:
     model: str
     links: tuple[_Link, ...] = ()
     honor: bool = False
+    expires: float = math.inf
+    """When it is stale, in seconds since the epoch."""
+
+    def at(self, now: float) -> _DescribedDevice:
+        """The device as it is to be taken at a time."""
+        if now < self.expires or not self.device.healthy:
+            return self
+        message = f"nothing has confirmed it since {rfc3339(self.expires)}"
+        stale = replace(self.device, healthy=False, reason="Stale", message=message)
+        return replace(self, device=stale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +111,8 @@ class Collector:
                 else:
                     found[one.device.id] = one
         whole = all(file.whole for file in self._files.values())
-        fact = replace(_together(found.values()), whole=whole)
+        now = context.at
+        fact = replace(_together(one.at(now) for one in found.values()), whole=whole)
         return Samples(facts=(fact,), partial=tuple(partial))
 
     def _names(self) -> list[str]:
@@ -163,7 +179,9 @@ def _device(given: Fields) -> _DescribedDevice | None:
     )
     links = tuple(_links(topology, minor))
     honor = topology.flag("mustHonorPartition", False)
-    return _DescribedDevice(device, given.text("vendor"), given.text("model"), links, honor)
+    expires = given.take("expiryTime", math.inf, _time, "a time in RFC 3339", "ignored")
+    vendor, model = given.text("vendor"), given.text("model")
+    return _DescribedDevice(device, vendor, model, links, honor, expires)
 
 
 def _needed(
@@ -253,6 +271,10 @@ def _number_or_none(given: object) -> int:
 
 def _numbers(given: object) -> tuple[int, ...]:
     return tuple(_number(part.strip()) for part in str(given).split(","))
+
+
+def _time(given: object) -> float:
+    return from_rfc3339(given if isinstance(given, str) else "")
 
 
 def _quantity(given: object) -> int:

@@ -1,8 +1,9 @@
 """What devices the node has, as the scheduler's Device object says it. No IO.
 
 If several sources report accelerators, files of device plugins (``XPUs``) win over NVML
-(``GPUs``), as in Koordinator. Of a type that was not collected yet the object keeps
-its devices: an agent that has just started takes no device away.
+(``GPUs``), as in Koordinator; of a GPU that both report, NVML's word is the later one. Of a type
+that was not collected yet the object keeps its devices: an agent that has just started takes no
+device away.
 
 If none is found of a type, or not all of its sources can be read, the devices that the
 object lists stay, and are not healthy: pods may hold them, and a file that is empty takes none
@@ -14,6 +15,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from koord_model.keys import (
@@ -94,9 +96,12 @@ def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object | None:
 
 
 def _accelerators(gpus: GPUs | None, xpus: XPUs | None) -> GPUs | None:
-    if xpus is not None and (xpus.devices or gpus is None):
-        return xpus
-    return gpus
+    if xpus is None or gpus is None or not xpus.devices:
+        return xpus if gpus is None else gpus
+    asked = {one.id: one for one in gpus.devices}
+    devices = tuple(asked.get(one.id, one) for one in xpus.devices)
+    driver = gpus.driver if any(one.id in asked for one in xpus.devices) else xpus.driver
+    return replace(xpus, devices=devices, driver=driver)
 
 
 def _owner(node_name: str, node_uid: str) -> Object:

@@ -240,3 +240,26 @@ def test_no_directory_is_unavailable_until_a_plugin_comes_and_empty_after_it_wen
         assert [device.healthy for device in fact.devices] == [healthy]
     tree.remove(f"{HERE}/a")
     assert one.collect(look).facts == (XPUs(()),)
+
+
+@pytest.mark.parametrize(
+    ("at", "expiry", "reason"),
+    [
+        (59.0, "1970-01-01T00:01:00Z", ""),
+        (60.0, "1970-01-01T00:01:00Z", "Stale"),
+        (1e12, ..., ""),
+        (1e9, "soon", ""),
+    ],
+)
+def test_a_description_that_nobody_confirms_is_stale(at: float, expiry: Any, reason: str) -> None:
+    """The file itself stays as it is."""
+    one = collector({"a": [described(expiryTime=expiry)]})
+    for when, expected in ((0.0, ""), (at, reason)):
+        (fact,) = one.collect(CollectContext(when, 0.0)).facts
+        assert isinstance(fact, XPUs)
+        (device,) = fact.devices
+        assert (device.reason, device.healthy) == (expected, not expected)
+    sick = collector({"a": [described(expiryTime=expiry, status={"healthy": False})]})
+    (fact,) = sick.collect(CollectContext(at, 0.0)).facts
+    assert isinstance(fact, XPUs)
+    assert fact.devices[0].reason == "Unknown"

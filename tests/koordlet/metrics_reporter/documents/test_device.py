@@ -387,3 +387,16 @@ def test_the_patch_makes_the_object_what_it_should_be() -> None:
         assert not differs(after, new)
         assert after["metadata"]["labels"]["theirs"] == "stays"
     assert change(old, made(known=old)) is None
+
+
+def test_nvml_has_the_later_word_on_a_gpu_that_a_file_describes() -> None:
+    """The file knows how GPUs are linked; NVML was asked seconds ago."""
+    partitions = '{"2":[{"minors":[0,1]}]}'
+    xpus = XPUs((gpu(0), gpu(5)), "nvidia", "A100", "", partitions, "Prefer")
+    gpus = GPUs((gpu(0, healthy=False, reason="Xid79"),), "nvidia", "A100", "570")
+    found = made(gpus, xpus, None)
+    assert [one["health"] for one in found["spec"]["devices"]] == [False, True]
+    assert found["metadata"]["annotations"] == {
+        "scheduling.koordinator.sh/gpu-partitions": partitions
+    }
+    assert found["metadata"]["labels"]["node.koordinator.sh/gpu-driver-version"] == "570"

@@ -1,0 +1,1 @@
+"""What is known of accelerators, and how it is written. No IO."""

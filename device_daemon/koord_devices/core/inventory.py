@@ -1,0 +1,78 @@
+"""What is known of each vendor's accelerators: its latest answer, and what that leaves out.
+
+- An accelerator that was there and is not in an answer stays, and is not healthy (``NotFound``):
+  pods may hold it.
+- A vendor whose tool fails or hangs keeps its accelerators, and none is healthy.
+- Of a vendor that never answered nothing is known, so nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from koord_devices.core.accelerator import Accelerator
+
+
+@dataclass(frozen=True, slots=True)
+class VendorState:
+    """A vendor's accelerators, when its tool last answered, and what is wrong now.
+
+    ``unnamed`` are lines about devices that its tool lists and cannot name.
+    """
+
+    accelerators: tuple[Accelerator, ...] = ()
+    answered_at: float = 0.0
+    reason: str = ""
+    error: str = ""
+    unnamed: tuple[str, ...] = ()
+
+
+def answered(state: VendorState, found: Iterable[Accelerator], at: float) -> VendorState:
+    """The state after an answer; ``at`` is the wall clock, seconds since the epoch."""
+    named: dict[str, Accelerator] = {}
+    unnamed: list[str] = []
+    for one in found:
+        known = one if one.device.id else _remembered(one, state.accelerators)
+        if known is None:
+            where = one.device.bus or f"minor {one.device.minor}"
+            unnamed.append(f"{one.vendor} {where}: {one.device.message or 'it has no identifier'}")
+        else:
+            named.setdefault(known.device.id, known)
+    for one in state.accelerators:
+        if one.device.id not in named:
+            line = "its vendor's tool lists it no longer"
+            named[one.device.id] = one.unhealthy("NotFound", line)
+    return VendorState(_in_order(named.values()), at, unnamed=tuple(unnamed))
+
+
+def failed(state: VendorState, reason: str, error: str) -> VendorState:
+    """The state after a failure: what was known stays, and is not healthy."""
+    return replace(
+        state,
+        accelerators=tuple(
+            one.unhealthy(reason, error)
+            if one.device.healthy or one.device.reason == state.reason
+            else one
+            for one in state.accelerators
+        ),
+        reason=reason,
+        error=error,
+    )
+
+
+def _remembered(one: Accelerator, known: Sequence[Accelerator]) -> Accelerator | None:
+    """A device without identifier as it was known, by its place, with what is wrong now."""
+    for before in known:
+        same = (
+            before.device.bus == one.device.bus
+            if one.device.bus
+            else before.device.minor == one.device.minor
+        )
+        if same:
+            return before.unhealthy(one.device.reason, one.device.message)
+    return None
+
+
+def _in_order(found: Iterable[Accelerator]) -> tuple[Accelerator, ...]:
+    return tuple(sorted(found, key=lambda one: (one.device.minor, one.device.id)))

@@ -1,0 +1,112 @@
+"""The daemon's pages: /healthz, /status and /metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from koord_model.times import rfc3339
+from koord_service.status import MakePage, StatusPage, StatusServer, json_page
+
+from koord_devices.config import DeviceDaemonSettings
+from koord_devices.core.document import document
+from koord_devices.daemon import HOLDS_FOR_ROUNDS, Report
+
+GetReport = Callable[[], Report]
+_NAME = "koord_device_daemon"
+
+
+def serve(settings: DeviceDaemonSettings, get: GetReport) -> StatusServer:
+    """Serve the pages.
+
+    Raises:
+        ValueError, OSError: the address cannot be used.
+    """
+    most = HOLDS_FOR_ROUNDS * settings.sleep_interval + settings.probe_timeout
+    pages: dict[str, MakePage] = {
+        "/healthz": lambda _: healthz(get(), time.time() - most),
+        "/status": lambda _: json_page(status(get())),
+        "/metrics": lambda _: StatusPage("".join(metrics(get())).encode(), "text/plain"),
+    }
+    public = {name: pages[name] for name in ("/healthz", "/metrics")}
+    address = settings.status_address
+    network = not address.startswith(("unix:", "/", "127.", "[::1]", "localhost"))
+    from koord_service.status import Access
+
+    server = StatusServer(address, pages, mode=0o666, network=network, access=Access(public=public))
+    server.start()
+    return server
+
+
+def healthz(report: Report, oldest: float) -> StatusPage:
+    """Whether the file is kept up to date; a vendor that fails does not make it ill."""
+    lines = [
+        f"{name}: {state.error}\n" for name, state in sorted(report.states.items()) if state.error
+    ]
+    if report.write_error:
+        return StatusPage(f"cannot write {report.write_error}\n".encode(), status=503)
+    if report.written_at and report.written_at < oldest:
+        since = rfc3339(report.written_at)
+        return StatusPage(f"has not looked at the devices since {since}\n".encode(), status=503)
+    return StatusPage("".join(["ok\n", *lines]).encode())
+
+
+def status(report: Report) -> dict[str, Any]:
+    """All that is known."""
+    return {
+        "writtenAt": rfc3339(report.written_at),
+        "writeError": report.write_error,
+        "vendors": {
+            name: {
+                "answeredAt": rfc3339(state.answered_at),
+                "reason": state.reason,
+                "error": state.error,
+                "unnamed": list(state.unnamed),
+                "seconds": round(report.answers[name].seconds, 3) if name in report.answers else 0,
+            }
+            for name, state in sorted(report.states.items())
+        },
+        "devices": document(report.states, None),
+        "rdma": [
+            {
+                "id": one.id,
+                "minor": one.minor,
+                "healthy": one.healthy,
+                "message": one.message,
+                "nodeID": one.numa_node,
+                "pcieID": one.pcie,
+                "virtualFunctions": [
+                    bus for group in one.virtual_functions for bus in group.addresses
+                ],
+            }
+            for one in report.rdma.devices
+        ],
+    }
+
+
+def metrics(report: Report) -> Iterator[str]:
+    """In Prometheus' text format; its library would cost more memory than all the rest."""
+    yield from _metric("devices", "gauge", "Accelerators by vendor and health.")
+    for name, state in sorted(report.states.items()):
+        for healthy in (True, False):
+            count = sum(one.device.healthy is healthy for one in state.accelerators)
+            yield f'{_NAME}_devices{{vendor="{name}",healthy="{str(healthy).lower()}"}} {count}\n'
+    yield from _metric("vendor_up", "gauge", "Whether the vendor's tool answered.")
+    for name, state in sorted(report.states.items()):
+        yield f'{_NAME}_vendor_up{{vendor="{name}"}} {int(not state.error)}\n'
+    yield from _metric("vendor_answered_timestamp_seconds", "gauge", "When it last answered.")
+    for name, state in sorted(report.states.items()):
+        yield f'{_NAME}_vendor_answered_timestamp_seconds{{vendor="{name}"}} {state.answered_at}\n'
+    yield from _metric("probe_seconds", "gauge", "How long the last answer took.")
+    for name, answer in sorted(report.answers.items()):
+        yield f'{_NAME}_probe_seconds{{vendor="{name}"}} {answer.seconds:.3f}\n'
+    yield from _metric("probe_failures_total", "counter", "Probes that failed or timed out.")
+    for name, count in sorted(report.failures.items()):
+        yield f'{_NAME}_probe_failures_total{{vendor="{name}"}} {count}\n'
+    yield from _metric("written_timestamp_seconds", "gauge", "When the file was last written.")
+    yield f"{_NAME}_written_timestamp_seconds {report.written_at}\n"
+
+
+def _metric(name: str, kind: str, about: str) -> Iterator[str]:
+    yield f"# HELP {_NAME}_{name} {about}\n# TYPE {_NAME}_{name} {kind}\n"
