@@ -52,6 +52,7 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "SchedulingHint": ("preFilter",),
     "DefaultPreBind": ("preBind",),
     "DeviceShare": (*_FILTERS, *_SCORES, "reserve", "preBind"),
+    "ElasticQuota": ("preFilter", "postFilter", "reserve"),
     "Reservation": (*_FILTERS, "postFilter", *_SCORES, "reserve", "preBind", "bind"),
 }
 """Where each plugin acts."""
@@ -86,6 +87,7 @@ _OFF_BY_DEFAULT = {
     "SchedulingHint",
     "DefaultPreBind",
     "DeviceShare",
+    "ElasticQuota",
     "Reservation",
 }
 
@@ -103,7 +105,6 @@ CORE = frozenset(
 KOORDINATOR = frozenset(
     {
         "Coscheduling",
-        "ElasticQuota",
     }
 )
 """Koordinator's plugins that come with later versions."""

@@ -129,9 +129,15 @@ def _profile(
         for one in acting
         if one in builders
     )
+    helping = {one.plugin.name: one.plugin for one in plugins if _preempts(one.plugin)}
     return Profile(
         name,
         plugins,
         honors_gates=points.has("preEnqueue", "SchedulingGates"),
         preempts=points.has("postFilter", "DefaultPreemption"),
+        preempting=tuple(helping[one] for one in points.points["postFilter"] if one in helping),
     )
+
+
+def _preempts(plugin: Plugin) -> bool:
+    return type(plugin).victims is not Plugin.victims

@@ -47,6 +47,8 @@ class PodStates:
 
     def set_pod(self, pod: ClusterPod, now: float) -> None:
         """A pod is there, or has changed."""
+        if self.nodes.quotas.is_used:
+            self.nodes.quotas.set_pod(pod.key, pod.usage)
         if pod.waiting is None:
             self._assumed.pop(pod.key, None)
             self._reserved.pop(pod.key, None)
@@ -64,6 +66,11 @@ class PodStates:
 
     def remove_pod(self, key: str) -> None:
         """A pod is gone."""
+        self._drop(key)
+        self.nodes.quotas.remove_pod(key)
+
+    def _drop(self, key: str) -> None:
+        """A pod neither waits nor has a node here."""
         self.queue.remove(key)
         self.nominations.remove(key)
         if key in self.placed.by_key:
@@ -120,7 +127,7 @@ class PodStates:
         profile = self.profiles.get(waiting.scheduler_name)
         known = self.queue.pods.get(pod.key)
         if profile is None or pod.is_leaving:
-            self.remove_pod(pod.key)
+            self._drop(pod.key)
             return
         if known is not None and known.uid == pod.uid:
             self._update(known, pod, waiting)

@@ -17,6 +17,8 @@ from koord_scheduler.config.scheduler_config import default_scheduler_config, re
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.quota.admission import AdmissionRules
+from koord_scheduler.quota.overuse import RevokeRules
 
 from tests.support.clusters import random_cluster
 from tests.support.scheduler_config_edges import HEAD, edges
@@ -241,13 +243,16 @@ preFilter:
   - {name: Reservation}
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
+  - {name: ElasticQuota}
 filter:
   enabled:
   - {name: LoadAwareScheduling}
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
   - {name: Reservation}
-postFilter: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultPreemption}]}
+postFilter:
+  disabled: [{name: "*"}]
+  enabled: [{name: Reservation}, {name: ElasticQuota}, {name: DefaultPreemption}]
 preScore: {enabled: [{name: Reservation}]}
 score:
   enabled:
@@ -261,6 +266,7 @@ reserve:
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
   - {name: Reservation}
+  - {name: ElasticQuota}
 preBind:
   enabled:
   - {name: NodeNUMAResource}
@@ -269,10 +275,10 @@ preBind:
   - {name: DefaultPreBind}
 bind: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultBinder}]}
 """
-"""What its manifests enable, without Coscheduling and ElasticQuota."""
+"""What its manifests enable, without Coscheduling."""
 
 
-def test_the_profile_of_koordinator_is_taken_but_for_its_gangs_and_quotas() -> None:
+def test_the_profile_of_koordinator_is_taken_but_for_its_gangs() -> None:
     given = {"plugins": yaml.safe_load(OF_KOORDINATOR), "schedulerName": "koord-scheduler"}
     text = HEAD + json.dumps({"profiles": [given]})[1:-1]
     (profile,) = read_scheduler_config(text).profiles
@@ -283,4 +289,32 @@ def test_the_profile_of_koordinator_is_taken_but_for_its_gangs_and_quotas() -> N
     assert enabled["Reservation"] == (True, 5000)
     assert enabled["LoadAwareScheduling"] == (True, 1)
     assert enabled["SchedulingHint"] == (True, 0)
+    assert enabled["ElasticQuota"] == (True, 0)
+    assert [one.name for one in profile.profile.preempting] == ["ElasticQuota"]
     assert profile.profile.preempts
+
+
+def test_arguments_of_elastic_quota_are_read_and_refused_by_name() -> None:
+    given = """
+      delayEvictTime: 1m, revokePodInterval: 2s, monitorAllQuotas: true,
+      defaultQuotaGroupMax: {cpu: 2}, systemQuotaGroupMax: {memory: 1Gi}, quotaGroupNamespace: q,
+      enableCheckParentQuota: true, enableRuntimeQuota: true, enableMinQuotaScale: false,
+      disableDefaultQuotaPreemption: false, enableQueueHint: true,
+      quotaSnapshotUpdateInterval: 5s, hookPlugins: []"""
+    found = read_scheduler_config(args("ElasticQuota", "{" + given + "}")).profiles[0].args
+    settings = found.elastic_quota.settings()
+    assert found.elastic_quota.revoke_rules() == RevokeRules(60.0, 2.0)
+    assert (settings.rules.default_max, settings.rules.system_max) == (
+        {"cpu": 2000},
+        {"memory": 1 << 30},
+    )
+    assert (settings.rules.scales_min, settings.spares_default) == (False, False)
+    assert settings.admission == AdmissionRules(uses_runtime=True, checks_parents=True)
+    for field, value in (
+        ("delayEvictTime", "soon"),
+        ("defaultQuotaGroupMax", {"cpu": -1}),
+        ("hookPlugins", [{"key": "k"}]),
+        ("other", 1),
+    ):
+        with pytest.raises(SchedulerConfigError, match=field):
+            read_scheduler_config(args("ElasticQuota", json.dumps({field: value})))
