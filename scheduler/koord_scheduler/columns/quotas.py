@@ -65,6 +65,11 @@ class QuotaColumns:
             self.is_used, self._rules = True, rules
 
     @property
+    def rules(self) -> QuotaRules:
+        """How quotas are shared."""
+        return self._rules
+
+    @property
     def objects(self) -> Mapping[str, ReadQuota]:
         """The quotas of the API, by namespace/name."""
         return self._quotas

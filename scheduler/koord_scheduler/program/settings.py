@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from koord_service.go_flags import go_flags
 from koord_service.settings import option
 
+from koord_scheduler.program.gates import quota_gates
+
 _LEVELS = ("debug", "info", "warning", "error")
 
 IGNORED = go_flags(
@@ -20,7 +22,6 @@ IGNORED = go_flags(
         "cert-dir",
         "client-ca-file",
         "controller-plugins",
-        "feature-gates",
         "http2-max-streams-per-connection",
         "kube-api-burst",
         "kube-api-content-type",
@@ -83,6 +84,9 @@ class SchedulerSettings:
     leader_elect_retry_period: float | None = option(
         None, "seconds between attempts to acquire or renew the Lease"
     )
+    feature_gates: tuple[str, ...] = option(
+        (), "feature gates by Koordinator's names, e.g. MultiQuotaTree=true"
+    )
     record_to: str = option(
         "", "folder for a recording that koordctl schedule --replay reads; default: none is made"
     )
@@ -101,3 +105,4 @@ class SchedulerSettings:
         """
         if not 0 <= self.port < 1 << 16:
             raise ValueError(f"--port is {self.port}; expected 0 to 65535")
+        quota_gates(self.feature_gates)
