@@ -10,7 +10,7 @@ import msgspec
 import yaml
 from koord_model import duration
 from koord_scheduler.config.builders import BUILDERS
-from koord_scheduler.config.known_plugins import CORE, EXTENSION_POINTS, KOORDINATOR
+from koord_scheduler.config.known_plugins import CORE, EXTENSION_POINTS
 from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.profiles import ConfiguredProfile
@@ -178,7 +178,7 @@ def names_in(vector: Vector, *fields: str) -> set[str]:
 def plugins_that_are_unknown(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """kube-scheduler ignores arguments of unknown plugins, and unknown ones that are disabled."""
     unknown = names_in(vector, "enabled", "pluginConfig") - EXTENSION_POINTS.keys()
-    off = names_in(vector, "disabled") - EXTENSION_POINTS.keys() - KOORDINATOR - {"*"}
+    off = names_in(vector, "disabled") - EXTENSION_POINTS.keys() - {"*"}
     return here == REFUSED and bool(unknown | off)
 
 

@@ -26,6 +26,7 @@ from koord_scheduler.columns.numa import NUMAColumns
 from koord_scheduler.columns.pod_counts import PodCounts
 from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.ports import HostPort, HostPortColumns
+from koord_scheduler.columns.quotas import QuotaColumns
 from koord_scheduler.columns.reservations import ReservationColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
 from koord_scheduler.columns.volumes import VolumeColumns
@@ -113,6 +114,7 @@ class NodeColumns:
         self.reservations = ReservationColumns(
             self.resources, self.add_pod, self.remove_pod, self._touch
         )
+        self.quotas = QuotaColumns(self.resources, lambda: self.is_node)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
@@ -185,6 +187,7 @@ class NodeColumns:
         was = bool(self.is_node[row]), bool(self.unschedulable[row])
         self.is_node[row], self.unschedulable[row] = is_node, spec.unschedulable
         self.resources.set_allocatable(row, amounts(status.allocatable))
+        self.quotas.nodes_changed()
         self.loads.set_node(row, node if is_node else None)
         is_moved = self.labels.set(row, node.labels)
         is_moved |= self.taints.set(row, spec.taints or ())

@@ -98,6 +98,8 @@ class PlacedPods:
         self._put_on(row, slot, pod)
         if self._nodes.loads.is_used:
             self._nodes.loads.add_pod(row, pod.assigned)
+        if self._nodes.quotas.is_used:
+            self._nodes.quotas.add_used(pod.key, pod.usage)
 
     def remove(self, key: str) -> None:
         """A pod is gone."""
@@ -107,6 +109,8 @@ class PlacedPods:
         self._slots[row].remove(slot)
         if self._nodes.loads.is_used:
             self._nodes.loads.remove_pod(row, pod.assigned)
+        if self._nodes.quotas.is_used:
+            self._nodes.quotas.add_used(pod.key, pod.usage, -1)
         self._pods[slot] = None
         self._free.append(slot)
         self._usages.remove(int(self.usage[slot]))

@@ -41,6 +41,7 @@ from koord_scheduler.objects.spread import spread_constraint
 from koord_scheduler.plugins.coscheduling import Coscheduling
 from koord_scheduler.plugins.device_share import DeviceShare
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
+from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
@@ -97,6 +98,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
         frozenset(args.scarce_resource_avoidance.resources)
     ),
     "SchedulingHint": lambda args: SchedulingHint(args.scheduling_hint.max_hint_nodes),
+    "ElasticQuota": lambda args: ElasticQuotaPlugin(args.elastic_quota.settings()),
     "DeviceShare": lambda args: DeviceShare(args.device_share.settings()),
     "Coscheduling": lambda args: Coscheduling(
         args.coscheduling.defaults(), gathers=args.coscheduling.aware_network_topology

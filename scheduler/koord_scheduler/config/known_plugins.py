@@ -52,6 +52,7 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
     "SchedulingHint": ("preFilter",),
     "DefaultPreBind": ("preBind",),
     "DeviceShare": (*_FILTERS, *_SCORES, "reserve", "preBind"),
+    "ElasticQuota": ("preFilter", "postFilter", "reserve"),
     "Reservation": (*_FILTERS, "postFilter", *_SCORES, "reserve", "preBind", "bind"),
     "Coscheduling": (
         "preEnqueue",
@@ -96,6 +97,7 @@ _OFF_BY_DEFAULT = {
     "SchedulingHint",
     "DefaultPreBind",
     "DeviceShare",
+    "ElasticQuota",
     "Reservation",
     "Coscheduling",
 }
@@ -110,9 +112,6 @@ DEFAULT_PLUGINS = tuple(
 CORE = frozenset(
     {"SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "DefaultPreBind"}
 )
-
-KOORDINATOR = frozenset({"ElasticQuota"})
-"""Koordinator's plugins that come with later versions."""
 
 UNPREPARED = frozenset({"LoadAwareScheduling", "NodeNUMAResource", "DeviceShare"})
 """Plugins that filter and score without preFilter and preScore, as Koordinator configures them."""

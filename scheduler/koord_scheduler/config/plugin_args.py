@@ -15,6 +15,7 @@ from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Int32, NotNegative, PerCent, Strict
 from koord_scheduler.config.coscheduling_args import CoschedulingArgs
 from koord_scheduler.config.device_share_args import DeviceShareArgs
+from koord_scheduler.config.elastic_quota_args import ElasticQuotaArgs
 from koord_scheduler.config.koordinator_args import (
     NodeResourcesFitPlusArgs,
     ScarceResourceAvoidanceArgs,
@@ -265,6 +266,7 @@ class AllPluginArgs(Strict, frozen=True, rename="pascal"):
     default_preemption: DefaultPreemptionArgs = DefaultPreemptionArgs()
     device_share: DeviceShareArgs = DeviceShareArgs()
     dynamic_resources: DynamicResourcesArgs = DynamicResourcesArgs()
+    elastic_quota: ElasticQuotaArgs = ElasticQuotaArgs()
     inter_pod_affinity: InterPodAffinityArgs = InterPodAffinityArgs()
     load_aware_scheduling: LoadAwareSchedulingArgs = LoadAwareSchedulingArgs()
     node_affinity: NodeAffinityArgs = NodeAffinityArgs()

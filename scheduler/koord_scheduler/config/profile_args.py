@@ -11,7 +11,7 @@ from koord_model import duration
 from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.builders import support
 from koord_scheduler.config.component_config import API_VERSION, PluginConfig
-from koord_scheduler.config.known_plugins import EXTENSION_POINTS, KOORDINATOR, Support
+from koord_scheduler.config.known_plugins import EXTENSION_POINTS, Support
 from koord_scheduler.config.plugin_args import AllPluginArgs, DynamicResourcesArgs
 from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
 
@@ -20,11 +20,7 @@ _FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)
 
 def unknown_plugin(name: str, path: str, added: Container[str] = ()) -> Iterator[str]:
     """Why a plugin cannot be used; nothing for Kubernetes' own, and for those that were added."""
-    if name in added:
-        return
-    if name in KOORDINATOR:
-        yield f"{path}: {name} is not built yet; remove it until a version that has it"
-    elif name not in EXTENSION_POINTS:
+    if name not in EXTENSION_POINTS and name not in added:
         yield problem(path, name, "a plugin of Kubernetes 1.36; correct or remove it")
 
 

@@ -13,7 +13,6 @@ from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
 from koord_scheduler.config.known_plugins import (
     EXTENSION_POINTS,
-    KOORDINATOR,
     UNPREPARED,
     Support,
     extension_points,
@@ -103,7 +102,7 @@ def _unknown_plugins(plugins: PluginSets, path: str, added: AddedPlugins) -> Ite
         for place, one in enumerate(own.enabled):
             yield from unknown_plugin(one.name, f"{path}.{point}.enabled[{place}].name", added)
         for place, off in enumerate(own.disabled):
-            if off.name != ALL and off.name not in KOORDINATOR:
+            if off.name != ALL:
                 at = f"{path}.{point}.disabled[{place}].name"
                 yield from unknown_plugin(off.name, at, added)
 
@@ -142,9 +141,15 @@ def _profile(
         for one in acting
         if one in builders
     )
+    helping = {one.plugin.name: one.plugin for one in plugins if _preempts(one.plugin)}
     return Profile(
         name,
         plugins,
         honors_gates=points.has("preEnqueue", "SchedulingGates"),
         preempts=points.has("postFilter", "DefaultPreemption"),
+        preempting=tuple(helping[one] for one in points.points["postFilter"] if one in helping),
     )
+
+
+def _preempts(plugin: Plugin) -> bool:
+    return type(plugin).victims is not Plugin.victims

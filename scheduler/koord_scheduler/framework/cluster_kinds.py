@@ -16,6 +16,7 @@ from koord_kube.protocol.resources import (
     DEVICE_CLASSES,
     DEVICES,
     DISRUPTION_BUDGETS,
+    ELASTIC_QUOTAS,
     NAMESPACES,
     NODE_METRICS,
     NODE_TOPOLOGIES,
@@ -75,6 +76,7 @@ from koord_scheduler.objects.workload import (
     read_service,
     read_stateful_set,
 )
+from koord_scheduler.quota.quota_object import ElasticQuotaObject, read_elastic_quota
 from koord_scheduler.reservations.objects import ReservationObject
 from koord_scheduler.volumes.objects import (
     CSIDriver,
@@ -198,6 +200,15 @@ def cluster_kinds(
             is_needed=nodes.node_devices.is_used,
         ),
         _gpu_templates(nodes),
+        ClusterKind(
+            ELASTIC_QUOTAS,
+            ElasticQuotaObject,
+            read_elastic_quota,
+            nodes.quotas.set_quota,
+            nodes.quotas.remove_quota,
+            is_optional=True,
+            is_needed=nodes.quotas.is_used,
+        ),
         ClusterKind(
             RESERVATIONS,
             ReservationObject,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.framework.class_scores import ClassScores, PluginReasons
 from koord_scheduler.framework.nearest_miss import NearMiss, nearest_misses
-from koord_scheduler.framework.plugin import PreFilterResult
+from koord_scheduler.framework.plugin import PreFilterResult, Reason
 from koord_scheduler.framework.pre_filter import merge_pre_filter, not_named
 
 
@@ -82,6 +82,7 @@ def _by_plugins(scores: ClassScores) -> Diagnosis:
     rows = np.flatnonzero(nodes.is_node)
     found = [one for one in scores.reasons(rows) if one.rejects.any()]
     results = scores.pre_filter()
+    found += _not_admitting(results, {one.plugin for one in found}, len(rows))
     merged = merge_pre_filter(results)
     if merged.rejection:
         reasons: dict[str, int] = {}
@@ -104,6 +105,17 @@ def _by_plugins(scores: ClassScores) -> Diagnosis:
         nearest_misses(nodes, rows, found, against),
         rows[resolvable],
     )
+
+
+def _not_admitting(
+    results: Iterable[tuple[str, PreFilterResult]], rejecting: Container[str], length: int
+) -> Iterator[PluginReasons]:
+    """Plugins that keep a class off all nodes, and have nothing against any of them."""
+    for plugin, result in results:
+        if result.rejection and plugin not in rejecting:
+            everywhere = np.ones(length, np.bool_)
+            reason = Reason(result.rejection, everywhere, result.resolvable)
+            yield PluginReasons(plugin, [reason], everywhere)
 
 
 def _named(merged: PreFilterResult, nodes: NodeColumns, rows: Rows) -> Mask:

@@ -47,16 +47,24 @@ class DryRun:
         self._nominated = nominated
 
     def victims(
-        self, limits: PodLimits, pods: PodsByRow, rows: Rows, with_reservations: Mask
+        self,
+        limits: PodLimits,
+        conditions: Sequence[Limit],
+        pods: PodsByRow,
+        rows: Rows,
+        with_reservations: Mask,
     ) -> Victims:
-        """The victims among ``pods``; limits say nothing of rows ``with_reservations``."""
+        """The victims among ``pods``; limits say nothing of rows ``with_reservations``.
+
+        ``conditions`` are those beside filters, of all rows.
+        """
         find = self.by_limits if limits.are_all else self.by_filters
         apart = with_reservations[pods.at]
-        found = find(limits.limits, pods.where(~apart), rows)
+        found = find([*limits.limits, *conditions], pods.where(~apart), rows)
         if not apart.any():
             return found
         enough = self._nodes.reservations.enough_candidates.of(len(rows))
-        return _merged(found, self.by_filters((), pods.where(apart), rows, enough))
+        return _merged(found, self.by_filters(conditions, pods.where(apart), rows, enough))
 
     def by_limits(self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows) -> Victims:
         """The victims among ``pods`` on rows, where ``limits`` are all that filters say."""
@@ -80,8 +88,9 @@ class DryRun:
 
         Once so many rows have victims that it is ``enough``, no more are looked at.
         """
-        room, _ = self._without(limits, pods, rows)
-        pods = pods.where(_has_room(room)[pods.at])
+        room, counts = self._without(limits, pods, rows)
+        keep = _has_room(room)[pods.at]
+        pods, counts = pods.where(keep), counts[:, keep]
         violating = self._budgets.violated_by(pods, self._placed)
         is_victim = np.zeros(len(pods.at), np.bool_)
         for at in np.unique(pods.at):
@@ -89,7 +98,8 @@ class DryRun:
                 break
             here = np.flatnonzero(pods.at == at)
             order = here[np.argsort(~violating[here], kind="stable")]
-            is_victim[order] = self._victims_on(int(rows[at]), pods.slots[order].tolist())
+            slots = pods.slots[order].tolist()
+            is_victim[order] = self._victims_on(int(rows[at]), slots, room[:, at], counts[:, order])
             enough -= bool(is_victim[order].any())
         return Victims(pods.where(is_victim), violating[is_victim])
 
@@ -114,8 +124,11 @@ class DryRun:
                 by_row[row] += amount_of(limit, pod.usage)
         return by_row[rows]
 
-    def _victims_on(self, row: int, slots: list[int]) -> list[bool]:
-        """Of the pods in these slots, which ones are victims; all pods are back afterwards."""
+    def _victims_on(self, row: int, slots: list[int], room: Amounts, counts: Amounts) -> list[bool]:
+        """Of the pods in these slots, which ones are victims; all pods are back afterwards.
+
+        ``room`` is that of limits without these pods, ``counts`` is what they take of it.
+        """
         node, nodes = self._nodes.name(row), self._nodes
         usages = [self._placed.pod(slot).usage for slot in slots]
         nominated = [pod.usage for pod in self._nominated if pod.node == node]
@@ -125,9 +138,15 @@ class DryRun:
         try:
             if not self._fits(row, nominated):
                 return [False] * len(usages)
+            left = room
             for number, usage in enumerate(usages):
+                after = left - counts[:, number]
+                if np.any(after < 0):
+                    continue
                 nodes.add_pod(node, absent.pop(number))
-                if not self._fits(row, nominated):
+                if self._fits(row, nominated):
+                    left = after
+                else:
                     nodes.remove_pod(node, usage)
                     absent[number] = usage
             return [number in absent for number in range(len(usages))]

@@ -130,7 +130,7 @@ class GangCycle:
             if result.has_room:
                 self._release(group_id, result.placements)
                 return None
-        self._back_off(queue.gang_attempts, group_id, pods, now)
+        self._back_off(queue.gang_attempts, group_id, pods, now, holds=result.admitted)
         return self._refuse(queue, result.failed or head, self._failure(group_id, result), now)
 
     def report(self, pod: QueuedPod) -> GangReport:
@@ -163,6 +163,8 @@ class GangCycle:
         if self._missing(group_id, pods):
             return bool(queue.entered) and not _is_fresh(queue, now)
         if attempts.position == self._host.nodes.journal.position:
+            return False
+        if not self._host.is_admitted(pods[0]):
             return False
         with self._without_nominations(pods):
             return self._has_slots(group_id, pods)
@@ -221,19 +223,32 @@ class GangCycle:
             self._released.append(replace(one, release=release) if len(placements) > 1 else one)
 
     def _back_off(
-        self, attempts: GangAttempts, group_id: str, pods: Sequence[QueuedPod], now: float
+        self,
+        attempts: GangAttempts,
+        group_id: str,
+        pods: Sequence[QueuedPod],
+        now: float,
+        *,
+        holds: bool,
     ) -> None:
-        """The group waits for a while; at once it is tried again if room is held for it."""
+        """The group waits for a while; at once it is tried again if room is held for it.
+
+        None is held, and changes of nodes are not waited for, unless it ``holds``.
+        """
         host = self._host
         if not attempts.failures:
             attempts.since = now
         is_old = now - attempts.since >= HOLD_AFTER_SECONDS
-        is_held = is_old and self._hold.hold(
-            group_id, self._required(group_id, pods), now + host.gangs.wait_seconds(group_id)
+        is_held = (
+            holds
+            and is_old
+            and self._hold.hold(
+                group_id, self._required(group_id, pods), now + host.gangs.wait_seconds(group_id)
+            )
         )
         attempts.retry_at = now + host.queue.pause(0 if is_held else attempts.failures)
         attempts.failures += 1
-        attempts.position = host.nodes.journal.position
+        attempts.position = host.nodes.journal.position if holds else -1
 
     def _required(self, group_id: str, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
         """As many pods of each gang as have to start together, the first ones."""

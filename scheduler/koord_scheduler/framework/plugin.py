@@ -77,6 +77,17 @@ class Limit(NamedTuple):
     room: Amounts
 
 
+class VictimRules(NamedTuple):
+    """Which pods a plugin lets others of a class take the place of, and what has to hold then.
+
+    ``may_be`` says of what pods use whether they may be victims. ``limits`` are, for some rows,
+    conditions beside those of filters, which victims may help to meet.
+    """
+
+    may_be: Callable[[PodUsage], bool]
+    limits: Callable[[Rows], Sequence[Limit]]
+
+
 class NUMAProvider(Protocol):
     """A plugin gives a class of pods something of nodes that lies near some of their NUMA nodes.
 
@@ -140,6 +151,21 @@ class Plugin:
         It changes how the rejection is worded and counted, as in kube-scheduler.
         """
         return PreFilterResult()
+
+    def admit(self, pod: PodClass, nodes: NodeColumns) -> str:
+        """Why a class gets no node at present, whatever nodes there are; "": it may get one.
+
+        It is asked for each decision, as it may change with each pod, and apart from ``filter``,
+        whose answers are kept. ``pre_filter`` has to say the same.
+        """
+        return ""
+
+    def victims(self, pod: PodClass, nodes: NodeColumns) -> VictimRules | None:
+        """The pods whose place others of a class may take before any other pods; ``None``: none.
+
+        It is asked of plugins that a profile enables at postFilter.
+        """
+        return None
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         """What keeps pods of a class off nodes; ``None`` where nothing does."""

@@ -47,6 +47,8 @@ class PodStates:
 
     def set_pod(self, pod: ClusterPod, now: float) -> None:
         """A pod is there, or has changed."""
+        if self.nodes.quotas.is_used:
+            self.nodes.quotas.set_pod(pod.key, pod.usage)
         if pod.waiting is None:
             self._assumed.pop(pod.key, None)
             self._reserved.pop(pod.key, None)
@@ -66,6 +68,7 @@ class PodStates:
     def remove_pod(self, key: str) -> None:
         """A pod is gone."""
         self._drop(key)
+        self.nodes.quotas.remove_pod(key)
 
     def _drop(self, key: str) -> None:
         """Nothing is decided about a pod, or kept for it."""

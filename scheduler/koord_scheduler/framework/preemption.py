@@ -21,6 +21,7 @@ from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.dry_run import DryRun, Victims
 from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.framework.plugin import Limit, VictimRules
 
 _LOWEST = -(2.0**31)
 _KEPT = (LABEL_DISABLE_PREEMPTIBLE, "true")
@@ -165,18 +166,23 @@ def find_candidates(
     budgets: DisruptionBudgets,
     nominated: Sequence[Nomination] = (),
     unhelpful: Rows | None = None,
+    victims: VictimRules | None = None,
 ) -> Candidates:
     """Where a pod of a class that fits nowhere can take the place of others, and of which.
 
     ``nominated`` are those of other pods with at least this priority (``Nominations.against``):
     the pod has to fit with them and without them. ``unhelpful`` are rows that are out of the
-    question for other reasons than the plugins'.
+    question for other reasons than the plugins'. ``victims``: only some pods may be.
     """
     rows = np.flatnonzero(nodes.is_node)
     limits = scores.limits(rows, [one.usage for one in nominated])
     if unhelpful is not None:
         limits = limits._replace(is_resolvable=limits.is_resolvable & ~np.isin(rows, unhelpful))
     lower = _preemptible(placed.below(priority, rows), scores, nodes, placed)
+    conditions: Sequence[Limit] = ()
+    if victims is not None:
+        lower = lower.where(placed.amounts(victims.may_be, lower.slots) > 0)
+        conditions = victims.limits(rows)
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
     with_reservations = scores.use_reservations(rows)
     curable = limits.is_resolvable & (~limits.is_fixed | with_reservations)
@@ -186,7 +192,7 @@ def find_candidates(
     return Candidates(
         nodes,
         placed,
-        dry_run.victims(limits, pods, rows, with_reservations),
+        dry_run.victims(limits, conditions, pods, rows, with_reservations),
         rows,
         without_victims=int((tried & ~has_lower).sum()),
         rejected=int((tried & has_lower).sum()),

@@ -18,6 +18,7 @@ from koord_scheduler.framework.fit_error import (
     preemption_message,
 )
 from koord_scheduler.framework.nominations import Nominations
+from koord_scheduler.framework.plugin import VictimRules
 from koord_scheduler.framework.preemption import (
     Candidates,
     find_candidates,
@@ -44,11 +45,15 @@ class Preemptor:
         self._nominations = nominations
 
     def find(
-        self, pod: QueuedPod, scores: ClassScores, refusal: ExtenderRefusal | None = None
+        self,
+        pod: QueuedPod,
+        scores: ClassScores,
+        refusal: ExtenderRefusal | None = None,
+        victims: VictimRules | None = None,
     ) -> Candidates | str:
         """Where preemption helps; or why it does nowhere, in kube-scheduler's words.
 
-        ``refusal``: extenders reject some nodes.
+        ``refusal``: extenders reject some nodes. ``victims``: not all pods may be.
         """
         if not pod.waiting.preempts:
             return preemption_message(NEVER_PREEMPTS)
@@ -65,6 +70,7 @@ class Preemptor:
             self._budgets,
             against,
             None if refusal is None else self._unhelpful(refusal),
+            victims,
         )
         return candidates if len(candidates) else preemption_message(_failure(candidates))
 

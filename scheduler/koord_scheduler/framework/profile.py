@@ -24,6 +24,7 @@ class Profile:
 
     ``honors_gates``: pods with scheduling gates wait (plugin SchedulingGates). ``preempts``: pods
     that fit nowhere may take the place of pods with a lower priority (DefaultPreemption).
+    ``preempting`` are the plugins whose ``victims`` come before those.
     ``percentage_of_nodes_to_score`` is for classes that were never seen, in large clusters
     (``node_sample``). ``gangs``: the pods of gangs start together (Coscheduling).
     """
@@ -34,6 +35,13 @@ class Profile:
     preempts: bool = True
     percentage_of_nodes_to_score: int = 0
     gangs: GangDefaults | None = None
+    preempting: tuple[Plugin, ...] = ()
+
+    @cached_property
+    def admitting(self) -> tuple[Plugin, ...]:
+        """The plugins that may keep a class from all nodes at times."""
+        plugins = (one.plugin for one in self.plugins if one.filters)
+        return tuple(one for one in plugins if type(one).admit is not Plugin.admit)
 
     @cached_property
     def helping(self) -> tuple[Plugin, ...]:

@@ -50,6 +50,7 @@ class RecordingHeader(msgspec.Struct, frozen=True, rename="camel"):
     tie_break_seed: int = 0
     configuration: dict[str, Any] = {}
     version: str = VERSION
+    feature_gates: tuple[str, ...] = ()
 
 
 class DecisionOutcome(msgspec.Struct, frozen=True, array_like=True):

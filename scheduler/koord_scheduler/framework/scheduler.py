@@ -5,7 +5,7 @@ Pods get their nodes one at a time, in the order of the queue, each the best of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -43,7 +43,8 @@ from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import rows_beside_nominated
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.preemption import Preemption
+from koord_scheduler.framework.plugin import VictimRules
+from koord_scheduler.framework.preemption import Candidates, Preemption
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.score_cache import ScoreCache
@@ -112,6 +113,8 @@ class Scheduler(GangStates):
 
     def _decide(self, pod: QueuedPod, now: float) -> Decision | ExtenderQuestion | None:
         try:
+            if not self.is_admitted(pod):
+                return self._refuse(pod, self.scores(pod), now)
             extenders = self._interested(pod)
             looks_at_all = bool(extenders) or self.on_filtered is not None
             row = None if looks_at_all else self._best_of_sample(pod)
@@ -202,15 +205,18 @@ class Scheduler(GangStates):
     ) -> Decision | ExtenderQuestion | None:
         """A pod fits nowhere; ``refusal``: extenders reject the nodes that plugins left."""
         profile = self.profiles[pod.waiting.scheduler_name]
-        for plugin in profile.helping if refusal is None else ():
+        is_admitted = self.is_admitted(pod)
+        for plugin in profile.helping if refusal is None and is_admitted else ():
             rows = partial(scores.rejected_alone_by, plugin.name)
             waiting = (one.uid for one in self.queue.waiting_with(pod.class_key))
             remedy = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows, waiting)
             if remedy is not None:
                 return self._park(pod, now, remedy=remedy)
-        if not profile.preempts:
-            return self._reject(pod, now, refusal)
-        found = self._preemptor.find(pod, scores, refusal)
+        found: Candidates | str = ""
+        for victims in self._victims(pod, is_admitted=is_admitted):
+            found = self._preemptor.find(pod, scores, refusal, victims)
+            if not isinstance(found, str):
+                break
         if isinstance(found, str):
             return self._reject(pod, now, refusal, found)
         extenders = [one for one in self._interested(pod) if one.preempt_verb]
@@ -219,6 +225,20 @@ class Scheduler(GangStates):
             return self._ask(pod, choose_preemption(extenders, nodes, found, refusal), now)
         best = found.best() or preemption_message(NO_CANDIDATE)
         return self._conclude(pod, ChosenPreemption(refusal, best), now)
+
+    def _victims(self, pod: QueuedPod, *, is_admitted: bool) -> Iterator[VictimRules | None]:
+        """Whose place a pod may take, in the order in which it tries; ``None``: any pods'.
+
+        Pods in general do not help one that is not admitted to any node.
+        """
+        profile, pod_class = self.profiles[pod.waiting.scheduler_name], pod.waiting.pod_class
+        if pod.waiting.reserves is None:
+            for plugin in profile.preempting:
+                victims = plugin.victims(pod_class, self.nodes)
+                if victims is not None:
+                    yield victims
+        if profile.preempts and is_admitted:
+            yield None
 
     def _nominate(
         self, pod: QueuedPod, preemption: Preemption, now: float, refusal: ExtenderRefusal | None
@@ -275,6 +295,11 @@ class Scheduler(GangStates):
                 woken += 1
         return woken
 
+    def is_admitted(self, pod: QueuedPod) -> bool:
+        """Whether a waiting pod may get a node at present, if one has room for it."""
+        admitting = self.profiles[pod.waiting.scheduler_name].admitting
+        return not any(one.admit(pod.waiting.pod_class, self.nodes) for one in admitting)
+
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a waiting pod's class."""
         return self._scores.get(*pod.scores_key)
@@ -293,7 +318,7 @@ class Scheduler(GangStates):
         try:
             if queue.key.gang:
                 return self.gang_cycle.may_fit(queue, now)
-            return len(self.fitting_rows(head[-1])) > 0
+            return self.is_admitted(head[-1]) and len(self.fitting_rows(head[-1])) > 0
         except Exception:  # the next decision says so
             return True
 

@@ -1,4 +1,4 @@
-"""Feature gates of the scheduler, with Koordinator's defaults. No IO."""
+"""Feature gates of the scheduler, by Koordinator's names. No IO."""
 
 from __future__ import annotations
 
@@ -6,11 +6,32 @@ from collections.abc import Iterable, Mapping
 
 from koord_model import feature_gates
 
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.quota.quota_trees import QuotaGates
+
 DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
-DEFAULTS: Mapping[str, bool] = {DEVICE_PLUGIN_ADAPTION: False}
+_MULTI_TREE = "MultiQuotaTree"
+_GUARANTEE = "ElasticQuotaGuaranteeUsage"
+_NO_DEFAULT = "DisableDefaultQuota"
+DEFAULTS: Mapping[str, bool] = dict.fromkeys(
+    (DEVICE_PLUGIN_ADAPTION, _MULTI_TREE, _GUARANTEE, _NO_DEFAULT), False
+)
 """Those that do something here; others of Kubernetes' and Koordinator's are passed over."""
 
+Gates = Mapping[str, bool]
+"""Every gate, on or off."""
 
-def gates_of(given: Iterable[str]) -> tuple[Mapping[str, bool], tuple[str, ...]]:
-    """Every gate, on or off, and those ``given`` ("NAME=true") that are none of ours."""
+
+def gates_of(given: Iterable[str]) -> tuple[Gates, tuple[str, ...]]:
+    """Every gate, and those ``given`` ("NAME=true") that do nothing here.
+
+    Raises:
+        ValueError: one of them is neither true nor false.
+    """
     return feature_gates.gates_of(given, DEFAULTS)
+
+
+def set_gates(nodes: NodeColumns, gates: Gates) -> None:
+    """Let the columns of a cluster have what gates say; before there are nodes and pods."""
+    nodes.node_devices.adapts = gates[DEVICE_PLUGIN_ADAPTION]
+    nodes.quotas.gates = QuotaGates(gates[_MULTI_TREE], gates[_GUARANTEE], gates[_NO_DEFAULT])

@@ -76,6 +76,7 @@ def _recorder(
         time.monotonic(),
         settings.tie_break_seed,
         decisive_configuration(configuration),
+        feature_gates=settings.feature_gates,
     )
     return Recorder(Path(settings.record_to), identity, header)
 

@@ -6,13 +6,20 @@ from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.framework.recording import Record, RecordingScheduler
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.program.gates import DEFAULTS, Gates, set_gates
 from koord_scheduler.queue.scheduling_queue import SchedulingQueue
 
 
-def make_scheduler(config: SchedulerConfig, seed: int, record: Record | None = None) -> Scheduler:
+def make_scheduler(
+    config: SchedulerConfig,
+    seed: int,
+    record: Record | None = None,
+    gates: Gates = DEFAULTS,
+) -> Scheduler:
     """``seed`` decides between equally good nodes; ``record`` hears all that is decided."""
     profiles = [one.guarded() for one in config.profiles]
     nodes = NodeColumns(seed=seed)
+    set_gates(nodes, gates)
     queue = SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff)
     if record is None:
         return Scheduler(profiles, nodes=nodes, queue=queue, extenders=config.extenders)

@@ -19,7 +19,7 @@ from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Histogram
 
 from koord_scheduler.binder import Binder
 from koord_scheduler.claim_binder import ClaimBinder
@@ -60,11 +60,13 @@ from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
 from koord_scheduler.program.pages import SchedulerPageSources, pages
+from koord_scheduler.program.quota_metrics import QuotaFigures, QuotaMetrics, quota_figures
 from koord_scheduler.program.recent_rates import INTERVAL_SECONDS, RecentRates
 from koord_scheduler.program.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_scheduler.program.settings import SchedulerSettings
 from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.quota_controller import QuotaController, QuotaDuties
 from koord_scheduler.recorder import Recorder
 from koord_scheduler.reservation_controller import ReservationController
 from koord_scheduler.scheduling_loop import SchedulingLoop
@@ -77,6 +79,7 @@ T = TypeVar("T")
 
 DEVICE_SECONDS = 600.0
 """For devices to be prepared: ``bindingTimeout`` of kube-scheduler's DynamicResources."""
+_REPORT_BUCKETS = tuple(0.001 * 2**power for power in range(15))
 _BUSY = 32
 """Bindings on their way from which reports wait."""
 
@@ -107,9 +110,11 @@ class SchedulerProgram:
             client, identity, _lease(settings, config.leader_election), on_warning=self._warn
         )
         self._scheduler = make_scheduler(
-            config, settings.tie_break_seed, record=recorder.record if recorder else None
+            config,
+            settings.tie_break_seed,
+            record=recorder.record if recorder else None,
+            gates=self._gates,
         )
-        self._scheduler.nodes.node_devices.adapts = self._gates[DEVICE_PLUGIN_ADAPTION]
         self._scheduler.nodes.network.is_used |= settings.enable_network_topology_manager
         self._documents = ApiDocuments(config.extenders)
         self._extenders = ExtenderClient(
@@ -124,6 +129,7 @@ class SchedulerProgram:
         )
         keeping = [one for one in config.profiles if "Reservation" in one.points.names()]
         self._keep_seconds = keeping[0].args.reservation.keep_seconds if keeping else None
+        self._quota_duties = _quota_duties(config)
         self._enable_profiling = config.enable_profiling
         self._debug = DebugFlags(
             self._scheduler, settings.debug_scores, filters=settings.debug_filters
@@ -142,6 +148,13 @@ class SchedulerProgram:
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
         self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
+        self._quota_seconds = Histogram(
+            "scheduler_update_elastic_quota_status_duration_seconds",
+            "How long it took to write how a quota stands.",
+            buckets=_REPORT_BUCKETS,
+            registry=self.registry,
+        )
+        self.registry.register(QuotaMetrics(self._quota_figures))
         self._rates = RecentRates()
         self._program = ControlPlaneProgram(
             "scheduler",
@@ -217,6 +230,13 @@ class SchedulerProgram:
             nodes.gangs, write, partial(ended_pods, api), on_warning=self._warn
         )
         topologies = NetworkTopologyController(nodes, write, on_warning=self._warn)
+        quotas = QuotaController(
+            self._scheduler,
+            write,
+            self._quota_duties,
+            observe=self._quota_seconds.observe,
+            on_warning=self._warn,
+        )
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
@@ -229,6 +249,8 @@ class SchedulerProgram:
                     group.start_soon(pod_groups.run)
                 if nodes.network.is_used:
                     group.start_soon(topologies.run)
+                if nodes.quotas.is_used:
+                    group.start_soon(quotas.run)
                 await self._loop.run(binder, pre_binder, evictor, self._extenders)
         finally:
             self._binder = self._reporter = None
@@ -243,7 +265,13 @@ class SchedulerProgram:
         while True:
             await anyio.sleep(1.0)
             nodes = self._scheduler.nodes
-            for column in (nodes.loads, nodes.node_devices, nodes.reservations, nodes.network):
+            for column in (
+                nodes.loads,
+                nodes.node_devices,
+                nodes.reservations,
+                nodes.network,
+                nodes.quotas,
+            ):
                 for line in column.take_warnings():
                     self._warn(line)
             for name in self._check.check_some():
@@ -305,6 +333,10 @@ class SchedulerProgram:
     def _status(self) -> SchedulerStatus:
         """Called in threads, of what changes in the event loop."""
         return self._program.health.look_up(self.status)
+
+    def _quota_figures(self) -> list[QuotaFigures]:
+        """The same of quotas."""
+        return self._program.health.look_up(lambda: quota_figures(self._scheduler.nodes.quotas))
 
     def status(self) -> SchedulerStatus:
         """How it stands now."""
@@ -400,6 +432,13 @@ class SchedulerProgram:
         updates = debug_updates(self._debug, health.look_up) if self._enable_profiling else {}
         address = f"{settings.bind_address}:{settings.port}"
         return [StatusServer(address, shown, network=True, updates=updates)]
+
+
+def _quota_duties(config: SchedulerConfig) -> QuotaDuties:
+    """Those of the first profile with quotas."""
+    enabled = [one for one in config.profiles if "ElasticQuota" in one.points.names()]
+    args = (enabled or config.profiles)[0].args.elastic_quota
+    return QuotaDuties(args.namespace, args.revoke_rules())
 
 
 def _now() -> Now:

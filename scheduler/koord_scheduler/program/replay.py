@@ -28,6 +28,7 @@ from koord_scheduler.program.explanation import (
     explain_queued,
     unexplained,
 )
+from koord_scheduler.program.gates import gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -120,14 +121,15 @@ class _Pass:
 
 
 def _scheduler(header: RecordingHeader, config: str) -> Scheduler:
+    gates, _ = gates_of(header.feature_gates)
     try:
         document = parse_document(config) if config else header.configuration
         if not document:
-            return make_scheduler(default_scheduler_config(), header.tie_break_seed)
+            return make_scheduler(default_scheduler_config(), header.tie_break_seed, gates=gates)
         made = scheduler_config(document, added_plugins())
     except SchedulerConfigError as error:
         raise ValueError(f"{'--config' if config else 'its configuration'}: {error}") from None
-    return make_scheduler(made, header.tie_break_seed)
+    return make_scheduler(made, header.tie_break_seed, gates=gates)
 
 
 def _decision(number: int, one: ReplayedDecision, now: Now) -> Document:

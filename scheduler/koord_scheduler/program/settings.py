@@ -84,7 +84,7 @@ class SchedulerSettings:
         None, "seconds between attempts to acquire or renew the Lease"
     )
     feature_gates: tuple[str, ...] = option(
-        (), "feature gates by Koordinator's names: DevicePluginAdaption=true"
+        (), "feature gates by Koordinator's names, e.g. MultiQuotaTree=true"
     )
     enable_network_topology_manager: bool = option(
         False,

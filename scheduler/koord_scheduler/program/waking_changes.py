@@ -9,6 +9,7 @@ from koord_scheduler.framework.diagnosis import Diagnosis
 CHANGES: Mapping[str, str] = {
     "DeviceShare": "pods that end and free its devices, or nodes with more of them",
     "DynamicResources": "devices that become free, or the claims, slices and classes it needs",
+    "ElasticQuota": "pods of its quota that end, or a quota that may use more",
     "Extender": "another answer of an extender, which is asked again",
     "InterPodAffinity": "pods that it has to be with, or the end of pods that keep it away",
     "LoadAwareScheduling": "nodes that use less, or thresholds that are higher",

@@ -18,6 +18,8 @@ from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.gang.gang_spec import GangDefaults, MatchPolicy
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.quota.admission import AdmissionRules
+from koord_scheduler.quota.overuse import RevokeRules
 
 from tests.support.clusters import random_cluster
 from tests.support.scheduler_config_edges import HEAD, edges
@@ -243,6 +245,7 @@ preFilter:
   - {name: NodeNUMAResource}
   - {name: DeviceShare}
   - {name: Coscheduling}
+  - {name: ElasticQuota}
 filter:
   enabled:
   - {name: LoadAwareScheduling}
@@ -251,7 +254,11 @@ filter:
   - {name: Reservation}
 postFilter:
   disabled: [{name: "*"}]
-  enabled: [{name: Reservation}, {name: Coscheduling}, {name: DefaultPreemption}]
+  enabled:
+  - {name: Reservation}
+  - {name: Coscheduling}
+  - {name: ElasticQuota}
+  - {name: DefaultPreemption}
 preScore: {enabled: [{name: Reservation}, {name: Coscheduling}]}
 score:
   enabled:
@@ -267,6 +274,7 @@ reserve:
   - {name: DeviceShare}
   - {name: Reservation}
   - {name: Coscheduling}
+  - {name: ElasticQuota}
 permit: {enabled: [{name: Coscheduling}]}
 preBind:
   enabled:
@@ -278,10 +286,10 @@ preBind:
 bind: {disabled: [{name: "*"}], enabled: [{name: Reservation}, {name: DefaultBinder}]}
 postBind: {enabled: [{name: Coscheduling}]}
 """
-"""What its manifests enable, without ElasticQuota."""
+"""What its manifests enable."""
 
 
-def test_the_profile_of_koordinator_is_taken_but_for_its_quotas() -> None:
+def test_the_profile_of_koordinator_is_taken() -> None:
     given = {"plugins": yaml.safe_load(OF_KOORDINATOR), "schedulerName": "koord-scheduler"}
     text = HEAD + json.dumps({"profiles": [given]})[1:-1]
     (profile,) = read_scheduler_config(text).profiles
@@ -292,6 +300,8 @@ def test_the_profile_of_koordinator_is_taken_but_for_its_quotas() -> None:
     assert enabled["Reservation"] == (True, 5000)
     assert enabled["LoadAwareScheduling"] == (True, 1)
     assert enabled["SchedulingHint"] == (True, 0)
+    assert enabled["ElasticQuota"] == (True, 0)
+    assert [one.name for one in profile.profile.preempting] == ["ElasticQuota"]
     assert profile.profile.preempts
     assert profile.profile.gangs == GangDefaults(600.0, MatchPolicy.ONCE_SATISFIED)
 
@@ -304,3 +314,29 @@ def test_the_plugin_reservation_lets_pods_preempt_alone(enabled: str, expected: 
     text = HEAD + json.dumps({"profiles": [given]})[1:-1]
     (profile,) = read_scheduler_config(text).profiles
     assert profile.profile.preempts is expected
+
+
+def test_arguments_of_elastic_quota_are_read_and_refused_by_name() -> None:
+    given = """
+      delayEvictTime: 1m, revokePodInterval: 2s, monitorAllQuotas: true,
+      defaultQuotaGroupMax: {cpu: 2}, systemQuotaGroupMax: {memory: 1Gi}, quotaGroupNamespace: q,
+      enableCheckParentQuota: true, enableRuntimeQuota: true, enableMinQuotaScale: false,
+      disableDefaultQuotaPreemption: false, enableQueueHint: true,
+      quotaSnapshotUpdateInterval: 5s, hookPlugins: []"""
+    found = read_scheduler_config(args("ElasticQuota", "{" + given + "}")).profiles[0].args
+    settings = found.elastic_quota.settings()
+    assert found.elastic_quota.revoke_rules() == RevokeRules(60.0, 2.0)
+    assert (settings.rules.default_max, settings.rules.system_max) == (
+        {"cpu": 2000},
+        {"memory": 1 << 30},
+    )
+    assert (settings.rules.scales_min, settings.spares_default) == (False, False)
+    assert settings.admission == AdmissionRules(uses_runtime=True, checks_parents=True)
+    for field, value in (
+        ("delayEvictTime", "soon"),
+        ("defaultQuotaGroupMax", {"cpu": -1}),
+        ("hookPlugins", [{"key": "k"}]),
+        ("other", 1),
+    ):
+        with pytest.raises(SchedulerConfigError, match=field):
+            read_scheduler_config(args("ElasticQuota", json.dumps({field: value})))

@@ -14,6 +14,9 @@ from koord_model.keys import (
     ANNOTATION_CPU_MANAGER_POLICY,
     ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_GPU_PARTITIONS,
+    ANNOTATION_QUOTA_RUNTIME,
+    ANNOTATION_SHARED_WEIGHT,
+    LABEL_QUOTA_PARENT,
 )
 from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import (
@@ -53,6 +56,7 @@ LISTS = {
     "templates": "ConfigMap",
     "reservations": "Reservation",
     "podGroups": "PodGroup",
+    "quotas": "ElasticQuota",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
@@ -131,6 +135,19 @@ def random_pod_groups(rng: Random) -> dict[str, Any]:
     return {"podGroups": [{"metadata": metadata, "spec": spec, "status": status}]}
 
 
+def random_quotas(rng: Random) -> dict[str, Any]:
+    """Quotas with and without what may be left out."""
+    annotations = {
+        ANNOTATION_SHARED_WEIGHT: rng.choice(['{"cpu": 2}', "much"]),
+        ANNOTATION_QUOTA_RUNTIME: rng.choice(['{"cpu": "500m"}', "[]"]),
+        "other": "text",
+    }
+    metadata = {"name": "q", "namespace": "a", "labels": {LABEL_QUOTA_PARENT: "p"}}
+    spec = {"max": {"cpu": rng.choice(["4", 4, "x"])}}
+    whole = {"metadata": metadata | {"annotations": annotations}, "spec": spec}
+    return {"quotas": [rng.choice([whole, {"metadata": metadata}])]}
+
+
 def recorded_put(kind: ClusterKind, raw: bytes) -> PutInput:
     inputs: list[RecordedInput] = []
     followed = recorded_kind(kind._replace(put=lambda *_: None), inputs.append, lambda: 1.5)
@@ -154,6 +171,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_accelerators,
         random_reservations,
         random_pod_groups,
+        random_quotas,
     )
     for cluster in (make(rng) for make in makers):
         waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}

@@ -1,0 +1,139 @@
+"""ElasticQuota: pods use no more than their quota has at present. No IO.
+
+How much that is, is computed in ``koord_scheduler.quota``, from what pods of all quotas ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from koord_model.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.quotas import claim_of
+from koord_scheduler.framework.plugin import Limit, Plugin, PreFilterResult, VictimRules
+from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.quota.admission import AdmissionRules, QuotaRefusal, limit_of, refusal
+from koord_scheduler.quota.quota_trees import QuotaRules, TreeQuota
+from koord_scheduler.quota.summary import quota_summary
+
+
+@dataclass(frozen=True)
+class ElasticQuotaSettings:
+    """How quotas are shared, what they are held to, and whose pods make room.
+
+    With ``spares_default`` pods of the default quota do not.
+    """
+
+    rules: QuotaRules = field(default_factory=QuotaRules)
+    admission: AdmissionRules = field(default_factory=AdmissionRules)
+    spares_default: bool = True
+
+
+class ElasticQuotaPlugin(Plugin):
+    """Koordinator's plugin ElasticQuota."""
+
+    name: ClassVar[str] = "ElasticQuota"
+
+    def __init__(self, settings: ElasticQuotaSettings | None = None) -> None:
+        self._settings = settings or ElasticQuotaSettings()
+
+    def prepare(self, nodes: NodeColumns) -> None:
+        nodes.quotas.use(self._settings.rules)
+
+    def admit(self, pod: PodClass, nodes: NodeColumns) -> str:
+        found = self.refusal(pod, nodes)
+        return "" if found is None else found.text()
+
+    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+        return PreFilterResult(self.admit(pod, nodes), resolvable=True)
+
+    def refusal(self, pod: PodClass, nodes: NodeColumns) -> QuotaRefusal | None:
+        """Why the quota of a class lets no pod of it in; ``None`` if it does."""
+        one = nodes.quotas.of(pod.labels)
+        if one is None:
+            return None
+        return refusal(
+            nodes.quotas.trees,
+            one,
+            dict(pod.amounts),
+            self._settings.admission,
+            non_preemptible=claim_of(pod.labels).non_preemptible,
+        )
+
+    def victims(self, pod: PodClass, nodes: NodeColumns) -> VictimRules | None:
+        """Pods of the same quota; that must have room for the pod in the end."""
+        one = nodes.quotas.of(pod.labels)
+        if one is None or (self._settings.spares_default and one.name == DEFAULT_QUOTA):
+            return None
+
+        def is_member(usage: PodUsage) -> bool:
+            return nodes.quotas.of(usage.labels) is one
+
+        def may_be(usage: PodUsage) -> bool:
+            return not claim_of(usage.labels).non_preemptible and is_member(usage)
+
+        def limits(rows: Rows) -> Sequence[Limit]:
+            return [
+                Limit(_counting(nodes, is_member, name), np.full(len(rows), room))
+                for name, room in self._room(pod, nodes, one).items()
+            ]
+
+        return VictimRules(may_be, limits)
+
+    def _room(self, pod: PodClass, nodes: NodeColumns, one: TreeQuota) -> Mapping[str, float]:
+        """By resource, how much the quota would have left with one more pod of a class."""
+        rules, trees, node = self._settings.admission, nodes.quotas.trees, one.node
+        request = node.mask(dict(pod.amounts))
+        room = {
+            name: float(most - node.used[name] - request.get(name, 0))
+            for name, most in limit_of(trees, one, rules).items()
+        }
+        for parent in node.ancestors() if rules.checks_parents else ():
+            limit = limit_of(trees, TreeQuota(one.tree, parent), rules)
+            for name, amount in request.items():
+                left = float(limit.get(name, np.inf) - parent.used[name] - amount)
+                room[name] = min(room.get(name, np.inf), left)
+        if claim_of(pod.labels).non_preemptible:
+            for name, least in node.quota.min.items():
+                if node.non_preemptible_used[name] + request.get(name, 0) > least:
+                    room[name] = -np.inf  # no victim is one that may not be preempted
+        return room
+
+    def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
+        """``/quotas`` (of a ``tree``) and ``/quotas/:name``; ``includePods`` adds their pods."""
+
+        def all_quotas(given: Mapping[str, str]) -> dict[str, Any]:
+            trees, tree = nodes.quotas.trees, given.get("tree", "")
+            return {
+                one.name: _summary(nodes, one, given)
+                for one in trees
+                if one.name != ROOT_QUOTA and trees.tree_name(one) == tree
+            }
+
+        def one_quota(given: Mapping[str, str]) -> dict[str, Any]:
+            one = nodes.quotas.trees.find(given["name"])
+            if one is None:
+                raise LookupError(f"cannot find quota {given['name']}")
+            return _summary(nodes, one, given)
+
+        return {"/quotas": all_quotas, "/quotas/:name": one_quota}
+
+
+def _summary(nodes: NodeColumns, one: TreeQuota, given: Mapping[str, str]) -> dict[str, Any]:
+    pods = nodes.quotas.pods_of(one) if given.get("includePods") == "true" else None
+    return quota_summary(nodes.quotas.trees, one, pods)
+
+
+def _counting(
+    nodes: NodeColumns, is_member: Callable[[PodUsage], bool], resource: str
+) -> Callable[[PodUsage], float]:
+    def amount(usage: PodUsage) -> float:
+        return float(nodes.quotas.amounts(usage.request).get(resource, 0)) * is_member(usage)
+
+    return amount
