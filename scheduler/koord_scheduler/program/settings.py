@@ -85,7 +85,7 @@ class SchedulerSettings:
         None, "seconds between attempts to acquire or renew the Lease"
     )
     feature_gates: tuple[str, ...] = option(
-        (), "feature gates by Koordinator's names: DevicePluginAdaption=true"
+        (), "feature gates by Koordinator's names, e.g. DevicePluginAdaption=true"
     )
     record_to: str = option(
         "", "folder for a recording that koordctl schedule --replay reads; default: none is made"
