@@ -104,7 +104,7 @@ class SchedulerProgram:
         self._warn = WarningLog(log)
         self._gates, others = gates_of(settings.feature_gates)
         for gate in others:
-            log.info("no such feature gate here", gate=gate)
+            log.warning("no such feature gate here", gate=gate)
         self.registry = CollectorRegistry()
         self._leadership = Leadership(
             client, identity, _lease(settings, config.leader_election), on_warning=self._warn

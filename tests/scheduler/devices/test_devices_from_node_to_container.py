@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 
 from koord_model.device_allocated import GPU, RDMA, gpus, rdma_devices
-from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
-from koord_model.node_info import GPUs, RDMADevices, SchedulableDevice, VirtualFunctions
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED, NPU_CORE, NPU_CPU
+from koord_model.node_info import (
+    GPUs,
+    RDMADevices,
+    SchedulableDevice,
+    VirtualFunctions,
+    XPUs,
+)
 from koord_scheduler.devices.candidates import DeviceRejection
 from koord_scheduler.devices.device_allocation import allocate
 from koord_scheduler.devices.device_object import read_device_report
+from koord_scheduler.devices.device_plugins import adaption
 from koord_scheduler.devices.device_reservation import device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
-from koord_scheduler.devices.node_device_state import NodeDeviceState
+from koord_scheduler.devices.gpu_templates import read_gpu_templates
+from koord_scheduler.devices.node_device_state import NodeDeviceState, gpu_labels
 from koordlet.metrics_reporter.documents.device import device
 
-from tests.scheduler.devices.device_cases import CORE, MEMORY, RATIO, K, needs
+from tests.scheduler.devices.device_cases import CORE, MEMORY, RATIO, SHARED, K, needs
 from tests.scheduler.devices.device_cases import RDMA as RDMA_RESOURCE
 from tests.support.views import pod_view
 
@@ -53,3 +61,25 @@ def test_a_part_of_a_card_and_a_function_under_its_switch() -> None:
     given = pod_view(annotations={ANNOTATION_DEVICE_ALLOCATED: written}).record.pod
     assert gpus(given) == ((GPU(1, 50, 40 << 30, 50),), ())
     assert rdma_devices(given) == ((RDMA(("0000:3b:00.2",)),), ())
+
+
+def test_a_part_of_an_npu_by_its_template() -> None:
+    part = {NPU_CORE: 2, NPU_CPU: 2, MEMORY: 6 << 30}
+    total = {NPU_CORE: 8, NPU_CPU: 7, MEMORY: 21 << 30, RATIO: 100}
+    npus = XPUs((SchedulableDevice("gpu", "N-0", 0, total),), "huawei", "Ascend 310P3")
+    reported = device("n1", "u", None, npus, None, 0)
+    assert reported is not None
+    report = read_device_report(json.dumps(reported).encode())
+    labels = gpu_labels(reported["metadata"]["labels"])  # which the manager copies to the Node
+    texts = {"data.yaml": json.dumps({f"huawei-{labels.model}": {"vir02": part}})}
+    templates = read_gpu_templates(json.dumps({"data": texts}).encode())
+    of_model = templates.of_models(frozenset({NPU_CORE}))[f"{labels.vendor}-{labels.model}"]
+    state = NodeDeviceState(report.has, labels, templates=of_model)
+    found = allocate(needs({**part, SHARED: 1}), state, DeviceScorer())
+    assert not isinstance(found, DeviceRejection)
+    told = adaption(found, report.gpu_model, "", "n1", 7)
+    assert told.annotations["huawei.com/npu-core"] == "0-vir02"
+    written = dict(device_reservation(found, report.ids).annotations)[ANNOTATION_DEVICE_ALLOCATED]
+    assert written is not None
+    given = pod_view(annotations={ANNOTATION_DEVICE_ALLOCATED: written}).record.pod
+    assert gpus(given) == ((GPU(0, None, 6 << 30, 28),), ())
