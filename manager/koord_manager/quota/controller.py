@@ -17,9 +17,9 @@ from koord_model.keys import LABEL_QUOTA_TREE
 from koord_manager.node_objects.controller import NodeInformer
 from koord_manager.quota.core.profile import (
     QuotaProfile,
-    change,
-    creation,
     desired_quota,
+    new_quota,
+    quota_patch,
     read,
 )
 
@@ -98,10 +98,10 @@ class QuotaProfileController:
         try:
             existing = await self._api.get(ELASTIC_QUOTAS, profile.quota, profile.namespace)
         except NotFoundError:
-            made = _kind(ELASTIC_QUOTAS) | creation(profile, desired)
+            made = _kind(ELASTIC_QUOTAS) | new_quota(profile, desired)
             await self._api.create(ELASTIC_QUOTAS, made, profile.namespace)
             return
-        if patch := change(desired, existing):
+        if patch := quota_patch(desired, existing):
             await self._api.patch(ELASTIC_QUOTAS, profile.quota, patch, profile.namespace)
 
     async def _failed(self, document: Object, error: ApiError) -> None:

@@ -140,7 +140,7 @@ def _part(profile: QuotaProfile, amounts_of_nodes: Amounts) -> Amounts:
     return {name: int(float(amount) * ratio) for name, amount in amounts_of_nodes.items()}
 
 
-def creation(profile: QuotaProfile, desired: DesiredQuota) -> Object:
+def new_quota(profile: QuotaProfile, desired: DesiredQuota) -> Object:
     """The quota as it is to be created."""
     return {
         "metadata": {
@@ -153,7 +153,7 @@ def creation(profile: QuotaProfile, desired: DesiredQuota) -> Object:
     }
 
 
-def change(desired: DesiredQuota, existing: Object) -> Object:
+def quota_patch(desired: DesiredQuota, existing: Object) -> Object:
     """The merge patch that makes the quota as desired; empty where it is."""
     quota, _ = parse(existing)
     labels = inside(existing, "metadata", "labels")
