@@ -15,13 +15,8 @@ from koord_kube.reconcile_loop import ReconcileLoop
 from koord_model.keys import LABEL_QUOTA_TREE
 
 from koord_manager.node_objects.controller import NodeInformer
-from koord_manager.quota.core.profile import (
-    QuotaProfile,
-    desired_quota,
-    new_quota,
-    quota_patch,
-    read,
-)
+from koord_manager.quota.core.node_quota import desired_quota, new_quota, quota_patch
+from koord_manager.quota.core.profile import QuotaProfile, read
 
 AGAIN_SECONDS = 10.0
 """Between two looks at a profile's nodes."""
