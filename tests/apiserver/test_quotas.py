@@ -8,7 +8,7 @@ from typing import Any
 
 from kubernetes.aio import client as official
 
-from tests.apiserver.real_cluster import RealCluster, pod
+from tests.apiserver.real_cluster import ROOT, RealCluster, pod
 from tests.apiserver.test_webhooks import refused, webhooks
 from tests.support.manager_program import NAMESPACE, QUICK, WEBHOOKS
 from tests.support.waiting import until
@@ -100,6 +100,7 @@ async def test_a_takeover_loses_no_webhook(cluster: RealCluster) -> None:
 
 async def test_the_tree_keeps_its_rules(cluster: RealCluster) -> None:
     await _answered(cluster)
+    cluster.kubectl("apply", "-f", str(ROOT / "deploy/examples/elastic-quotas.yaml"))
     cluster.apply(quota("org", "20", "10", is_parent="true", tree_id="t"))
     cluster.apply(quota("dev", "20", "6", parent="org"))
     made = cluster.get("elasticquota", "dev", "-n", "kube-system")["metadata"]

@@ -10,8 +10,9 @@ from koord_manager.node_objects.core.nodes import read_node
 from koord_manager.pod_webhook.binding import validate_binding
 from koord_manager.pod_webhook.binding_policy import BindingPolicy
 from koord_manager.pod_webhook.document import read as read_pod
-from koord_manager.quota.core import profile as profiles
-from koord_manager.quota.core.charge import QuotaCharge, account, charge_all
+from koord_manager.quota.core.charge import QuotaCharge, charge_all, read_account
+from koord_manager.quota.core.node_quota import desired_quota, new_quota, quota_patch
+from koord_manager.quota.core.profile import read as read_profile
 from koord_manager.quota.core.review import PodQuery, is_change
 from koord_manager.quota.core.topology import QuotaTopology
 from koord_manager.quota.webhook import pod_affinity, pod_rules
@@ -247,7 +248,7 @@ def charged(vector: Vector) -> dict[str, Any]:
     (quota,) = vector.given["quotas"]
     requests = ({} if pod["status"] else read_pod(pod).requests() for pod in vector.given["pods"])
     charges = [QuotaCharge("a", "quotas", amounts) for amounts in requests]
-    amounts, refusals = charge_all(account(quota), charges)
+    amounts, refusals = charge_all(read_account(quota), charges)
     return {"ok": [not refusal for refusal in refusals], "charged": amounts}
 
 
@@ -265,15 +266,15 @@ def test_what_pods_are_charged_for() -> None:
 def quota_of_nodes(vector: Vector) -> dict[str, Any]:
     given = vector.given
     nodes = [read_node(json.dumps(one).encode()) for one in given["nodes"]]
-    profile = profiles.read(given["profiles"][0], [].append)
-    desired = profiles.desired_quota(profile, nodes)
+    profile = read_profile(given["profiles"][0], [].append)
+    desired = desired_quota(profile, nodes)
     if given["quotas"]:
         (existing,) = given["quotas"]
-        change = profiles.change(desired, existing)
+        change = quota_patch(desired, existing)
         made = merged(existing, change)
-        assert not profiles.change(desired, made)
+        assert not quota_patch(desired, made)
     else:
-        made = profiles.creation(profile, desired)
+        made = new_quota(profile, desired)
     return _quota(made["metadata"], made["spec"], profile.tree_id)
 
 

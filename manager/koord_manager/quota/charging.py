@@ -16,7 +16,13 @@ from koord_kube.protocol.api import Api, ApiError, ConflictError
 from koord_kube.protocol.resources import ELASTIC_QUOTAS
 from koord_model.demand import Amounts
 
-from koord_manager.quota.core.charge import QuotaAccount, QuotaCharge, account, change, charge_all
+from koord_manager.quota.core.charge import (
+    QuotaAccount,
+    QuotaCharge,
+    charge_all,
+    charge_patch,
+    read_account,
+)
 
 ANSWER_SECONDS = 4.0
 """API servers wait for 5."""
@@ -25,7 +31,7 @@ _MOST_ACCOUNTS = 1000
 _RANDOM = random.SystemRandom()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     """A charge, and why it cannot be, "" if it was; ``None`` while that is not known."""
 
@@ -34,7 +40,7 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class _Line:
+class _Queue:
     """Those who wait for one quota; who holds the lock charges for all."""
 
     waiting: list[_Waiting] = field(default_factory=list)
@@ -62,32 +68,32 @@ class QuotaCharger:
         self._jitter = jitter
         self._answer = answer
         self._chance = chance
-        self._lines: dict[str, _Line] = {}
+        self._queues: dict[str, _Queue] = {}
         self._accounts: dict[str, QuotaAccount] = {}
 
     async def charge(self, charge: QuotaCharge) -> str:
         """Why it cannot be charged, in a line; "" if it was."""
         mine = _Waiting(charge)
-        line = self._lines.setdefault(charge.key, _Line())
-        line.waiting.append(mine)
+        queue = self._queues.setdefault(charge.key, _Queue())
+        queue.waiting.append(mine)
         try:
             with anyio.move_on_after(self._answer):
-                async with line.lock:
+                async with queue.lock:
                     if mine.refusal is None:
-                        await self._charge_those(line)
+                        await self._charge_batch(queue)
         finally:
-            if mine in line.waiting:
-                line.waiting.remove(mine)
-            if not line.waiting and not line.lock.locked():
-                self._lines.pop(charge.key, None)
+            if mine in queue.waiting:
+                queue.waiting.remove(mine)
+            if not queue.waiting and not queue.lock.locked():
+                self._queues.pop(charge.key, None)
         if mine.refusal is None:
             return (
                 f"ElasticQuota {charge.key} could not be charged in {self._answer:g} s; try again"
             )
         return mine.refusal
 
-    async def _charge_those(self, line: _Line) -> None:
-        batch = tuple(line.waiting)
+    async def _charge_batch(self, queue: _Queue) -> None:
+        batch = tuple(queue.waiting)
         key = batch[0].charge.key
         try:
             refusals = await self._refusals(key, [one.charge for one in batch])
@@ -95,7 +101,7 @@ class QuotaCharger:
             refusals = (f"ElasticQuota {key} could not be charged: {error}",) * len(batch)
         for one, refusal in zip(batch, refusals, strict=True):
             one.refusal = refusal
-        line.waiting = [one for one in line.waiting if one.refusal is None]
+        queue.waiting = [one for one in queue.waiting if one.refusal is None]
 
     async def _refusals(self, key: str, charges: Sequence[QuotaCharge]) -> tuple[str, ...]:
         """Charge them, and say why which of them cannot be; nobody is refused by an old state.
@@ -122,18 +128,18 @@ class QuotaCharger:
             known = None
 
     async def _read(self, charge: QuotaCharge) -> QuotaAccount:
-        return account(await self._api.get(ELASTIC_QUOTAS, charge.name, charge.namespace))
+        return read_account(await self._api.get(ELASTIC_QUOTAS, charge.name, charge.namespace))
 
     async def _write(self, found: QuotaAccount, charged: Amounts, charge: QuotaCharge) -> None:
         if charged != found.charged:
             written = await self._api.patch(
                 ELASTIC_QUOTAS,
                 charge.name,
-                change(charged),
+                charge_patch(charged),
                 charge.namespace,
                 version=found.version,
             )
-            found = account(written)
+            found = read_account(written)
         if len(self._accounts) >= _MOST_ACCOUNTS:
             self._accounts.clear()
         self._accounts[charge.key] = found

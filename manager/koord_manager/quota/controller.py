@@ -15,13 +15,8 @@ from koord_kube.reconcile_loop import ReconcileLoop
 from koord_model.keys import LABEL_QUOTA_TREE
 
 from koord_manager.node_objects.controller import NodeInformer
-from koord_manager.quota.core.profile import (
-    QuotaProfile,
-    change,
-    creation,
-    desired_quota,
-    read,
-)
+from koord_manager.quota.core.node_quota import desired_quota, new_quota, quota_patch
+from koord_manager.quota.core.profile import QuotaProfile, read
 
 AGAIN_SECONDS = 10.0
 """Between two looks at a profile's nodes."""
@@ -98,10 +93,10 @@ class QuotaProfileController:
         try:
             existing = await self._api.get(ELASTIC_QUOTAS, profile.quota, profile.namespace)
         except NotFoundError:
-            made = _kind(ELASTIC_QUOTAS) | creation(profile, desired)
+            made = _kind(ELASTIC_QUOTAS) | new_quota(profile, desired)
             await self._api.create(ELASTIC_QUOTAS, made, profile.namespace)
             return
-        if patch := change(desired, existing):
+        if patch := quota_patch(desired, existing):
             await self._api.patch(ELASTIC_QUOTAS, profile.quota, patch, profile.namespace)
 
     async def _failed(self, document: Object, error: ApiError) -> None:

@@ -62,5 +62,10 @@ def quota_for_pod(
     labels: Mapping[str, str], namespace: str, view: ClusterView
 ) -> ElasticQuota | None:
     """The quota that a pod belongs to; ``None`` where that is the default quota, and not there."""
-    alone = view.gates.get(_LABEL_ALONE_GATE, False)
-    return view.quotas.named(view.quotas.name_for_pod(labels, namespace, default_quota=not alone))
+    default = not only_label_counts(view)
+    return view.quotas.named(view.quotas.name_for_pod(labels, namespace, default_quota=default))
+
+
+def only_label_counts(view: ClusterView) -> bool:
+    """Whether pods without a label belong to no quota."""
+    return view.gates.get(_LABEL_ALONE_GATE, False)

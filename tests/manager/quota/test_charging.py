@@ -105,6 +105,19 @@ async def test_those_who_wait_are_charged_with_one_write() -> None:
     assert (api.charged, api.writes) == ({"cpu": "7"}, 1)
 
 
+async def test_who_is_gone_is_not_charged() -> None:
+    api = OneQuota([5])
+    one = charger(api)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(one.charge(charge(1)))
+        await asyncio.sleep(0)
+        second, third = (group.create_task(one.charge(charge(1))) for _ in range(2))
+        await asyncio.sleep(0)
+        third.cancel()
+    assert (first.result(), second.result()) == ("", "")
+    assert api.charged == {"cpu": "2"}
+
+
 async def test_what_the_scheduler_counts_less_is_free_again() -> None:
     api = OneQuota([], **{ANNOTATION_CHILD_REQUEST: '{"cpu": "10"}'})
     one = charger(api)

@@ -65,7 +65,7 @@ class QuotaAccount:
     resources: frozenset[str] = frozenset()
 
 
-def account(document: Mapping[str, Any]) -> QuotaAccount:
+def read_account(document: Mapping[str, Any]) -> QuotaAccount:
     """The account of a quota.
 
     Raises:
@@ -114,7 +114,7 @@ def charge_all(
     return charged, tuple(refusals)
 
 
-def change(charged: Amounts) -> dict[str, Any]:
+def charge_patch(charged: Amounts) -> dict[str, Any]:
     """The merge patch of a quota to which so much is charged."""
     return {"metadata": {"annotations": {ANNOTATION_CHILD_REQUEST: encode(charged)}}}
 

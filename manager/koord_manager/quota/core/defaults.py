@@ -15,7 +15,7 @@ from koord_manager.quota.core.topology import QuotaTopology
 Object = dict[str, Any]
 
 
-def completed(given: Object, topology: QuotaTopology) -> Object:
+def with_defaults(given: Object, topology: QuotaTopology) -> Object:
     """The quota with a parent, its parent's tree and a shared weight of just its resources.
 
     Raises:

@@ -35,15 +35,15 @@ class PodQuery:
 class QuotaReview:
     """What is wrong with a change; without problems, ``pods`` still must not be.
 
-    It is ``idle`` if no rule is about what changes.
+    It is ``unchanged`` if nothing changes that a rule is about.
     """
 
     problems: tuple[str, ...] = ()
     pods: PodQuery | None = None
-    idle: bool = False
+    unchanged: bool = False
 
 
-def creation(
+def review_creation(
     quota: ElasticQuota, annotations: Mapping[str, object], topology: QuotaTopology, gates: Gates
 ) -> QuotaReview:
     """Of a quota that is to be created."""
@@ -57,7 +57,7 @@ def creation(
     return QuotaReview(tuple(found + _place(quota, topology, gates)))
 
 
-def update(
+def review_update(
     old: ElasticQuota,
     new: ElasticQuota,
     annotations: Mapping[str, object],
@@ -66,7 +66,7 @@ def update(
 ) -> QuotaReview:
     """Of a quota that is to be changed; what no rule is about may always change."""
     if not is_change(old, new):
-        return QuotaReview(idle=True)
+        return QuotaReview(unchanged=True)
     if new.name in (ROOT_QUOTA, SYSTEM_QUOTA):
         return QuotaReview(("it is reserved; expected no change",))
     found = [*_namespaces(new, topology), *spec_rules.problems(new, annotations)]
@@ -83,7 +83,7 @@ def update(
     return QuotaReview(pods=PodQuery(_of(new), (new.name, *old.namespaces), problem))
 
 
-def deletion(quota: ElasticQuota, topology: QuotaTopology) -> QuotaReview:
+def review_deletion(quota: ElasticQuota, topology: QuotaTopology) -> QuotaReview:
     """Of a quota that is to be deleted."""
     if quota.name in RESERVED_QUOTAS:
         return QuotaReview(("it is reserved, and cannot be deleted",))

@@ -68,6 +68,7 @@ class QuotaTopology:
 
     def listing(self, namespace: str) -> tuple[ElasticQuota, ...]:
         """The quotas whose annotation lists a namespace."""
+        self._expire()
         return tuple(one for one in self._current.values() if namespace in one.namespaces)
 
     def name_for_pod(

@@ -13,9 +13,13 @@ from koord_serving.admission.core.admission import (
 )
 
 from koord_manager.profiles.core.placing import inside
-from koord_manager.quota.core import review
-from koord_manager.quota.core.defaults import completed
-from koord_manager.quota.core.review import QuotaReview
+from koord_manager.quota.core.defaults import with_defaults
+from koord_manager.quota.core.review import (
+    QuotaReview,
+    review_creation,
+    review_deletion,
+    review_update,
+)
 from koord_manager.quota.core.topology import key_of
 from koord_manager.webhooks.cluster_view import ClusterView
 
@@ -27,7 +31,7 @@ def mutate_elastic_quota(admission: AdmissionRequest, view: ClusterView) -> Admi
     if admission.operation is not AdmissionOperation.CREATE:
         return ADMITTED
     try:
-        made = completed(admission.object, view.quotas)
+        made = with_defaults(admission.object, view.quotas)
     except ValueError as error:
         quota = _quota(admission.object, admission)[0]
         return AdmissionResponse(refusal=f"{_about(quota)}: {error}", code=400)
@@ -42,16 +46,17 @@ async def validate_elastic_quota(
     new, warnings = _quota(admission.object, admission)
     deleted = admission.operation is AdmissionOperation.DELETE
     found = _review(admission, old, new, view)
-    problems = [*found.problems]
+    problems = found.problems
     if not problems and found.pods is not None:
         pods = await view.pods(found.pods)
-        if pods:
-            shown = ", ".join(pods[:_PODS_SHOWN])
-            problems.append(f"{found.pods.problem} ({shown})")
+        shown = ", ".join(pods[:_PODS_SHOWN])
+        # Others may have been admitted meanwhile.
+        again = _review(admission, old, new, view).problems
+        problems = (f"{found.pods.problem} ({shown})",) if pods else again
     if problems:
         about = _about(old if deleted else new)
         return AdmissionResponse(refusal=f"{about}: {'; '.join(problems)}")
-    if not (admission.dry_run or found.idle):
+    if not (admission.dry_run or found.unchanged):
         view.quotas.admit(key_of(old if deleted else new), None if deleted else new)
     return AdmissionResponse(warnings=warnings)
 
@@ -61,10 +66,10 @@ def _review(
 ) -> QuotaReview:
     annotations = inside(admission.object, "metadata", "annotations")
     if admission.operation is AdmissionOperation.CREATE:
-        return review.creation(new, annotations, view.quotas, view.gates)
+        return review_creation(new, annotations, view.quotas, view.gates)
     if admission.operation is AdmissionOperation.UPDATE:
-        return review.update(old, new, annotations, view.quotas, view.gates)
-    return review.deletion(old, view.quotas)
+        return review_update(old, new, annotations, view.quotas, view.gates)
+    return review_deletion(old, view.quotas)
 
 
 def _quota(given: Object, admission: AdmissionRequest) -> tuple[ElasticQuota, tuple[str, ...]]:

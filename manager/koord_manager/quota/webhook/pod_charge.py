@@ -16,11 +16,10 @@ from koord_manager.pod_webhook.document import PodDocument
 from koord_manager.pod_webhook.validating import validate_pod
 from koord_manager.profiles.core.placing import inside
 from koord_manager.quota.core.charge import QuotaCharge
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.webhooks.cluster_view import ClusterView, only_label_counts
 
 _GATE = "EnableQuotaAdmission"
 _UPDATE_GATE = "EnableQuotaAdmissionOnUpdate"
-_LABEL_ALONE_GATE = "DisableDefaultQuota"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -70,6 +69,6 @@ def _charged_quota(admission: AdmissionRequest, pod: PodDocument, view: ClusterV
 def _named(pod: PodDocument, namespace: str, view: ClusterView) -> str:
     """The quota of the pod's label, there or not, or else of its namespace; "" for none."""
     name = pod.labels.get(LABEL_QUOTA_NAME, "")
-    if name or view.gates.get(_LABEL_ALONE_GATE):
+    if name or only_label_counts(view):
         return name
     return view.quotas.name_for_namespace(namespace)
