@@ -35,6 +35,7 @@ _TYPES = {
     dict: "object",
     list: "array",
     bool: "boolean",
+    type(None): ["string", "null"],
 }
 
 

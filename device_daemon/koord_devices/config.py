@@ -56,7 +56,7 @@ class DeviceDaemonSettings:
     host_root: str = option("/", "where the host's files are; vendors' tools run there, by chroot")
     sys_fs_root_dir: str = option("/sys", "where sysfs is mounted")
     status_address: str = option(
-        "", "unix socket or port that serves /healthz, /status and /metrics; empty: none"
+        "", "unix socket or port that serves /healthz, /readyz, /status, /metrics; empty: none"
     )
     log_format: str = option("human", "how log lines look", choices=("human", "json"))
     log_level: str = option(

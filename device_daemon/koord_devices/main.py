@@ -29,13 +29,13 @@ def main() -> int:
         try:
             given = settings()
             vendors = vendor_table.load(given.vendors)
+            logs.configure(given.log_format, given.log_level)
+            IGNORED.report(log)
+            program = Program(given, vendors)
+            status = program.run()
         except (SettingsError, vendor_table.UnknownVendorError) as error:
             sys.stderr.write(f"{PROGRAM}: {error}\n")
             return 2
-        logs.configure(given.log_format, given.log_level)
-        IGNORED.report(log)
-        program = Program(given, vendors)
-        status = program.run()
         if not program.reload:
             return status
         log.info("settings read again")
@@ -77,7 +77,10 @@ class Program:
         if self._settings.status_address:
             from koord_devices.pages import serve
 
-            server = serve(self._settings, lambda: self._daemon.report)
+            try:
+                server = serve(self._settings, lambda: self._daemon.report)
+            except (OSError, ValueError) as error:
+                raise SettingsError(f"--status-address cannot be served: {error}") from None
             stack.callback(server.stop)
 
     def _asked(self, number: int, _: object) -> None:

@@ -1,4 +1,4 @@
-"""The daemon's pages: /healthz, /status and /metrics."""
+"""The daemon's pages: /healthz, /readyz, /status and /metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from koord_model.times import rfc3339
-from koord_service.status import MakePage, StatusPage, StatusServer, json_page
+from koord_service.status import Access, MakePage, StatusPage, StatusServer, json_page
 
 from koord_devices.config import DeviceDaemonSettings
 from koord_devices.core.document import document
@@ -26,14 +26,13 @@ def serve(settings: DeviceDaemonSettings, get: GetReport) -> StatusServer:
     most = HOLDS_FOR_ROUNDS * settings.sleep_interval + settings.probe_timeout
     pages: dict[str, MakePage] = {
         "/healthz": lambda _: healthz(get(), time.time() - most),
+        "/readyz": lambda _: readyz(get()),
         "/status": lambda _: json_page(status(get())),
         "/metrics": lambda _: StatusPage("".join(metrics(get())).encode(), "text/plain"),
     }
-    public = {name: pages[name] for name in ("/healthz", "/metrics")}
+    public = {name: pages[name] for name in ("/healthz", "/readyz", "/metrics")}
     address = settings.status_address
     network = not address.startswith(("unix:", "/", "127.", "[::1]", "localhost"))
-    from koord_service.status import Access
-
     server = StatusServer(address, pages, mode=0o666, network=network, access=Access(public=public))
     server.start()
     return server
@@ -50,6 +49,13 @@ def healthz(report: Report, oldest: float) -> StatusPage:
         since = rfc3339(report.written_at)
         return StatusPage(f"has not looked at the devices since {since}\n".encode(), status=503)
     return StatusPage("".join(["ok\n", *lines]).encode())
+
+
+def readyz(report: Report) -> StatusPage:
+    """Whether the devices were looked at, and written down if there are any."""
+    if report.written_at and not report.write_error:
+        return StatusPage(b"ok\n")
+    return StatusPage(b"has not yet looked at the devices\n", status=503)
 
 
 def status(report: Report) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The kernel's messages need no udevd and no privileges, and reach a pod's own net
 
 from __future__ import annotations
 
-import contextlib
+import select
 import socket
 import threading
 from queue import SimpleQueue
@@ -26,6 +26,9 @@ class UeventListener:
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _NETLINK_KOBJECT_UEVENT
         )
+        # Closing a netlink socket does not wake whoever waits for it.
+        self._stop, self._stopped = socket.socketpair()
+        self._thread = threading.Thread(target=self._listen, name="uevents", daemon=True)
 
     def start(self) -> None:
         """Begin to listen.
@@ -34,21 +37,23 @@ class UeventListener:
             OSError: the kernel refuses.
         """
         self._socket.bind((0, _KERNEL_GROUP))
-        threading.Thread(target=self._listen, name="uevents", daemon=True).start()
+        self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._stop.close()
+        self._thread.join()
         self._socket.close()
+        self._stopped.close()
 
     def _listen(self) -> None:
         while True:
+            ready, _, _ = select.select([self._socket, self._stopped], [], [])
+            if self._stopped in ready:
+                return
             try:
                 message, (port, _) = self._socket.recvfrom(_MOST)
-            except OSError as error:
-                if self._socket.fileno() < 0 or error.errno not in (4, 105):
-                    return
+            except OSError:
                 # ENOBUFS: messages were lost, any of which may have been about a device.
                 self._events.put(Wake("lost messages of the kernel"))
                 continue

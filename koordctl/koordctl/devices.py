@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 
-from koordctl import cluster_client
+from koordctl import cluster_client, local_devices
 from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
+from koordctl.koordlet_client import ADDRESS
 from koordctl.render import clean
 from koordctl.reservations import quantities
 
 if TYPE_CHECKING:
+    from koord_host.kernel_files.interface import FileTree
     from koord_kube.client import Client
 
 Json = Mapping[str, Any]
@@ -30,11 +33,24 @@ _DOMAIN = "koordinator.sh/"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl devices``."""
     parser.add_argument("node", nargs="?", default="", metavar="NODE", help="only this node")
+    parser.add_argument(
+        "--local",
+        action="store_true",
+        help="this node's devices, by the files that koordlet reads; asks no cluster",
+    )
+    parser.add_argument(
+        "--device-files",
+        default=local_devices.DIRECTORY,
+        metavar="DIR",
+        help="where these files are (default: %(default)s)",
+    )
     cluster_client.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """The devices of the cluster. Raises AskError."""
+    """The devices of the cluster, or of this node. Raises AskError."""
+    if arguments.local:
+        return _local(arguments)
     from koord_kube.protocol.api import NotFoundError
     from koord_kube.protocol.resources import DEVICES, PODS, RESERVATIONS
 
@@ -58,6 +74,14 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     if arguments.json:
         return [json.dumps(shown, indent=2, ensure_ascii=False)]
     return lines(shown)
+
+
+def _local(arguments: argparse.Namespace) -> Iterable[str]:
+    tree: FileTree = arguments.kernel()
+    found = local_devices.documents(arguments.device_files, tree, ADDRESS, time.time())
+    if arguments.json:
+        return [json.dumps(found, indent=2, ensure_ascii=False)]
+    return local_devices.lines(found)
 
 
 def documents(
@@ -105,13 +129,21 @@ def _row(one: Json) -> tuple[str, ...]:
         one["node"],
         one.get("type", UNKNOWN),
         one.get("minor", UNKNOWN),
-        "yes" if one.get("health") else "no",
+        "yes" if one.get("health") else _wrong(one),
         place.get("nodeID", UNKNOWN),
         place.get("pcieID") or UNKNOWN,
         _amounts(one.get("resources")),
         *(each or UNKNOWN for each in holders),
     )
     return tuple(clean(str(cell)) for cell in cells)
+
+
+def _wrong(one: Json) -> str:
+    """That a device is not healthy, and why."""
+    for condition in one.get("conditions") or ():
+        if condition.get("type") == "Healthy" and condition.get("reason"):
+            return f"no ({condition['reason']})"
+    return "no"
 
 
 def _amounts(given: Json | None) -> str:

@@ -285,6 +285,7 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     ):
         shown = _command(commands, name, module.run, words)
         module.add_arguments(shown)
+        shown.set_defaults(kernel=KernelFilesystem)
         yield shown
     words = "definitions of the custom resources"
     definitions = commands.add_parser(

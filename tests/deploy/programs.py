@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import koord_devices.config
 import koord_manager.program.config
 import koord_scheduler.program.settings
 import koordlet.agent.config
@@ -12,13 +13,15 @@ from koord_service.settings import parse
 
 from tests.deploy.manifests import containers, environ, installed
 
-OBJECTS = installed("scheduler")
+OBJECTS = installed("scheduler", "device-daemon", "device-daemon-tools")
 MANAGER = koord_manager.program.config.Settings()
 SCHEDULER = koord_scheduler.program.settings.SchedulerSettings()
 PROGRAMS: Mapping[str, tuple[str, Any]] = {
     "manager": ("koord-manager", koord_manager.program.config.Settings),
     "koordlet": ("koordlet", koordlet.agent.config.KoordletSettings),
     "scheduler": ("koord-scheduler", koord_scheduler.program.settings.SchedulerSettings),
+    "koord-device-daemon": ("kdd", koord_devices.config.DeviceDaemonSettings),
+    "koord-device-daemon-tools": ("kdd", koord_devices.config.DeviceDaemonSettings),
 }
 """Programs and their settings by the names of their containers."""
 PODS = {container["name"]: (spec, container) for spec, container in containers(OBJECTS)}

@@ -98,6 +98,8 @@ ALL_COMPONENTS = {
     "scheduler.reservations": True,
     "scheduler.gangs": True,
     "scheduler.networkTopology": True,
+    "deviceDaemon.enabled": True,
+    "deviceDaemon.tools.enabled": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -210,17 +212,28 @@ def test_another_namespace_is_everywhere_but_in_kube_system() -> None:
 _GIVEN: Mapping[type, Any] = {
     str: 'a: "b" {{ c }} <&> # d',
     int: 7,
+    type(None): "nvidia",
     dict: {"a/b": "c: d"},
     list: [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
 }
 _OF_COMPONENTS = {
-    "imagePullSecrets": ("scheduler.enabled",),
+    "imagePullSecrets": (
+        "scheduler.enabled",
+        "deviceDaemon.enabled",
+        "deviceDaemon.tools.enabled",
+    ),
     "monitoring.labels": ("monitoring.monitors", "monitoring.alerts"),
     "networkPolicies.metricsFrom": ("networkPolicies.enabled",),
     **{
         name: ("scheduler.enabled",)
         for name in settings(component("scheduler").texts)
         if name.startswith("scheduler.")
+    },
+    **{
+        name: ("deviceDaemon.enabled", "deviceDaemon.tools.enabled")
+        for folder in ("device-daemon", "device-daemon-tools")
+        for name in settings(component(folder).texts)
+        if name.startswith("deviceDaemon.")
     },
 }
 """Values that are put into components, and what brings those."""

@@ -39,15 +39,16 @@ def test_what_is_built_is_what_runs(file: Path) -> None:
     assert program in PROJECT["project"]["scripts"]
     assert f"-t {program}:{VERSION} ." in text
     images = {
-        container["name"]: container["image"] for _, container in containers(installed("scheduler"))
+        container["name"].removeprefix("koord-"): container["image"]
+        for _, container in containers(installed("scheduler", "device-daemon"))
     }
     assert images[name] == f"{program}:{VERSION}"
 
 
 @parametrized
-def test_only_koordlet_is_root(file: Path) -> None:
+def test_only_what_is_on_every_node_is_root(file: Path) -> None:
     users = re.findall(r"^USER (\d+):(\d+)$", file.read_text(), re.MULTILINE)
-    assert users == ([] if file.suffix == ".koordlet" else [("65532", "65532")])
+    assert users == ([] if file.suffix in (".koordlet", ".device-daemon") else [("65532", "65532")])
 
 
 def test_the_context_has_the_packages_and_what_describes_them() -> None:

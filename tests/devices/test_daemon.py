@@ -13,7 +13,7 @@ from koord_devices.config import DeviceDaemonSettings
 from koord_devices.contract import NodeAccess, ToolError
 from koord_devices.core.accelerator import Accelerator
 from koord_devices.daemon import Daemon
-from koord_devices.pages import healthz, metrics, status
+from koord_devices.pages import healthz, metrics, readyz, status
 from koord_devices.prober import Stop, Wake
 from koord_host.devices.pci import PCIFunction
 
@@ -203,7 +203,9 @@ def test_labels_for_node_feature_discovery(tmp_path: Path) -> None:
 
 def test_pages(tmp_path: Path) -> None:
     one = daemon(tmp_path, {"x": Told(fine), "y": Told(broken)})
+    assert readyz(one.report).status == 503
     one.run()
+    assert readyz(one.report).status == 200
     page = healthz(one.report, 0.0)
     assert (page.status, page.body) == (200, b"ok\ny: npu-smi ended with 1\n")
     assert healthz(one.report, one.report.written_at + 1).status == 503

@@ -13,6 +13,7 @@ import koord_proxy.main
 import koordctl.koordlet_client
 import koordlet.agent.config
 import pytest
+from koord_devices.config import DeviceDaemonSettings
 from koord_service.settings import parse
 
 from tests.systemd import units
@@ -20,7 +21,7 @@ from tests.systemd import units
 # What systemd-analyze security gives them, times ten (0 is best, 100 worst). What is left:
 # both run as root on the host's network and files, and may chown what is theirs; koordlet
 # writes cgroups and traffic classes, and reaches every process.
-EXPOSURE = {units.PROXY: 18, units.KOORDLET: 30}
+EXPOSURE = {units.PROXY: 18, units.KOORDLET: 30, units.DEVICE_DAEMON: 30}
 OFFLINE_SINCE = 250
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,6 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PROGRAMS = (
     "opt/pykoord/bin/koord-runtime-proxy",
     "opt/pykoord/bin/koordlet",
+    "opt/pykoord/bin/koord-device-daemon",
     "bin/kill",
     "usr/bin/cri-dockerd",
 )
@@ -243,6 +245,17 @@ def test_koordlet_may_write_what_it_writes() -> None:
     assert {f"-{settings.cgroup_root_dir}", f"-{settings.sys_fs_root_dir}/resctrl"} <= allowed
     made = f"/etc/{units.only(unit, 'Service.ConfigurationDirectory')}"
     assert made == settings.runtime_hooks_config_path
+
+
+def test_the_device_daemon_may_write_where_koordlet_reads() -> None:
+    unit, settings = units.read(units.DEVICE_DAEMON), DeviceDaemonSettings()
+    file = Path(units.on_the_host(settings.prints_output_file))
+    read = units.on_the_host(koordlet.agent.config.KoordletSettings().xpu_device_infos_dir)
+    assert str(file.parent) == read
+    socket = dict(one.split("=", 1) for one in unit["Service.Environment"])["KDD_STATUS_ADDRESS"]
+    assert {read, str(Path(socket.removeprefix("unix://")).parent)} <= {*units.writable(unit)}
+    assert units.only(unit, "Service.RuntimeDirectoryPreserve") == "yes", "a restart keeps the file"
+    assert float(units.only(unit, "Service.WatchdogSec")) > 2 * settings.probe_timeout
 
 
 def test_everybody_may_ask_koordlet() -> None:

@@ -9,7 +9,8 @@ PROXY = DIRECTORY / "koord-runtime-proxy.service"
 PROXY_SOCKET = DIRECTORY / "koord-runtime-proxy.socket"
 DOCKER = DIRECTORY / f"{PROXY.name}.d" / "docker.conf"
 KOORDLET = DIRECTORY / "koordlet.service"
-ALL = (PROXY, PROXY_SOCKET, KOORDLET)
+DEVICE_DAEMON = DIRECTORY / "koord-device-daemon.service"
+ALL = (PROXY, PROXY_SOCKET, KOORDLET, DEVICE_DAEMON)
 
 Unit = dict[str, list[str]]
 """Values by "Section.Key", in order."""
@@ -44,8 +45,9 @@ def writable(unit: Unit) -> list[str]:
     assert only(unit, "Service.ProtectSystem") == "strict"
     bases = {"StateDirectory": "/var/lib", "RuntimeDirectory": "/run"}
     made = [
-        f"{base}/{only(unit, f'Service.{key}')}"
+        f"{base}/{name}"
         for key, base in bases.items()
         if f"Service.{key}" in unit
+        for name in only(unit, f"Service.{key}").split()
     ]
-    return made + only(unit, "Service.ReadWritePaths").split()
+    return made + unit.get("Service.ReadWritePaths", [""])[0].split()

@@ -1,0 +1,146 @@
+"""``koordctl devices --local``: this node's accelerators and RDMA cards, and what is wrong.
+
+From the files that koordlet reads, and from sysfs; which pods use GPUs, from koordlet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from koord_host.devices.rdma import RDMAReader
+from koord_host.kernel_files.interface import FileTree
+from koord_model.node_info import SchedulableDevice
+from koord_model.times import from_rfc3339
+
+from koordctl.amounts import UNKNOWN
+from koordctl.columns import table
+from koordctl.koordlet_client import ask_koordlet
+from koordctl.koordlet_documents import SeriesDocument
+from koordctl.render import clean
+from koordctl.reservations import quantities
+from koordctl.status_client import AskError
+
+DIRECTORY = "/var/run/koordlet/xpu-device-infos"
+_HEADER = ("VENDOR", "MINOR", "MODEL", "HAS", "HEALTHY", "NUMA", "PCIE", "BUS", "LINKS", "PODS")
+_DOMAIN = "koordinator.sh/"
+
+Json = dict[str, Any]
+
+
+def documents(directory: str, tree: FileTree, address: str, now: float) -> list[Json]:
+    """Each device, and the pods that use it.
+
+    Raises:
+        AskError: the directory cannot be read.
+    """
+    users = _users(address)
+    found = [
+        {**one, "pods": sorted(users.get(str(one.get("uuid")), ()))}
+        for one in _described(directory, now)
+    ]
+    rdma, _ = RDMAReader(tree).read()
+    return [*found, *map(_rdma, rdma.devices)]
+
+
+def lines(found: Iterable[Json]) -> Iterator[str]:
+    """A line for each device."""
+    rows = [_row(one) for one in found]
+    if not rows:
+        yield f"No device found: koord-device-daemon describes them in {DIRECTORY}."
+        return
+    yield from table([_HEADER, *rows])
+
+
+def _described(directory: str, now: float) -> Iterator[Json]:
+    try:
+        files = sorted(path for path in Path(directory).iterdir() if path.is_file())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise AskError(f"{directory} cannot be read: {error.strerror}") from None
+    for path in files:
+        try:
+            given = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise AskError(f"{path} cannot be read: {error}") from None
+        for one in given if isinstance(given, list) else ():
+            if isinstance(one, dict):
+                yield _judged(one, now)
+
+
+def _judged(one: Json, now: float) -> Json:
+    """The device as koordlet takes it: one that nobody confirms is stale."""
+    try:
+        stale = from_rfc3339(one["expiryTime"]) <= now
+    except (KeyError, TypeError, ValueError):
+        return one
+    status = one.get("status") or {}
+    if not stale or not status.get("healthy", True):
+        return one
+    message = f"nothing has confirmed it since {one['expiryTime']}"
+    return {**one, "status": {"healthy": False, "errCode": "Stale", "errMessage": message}}
+
+
+def _rdma(device: SchedulableDevice) -> Json:
+    functions = [bus for group in device.virtual_functions for bus in group.addresses]
+    return {
+        "vendor": "rdma",
+        "uuid": device.id,
+        "minor": str(device.minor),
+        "model": f"{len(functions)} virtual functions" if functions else "",
+        "resources": {name: str(amount) for name, amount in device.resources.items()},
+        "status": {
+            "healthy": device.healthy,
+            "errCode": device.reason,
+            "errMessage": device.message,
+        },
+        "topology": {
+            "nodeID": str(device.numa_node),
+            "pcieID": device.pcie,
+            "busID": device.bus,
+        },
+        "virtualFunctions": functions,
+        "pods": [],
+    }
+
+
+def _users(address: str) -> Mapping[str, set[str]]:
+    """Pods by the UUID of each GPU that they use, as far as koordlet answers and measures it."""
+    users = defaultdict[str, set[str]](set)
+    query = {"kind": "pod_gpu_memory_usage", "window": "5m", "aggregation": "last", "points": "1"}
+    try:
+        page = f"/v1/metrics/query?{urlencode(query)}"
+        _, series = ask_koordlet(address, page, SeriesDocument)
+    except AskError:
+        return users
+    for one in series.series:
+        name = one.who or one.labels.get("pod_uid", "")
+        users[one.labels.get("gpu_device_uuid", "")].add(name)
+    return users
+
+
+def _row(one: Json) -> tuple[str, ...]:
+    topology, status = one.get("topology") or {}, one.get("status") or {}
+    resources = one.get("resources") or {}
+    amounts = {name.removeprefix(_DOMAIN): each for name, each in resources.items()}
+    wrong = ": ".join(filter(None, (status.get("errCode"), status.get("errMessage"))))
+    links = (f"{link['type']}:{link['peerMinor']}" for link in topology.get("p2pLinks") or ())
+    node = topology.get("nodeID", "-1")
+    cells = (
+        one.get("vendor"),
+        one.get("minor"),
+        one.get("model"),
+        quantities(amounts),
+        "yes" if status.get("healthy", True) else f"no ({wrong})",
+        UNKNOWN if node == "-1" else node,
+        topology.get("pcieID"),
+        topology.get("busID"),
+        " ".join(links),
+        ", ".join(one["pods"]),
+    )
+    return tuple(clean(str(cell or UNKNOWN)) for cell in cells)
