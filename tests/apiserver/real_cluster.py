@@ -30,6 +30,7 @@ COMPONENTS = (
     "device-plugins",
     "device-share",
     "reservations",
+    "gangs",
 )
 
 
