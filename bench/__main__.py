@@ -11,6 +11,7 @@ from bench import (
     gpu_fragmentation,
     kube_writes,
     lanes,
+    network_topology,
     node,
     node_resource,
     nri,
@@ -70,6 +71,7 @@ def main() -> None:
     scheduler_perf.main()
     scheduler_recording.main()
     gpu_fragmentation.main()
+    network_topology.main()
     unknown_callers.main()
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")

@@ -31,6 +31,7 @@ COMPONENTS = (
     "device-share",
     "reservations",
     "gangs",
+    "network-topology",
 )
 
 
@@ -69,9 +70,12 @@ class RealCluster:
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         self.kubectl("apply", "--validate=strict", "-f", "-", stdin=given)
 
-    def ready_node(self, name: str, amounts: Mapping[str, str]) -> None:
+    def ready_node(
+        self, name: str, amounts: Mapping[str, str], labels: Mapping[str, str] | None = None
+    ) -> None:
         """A Node that has these amounts for pods, and no taints of a new one."""
-        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        metadata = {"name": name, "labels": labels or {}}
+        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
         status = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
         self.kubectl("patch", "node", name, "--subresource=status", "-p", status)
         self.kubectl("patch", "node", name, "-p", '{"spec": {"taints": null}}')

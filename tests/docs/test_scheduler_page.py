@@ -62,6 +62,12 @@ def test_a_profile_that_scores_by_load() -> None:
     assert profile.args.load_aware_scheduling.settings().expiration_seconds == 300
 
 
+def test_a_profile_with_gangs_in_the_network() -> None:
+    text = block(page("network-topology.md"), "network topology")
+    [profile] = read_scheduler_config(text).profiles
+    assert profile.args.coscheduling.aware_network_topology
+
+
 def test_a_profile_with_reservations() -> None:
     [profile] = read_scheduler_config(block(page("reservations.md"), "reservations")).profiles
     weights = {one.plugin.name: one.weight for one in profile.profile.plugins}

@@ -238,6 +238,32 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
             },
         },
     ),
+    "cluster network topology": (
+        DEVICE,
+        "ClusterNetworkTopology",
+        {
+            "spec": {
+                "networkTopologySpec": [
+                    {"topologyLayer": "rack", "labelKey": ["example.com/rack"]},
+                    {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "rack"},
+                ]
+            },
+            "status": {
+                "detailStatus": [
+                    {
+                        "topologyInfo": {"topologyLayer": "rack", "topologyName": "r1"},
+                        "parentTopologyInfo": {
+                            "topologyLayer": "ClusterTopologyLayer",
+                            "topologyName": "",
+                        },
+                        "childTopologyLayer": "NodeTopologyLayer",
+                        "childTopologyNames": ["n1"],
+                        "nodeNum": 1,
+                    }
+                ]
+            },
+        },
+    ),
     "pod group": (
         "scheduling.sigs.k8s.io/v1alpha1",
         "PodGroup",

@@ -56,7 +56,9 @@ def test_a_gang_that_fits_in_no_rack_waits_and_hears_why() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.gang("g", 7, network_topology_spec=gather("rack"))
     (refusal,) = cluster.refusals()
-    assert 'no domain of layer "rack" has room for 7 pods: b1/r2 has room for 6' in refusal.gang
+    why = 'no domain of layer "rack" has room for 7 pods: b1/r2 has room for 6'
+    assert why in refusal.gang
+    assert cluster.scheduler.gang_cycle.report(refusal.pod).reason == why
     cluster.node("r2-n9", rack="r2", block="b1")
     assert racks_of(nodes_of(cluster, 2.0)) == {"r2"}
 

@@ -10,6 +10,7 @@ from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import (
     ACCESS_REVIEWS,
     API_SERVICES,
+    CLUSTER_NETWORK_TOPOLOGIES,
     CONFIG_MAPS,
     CSI_DRIVERS,
     CSI_NODES,
@@ -92,7 +93,15 @@ BUILT_IN = (
         VALIDATING_WEBHOOKS,
     }
 )
-USUAL = BUILT_IN | {NODE_METRICS, NODE_SLOS, NODE_TOPOLOGIES, DEVICES, POD_GROUPS, RESERVATIONS}
+USUAL = BUILT_IN | {
+    CLUSTER_NETWORK_TOPOLOGIES,
+    NODE_METRICS,
+    NODE_SLOS,
+    NODE_TOPOLOGIES,
+    DEVICES,
+    POD_GROUPS,
+    RESERVATIONS,
+}
 """What is served where a test says nothing else: kinds without a definition have no schema."""
 
 STATUS_WITH_LABELS = frozenset(
