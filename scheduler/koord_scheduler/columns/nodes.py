@@ -34,7 +34,7 @@ from koord_scheduler.devices.device_object import DeviceReport
 from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices
 from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
-from koord_scheduler.numa.node_topology import NodeResourceTopology
+from koord_scheduler.numa.topology_object import NodeResourceTopology
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes

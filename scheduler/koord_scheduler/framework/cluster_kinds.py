@@ -45,7 +45,7 @@ from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.devices.device_object import DeviceObject, read_device_report
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
-from koord_scheduler.numa.node_topology import (
+from koord_scheduler.numa.topology_object import (
     NodeResourceTopology,
     read_node_resource_topology,
 )
