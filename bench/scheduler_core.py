@@ -22,7 +22,7 @@ from koord_scheduler.devices.device_object import read_device_report
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeReport
-from koord_scheduler.numa.node_topology import read_node_resource_topology
+from koord_scheduler.numa.topology_object import read_node_resource_topology
 from koord_scheduler.objects.node import read_node
 from koord_service import memory
 

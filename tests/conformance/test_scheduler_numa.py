@@ -21,7 +21,6 @@ from koord_scheduler.numa.node_allocation import NodeAllocation, added
 from koord_scheduler.numa.node_topology import (
     NodeTopology,
     node_topology,
-    read_node_resource_topology,
 )
 from koord_scheduler.numa.placement import NodePlacement, NodeUse, NUMARejection
 from koord_scheduler.numa.pod_needs import NUMASettings, pod_needs
@@ -42,6 +41,7 @@ from koord_scheduler.numa.policies import (
 from koord_scheduler.numa.scores import AmountScorer, least_taken, most_taken
 from koord_scheduler.numa.topology_hints import NUMAHint, bits, mask_of
 from koord_scheduler.numa.topology_manager import NUMANodes, merge_for_policy
+from koord_scheduler.numa.topology_object import read_node_resource_topology
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.requests import pending_requests, placed_requests

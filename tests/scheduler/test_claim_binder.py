@@ -12,13 +12,13 @@ from koord_kube.protocol.request import Request
 from koord_scheduler import claim_binder as module
 from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.devices import DeviceId
 from koord_scheduler.claims.objects import (
     FINALIZER,
     Consumer,
     ResourceClaim,
     read_device_object,
 )
+from koord_scheduler.claims.pool_devices import DeviceId
 from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
 
 from tests.support.merge_patch import merged

@@ -20,6 +20,18 @@ async def written(cluster: ReservationCluster) -> dict[str, object]:
     return {one.name: one.body["status"].get("phase") for one in requests}
 
 
+async def test_one_that_is_on_its_way_to_a_node_is_left_alone() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.pod("a", "3", "n1")
+    more = {"preAllocation": True, "allocatePolicy": "Restricted"}
+    cluster.reservation("r", "4", **more)
+    cluster.decide()
+    cluster.pod("a", "3", "n1", reservation="r")
+    assert await written(cluster) == {}
+    cluster.reservation("r", "4", "n1", **more)
+    assert await written(cluster) == {"r": "Succeeded"}
+
+
 async def test_a_reservation_ends_though_its_pod_ended_first() -> None:
     cluster = ReservationCluster("n1")
     cluster.reservation("one", "4", "n1")

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import msgspec
 
 from koord_scheduler.claims.constraints import AttributeConstraint
-from koord_scheduler.claims.devices import DeviceId, PoolDevice
+from koord_scheduler.claims.pool_devices import DeviceId, PoolDevice
 from koord_scheduler.claims.requests import AllocationError, ClaimRequests
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from koord_scheduler.claims.alike_devices import AlikeDevices
 from koord_scheduler.claims.constraints import AttributeConstraint
 from koord_scheduler.claims.counters import PoolCounters
-from koord_scheduler.claims.devices import ClaimingNode, DeviceId, PoolDevice
 from koord_scheduler.claims.objects import MOST_RESULTS, DeviceClass, ResourceClaimSpec
+from koord_scheduler.claims.pool_devices import ClaimingNode, DeviceId, PoolDevice
 from koord_scheduler.claims.pools import INVALID, Pool
 from koord_scheduler.claims.requests import (
     AllocationError,

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from koord_scheduler.claims.binding_conditions import has_failed
 from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.devices import ClaimingNode, node_matches
 from koord_scheduler.claims.objects import ResourceClaim
 from koord_scheduler.claims.pod_claims import PodClaims, known_claims
+from koord_scheduler.claims.pool_devices import ClaimingNode, node_matches
 
 
 class ClaimDeallocation(NamedTuple):

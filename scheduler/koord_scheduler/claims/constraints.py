@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koord_scheduler.claims.devices import PoolDevice
 from koord_scheduler.claims.objects import DeviceAttribute, DeviceConstraint
+from koord_scheduler.claims.pool_devices import PoolDevice
 
 
 class AttributeConstraint:

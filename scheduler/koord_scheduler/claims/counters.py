@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from koord_model.quantity import nano
 
-from koord_scheduler.claims.devices import PoolDevice
+from koord_scheduler.claims.pool_devices import PoolDevice
 from koord_scheduler.claims.pools import Pool
 from koord_scheduler.claims.requests import UsedDevices
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.devices import ClaimingNode, PoolDevice
 from koord_scheduler.claims.objects import DeviceClass
+from koord_scheduler.claims.pool_devices import ClaimingNode, PoolDevice
 from koord_scheduler.claims.selectors import SelectorError
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from koord_model.quantity import nano
 
-from koord_scheduler.claims.devices import ClaimingNode, DeviceId
 from koord_scheduler.claims.extended_resources import backing_classes
 from koord_scheduler.claims.objects import (
     AllocatedDevice,
@@ -18,6 +17,7 @@ from koord_scheduler.claims.objects import (
     ResourceClaim,
     ResourceSlice,
 )
+from koord_scheduler.claims.pool_devices import ClaimingNode, DeviceId
 from koord_scheduler.claims.pools import Pool, PoolId, PoolSlice, gather_pools
 from koord_scheduler.claims.requests import UsedDevices
 

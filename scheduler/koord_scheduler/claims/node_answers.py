@@ -10,8 +10,8 @@ import msgspec
 
 from koord_scheduler.claims.allocator import MOST_STEPS, TIMED_OUT, SearchBudget
 from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.devices import ClaimingNode
 from koord_scheduler.claims.objects import ResourceClaimSpec
+from koord_scheduler.claims.pool_devices import ClaimingNode
 from koord_scheduler.claims.requests import AllocationError
 from koord_scheduler.claims.reservation import alternatives_score, find_devices
 

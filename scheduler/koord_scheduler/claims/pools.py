@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from koord_scheduler.claims.devices import ClaimingNode, PoolDevice, node_matches
 from koord_scheduler.claims.objects import CounterSet, ResourceSlice
+from koord_scheduler.claims.pool_devices import ClaimingNode, PoolDevice, node_matches
 
 
 class PoolId(NamedTuple):

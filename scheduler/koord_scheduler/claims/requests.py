@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import msgspec
 
 from koord_scheduler.claims.capacity import consumed_capacity, fits
-from koord_scheduler.claims.devices import ClaimingNode, DeviceId, PoolDevice
 from koord_scheduler.claims.objects import (
     MOST_RESULTS,
     DeviceClass,
@@ -17,6 +16,7 @@ from koord_scheduler.claims.objects import (
     DeviceSelector,
     ResourceClaimSpec,
 )
+from koord_scheduler.claims.pool_devices import ClaimingNode, DeviceId, PoolDevice
 from koord_scheduler.claims.pools import INCOMPLETE, Pool
 from koord_scheduler.claims.selectors import SelectorError
 

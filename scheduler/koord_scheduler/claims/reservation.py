@@ -11,7 +11,6 @@ import msgspec
 from koord_scheduler.claims.allocation_result import allocation_result
 from koord_scheduler.claims.allocator import ClaimDevices, SearchBudget, allocate
 from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.devices import ClaimingNode
 from koord_scheduler.claims.extended_resources import ExtendedClaim, RequestMapping
 from koord_scheduler.claims.objects import (
     MOST_ALTERNATIVES,
@@ -21,6 +20,7 @@ from koord_scheduler.claims.objects import (
     ResourceClaimSpec,
 )
 from koord_scheduler.claims.pod_claims import PodClaims, known_claims
+from koord_scheduler.claims.pool_devices import ClaimingNode
 
 Document = dict[str, Any]
 

@@ -39,7 +39,7 @@ from koord_scheduler.load.pod_load import NO_LOAD, PodLoad
 from koord_scheduler.network.cluster_network import ClusterNetwork
 from koord_scheduler.network.tree import NetworkNode, NetworkTree
 from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
-from koord_scheduler.numa.node_topology import NodeResourceTopology
+from koord_scheduler.numa.topology_object import NodeResourceTopology
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes

@@ -10,8 +10,9 @@ import numpy as np
 from koord_scheduler.columns.arrays import Mask, Rows, lengthened
 from koord_scheduler.numa.machine import NUMAMachine, numa_machine
 from koord_scheduler.numa.node_allocation import NodeAllocation, NUMAAllocation
-from koord_scheduler.numa.node_topology import NodeResourceTopology, NodeTopology, node_topology
+from koord_scheduler.numa.node_topology import NodeTopology, node_topology
 from koord_scheduler.numa.occupied_machine import OccupiedMachine, OccupiedMachines
+from koord_scheduler.numa.topology_object import NodeResourceTopology
 
 _UNKNOWN = NodeTopology()
 _PLAIN = NUMAMachine()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from koord_scheduler.claims.device_counts import count_devices
-from koord_scheduler.claims.devices import ClaimingNode
+from koord_scheduler.claims.pool_devices import ClaimingNode
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.columns.nodes import NodeColumns

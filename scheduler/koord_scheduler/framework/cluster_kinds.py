@@ -57,7 +57,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.gang.pod_group import PodGroupObject, read_pod_group
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.network.cluster_topology import ClusterTopology, read_cluster_topology
-from koord_scheduler.numa.node_topology import (
+from koord_scheduler.numa.topology_object import (
     NodeResourceTopology,
     read_node_resource_topology,
 )

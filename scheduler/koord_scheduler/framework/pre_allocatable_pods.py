@@ -16,6 +16,7 @@ from koord_scheduler.reservations.pre_allocation import PreAllocatablePod
 from koord_scheduler.reservations.reservation import Reservation
 
 _MOST_USAGES = 1 << 14
+"""They are kept with what is known of them, so that no other one has their id."""
 
 
 class PreAllocatablePods:
@@ -99,7 +100,7 @@ class PreAllocatablePods:
     def _may_be_taken(self, usage: PodUsage) -> bool:
         """Asked once about pods that share their usage."""
         known = self._usages.get(id(usage))
-        if known is None or known[0] is not usage:
+        if known is None:
             if len(self._usages) > _MOST_USAGES:
                 self._usages.clear()
             found, reservation = usage.pre_allocatable, self._reservation

@@ -16,7 +16,8 @@ from koord_model.keys import (
 )
 
 from koord_scheduler.numa.cpu_topology import CPUTopology
-from koord_scheduler.numa.node_topology import NodeTopology, ObjectAnnotations, Ratios
+from koord_scheduler.numa.node_topology import NodeTopology
+from koord_scheduler.numa.object_annotations import ObjectAnnotations, Ratios
 from koord_scheduler.numa.policies import (
     CPUBindPolicy,
     NUMAAllocateStrategy,

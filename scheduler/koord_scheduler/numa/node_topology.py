@@ -12,13 +12,11 @@ from functools import lru_cache
 from typing import Annotated
 
 import msgspec
-from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
 from koord_model import cpuset
 from koord_model.demand import Amounts, amounts
-from koord_model.fields import Fields, cpu_list, text
+from koord_model.fields import Fields, cpu_list
 from koord_model.keys import (
-    ANNOTATION_AMPLIFICATION_RATIO,
     ANNOTATION_CPU_MANAGER_POLICY,
     ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_NODE_RESERVATION,
@@ -28,7 +26,9 @@ from koord_model.keys import (
 )
 
 from koord_scheduler.numa.cpu_topology import CPUTopology, LogicalCPU
+from koord_scheduler.numa.object_annotations import ObjectAnnotations, Ratios
 from koord_scheduler.numa.policies import NUMATopologyPolicy
+from koord_scheduler.numa.topology_object import NodeResourceTopology
 
 _MOST = (1 << 31) - 1
 _MOST_NUMA_NODES = 64
@@ -39,38 +39,6 @@ _KUBELET_POLICIES = {
     "Restricted": NUMATopologyPolicy.RESTRICTED,
     "SingleNUMANodePodLevel": NUMATopologyPolicy.SINGLE_NUMA_NODE,
 }
-Ratios = Mapping[str, float]
-"""By resource: how often what there is may be given away; 1 and less mean once."""
-
-
-class ZoneResource(msgspec.Struct, frozen=True, gc=False):
-    """How much of a resource a zone has for pods."""
-
-    name: str = ""
-    allocatable: str | int | float = 0
-
-
-class Zone(msgspec.Struct, frozen=True, gc=False):
-    """A part of the machine; those of type "Node" and name "node-N" are NUMA nodes."""
-
-    name: str = ""
-    type: str = ""
-    resources: list[ZoneResource] | None = None
-
-
-class TopologyMeta(msgspec.Struct, frozen=True, gc=False):
-    """Whose it is, and what koordlet wrote in annotations."""
-
-    name: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class NodeResourceTopology(msgspec.Struct, frozen=True, rename="camel"):
-    """The object of that name; its name is that of the Node."""
-
-    metadata: TopologyMeta = TopologyMeta()
-    topology_policies: list[str] | None = None
-    zones: list[Zone] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,52 +56,6 @@ class NodeTopology:
     zones: Mapping[int, Amounts] = field(default_factory=dict)
     ratios: Ratios | None = None
     ignored: tuple[str, ...] = ()
-
-
-_DECODER = msgspec.json.Decoder(NodeResourceTopology)
-
-
-def read_node_resource_topology(document: bytes) -> NodeResourceTopology:
-    """The object in a JSON document.
-
-    Raises:
-        ValueError: it is not a NodeResourceTopology.
-    """
-    return decode_view(_DECODER, document, "a valid NodeResourceTopology")
-
-
-class ObjectAnnotations:
-    """Annotations of ``owner``; what cannot be used costs a line in ``ignored``."""
-
-    def __init__(self, owner: str, given: Mapping[str, str] | None, ignored: list[str]) -> None:
-        self._owner = owner
-        self._ignored = ignored
-        self._fields = Fields(given or {}, f"{owner} annotation", ignored)
-
-    def has(self, key: str) -> bool:
-        """Whether an annotation is there, whatever is in it."""
-        return self._fields.has(key)
-
-    def decoded(self, key: str) -> Fields:
-        """The JSON object in an annotation; an empty one where there is none."""
-        given = self._fields.take(key, None, _json, "JSON", "left out")
-        return Fields(given, f"{self._owner} annotation {key}:", self._ignored)
-
-    def listed(self, key: str) -> Iterable[Fields]:
-        """The objects of the JSON list in an annotation."""
-        given = self._fields.take(key, None, _json, "JSON", "left out")
-        where = f"{self._owner} annotation {key}:"
-        return Fields({"list": given}, where, self._ignored).objects("list", cpuset.MAX_CPU)
-
-    def ratios(self) -> Ratios | None:
-        """How often resources may be given away; ``None`` where nothing is said."""
-        if not self.has(ANNOTATION_AMPLIFICATION_RATIO):
-            return None
-        given = self.decoded(ANNOTATION_AMPLIFICATION_RATIO)
-        return {
-            name: given.take(name, 1.0, _ratio, "a number", "not amplified")
-            for name, _ in given.entries()
-        }
 
 
 def node_topology(one: NodeResourceTopology) -> NodeTopology:
@@ -242,16 +164,3 @@ def _kept_by_kubelet(annotations: ObjectAnnotations) -> frozenset[int]:
 
 def _cpu_set(given: Fields, name: str) -> frozenset[int]:
     return cpuset.parse(given.take(name, "", cpu_list, "a CPU list", "left out"))
-
-
-def _ratio(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
-    return float(given)
-
-
-def _json(given: object) -> object:
-    try:
-        return msgspec.json.decode(text(given))
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(given) from error

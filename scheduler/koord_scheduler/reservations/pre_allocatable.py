@@ -48,7 +48,7 @@ def may_be_taken_over(
 ) -> bool:
     """Whether pods with these labels come into question at all."""
     policy = reservation.pre_allocation
-    if policy is None or reservation.problem:
+    if policy is None:
         return False
     if policy.cluster:
         return found.for_cluster

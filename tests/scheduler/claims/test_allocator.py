@@ -11,13 +11,13 @@ import pytest
 from koord_scheduler.claims.alike_devices import AlikeDevices
 from koord_scheduler.claims.allocator import NOT_ALLOCATED, TIMED_OUT
 from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.devices import ClaimingNode
 from koord_scheduler.claims.objects import (
     DeviceClass,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceSlice,
 )
+from koord_scheduler.claims.pool_devices import ClaimingNode
 from koord_scheduler.claims.requests import AllocationError
 from koord_scheduler.claims.reservation import find_devices
 

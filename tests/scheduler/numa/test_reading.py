@@ -23,7 +23,6 @@ from koord_scheduler.numa.node_allocation import NUMAAllocation
 from koord_scheduler.numa.node_topology import (
     NodeTopology,
     node_topology,
-    read_node_resource_topology,
 )
 from koord_scheduler.numa.pod_requirements import (
     completed_spec,
@@ -32,6 +31,7 @@ from koord_scheduler.numa.pod_requirements import (
     resource_status,
 )
 from koord_scheduler.numa.policies import CPUBindPolicy, NUMATopologyPolicy
+from koord_scheduler.numa.topology_object import read_node_resource_topology
 
 CPUS = {"detail": [{"id": cpu, "core": cpu, "node": cpu, "socket": 0} for cpu in range(2)]}
 ZONES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.reservations.allocation import PreAllocatedOwners
@@ -194,6 +194,58 @@ def test_what_its_status_says_of_an_attempt_is_no_reason_for_another() -> None:
     document["spec"]["template"]["spec"]["containers"] = []
     cluster.put("Reservation", "r", document)
     assert result(cluster) == ("n1", [])
+
+
+def test_it_is_tried_again_once_others_leave() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.pod("a", "1", "n1")
+    for name in ("busy", "more"):
+        cluster.pod(name, "3", "n1", **BUSY)
+    takes_over(cluster, cpus="3")
+    assert result(cluster)[0] == ""
+    cluster.scheduler.remove_pod("shop/busy")
+    cluster.scheduler.wake(1.0)
+    assert result(cluster) == ("n1", ["a"])
+
+
+def test_it_leaves_room_to_pods_that_wait_for_victims() -> None:
+    cluster = ReservationCluster("n1")
+    for name in ("a", "b"):
+        cluster.pod(name, "2", "n1")
+    cluster.pod("low", "4", "n1", priority=1, **BUSY)
+    cluster.pod("high", "4", priority=9, **BUSY)
+    assert isinstance(cluster.decide(), PreemptionPlan)
+    cluster.scheduler.remove_pod("shop/low")
+    takes_over(cluster, pod={"priority": 5})  # with one of both pods there would be room for it
+    assert result(cluster)[0] == ""
+
+
+def test_it_preempts_nobody() -> None:
+    cluster = ReservationCluster("n1", settings=ReservationSettings(preempts=True))
+    cluster.pod("a", "1", "n1")
+    cluster.pod("low", "6", "n1", priority=1, **BUSY)
+    takes_over(cluster, pod={"priority": 10})
+    assert isinstance(cluster.decide(), Refusal)
+
+
+def test_one_whose_owners_cannot_be_read_waits() -> None:
+    cluster = ReservationCluster("n1")
+    takes_over(cluster, owners=[{"labelSelector": {"matchLabels": 5}}])
+    assert "spec.owners[0].labelSelector" in result(cluster)[1][0]
+
+
+def test_another_reservation_of_the_same_name_stays_as_it_is() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.pod("a", "3", "n1")
+    takes_over(cluster)
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    document = reservation("r", "2", "n1", owners=[OF_WEB])
+    document["metadata"]["uid"] = "u-other"
+    cluster.put("Reservation", "r", document)
+    undone = cluster.scheduler.nodes.reservations.undo_pre_allocation
+    undone("r", "n1", "u-r")
+    assert cluster.requested("n1") == 5000
 
 
 def test_the_policy_has_to_be_restricted() -> None:

@@ -71,6 +71,18 @@ def test_one_for_one_pod_stays_used_up_when_that_pod_is_gone(order: str) -> None
     assert cluster.place("b", "1") == ("n1", "")
 
 
+def test_a_reservation_that_was_given_back_is_found_again() -> None:
+    cluster = ReservationCluster("n1", "n2")
+    cluster.reservation("r", "4", "n1")
+    cluster.pod("a", "1")
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    cluster.reservation("far", "1", "n2", owners=[{"object": {"name": "x"}}])
+    assert cluster.place("b", "1")[1] == ""
+    cluster.scheduler.forget(decision.pod, 0.0)
+    assert cluster.place("c", "1") == ("n1", "r")
+
+
 def test_a_node_with_a_reservation_wins() -> None:
     cluster = ReservationCluster("n1", "n2", "n3")
     cluster.reservation("r", "4", "n2")
@@ -169,6 +181,12 @@ def test_affinity_of_a_reservation_counts_as_a_pods_until_its_owner_comes() -> N
         cluster.node(name, host=name)
     cluster.reservation("r", "4", "n1", pod={"affinity": apart}, pod_labels={"app": "web"})
     # Its owner is not kept away by what is reserved for it.
+    cluster.pod("b", affinity={"name": "r"})
+    columns, waiting = cluster.scheduler.nodes, cluster.scheduler.queue.pods["shop/b"]
+    row = columns.row("n1")
+    assert row is not None
+    assert not cluster.scheduler.scores(waiting).rejects(row)
+    cluster.scheduler.remove_pod("shop/b")
     assert cluster.place("a", affinity={"name": "r"}) == ("n1", "r")
 
 
@@ -358,6 +376,7 @@ def test_the_owner_of_a_used_up_reservation_is_a_pod_like_others() -> None:
 @pytest.mark.parametrize("preempts", [True, False])
 def test_a_label_keeps_pods_from_being_victims_of_reservations(preempts: bool) -> None:
     cluster = ReservationCluster("n1", settings=ReservationSettings(preempts=preempts))
+    cluster.reservation("r", "1", "n2")
     label = {"scheduling.koordinator.sh/disable-preemptible": "true"}
     cluster.pod("kept", "3", "n1", app="db", priority=0, labels=label)
     cluster.pod("low", "5", "n1", app="db", priority=1)

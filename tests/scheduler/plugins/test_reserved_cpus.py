@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_model import cpuset
 from koord_model.keys import ANNOTATION_RESOURCE_SPEC, ANNOTATION_RESOURCE_STATUS
-from koord_scheduler.framework.decisions import Placement, PreemptionPlan
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
@@ -70,6 +70,14 @@ def test_a_pod_that_needs_more_gets_the_rest_of_the_node_unless_it_is_restricted
     cluster.reserved("r", 4, allocatePolicy=policy)
     cluster.give("other", 2, app="db")
     assert own_cpus(cluster.give("a", 6)) == expected
+
+
+def test_cpus_are_not_taken_over_with_pods() -> None:
+    cluster = CPUCluster("n1")
+    cluster.reserve("r", 4, preAllocation=True, allocatePolicy="Restricted")
+    decision = cluster.decide()
+    assert isinstance(decision, Refusal)
+    assert "CPUs, NUMA nodes or devices of its own" in cluster.message(decision)
 
 
 def test_cpus_of_a_reservation_for_one_pod_are_free_once_it_has_some() -> None:
