@@ -95,6 +95,7 @@ ALL_COMPONENTS = {
     "scheduler.numa": True,
     "scheduler.deviceShare": True,
     "scheduler.reservations": True,
+    "scheduler.quotas": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -165,6 +166,7 @@ def test_by_default_it_is_the_kustomization() -> None:
         ("numa", {"scheduler.numa": True}),
         ("device-share", {"scheduler.deviceShare": True}),
         ("reservations", {"scheduler.reservations": True}),
+        ("quotas", {"scheduler.quotas": True}),
     ],
 )
 def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:
