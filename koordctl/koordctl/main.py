@@ -23,6 +23,7 @@ from koordctl import (
     metrics,
     node,
     predict_show,
+    quota,
     recommend,
     render,
     reservations,
@@ -298,6 +299,19 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     crds.add_install(install)
     yield install
+    words = "quotas of other programs"
+    quotas = commands.add_parser(
+        "quota", help=words, description=f"Converts {words}.", allow_abbrev=False
+    )
+    below = quotas.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    convert = _command(
+        below,
+        "convert",
+        quota.run_convert,
+        "ElasticQuotas of scheduler-plugins as Koordinator's, or back",
+    )
+    quota.add_convert(convert)
+    yield convert
 
 
 def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:

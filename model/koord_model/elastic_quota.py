@@ -111,8 +111,10 @@ def parse(document: Mapping[str, object]) -> tuple[ElasticQuota, tuple[str, ...]
         allows_lent_resource=not is_set(LABEL_ALLOW_LENT_RESOURCE, "false"),
         allows_force_update=is_set(LABEL_ALLOW_FORCE_UPDATE),
         is_terminating=metadata.has("deletionTimestamp"),
-        namespaces=_names(annotations, ANNOTATION_QUOTA_NAMESPACES),
-        max_strict_check_resources=_names(annotations, ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS),
+        namespaces=annotated_names(annotations, ANNOTATION_QUOTA_NAMESPACES),
+        max_strict_check_resources=annotated_names(
+            annotations, ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS
+        ),
         shared_weight=weight if any(weight.values()) else most,
         guaranteed=listed(ANNOTATION_GUARANTEED),
         allocated=listed(ANNOTATION_ALLOCATED),
@@ -162,12 +164,16 @@ def _resources(given: Fields) -> Amounts:
     return found
 
 
-def _names(annotations: Fields, key: str) -> tuple[str, ...]:
-    def accept(given: object) -> tuple[str, ...]:
-        names = decode(_NAMES, text(given)) if text(given) else None
-        return tuple(names or ())
+def annotated_names(
+    annotations: Fields, key: str, default: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The names in an annotation that is a JSON list of text; ``default`` without one."""
 
-    return annotations.take(key, (), accept, "a JSON list of names", "ignored")
+    def accept(given: object) -> tuple[str, ...]:
+        names: list[str] | None = decode(_NAMES, text(given)) if text(given) else None
+        return tuple(names or ()) if text(given) else default
+
+    return annotations.take(key, default, accept, "a JSON list of names", "ignored")
 
 
 def quotas_by_namespace(quotas: Iterable[ElasticQuota]) -> Mapping[str, str]:

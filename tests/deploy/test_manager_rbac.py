@@ -39,8 +39,12 @@ from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, Lea
 from koord_manager.node_metric.report_authorizer import ReportAuthorizer
 from koord_manager.node_objects.core.nodes import ClusterNode, read_node
 from koord_manager.noderesource.controller import NodeResourceController
+from koord_manager.program.cluster_queries import ClusterQueries
 from koord_manager.program.config import Settings
 from koord_manager.program.node_metric_server import CA_CONFIG_MAP
+from koord_manager.quota.charging import QuotaCharger
+from koord_manager.quota.core.charge import QuotaCharge
+from koord_manager.quota.core.review import PodQuery
 from koord_manager.slo_config.controller import SLOConfigInformer
 from koord_manager.webhooks.table import NAMES, TABLE
 from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
@@ -86,7 +90,6 @@ OF_COMPONENTS = {
     *((verb, "configmaps") for verb in ("get", "list", "watch", "update")),
     ("create", "endpointslices"),
     *((verb, "endpointslices") for verb in ("get", "update")),
-    ("get", "pods"),
     ("patch", "pods"),
     ("create", "tokenreviews"),
     ("create", "subjectaccessreviews"),
@@ -234,6 +237,15 @@ class Parts:
             self.api.delete(NODES, "n2")
             await self.until(lambda: count("delete", "nodemetrics") > 0)
 
+    async def answer(self) -> None:
+        """What webhooks ask and write while they are asked themselves."""
+        self.api.installed |= {ELASTIC_QUOTAS}
+        self.api.put(ELASTIC_QUOTAS, _QUOTA, "shop")
+        queries = ClusterQueries(self.client)
+        await queries.pod("shop-1", "shop")
+        await queries.pods(PodQuery("a=b", ("shop",), ""))
+        assert not await QuotaCharger(self.client).charge(QuotaCharge("q", "shop", {"cpu": 1}))
+
     async def whole(self) -> None:
         """All of it as it is installed, with all that can be switched on."""
         self.api.installed |= {COLOCATION_PROFILES, ELASTIC_QUOTAS, QUOTA_PROFILES, RECOMMENDATIONS}
@@ -243,6 +255,7 @@ class Parts:
         profile = {"metadata": {"name": "batch"}, "spec": spec}
         self.api.put(COLOCATION_PROFILES, profile)
         self.api.put(RECOMMENDATIONS, _RECOMMENDATION, "default")
+        self.api.put(QUOTA_PROFILES, _QUOTA_PROFILE, "default")
         self.api.put(PODS, _WAITING, "default")
         gates = ",".join(f"{name}=true" for name in GATES)
         program = await asyncio.create_subprocess_exec(
@@ -299,6 +312,8 @@ _SIGNS = (
     ("create", "nodeslos"),
     ("watch", "elasticquotaprofiles"),
     ("watch", "elasticquotas"),
+    ("create", "elasticquotas"),
+    ("patch", "elasticquotaprofiles"),
     ("watch", "clustercolocationprofiles"),
     ("watch", "namespaces"),
     ("watch", "priorityclasses"),
@@ -317,6 +332,8 @@ _RECOMMENDATION = {
         }
     },
 }
+_QUOTA = {"metadata": {"name": "q"}, "spec": {"max": {"cpu": 1}}}
+_QUOTA_PROFILE = {"metadata": {"name": "q"}, "spec": {"quotaName": "q", "nodeSelector": {}}}
 _WAITING = {
     "metadata": {"name": "waits", "uid": "u"},
     "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -361,7 +378,8 @@ def _usage() -> dict[str, Any]:
 @pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 async def test_what_the_parts_ask_is_what_they_may(tmp_path: Path) -> None:
     proxy, asked = make_certificates(tmp_path), set[Right]()
-    for part in (Parts.lead, Parts.serve, Parts.publish, Parts.review, Parts.control, Parts.whole):
+    several = (Parts.lead, Parts.serve, Parts.publish, Parts.review, Parts.control, Parts.answer)
+    for part in (*several, Parts.whole):
         limits = Limits(qps=0, answer=PATIENCE)
         async with KubeApi(front_proxy=proxy) as api, Client(Cluster(api.url), limits) as client:
             api.streams_lists = False  # where it does, nobody lists

@@ -40,7 +40,7 @@ from tests.deploy.manifests import NAMESPACE
 from tests.deploy.rights import Right, missing, rights, unused
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
-from tests.support.quotas import quota_object
+from tests.support.quota_cluster import quota_object
 from tests.support.reservations import reservation
 from tests.support.waiting import until
 

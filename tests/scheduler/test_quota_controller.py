@@ -14,7 +14,7 @@ from koord_scheduler.quota_controller import QuotaController, QuotaDuties
 from prometheus_client import CollectorRegistry
 
 from tests.support.merge_patch import merged
-from tests.support.quotas import QuotaCluster, quota_object
+from tests.support.quota_cluster import QuotaCluster, quota_object
 
 
 class Writer:

@@ -6,7 +6,9 @@ import copy
 from typing import Any
 
 from hypothesis import strategies as st
+from koord_manager.quota.core.topology import QuotaTopology
 from koord_manager.webhooks.cluster_view import ClusterView
+from koord_model.elastic_quota import ElasticQuota
 from koord_serving.admission.core.admission import AdmissionOperation, AdmissionRequest
 
 Object = dict[str, Any]
@@ -216,14 +218,7 @@ def views(draw: st.DrawFn, of: st.SearchStrategy[Any] | None = None) -> ClusterV
             "koord-mid": {"value": 7500},
             "koord-prod": {"value": 9500},
         },
-        quotas={
-            "any/shop": {
-                "metadata": {
-                    "name": "shop",
-                    "labels": {"quota.scheduling.koordinator.sh/tree-id": "t"},
-                }
-            }
-        },
+        quotas=QuotaTopology([ElasticQuota("shop", "shop", tree_id="t")]),
         quota_profiles={
             "any/p": {
                 "metadata": {"labels": {"quota.scheduling.koordinator.sh/tree-id": "t"}},

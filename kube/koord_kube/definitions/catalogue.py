@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koord_kube.definitions.colocation_profile import COLOCATION_PROFILE
 from koord_kube.definitions.device import DEVICE
+from koord_kube.definitions.elastic_quota import ELASTIC_QUOTA, ELASTIC_QUOTA_PROFILE
 from koord_kube.definitions.node_metric import NODE_METRIC
 from koord_kube.definitions.node_slo import NODE_SLO
 from koord_kube.definitions.node_topology import NODE_TOPOLOGY
@@ -13,6 +14,8 @@ from koord_kube.definitions.reservation import RESERVATION
 DEFINITIONS = (
     COLOCATION_PROFILE,
     DEVICE,
+    ELASTIC_QUOTA,
+    ELASTIC_QUOTA_PROFILE,
     NODE_METRIC,
     NODE_SLO,
     NODE_TOPOLOGY,

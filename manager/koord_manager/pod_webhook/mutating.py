@@ -18,15 +18,15 @@ from koord_manager.pod_webhook import (
     document,
     extended_resource_spec,
     profiled,
-    quota_tree,
     scope,
 )
+from koord_manager.quota.webhook import pod_affinity
 from koord_manager.webhooks.cluster_view import ClusterView
 
 _STEPS = (
     profiled.mutated,
     extended_resource_spec.mutated,
-    quota_tree.mutated,
+    pod_affinity.mutated,
     device_spec.mutated,
 )
 """In Koordinator's order; each takes the pod, its namespace, the cluster, and lines to add to."""

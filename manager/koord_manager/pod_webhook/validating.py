@@ -19,10 +19,10 @@ from koord_manager.pod_webhook import (
     device_rules,
     document,
     enhanced_rules,
-    quota_rules,
     scope,
 )
 from koord_manager.pod_webhook.document import PodDocument
+from koord_manager.quota.webhook import pod_rules
 from koord_manager.webhooks.cluster_view import ClusterView
 
 
@@ -45,7 +45,7 @@ def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionRes
     problems, warnings = _problems(pod, namespace, view)
     if old is not None:
         had, _ = _problems(old, namespace, view)
-        changed = class_rules.changed(pod, old, view) + quota_rules.changed(pod, old)
+        changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old)
         problems = changed + [problem for problem in problems if problem not in had]
     word = unknown_word(pod.labels)
     if not problems:
@@ -58,7 +58,7 @@ def _problems(pod: PodDocument, namespace: str, view: ClusterView) -> tuple[list
     missing, warnings = enhanced_rules.problems(pod, namespace, view)
     found = [
         *class_rules.problems(pod),
-        *quota_rules.problems(pod, namespace, view),
+        *pod_rules.problems(pod, namespace, view),
         *device_rules.problems(pod, view),
         *missing,
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -18,7 +19,13 @@ from koord_kube.protocol.resources import (
     QUOTA_PROFILES,
 )
 from koord_kube.shared_informers import SharedInformers
+from koord_model import elastic_quota
+from koord_model.elastic_quota import ElasticQuota
 
+from koord_manager.pod_webhook.binding_policy import BindingPolicy
+from koord_manager.program.cluster_queries import ClusterQueries
+from koord_manager.quota.charging import QuotaCharger
+from koord_manager.quota.core.topology import QuotaTopology
 from koord_manager.slo_config.controller import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
@@ -41,7 +48,7 @@ class ClusterInformers:
     """``view`` is what is known at this moment; objects of it are live.
 
     What only some webhook needs is followed where its gate is on. ``rules`` is the
-    ConfigMap of the enhanced validator, "namespace/name".
+    ConfigMap of the enhanced validator, "namespace/name". ``charger`` charges quotas for pods.
     """
 
     def __init__(
@@ -52,6 +59,8 @@ class ClusterInformers:
         *,
         config_map: str,
         rules: str,
+        binding: BindingPolicy,
+        charger: QuotaCharger,
         on_warning: Callable[[str], None],
         pace: ReflectorTiming | None = None,
     ) -> None:
@@ -59,12 +68,17 @@ class ClusterInformers:
         self._gates = gates
         self._config_map = config_map
         self._rules = rules
+        self._binding = binding
+        self._charger = charger
+        self._queries = ClusterQueries(api)
+        self._on_warning = on_warning
         self._informers = SharedInformers(api, on_warning=on_warning, timing=pace)
         get = self._informers.get
         self._profiles = get(COLOCATION_PROFILES, _OBJECT.decode).objects
         self._namespaces = get(NAMESPACES, _OBJECT.decode).objects
         self._priority_classes = get(PRIORITY_CLASSES, _OBJECT.decode).objects
-        self._quotas = get(ELASTIC_QUOTAS, _OBJECT.decode, optional=True).objects
+        self._quotas = QuotaTopology(monotonic=time.monotonic)
+        get(ELASTIC_QUOTAS, self._quota, optional=True).subscribe(self._quotas.observe)
         self._quota_profiles: Mapping[str, Object] = {}
         if gates["MultiQuotaTree"]:
             self._quota_profiles = get(QUOTA_PROFILES, _OBJECT.decode, optional=True).objects
@@ -105,7 +119,17 @@ class ClusterInformers:
             enhanced_validation=rules.get("data") or {},
             gates=self._gates,
             chance=_RANDOM.random,
+            binding=self._binding,
+            pods=self._queries.pods,
+            pod=self._queries.pod,
+            charge=self._charger.charge,
         )
+
+    def _quota(self, raw: bytes) -> ElasticQuota:
+        quota, ignored = elastic_quota.parse(_OBJECT.decode(raw))
+        for line in ignored:
+            self._on_warning(line)
+        return quota
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from koord_kube.core.election import ElectionTiming
 from koord_service.settings import option
 
+from koord_manager.pod_webhook.binding_policy import BindingPolicy
 from koord_manager.program.gates import gates_of
 
-CONTROLLERS = ("nodemetric", "noderesource", "nodeslo", "colocationprofile", "recommendation")
+CONTROLLERS = (
+    *("nodemetric", "noderesource", "nodeslo", "colocationprofile", "quotaprofile"),
+    "recommendation",
+)
 """Koordinator's names, and one of our own."""
-
-_ELSEWHERE = {"quotaprofile"}
-"""Koordinator's controllers that may be named, so that its argument lists start this manager."""
 
 _GATES = {"colocationprofile": "ColocationProfileController"}
 _NEEDS = {"recommendation": "noderesource"}
@@ -105,6 +106,29 @@ class Settings:
         "while no manager answers, create pods unchanged (Ignore) or refuse them (Fail)",
         choices=("Ignore", "Fail"),
     )
+    binding_admission_user_name: tuple[str, ...] = option(
+        (),
+        "users, or parts of their names, who may bind pods (gate BindingAdmissionWebhook); "
+        "none: everybody",
+    )
+    binding_admission_namespaces: tuple[str, ...] = option(
+        (), 'namespaces whose pods nobody else may bind; "*": all'
+    )
+    binding_admission_exclude_namespaces: tuple[str, ...] = option(
+        ("kube-system",), "namespaces whose pods everybody may bind"
+    )
+    binding_admission_bypass_labels: tuple[str, ...] = option(
+        ("koordinator.sh/binding-admission-bypass",),
+        "labels of pods that everybody may bind, whatever their value",
+    )
+    binding_admission_bypass_annotations: tuple[str, ...] = option(
+        (), "annotations of pods that everybody may bind"
+    )
+    binding_admission_dry_run: bool = option(False, "only warn of bindings that would be refused")
+    quota_update_max_retries: int = option(
+        3, "how often a quota is charged again that was changed meanwhile"
+    )
+    quota_update_retry_jitter: float = option(0.0, "seconds to wait at most before that")
     webhook_cert_dir: str = option(
         "", "directory with tls.crt, tls.key and ca.crt; empty: the manager issues its own"
     )
@@ -147,6 +171,10 @@ class Settings:
             if getattr(self, name) <= 0:
                 flag = name.replace("_", "-")
                 raise ValueError(f"--{flag} is {getattr(self, name):g}; expected more than 0")
+        for name in ("quota_update_max_retries", "quota_update_retry_jitter"):
+            if getattr(self, name) < 0:
+                flag = name.replace("_", "-")
+                raise ValueError(f"--{flag} is {getattr(self, name):g}; expected 0 or more")
         ElectionTiming(self.lease_duration, self.renew_deadline, self.retry_period)
         for flag in ("webhook_address", "node_metric_api_address", "node_metric_report_address"):
             parse_listen_address(flag, getattr(self, flag))
@@ -182,18 +210,14 @@ def parse_listen_address(name: str, address: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def select_enabled(
-    flag: str, given: Collection[str], known: Collection[str], elsewhere: Collection[str] = ()
-) -> frozenset[str]:
+def select_enabled(flag: str, given: Collection[str], known: Collection[str]) -> frozenset[str]:
     """The known names that "*", NAME and -NAME select, as in Koordinator.
-
-    Those of ``elsewhere`` may be named, and are none of them.
 
     Raises:
         ValueError: a name is not known.
     """
     for word in given:
-        if word != "*" and word.removeprefix("-") not in {*known, *elsewhere}:
+        if word != "*" and word.removeprefix("-") not in known:
             raise ValueError(f'--{flag} has "{word}"; there are {", ".join(known)}')
     found = {name for name in known if "*" in given or name in given}
     return frozenset(found - {word[1:] for word in given if word.startswith("-")})
@@ -201,18 +225,28 @@ def select_enabled(
 
 def enabled_controllers(given: Collection[str]) -> frozenset[str]:
     """The controllers that the setting names; raises like ``select_enabled``."""
-    return select_enabled("controllers", given, CONTROLLERS, _ELSEWHERE)
+    return select_enabled("controllers", given, CONTROLLERS)
 
 
 def idle_controllers(given: Collection[str], gates: Mapping[str, bool]) -> Iterator[str]:
     """Lines on what ``--controllers`` names and does not run, or that nothing runs at all."""
     running = enabled_controllers(given)
-    for name in (one for one in given if one in running | _ELSEWHERE):
-        if name in _ELSEWHERE:
-            yield f"{name} is not there: no quota controller is part of this manager"
-        elif not gates.get(_GATES.get(name, ""), True):
+    for name in (one for one in given if one in running):
+        if not gates.get(_GATES.get(name, ""), True):
             yield f"{name} needs --feature-gates={_GATES[name]}=true"
         elif (needed := _NEEDS.get(name)) and needed not in running:
             yield f"{name} needs the controller {needed}"
     if not running:
         yield f"none is named that is there: {', '.join(CONTROLLERS)}"
+
+
+def binding_policy(settings: Settings) -> BindingPolicy:
+    """Who may bind which pods."""
+    return BindingPolicy(
+        settings.binding_admission_user_name,
+        frozenset(settings.binding_admission_namespaces),
+        frozenset(settings.binding_admission_exclude_namespaces),
+        frozenset(settings.binding_admission_bypass_labels),
+        frozenset(settings.binding_admission_bypass_annotations),
+        settings.binding_admission_dry_run,
+    )

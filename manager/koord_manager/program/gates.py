@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from koord_model import feature_gates
 
 DEFAULTS: Mapping[str, bool] = {
+    "BindingAdmissionWebhook": False,
     "ColocationProfileController": False,
     "ColocationProfileSkipMutatingResources": False,
     "ColocationProfileSkipValidatingPriority": False,
@@ -14,7 +15,13 @@ DEFAULTS: Mapping[str, bool] = {
     "DisableDefaultQuota": False,
     "DisableDeviceResourceSpec": False,
     "DisableExtendedResourceSpec": False,
+    "ElasticMutatingWebhook": True,
+    "ElasticQuotaEnableUpdateResourceKey": False,
+    "ElasticQuotaGuaranteeUsage": False,
+    "ElasticValidatingWebhook": True,
     "EnablePodEnhancedValidator": False,
+    "EnableQuotaAdmission": False,
+    "EnableQuotaAdmissionOnUpdate": False,
     "EnableSyncGPUSharedResource": False,
     "MultiQuotaTree": False,
     "NodeMutatingWebhook": False,

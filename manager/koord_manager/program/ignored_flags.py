@@ -6,26 +6,18 @@ from koord_service.go_flags import go_flags
 
 IGNORED = go_flags(
     values=(
-        "binding-admission-bypass-annotations",
-        "binding-admission-bypass-labels",
-        "binding-admission-exclude-namespaces",
-        "binding-admission-namespaces",
-        "binding-admission-user-name",
         "leader-elect-resource-lock",
         "namespace",
         "node-strategy-name-need-check",
         "pod-enhanced-validator-reconcile-interval",
         "pprof-addr",
-        "quota-update-max-retries",
         "quota-update-max-total-jitter",
-        "quota-update-retry-jitter",
         "sync-period",
     ),
     switches=(
-        "binding-admission-dry-run",
         "disable-no-deepcopy",
         "enable-pprof",
         "quota-update-conflict-fresh-get",
     ),
 )
-"""Those of bindings and of updates of quotas are newer than 1.8."""
+"""Those of updates of quotas are newer than 1.8."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import anyio
+from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import NODES
@@ -20,6 +21,7 @@ from koord_manager.nodeslo import controller as nodeslo_controller
 from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
 from koord_manager.program.config import CALCULATIONS, Settings, enabled_controllers, select_enabled
 from koord_manager.program.metrics import ManagerStatus
+from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
 from koord_manager.slo_config.controller import SLOConfigInformer
@@ -39,6 +41,7 @@ class ManagerContext:
     view: Callable[[], ClusterView]
     gates: Mapping[str, bool]
     service: NodeMetricService | None
+    recorder: EventRecorder
     on_warning: OnWarning
 
 
@@ -54,6 +57,11 @@ class LeaderControllers:
         self._objects = tuple(self._node_objects(api, names))
         self.resources = self._node_resources(settings, api) if "noderesource" in names else None
         self._profiles = _profiles(settings, api, shared) if "colocationprofile" in names else None
+        self._quotas = (
+            QuotaProfileController(api, self._nodes, shared.recorder, on_warning=shared.on_warning)
+            if "quotaprofile" in names
+            else None
+        )
         self._recommendations = (
             self._recommending(settings, api) if "recommendation" in names else None
         )
@@ -70,15 +78,15 @@ class LeaderControllers:
 
     def troubles(self) -> Iterator[str]:
         """Why something may not be as it should, a line each."""
-        followed = [self._nodes, *self._objects, self.resources, self._recommendations]
-        for one in followed:
+        others = self.resources, self._quotas, self._recommendations
+        for one in (self._nodes, *self._objects, *others):
             if one is not None and one.trouble:
                 yield one.trouble
 
     def figures(self, leads: bool, problems: int) -> ManagerStatus:
         """How the controllers stand."""
         queues = [(one.loop.name, one.loop) for one in self._objects]
-        found = self.resources, self._recommendations
+        found = self.resources, self._quotas, self._recommendations
         queues += [(one.loop.name, one.loop) for one in found if one is not None]
         return ManagerStatus(
             leads,
@@ -95,7 +103,7 @@ class LeaderControllers:
             group.start_soon(self._nodes.run)
             for one in self._objects:
                 group.start_soon(one.run)
-            for other in (self.resources, self._profiles, self._recommendations):
+            for other in (self.resources, self._profiles, self._quotas, self._recommendations):
                 if other is not None:
                     group.start_soon(other.run)
             if self.resources is not None:

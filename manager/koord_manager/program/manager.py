@@ -18,13 +18,14 @@ from prometheus_client import CollectorRegistry
 
 from koord_manager.node_metric.service import CONNECTIONS
 from koord_manager.program.cluster_view import ClusterInformers
-from koord_manager.program.config import Settings, idle_controllers
+from koord_manager.program.config import Settings, binding_policy, idle_controllers
 from koord_manager.program.gates import gates_of
 from koord_manager.program.leading import LeaderControllers, ManagerContext
 from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
 from koord_manager.program.node_metric_server import NodeMetricServer
 from koord_manager.program.pages import Document, PageSources, pages
 from koord_manager.program.webhook_server import WebhookServer
+from koord_manager.quota.charging import QuotaCharger
 from koord_manager.slo_config.controller import SLOConfigInformer
 
 _COMPONENT = "koord-manager"
@@ -58,6 +59,7 @@ class Manager:
         )
         fenced = self._leadership.fenced()
         recorder = EventRecorder(fenced, _COMPONENT, settings.pod_name, on_warning=self._warn)
+        self._recorder = recorder
         self._configs = SLOConfigInformer(
             client,
             recorder,
@@ -73,6 +75,12 @@ class Manager:
             rules=(
                 f"{settings.pod_enhanced_validator_config_namespace}/"
                 f"{settings.pod_enhanced_validator_config_name}"
+            ),
+            binding=binding_policy(settings),
+            charger=QuotaCharger(
+                client,
+                retries=settings.quota_update_max_retries,
+                jitter=settings.quota_update_retry_jitter,
             ),
             on_warning=self._warn,
         )
@@ -140,7 +148,9 @@ class Manager:
     async def _lead(self, api: Client, term: int) -> None:
         """Do the leader's work of a term."""
         service = self._node_metrics.service if self._node_metrics else None
-        shared = ManagerContext(self._configs, self._cluster.view, self._gates, service, self._warn)
+        shared = ManagerContext(
+            self._configs, self._cluster.view, self._gates, service, self._recorder, self._warn
+        )
         self._term = LeaderControllers(self._settings, api, shared)
         self._webhooks.wake()
         try:

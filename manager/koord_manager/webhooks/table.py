@@ -1,6 +1,6 @@
 """The manager's webhooks: one row each. No IO.
 
-Names and paths are Koordinator's. Its webhooks of ElasticQuotas and bindings are not here.
+Names and paths are Koordinator's.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from koord_serving.admission.core.admission import AdmissionOperation
 from koord_serving.admission.core.configurations import WebhookDefinition
 
 from koord_manager.noderesource.webhook.resource_amplification import mutate_node_status
+from koord_manager.pod_webhook.binding import validate_binding
 from koord_manager.pod_webhook.mutating import mutate_pod
-from koord_manager.pod_webhook.validating import validate_pod
 from koord_manager.profiles.webhook.reservation import mutate_reservation
+from koord_manager.quota.webhook.elastic_quota import mutate_elastic_quota, validate_elastic_quota
+from koord_manager.quota.webhook.pod_charge import admit_pod
 from koord_manager.slo_config.webhook.config_map import validate_config_map
 from koord_manager.slo_config.webhook.node_strategies import validate_node
 
@@ -36,7 +38,7 @@ TABLE = (
     WebhookDefinition(
         name="vpod.koordinator.sh",
         path="/validate-pod",
-        handler=validate_pod,
+        handler=admit_pod,
         gate="PodValidatingWebhook",
         resource="pods",
         # Of what else may be written of a pod, this alone changes what it asks for.
@@ -45,6 +47,43 @@ TABLE = (
         mutating=False,
         fails=True,
         in_control_plane=False,
+        writes=True,
+    ),
+    WebhookDefinition(
+        name="vpodbinding.koordinator.sh",
+        path="/validate-pod-binding",
+        handler=validate_binding,
+        gate="BindingAdmissionWebhook",
+        resource="pods/binding",
+        operations=(_CREATE,),
+        mutating=False,
+        fails=False,
+    ),
+    WebhookDefinition(
+        name="melasticquota.koordinator.sh",
+        path="/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota",
+        handler=mutate_elastic_quota,
+        gate="ElasticMutatingWebhook",
+        group="scheduling.sigs.k8s.io",
+        version="v1alpha1",
+        resource="elasticquotas",
+        operations=(_CREATE,),
+        mutating=True,
+        fails=True,
+        everywhere=True,
+    ),
+    WebhookDefinition(
+        name="velasticquota.koordinator.sh",
+        path="/validate-scheduling-sigs-k8s-io-v1alpha1-elasticquota",
+        handler=validate_elastic_quota,
+        gate="ElasticValidatingWebhook",
+        group="scheduling.sigs.k8s.io",
+        version="v1alpha1",
+        resource="elasticquotas",
+        operations=(_CREATE, _UPDATE, _DELETE),
+        mutating=False,
+        fails=True,
+        everywhere=True,
     ),
     WebhookDefinition(
         name="mreservation-create.koordinator.sh",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Generic
@@ -75,7 +75,7 @@ class AdmissionHandler(Generic[V]):
             admission = await self._question(request)
             operation = admission.operation.value
             self._require_in_time(started)
-            body, outcome = self._decide(request.path, admission, webhook)
+            body, outcome = await self._decide(request.path, admission, webhook)
             response = web.Response(body=body, content_type="application/json")
         except _RefusedRequestError as error:
             outcome, status = error.outcome, error.status
@@ -146,11 +146,13 @@ class AdmissionHandler(Generic[V]):
             said = f"no answer within {self._limits.answer:g} s: too much to do"
             raise _RefusedRequestError(504, AdmissionOutcome.LATE, said)
 
-    def _decide(
+    async def _decide(
         self, path: str, admission: AdmissionRequest, webhook: Webhook[V]
     ) -> tuple[bytes, AdmissionOutcome]:
         try:
             verdict = webhook(admission, self._view())
+            if isinstance(verdict, Awaitable):
+                verdict = await verdict
             body = reviews.answer(admission, verdict)
         except Exception as error:  # whatever it is, it costs this request only
             log.error(

@@ -9,6 +9,7 @@ Object = dict[str, Any]
 
 SLO, DEVICE = "slo.koordinator.sh/v1alpha1", "scheduling.koordinator.sh/v1alpha1"
 CONFIG, ANALYSIS = "config.koordinator.sh/v1alpha1", "analysis.koordinator.sh/v1alpha1"
+SIGS, QUOTA = "scheduling.sigs.k8s.io/v1alpha1", "quota.koordinator.sh/v1alpha1"
 TOPOLOGY, NEWER = "topology.node.k8s.io/v1alpha1", "topology.node.k8s.io/v1alpha2"
 
 USED = {"resources": {"cpu": "1500m", "memory": "2Gi"}}
@@ -318,6 +319,30 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
             "status": {},
         },
     ),
+    "quota": (
+        SIGS,
+        "ElasticQuota",
+        {
+            "spec": {"min": {"cpu": 1, "memory": "1Gi"}, "max": {"cpu": "4", "memory": "8Gi"}},
+            "status": {"used": {"cpu": "500m"}},
+        },
+    ),
+    "quota profile": (
+        QUOTA,
+        "ElasticQuotaProfile",
+        {
+            "spec": {
+                "quotaName": "gpu-root",
+                "quotaLabels": {"a": "b"},
+                "resourceRatio": "0.9",
+                "nodeSelector": {
+                    "matchLabels": {"pool": "gpu"},
+                    "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+                },
+            },
+            "status": {},
+        },
+    ),
     "recommendation": (
         ANALYSIS,
         "Recommendation",
@@ -369,6 +394,8 @@ _AT: list[tuple[str, str, Any, str]] = [
     ("profile", "spec.patch", "{}", ""),
     ("profile", "spec.labels.a", 1, ""),
     ("profile", "spec.selector.matchExpressions", _SELECTOR, "[0].operator"),
+    ("quota", "spec.max.cpu", "much", ""),
+    ("quota profile", "spec", {"nodeSelector": {}}, ".quotaName"),
     ("recommendation", "spec", {}, ".target"),
     ("reservation", "spec", {"template": {}}, ".owners"),
     ("reservation", "spec", _RESERVED | {"allocatePolicy": "Default"}, ".allocatePolicy"),

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from koord_manager.pod_webhook.mutating import mutate_pod
+from koord_manager.quota.core.topology import QuotaTopology
 from koord_manager.webhooks.cluster_view import ClusterView
+from koord_model.elastic_quota import ElasticQuota
 from koord_serving.admission.core.admission import ADMITTED, AdmissionOperation, AdmissionRequest
 
 from tests.support.admissions import creation, update
@@ -25,7 +27,7 @@ VIEW = ClusterView(
     profiles={"batch": PROFILE},
     namespaces={"batch": {}},
     priority_classes={"koord-batch": {"value": 5500}},
-    quotas={"x/batch": {"metadata": {"labels": TREE}}},
+    quotas=QuotaTopology([ElasticQuota("batch", "batch", tree_id="t")]),
     quota_profiles={
         "x/p": {"metadata": {"labels": TREE}, "spec": {"nodeSelector": {"matchLabels": {"a": "b"}}}}
     },

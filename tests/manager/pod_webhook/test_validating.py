@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from koord_manager.pod_webhook.validating import validate_pod
+from koord_manager.quota.core.topology import QuotaTopology
 from koord_manager.webhooks.cluster_view import ClusterView
+from koord_model.elastic_quota import ElasticQuota
 from koord_serving.admission.core.admission import ADMITTED, AdmissionOperation, AdmissionRequest
 
 from tests.support.admissions import creation, update
@@ -29,14 +31,7 @@ def test_a_good_pod_is_admitted() -> None:
 
 def test_all_that_is_wrong_is_in_one_line() -> None:
     view = ClusterView(
-        quotas={
-            "x/batch": {
-                "metadata": {
-                    "name": "batch",
-                    "labels": {"quota.scheduling.koordinator.sh/is-parent": "true"},
-                }
-            }
-        },
+        quotas=QuotaTopology([ElasticQuota("batch", "batch", is_parent=True)]),
         enhanced_validation={
             "enable": "true",
             "rules": '[{"name": "teams", "requiredLabels": ["team"]}]',

@@ -53,8 +53,7 @@ def test_which_are_chosen(given: tuple[str, ...], names: set[str]) -> None:
     [
         ("*", {}, []),
         ("*,-quotaprofile", {}, []),
-        ("noderesource,quotaprofile", {}, ["quotaprofile"]),
-        ("quotaprofile", {}, ["quotaprofile", "none"]),
+        ("noderesource,quotaprofile", {}, []),
         ("-nodeslo", {}, ["none"]),
         ("nodeslo,colocationprofile", {}, ["colocationprofile"]),
         ("colocationprofile", {"ColocationProfileController": True}, []),

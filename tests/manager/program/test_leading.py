@@ -46,6 +46,7 @@ class Leader:
             _view,
             gates | {"ColocationProfileController": False},
             self.manager.service,
+            EventRecorder(client, "koord-manager"),
             lambda _line: None,
         )
         self.term = LeaderControllers(Settings(noderesource_interval=0.02), client, shared)

@@ -1,3 +1,7 @@
+from collections.abc import Awaitable
+from dataclasses import replace
+from unittest.mock import ANY
+
 import pytest
 from koord_manager.program.gates import DEFAULTS
 from koord_manager.webhooks.cluster_view import ClusterView
@@ -15,8 +19,14 @@ ALL = dict.fromkeys(DEFAULTS, True)
 WHERE = WebhookClientConfig(namespace="koordinator-system")
 
 
-def test_by_default_pods_are_looked_at_and_nothing_else() -> None:
-    assert {row.path for row in served(TABLE, DEFAULTS)} == {"/mutate-pod", "/validate-pod"}
+DEFAULTING = "melasticquota.koordinator.sh"
+"""A new quota always gets something."""
+QUOTAS = "scheduling-sigs-k8s-io-v1alpha1-elasticquota"
+
+
+def test_by_default_pods_and_quotas_are_looked_at_and_nothing_else() -> None:
+    pods, quotas = {"/mutate-pod", "/validate-pod"}, {f"/mutate-{QUOTAS}", f"/validate-{QUOTAS}"}
+    assert {row.path for row in served(TABLE, DEFAULTS)} == pods | quotas
     assert {FRAMEWORK, *(row.gate for row in TABLE)} <= DEFAULTS.keys()
     assert len({row.name for row in TABLE}) == len(TABLE)
     handlers = {(row.path, row.handler) for row in TABLE}
@@ -31,18 +41,25 @@ def test_webhooks_as_koordinator_lists_them() -> None:
     ]
     assert listed == [
         ("mpod-create.koordinator.sh", "Fail", "CREATE"),
+        ("melasticquota.koordinator.sh", "Fail", "CREATE"),
         ("mreservation-create.koordinator.sh", "Fail", "CREATE"),
         ("mnode-status.koordinator.sh", "Ignore", "UPDATE"),
         ("vpod.koordinator.sh", "Fail", "CREATE", "UPDATE"),
+        ("vpodbinding.koordinator.sh", "Ignore", "CREATE"),
+        ("velasticquota.koordinator.sh", "Fail", "CREATE", "UPDATE", "DELETE"),
         ("vnode.koordinator.sh", "Ignore", "CREATE", "UPDATE"),
         ("vconfigmap.koordinator.sh", "Fail", "CREATE", "UPDATE", "DELETE"),
     ]
     _, validating = configurations(TABLE, ALL, WHERE)
-    assert validating["webhooks"][0]["rules"][0]["resources"] == ["pods", "pods/resize"]
+    pods, bindings, quotas, *_ = validating["webhooks"]
+    assert pods["rules"][0]["resources"] == ["pods", "pods/resize"]
+    assert bindings["rules"][0]["resources"] == ["pods/binding"]
+    # Quotas are in any namespace; a dry run charges none.
+    assert (quotas["namespaceSelector"], pods["sideEffects"]) == ({}, "NoneOnDryRun")
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_a_plain_object_is_admitted(row: WebhookDefinition) -> None:
+async def test_a_plain_object_is_admitted(row: WebhookDefinition) -> None:
     resource, _, subresource = row.resource.partition("/")
     spec = {"containers": [{"name": "main", "image": "x"}]}
     plain = {"metadata": {"name": "x", "namespace": "team"}, "spec": spec}
@@ -51,4 +68,6 @@ def test_a_plain_object_is_admitted(row: WebhookDefinition) -> None:
         question = AdmissionRequest(
             "u", operation, resource, row.group, subresource, "team", "x", object=given, old=given
         )
-        assert row.handler(question, ClusterView(gates=DEFAULTS)) == ADMITTED
+        answer = row.handler(question, ClusterView(gates=DEFAULTS))
+        verdict = await answer if isinstance(answer, Awaitable) else answer
+        assert verdict == (ADMITTED if row.name != DEFAULTING else replace(ADMITTED, object=ANY))

@@ -18,7 +18,7 @@ from koord_scheduler.plugins.elastic_quota import ElasticQuotaSettings
 from koord_scheduler.quota.admission import AdmissionRules, refusal
 from koord_scheduler.quota.quota_trees import QuotaGates, QuotaRules, QuotaTrees
 
-from tests.support.quotas import QuotaCluster
+from tests.support.quota_cluster import QuotaCluster
 
 PARENTS = ElasticQuotaSettings(admission=AdmissionRules(checks_parents=True))
 

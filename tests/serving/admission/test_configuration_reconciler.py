@@ -232,10 +232,10 @@ async def test_webhooks_of_others_stay_and_are_named_once(
 ) -> None:
     await keeping.once()
     kept = keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)
-    kept["webhooks"].append({**kept["webhooks"][0], "name": "velasticquota.koordinator.sh"})
+    kept["webhooks"].append({**kept["webhooks"][0], "name": "vpodgroup.example.com"})
     keeping.api.put(VALIDATING_WEBHOOKS, kept)
     for _ in range(2):
         await keeping.once()
     assert len(keeping.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME)["webhooks"]) == 2
     named = [getattr(one, "fields", {}).get("names") for one in caplog.records]
-    assert [one for one in named if one] == ["velasticquota.koordinator.sh"]
+    assert [one for one in named if one] == ["vpodgroup.example.com"]

@@ -260,7 +260,7 @@ def test_no_object_makes_a_webhook_of_ours_fail() -> None:
         except AdmissionReviewError:
             assert not isinstance(changed, dict)
             return
-        answer, _ = answering._decide(row.path, admission, row.handler)
+        answer, _ = asyncio.run(answering._decide(row.path, admission, row.handler))
         said = json.loads(answer)["response"]
         if "patch" in said:
             steps = json.loads(base64.b64decode(said["patch"]))

@@ -21,13 +21,24 @@ class _Meta(msgspec.Struct):
     annotations: dict[str, str] | None = None
 
 
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
 class _Status(msgspec.Struct):
     capacity: Object | None = None
     allocatable: Object | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Spec(msgspec.Struct):
+    unschedulable: bool | None = None
 
 
 class _Node(msgspec.Struct):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -38,8 +49,8 @@ _NODE = msgspec.json.Decoder(_Node)
 class ClusterNode:
     """A Node's identity, labels, annotations and amounts.
 
-    ``created`` is as Kubernetes writes times. Two can be compared: a heartbeat, for example, does
-    not make them differ.
+    ``created`` is as Kubernetes writes times; one that ``takes_pods`` is ready and schedulable. Two
+    can be compared: a heartbeat, for example, does not make them differ.
     """
 
     name: str
@@ -49,6 +60,7 @@ class ClusterNode:
     created: str = ""
     capacity: Mapping[str, Any] = field(default_factory=dict)
     allocatable: Mapping[str, Any] = field(default_factory=dict)
+    takes_pods: bool = False
 
     def document(self) -> Object:
         """As the API has it: labels, annotations and amounts."""
@@ -78,7 +90,12 @@ def read_node(raw: bytes) -> ClusterNode:
         meta.created,
         status.capacity or {},
         status.allocatable or {},
+        not found.spec.unschedulable and _is_ready(status),
     )
+
+
+def _is_ready(status: _Status) -> bool:
+    return any(one.type == "Ready" and one.status == "True" for one in status.conditions or ())
 
 
 def is_gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -58,5 +58,8 @@ ADMITTED = AdmissionResponse()
 
 V = TypeVar("V")
 
-Webhook = Callable[[AdmissionRequest, V], AdmissionResponse]
-"""Answers, given a program's view of the cluster; raises nothing for whatever an object says."""
+Webhook = Callable[[AdmissionRequest, V], AdmissionResponse | Awaitable[AdmissionResponse]]
+"""Answers, given a program's view of the cluster; raises nothing for whatever an object says.
+
+One that has to ask somebody else answers by a coroutine.
+"""

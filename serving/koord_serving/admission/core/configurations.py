@@ -33,8 +33,9 @@ class WebhookDefinition(Generic[V]):
     the
     label, and its value, that objects must have for it to be asked. ``in_control_plane`` is
     whether it is asked about namespaces labelled ``control-plane`` as well, ``in_own`` about
-    the manager's. Namespaces mean nothing for objects without one (``namespaced``).
-    ``subresources`` are asked about beside the object itself.
+    the manager's, ``everywhere`` about all. Namespaces mean nothing for objects without one
+    (``namespaced``). ``subresources`` are asked about beside the object itself. ``writes`` is
+    whether it may write something itself, except in a dry run.
     """
 
     name: str
@@ -52,6 +53,8 @@ class WebhookDefinition(Generic[V]):
     namespaced: bool = True
     in_control_plane: bool = True
     in_own: bool = False
+    everywhere: bool = False
+    writes: bool = False
     seconds: int = 5
 
 
@@ -130,14 +133,14 @@ def _webhook(row: WebhookDefinition[Any], client_config: WebhookClientConfig) ->
                 "scope": "*",
             }
         ],
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun" if row.writes else "None",
         "timeoutSeconds": row.seconds,
     }
     return {**found, "reinvocationPolicy": "Never"} if row.mutating else found
 
 
 def _namespaces(row: WebhookDefinition[Any], own: str) -> Object:
-    if not row.namespaced:
+    if row.everywhere or not row.namespaced:
         return {}
     out = [_SYSTEM] if row.in_own else sorted({_SYSTEM, own})
     expressions: list[Object] = [{"key": _NAMESPACE_NAME, "operator": "NotIn", "values": out}]

@@ -3,22 +3,21 @@ from __future__ import annotations
 import pytest
 from koord_manager.pod_webhook import document
 from koord_manager.pod_webhook.document import PodDocument
-from koord_manager.pod_webhook.quota_rules import changed, problems
+from koord_manager.quota.core.topology import QuotaTopology
+from koord_manager.quota.webhook.pod_rules import changed, problems
 from koord_manager.webhooks.cluster_view import ClusterView
-from koord_serving.admission.core.admission import Object
+from koord_model.elastic_quota import DEFAULT_QUOTA, ElasticQuota
 
 PREFIX = "quota.scheduling.koordinator.sh"
 
 
-def quota(name: str, is_parent: str) -> Object:
-    return {"metadata": {"name": name, "labels": {f"{PREFIX}/is-parent": is_parent}}}
-
-
-QUOTAS = {
-    "x/org": quota("org", "true"),
-    "x/team": quota("team", "false"),
-    "x/koordinator-default-quota": quota("koordinator-default-quota", "true"),
-}
+QUOTAS = QuotaTopology(
+    [
+        ElasticQuota("org", "org", is_parent=True),
+        ElasticQuota("team", "x"),
+        ElasticQuota(DEFAULT_QUOTA, "x", is_parent=True),
+    ]
+)
 
 
 def pod(**labels: str) -> PodDocument:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from koord_model.elastic_quota import DEFAULT_QUOTA
 from koord_model.excerpt import excerpt
-from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_IS_PARENT, LABEL_QUOTA_NAME
+from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME
 
 from koord_manager.pod_webhook.document import PodDocument
-from koord_manager.pod_webhook.quotas import quota_of
-from koord_manager.profiles.core.placing import inside
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.webhooks.cluster_view import ClusterView, quota_for_pod
 
 _PARENTS_GATE = "SupportParentQuotaSubmitPod"
-_DEFAULT = "koordinator-default-quota"
 
 
 def problems(pod: PodDocument, namespace: str, view: ClusterView) -> list[str]:
     """A parent's quota is its children's: pods are charged to those."""
     if view.gates.get(_PARENTS_GATE):
         return []
-    metadata = inside(quota_of(pod.labels, namespace, view) or {}, "metadata")
-    if inside(metadata, "labels").get(LABEL_QUOTA_IS_PARENT) != "true":
-        return []
-    name = str(metadata.get("name", ""))
-    if name == _DEFAULT:
+    quota = quota_for_pod(pod.labels, namespace, view)
+    if quota is None or not quota.is_parent or quota.name == DEFAULT_QUOTA:
         return []
     by = f"label {LABEL_QUOTA_NAME}" if pod.labels.get(LABEL_QUOTA_NAME) else "its namespace"
-    return [
-        f"its ElasticQuota is {excerpt(name)} (by {by}), a parent; expected one of its children"
-    ]
+    name = excerpt(quota.name)
+    return [f"its ElasticQuota is {name} (by {by}), a parent; expected one of its children"]
 
 
 def changed(pod: PodDocument, old: PodDocument) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from koord_model import label_selector
 from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_QUOTA_TREE
@@ -11,9 +9,8 @@ from koord_model.label_selector import LabelSelector, Operator
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook import document
-from koord_manager.pod_webhook.quotas import quota_of
 from koord_manager.profiles.core.placing import inside, placed
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.webhooks.cluster_view import ClusterView, quota_for_pod
 
 _GATE = "MultiQuotaTree"
 _PATH = (
@@ -32,8 +29,8 @@ def mutated(given: Object, namespace: str, view: ClusterView, warnings: list[str
     """
     if not view.gates.get(_GATE):
         return given
-    quota = quota_of(document.read(given).labels, namespace, view)
-    tree = inside(quota or {}, "metadata", "labels").get(LABEL_QUOTA_TREE)
+    quota = quota_for_pod(document.read(given).labels, namespace, view)
+    tree = quota.tree_id if quota is not None else ""
     expressions = _expressions(tree, view, warnings) if tree else []
     if not expressions:
         return given
@@ -54,7 +51,7 @@ def _with(term: Object, expressions: list[Object]) -> Object:
     return {**term, "matchExpressions": [*has, *(one for one in expressions if one not in has)]}
 
 
-def _expressions(tree: Any, view: ClusterView, warnings: list[str]) -> list[Object]:
+def _expressions(tree: str, view: ClusterView, warnings: list[str]) -> list[Object]:
     """The node selector of the tree's first profile, by name."""
     for key, profile in sorted(view.quota_profiles.items()):
         if inside(profile, "metadata", "labels").get(LABEL_QUOTA_TREE) != tree:

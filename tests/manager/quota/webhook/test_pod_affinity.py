@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from koord_manager.pod_webhook.quota_tree import mutated
+from koord_manager.quota.core.topology import QuotaTopology
+from koord_manager.quota.webhook.pod_affinity import mutated
 from koord_manager.webhooks.cluster_view import ClusterView
+from koord_model.elastic_quota import ElasticQuota
 
 Object = dict[str, Any]
 TREE = {"quota.scheduling.koordinator.sh/tree-id": "t"}
@@ -18,7 +20,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 def view(selector: object = SELECTOR, *, gate: bool = True, **more: Object) -> ClusterView:
     profile = {"metadata": {"labels": TREE}, "spec": {"nodeSelector": selector}}
     return ClusterView(
-        quotas={"x/ns": {"metadata": {"name": "ns", "labels": TREE}}, "x/bare": {}},
+        quotas=QuotaTopology([ElasticQuota("ns", "ns", tree_id="t"), ElasticQuota("bare", "bare")]),
         quota_profiles={"x/b": profile, "x/a": {"spec": {}}, **more},
         gates={"MultiQuotaTree": gate},
     )

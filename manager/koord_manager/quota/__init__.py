@@ -1,0 +1,1 @@
+"""ElasticQuotas: their tree, the pods they are charged for, and quotas made of profiles."""

@@ -1,0 +1,145 @@
+"""Charges quotas for pods that are created, through the API server.
+
+What is charged is the quota's annotation ``child-request``, which the scheduler brings back to what
+it counts. Each write names the resource version that was judged, so that several managers cannot
+admit more than there is: of two writes at once the API server refuses one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+from koord_kube.protocol.api import Api, ApiError, ConflictError
+from koord_kube.protocol.resources import ELASTIC_QUOTAS
+from koord_model.demand import Amounts
+
+from koord_manager.quota.core.charge import (
+    QuotaAccount,
+    QuotaCharge,
+    charge_all,
+    charge_patch,
+    read_account,
+)
+
+ANSWER_SECONDS = 4.0
+"""API servers wait for 5."""
+
+_MOST_ACCOUNTS = 1000
+_RANDOM = random.SystemRandom()
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A charge, and why it cannot be, "" if it was; ``None`` while that is not known."""
+
+    charge: QuotaCharge
+    refusal: str | None = None
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Those who wait for one quota; who holds the lock charges for all."""
+
+    waiting: list[_Waiting] = field(default_factory=list)
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+class QuotaCharger:
+    """Those who wait for one quota are charged with one write.
+
+    After a write that came too late the quota is read and charged again, ``retries`` times, at once
+    or after a moment of at most ``jitter`` seconds.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        retries: int = 3,
+        jitter: float = 0.0,
+        answer: float = ANSWER_SECONDS,
+        chance: Callable[[], float] = _RANDOM.random,
+    ) -> None:
+        self._api = api
+        self._retries = retries
+        self._jitter = jitter
+        self._answer = answer
+        self._chance = chance
+        self._queues: dict[str, _Queue] = {}
+        self._accounts: dict[str, QuotaAccount] = {}
+
+    async def charge(self, charge: QuotaCharge) -> str:
+        """Why it cannot be charged, in a line; "" if it was."""
+        mine = _Waiting(charge)
+        queue = self._queues.setdefault(charge.key, _Queue())
+        queue.waiting.append(mine)
+        try:
+            with anyio.move_on_after(self._answer):
+                async with queue.lock:
+                    if mine.refusal is None:
+                        await self._charge_batch(queue)
+        finally:
+            if mine in queue.waiting:
+                queue.waiting.remove(mine)
+            if not queue.waiting and not queue.lock.locked():
+                self._queues.pop(charge.key, None)
+        if mine.refusal is None:
+            return (
+                f"ElasticQuota {charge.key} could not be charged in {self._answer:g} s; try again"
+            )
+        return mine.refusal
+
+    async def _charge_batch(self, queue: _Queue) -> None:
+        batch = tuple(queue.waiting)
+        key = batch[0].charge.key
+        try:
+            refusals = await self._refusals(key, [one.charge for one in batch])
+        except (ApiError, ValueError) as error:
+            refusals = (f"ElasticQuota {key} could not be charged: {error}",) * len(batch)
+        for one, refusal in zip(batch, refusals, strict=True):
+            one.refusal = refusal
+        queue.waiting = [one for one in queue.waiting if one.refusal is None]
+
+    async def _refusals(self, key: str, charges: Sequence[QuotaCharge]) -> tuple[str, ...]:
+        """Charge them, and say why which of them cannot be; nobody is refused by an old state.
+
+        Raises:
+            ApiError: the quota cannot be read or written, or was changed over and over.
+            ValueError: it cannot be understood.
+        """
+        known = self._accounts.pop(key, None)
+        left = self._retries
+        while True:
+            found = known or await self._read(charges[0])
+            charged, refusals = charge_all(found, charges)
+            if known is None or not any(refusals):
+                try:
+                    await self._write(found, charged, charges[0])
+                except ConflictError:
+                    if not left:
+                        raise
+                    left -= 1
+                    await anyio.sleep(self._jitter * self._chance())
+                else:
+                    return refusals
+            known = None
+
+    async def _read(self, charge: QuotaCharge) -> QuotaAccount:
+        return read_account(await self._api.get(ELASTIC_QUOTAS, charge.name, charge.namespace))
+
+    async def _write(self, found: QuotaAccount, charged: Amounts, charge: QuotaCharge) -> None:
+        if charged != found.charged:
+            written = await self._api.patch(
+                ELASTIC_QUOTAS,
+                charge.name,
+                charge_patch(charged),
+                charge.namespace,
+                version=found.version,
+            )
+            found = read_account(written)
+        if len(self._accounts) >= _MOST_ACCOUNTS:
+            self._accounts.clear()
+        self._accounts[charge.key] = found

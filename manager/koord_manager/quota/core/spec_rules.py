@@ -1,0 +1,45 @@
+"""The rules that a quota follows by itself. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from koord_model.demand import Amounts
+from koord_model.elastic_quota import ElasticQuota, annotated_amounts, annotated_names
+from koord_model.fields import Fields
+from koord_model.keys import (
+    ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS,
+    ANNOTATION_SHARED_WEIGHT,
+)
+
+from koord_manager.quota.core.amounts import text
+
+
+def problems(quota: ElasticQuota, annotations: Mapping[str, object]) -> list[str]:
+    """What is wrong with its bounds, and with the annotations that it must not have wrong."""
+    found: list[str] = []
+    given = Fields(annotations, "annotation", found)
+    weight = annotated_amounts(given, ANNOTATION_SHARED_WEIGHT) or {}
+    strict = annotated_names(given, ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS)
+    found += _negative("spec.max", quota.max)
+    found += _negative("spec.min", quota.min)
+    found += _negative(f"annotation {ANNOTATION_SHARED_WEIGHT}", weight)
+    found += _above_max("spec.min", quota.min, quota.max)
+    used = {name: quota.used[name] for name in strict if name in quota.used}
+    found += _above_max("status.used", used, quota.max)
+    return found
+
+
+def _negative(where: str, amounts: Amounts) -> Iterator[str]:
+    for name, amount in amounts.items():
+        if amount < 0:
+            yield f"{where}.{name} is {text(name, amount)}; expected 0 or more"
+
+
+def _above_max(where: str, amounts: Amounts, most: Amounts) -> Iterator[str]:
+    for name, amount in amounts.items():
+        if name not in most:
+            yield f"{where}.{name} is {text(name, amount)}; expected it in spec.max too"
+        elif amount > most[name]:
+            bound = text(name, most[name])
+            yield f"{where}.{name} is {text(name, amount)}; expected spec.max, {bound}, or less"

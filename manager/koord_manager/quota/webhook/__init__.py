@@ -1,0 +1,1 @@
+"""The webhooks of ElasticQuotas, and what quotas mean for pods under review. No IO."""

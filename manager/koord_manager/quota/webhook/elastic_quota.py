@@ -1,0 +1,81 @@
+"""The webhooks of ElasticQuotas: defaults for new ones, and the rules of their tree. No IO."""
+
+from __future__ import annotations
+
+from koord_model.elastic_quota import ElasticQuota, parse
+from koord_model.excerpt import excerpt
+from koord_serving.admission.core.admission import (
+    ADMITTED,
+    AdmissionOperation,
+    AdmissionRequest,
+    AdmissionResponse,
+    Object,
+)
+
+from koord_manager.profiles.core.placing import inside
+from koord_manager.quota.core.defaults import with_defaults
+from koord_manager.quota.core.review import (
+    QuotaReview,
+    review_creation,
+    review_deletion,
+    review_update,
+)
+from koord_manager.quota.core.topology import key_of
+from koord_manager.webhooks.cluster_view import ClusterView
+
+_PODS_SHOWN = 3
+
+
+def mutate_elastic_quota(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+    """A new quota with what its author left out."""
+    if admission.operation is not AdmissionOperation.CREATE:
+        return ADMITTED
+    try:
+        made = with_defaults(admission.object, view.quotas)
+    except ValueError as error:
+        quota = _quota(admission.object, admission)[0]
+        return AdmissionResponse(refusal=f"{_about(quota)}: {error}", code=400)
+    return AdmissionResponse(object=made if made != admission.object else None)
+
+
+async def validate_elastic_quota(
+    admission: AdmissionRequest, view: ClusterView
+) -> AdmissionResponse:
+    """Admitted, or refused with a line that has each problem, its value and a way out."""
+    old, _ = _quota(admission.old, admission)
+    new, warnings = _quota(admission.object, admission)
+    deleted = admission.operation is AdmissionOperation.DELETE
+    found = _review(admission, old, new, view)
+    problems = found.problems
+    if not problems and found.pods is not None:
+        pods = await view.pods(found.pods)
+        shown = ", ".join(pods[:_PODS_SHOWN])
+        # Others may have been admitted meanwhile.
+        again = _review(admission, old, new, view).problems
+        problems = (f"{found.pods.problem} ({shown})",) if pods else again
+    if problems:
+        about = _about(old if deleted else new)
+        return AdmissionResponse(refusal=f"{about}: {'; '.join(problems)}")
+    if not (admission.dry_run or found.unchanged):
+        view.quotas.admit(key_of(old if deleted else new), None if deleted else new)
+    return AdmissionResponse(warnings=warnings)
+
+
+def _review(
+    admission: AdmissionRequest, old: ElasticQuota, new: ElasticQuota, view: ClusterView
+) -> QuotaReview:
+    annotations = inside(admission.object, "metadata", "annotations")
+    if admission.operation is AdmissionOperation.CREATE:
+        return review_creation(new, annotations, view.quotas, view.gates)
+    if admission.operation is AdmissionOperation.UPDATE:
+        return review_update(old, new, annotations, view.quotas, view.gates)
+    return review_deletion(old, view.quotas)
+
+
+def _quota(given: Object, admission: AdmissionRequest) -> tuple[ElasticQuota, tuple[str, ...]]:
+    metadata = {"name": admission.name, "namespace": admission.namespace}
+    return parse({**given, "metadata": {**metadata, **inside(given, "metadata")}})
+
+
+def _about(quota: ElasticQuota) -> str:
+    return f"ElasticQuota {excerpt(key_of(quota))}"
