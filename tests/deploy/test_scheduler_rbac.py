@@ -38,7 +38,7 @@ from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.deploy.manifests import NAMESPACE
 from tests.deploy.rights import Right, missing, rights, unused
-from tests.support.kube_api import KubeApi
+from tests.support.kube_api import USUAL, KubeApi
 from tests.support.processes import PATIENCE
 from tests.support.quota_cluster import quota_object
 from tests.support.reservations import reservation
@@ -226,7 +226,8 @@ async def test_quotas_are_a_right_of_its_own() -> None:
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
     limits = Limits(qps=0, answer=PATIENCE)
     team = {LABEL_QUOTA_NAME: "team"}
-    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+    served = KubeApi(installed=USUAL | {ELASTIC_QUOTAS})
+    async with served as api, Client(Cluster(api.url), limits) as client:
         api.streams_lists = False
         api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
         api.put(ELASTIC_QUOTAS, quota_object("team", {"cpu": "2"}, {}), "q")
@@ -238,7 +239,7 @@ async def test_quotas_are_a_right_of_its_own() -> None:
             await until(lambda: "status" in api.get(ELASTIC_QUOTAS, "team", "q"), "what is used")
             await until(lambda: bool(_waits(api)), "a condition")
             await until(
-                lambda: any(str(one.resource) == "pods/eviction" for one in rights(api.asked)),
+                lambda: any(one.resource == "pods/eviction" for one in rights(api.asked)),
                 "an eviction",
             )
             os.kill(os.getpid(), signal.SIGTERM)
