@@ -1,7 +1,8 @@
 """How fast the scheduler decides, without any API: pods a second of CPU.
 
 ``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*;
-``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', and writes nothing.
+``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', ``--quotas 1000`` what
+so many quotas cost; both write nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from koord_model.keys import ANNOTATION_QUOTA_NAMESPACES as QUOTA_NAMESPACES
+from koord_model.keys import LABEL_QUOTA_PARENT as QUOTA_PARENT
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
@@ -23,6 +26,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeReport
 from koord_scheduler.numa.node_topology import read_node_resource_topology
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.quota.quota_object import read_elastic_quota
 from koord_service import memory
 
 from bench import report
@@ -44,6 +48,11 @@ profiles:
       - {name: DeviceShare}
       - {name: Reservation, weight: 5000}
       - {name: SchedulingHint}
+"""
+OF_QUOTAS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {multiPoint: {enabled: [{name: ElasticQuota}]}}}]
 """
 RESERVATIONS = 50
 """For other pods than those that are placed; each tenth node has GPUs, all have NUMA nodes."""
@@ -95,7 +104,7 @@ def node(number: int) -> bytes:
     return json.dumps({"metadata": metadata, "status": {"allocatable": amounts}}).encode()
 
 
-def pod(number: int, kind: int, shape: str) -> bytes:
+def pod(number: int, kind: int, shape: str, space: str = "team") -> bytes:
     requests = {"cpu": f"{100 + kind % 50 * 7}m", "memory": f"{128 + kind}Mi"}
     labels = {"app": f"app-{kind}"}
     container = {"name": "c", "image": f"image-{kind % 40}", "resources": {"requests": requests}}
@@ -111,7 +120,7 @@ def pod(number: int, kind: int, shape: str) -> bytes:
             _spread(HOST, 3, "ScheduleAnyway", labels),
             _spread(ZONE, 5, hard, labels),
         ]
-    metadata = {"name": f"pod-{number}", "namespace": "team", "uid": str(number), "labels": labels}
+    metadata = {"name": f"pod-{number}", "namespace": space, "uid": str(number), "labels": labels}
     return json.dumps({"metadata": metadata, "spec": spec}).encode()
 
 
@@ -125,9 +134,11 @@ def _spread(key: str, skew: int, otherwise: str, labels: dict[str, str]) -> dict
     }
 
 
-def pods_a_second(load: Load, *, koordinator: bool = False) -> float:
+def pods_a_second(load: Load, *, koordinator: bool = False, quotas: int = 0) -> float:
     """Of CPU time; each pod is decided once, and all get a node."""
     config = read_scheduler_config(OF_KOORDINATOR) if koordinator else default_scheduler_config()
+    if quotas:
+        config = read_scheduler_config(OF_QUOTAS)
     scheduler, rng = Scheduler([one.profile for one in config.profiles]), random.Random(1)
     for number in range(load.nodes):
         scheduler.nodes.set(read_node(node(number)))
@@ -137,11 +148,13 @@ def pods_a_second(load: Load, *, koordinator: bool = False) -> float:
             add_hardware(scheduler, number)
     if koordinator:
         add_reservations(scheduler, load.nodes)
+    add_quotas(scheduler, quotas)
     scheduler.tick(0.0, NOW)
     reader = PodReader(scheduler.nodes)
     for number in range(load.pods):
         kind = rng.randrange(load.classes) if load.classes else number
-        scheduler.set_pod(reader.read(pod(number, kind, load.shape)), 0.0)
+        space = f"team-{kind % quotas}" if quotas else "team"
+        scheduler.set_pod(reader.read(pod(number, kind, load.shape, space)), 0.0)
     began, placed = time.process_time(), 0
     while (decision := scheduler.decide(0.0)) is not None:
         placed += isinstance(decision, Placement)
@@ -193,6 +206,35 @@ def add_reservations(scheduler: Scheduler, nodes: int) -> None:
         scheduler.set_reservation(reader.read(json.dumps(document).encode()), 0.0)
 
 
+def add_quotas(scheduler: Scheduler, number: int) -> None:
+    """Quotas that share more than their mins, by tens; pods are theirs by their namespaces."""
+    for place in range(number):
+        name, group = f"q{place}", f"g{place // 10}"
+        team = {"namespace": "team", "annotations": {QUOTA_NAMESPACES: f'["team-{place}"]'}}
+        add_quota(scheduler, {"name": name, "labels": {QUOTA_PARENT: group}, **team}, 400)
+        if place % 10 == 0:
+            add_quota(scheduler, {"name": group, "namespace": "team"}, 4_000)
+
+
+def add_quota(scheduler: Scheduler, metadata: dict[str, Any], cpus: int) -> None:
+    amounts = {"cpu": str(cpus), "memory": f"{4 * cpus}Gi"}
+    least = {"cpu": str(cpus // 10), "memory": f"{cpus // 10}Gi"}
+    document = {"metadata": metadata, "spec": {"max": amounts, "min": least}}
+    read = read_elastic_quota(json.dumps(document).encode())
+    scheduler.nodes.quotas.set_quota(f"team/{metadata['name']}", read)
+
+
+def costs_of_quotas(number: int, rounds: int) -> Iterator[str]:
+    """What a decision costs with so many quotas, each with pods of a class; in turns."""
+    load = Load(5_000, number, "plain", 12 * number)
+    without, with_all = list[float](), list[float]()
+    for _ in range(rounds):
+        without.append(pods_a_second(load))
+        with_all.append(pods_a_second(load, quotas=number))
+    less, more = statistics.median(without), statistics.median(with_all)
+    yield f"{load}: {less:,.0f} pods/s, with {number} quotas {more:,.0f}"
+
+
 def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
     """What a decision costs with Koordinator's plugins, in proportion to one without; in turns."""
     for load in loads:
@@ -204,12 +246,15 @@ def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
         yield f"{load}: {less:.0f} µs a pod, with all {more:.0f} µs, {more / less:.2f} times"
 
 
-def main(rounds: int = ROUNDS, *, koordinator: bool = False) -> None:
+def main(rounds: int = ROUNDS, *, koordinator: bool = False, quotas: int = 0) -> None:
     memory.keep_freed()  # as the program does
     memory.collect_young_only()
     if koordinator:
         for line in costs_of_koordinator(tuple(one for one in LOADS if one.nodes == 5_000), rounds):
             print(line)
+        return
+    if quotas:
+        print(*costs_of_quotas(quotas, rounds))
         return
     measures = list(measure(LOADS, rounds))
     print(report.table(measures))
@@ -220,5 +265,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.scheduler_core", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--koordinator", action="store_true")
+    parser.add_argument("--quotas", type=int, default=0)
     arguments = parser.parse_args()
-    main(arguments.rounds, koordinator=arguments.koordinator)
+    main(arguments.rounds, koordinator=arguments.koordinator, quotas=arguments.quotas)
