@@ -2,7 +2,7 @@
 
 ``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*;
 ``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', ``--gangs`` how fast
-gangs are placed; both write nothing.
+gangs are placed, ``--quotas 1000`` what so many quotas cost; these write nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from koord_model.keys import ANNOTATION_QUOTA_NAMESPACES as QUOTA_NAMESPACES
+from koord_model.keys import LABEL_QUOTA_PARENT as QUOTA_PARENT
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
@@ -24,6 +26,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.load.node_metric import NodeReport
 from koord_scheduler.numa.topology_object import read_node_resource_topology
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.quota.quota_object import read_elastic_quota
 from koord_service import memory
 
 from bench import report
@@ -49,8 +52,12 @@ profiles:
 OF_GANGS = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-profiles:
-- plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}
+profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}}]
+"""
+OF_QUOTAS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{plugins: {multiPoint: {enabled: [{name: ElasticQuota}]}}}]
 """
 RESERVATIONS = 50
 """For other pods than those that are placed; each tenth node has GPUs, all have NUMA nodes."""
@@ -102,7 +109,7 @@ def node(number: int) -> bytes:
     return json.dumps({"metadata": metadata, "status": {"allocatable": amounts}}).encode()
 
 
-def pod(number: int, kind: int, shape: str) -> bytes:
+def pod(number: int, kind: int, shape: str, space: str = "team") -> bytes:
     requests = {"cpu": f"{100 + kind % 50 * 7}m", "memory": f"{128 + kind}Mi"}
     labels = {"app": f"app-{kind}"}
     container = {"name": "c", "image": f"image-{kind % 40}", "resources": {"requests": requests}}
@@ -118,7 +125,7 @@ def pod(number: int, kind: int, shape: str) -> bytes:
             _spread(HOST, 3, "ScheduleAnyway", labels),
             _spread(ZONE, 5, hard, labels),
         ]
-    metadata = {"name": f"pod-{number}", "namespace": "team", "uid": str(number), "labels": labels}
+    metadata = {"name": f"pod-{number}", "namespace": space, "uid": str(number), "labels": labels}
     return json.dumps({"metadata": metadata, "spec": spec}).encode()
 
 
@@ -132,9 +139,11 @@ def _spread(key: str, skew: int, otherwise: str, labels: dict[str, str]) -> dict
     }
 
 
-def pods_a_second(load: Load, *, koordinator: bool = False) -> float:
+def pods_a_second(load: Load, *, koordinator: bool = False, quotas: int = 0) -> float:
     """Of CPU time; each pod is decided once, and all get a node."""
     config = read_scheduler_config(OF_KOORDINATOR) if koordinator else default_scheduler_config()
+    if quotas:
+        config = read_scheduler_config(OF_QUOTAS)
     scheduler, rng = Scheduler([one.profile for one in config.profiles]), random.Random(1)
     for number in range(load.nodes):
         scheduler.nodes.set(read_node(node(number)))
@@ -144,11 +153,13 @@ def pods_a_second(load: Load, *, koordinator: bool = False) -> float:
             add_hardware(scheduler, number)
     if koordinator:
         add_reservations(scheduler, load.nodes)
+    add_quotas(scheduler, quotas)
     scheduler.tick(0.0, NOW)
     reader = PodReader(scheduler.nodes)
     for number in range(load.pods):
         kind = rng.randrange(load.classes) if load.classes else number
-        scheduler.set_pod(reader.read(pod(number, kind, load.shape)), 0.0)
+        space = f"team-{kind % quotas}" if quotas else "team"
+        scheduler.set_pod(reader.read(pod(number, kind, load.shape, space)), 0.0)
     began, placed = time.process_time(), 0
     while (decision := scheduler.decide(0.0)) is not None:
         placed += isinstance(decision, Placement)
@@ -226,6 +237,35 @@ def _gang_pod(gang: int, number: int, size: int) -> bytes:
     return json.dumps(document).encode()
 
 
+def add_quotas(scheduler: Scheduler, number: int) -> None:
+    """Quotas that share more than their mins, by tens; pods are theirs by their namespaces."""
+    for place in range(number):
+        name, group = f"q{place}", f"g{place // 10}"
+        team = {"namespace": "team", "annotations": {QUOTA_NAMESPACES: f'["team-{place}"]'}}
+        add_quota(scheduler, {"name": name, "labels": {QUOTA_PARENT: group}, **team}, 400)
+        if place % 10 == 0:
+            add_quota(scheduler, {"name": group, "namespace": "team"}, 4_000)
+
+
+def add_quota(scheduler: Scheduler, metadata: dict[str, Any], cpus: int) -> None:
+    amounts = {"cpu": str(cpus), "memory": f"{4 * cpus}Gi"}
+    least = {"cpu": str(cpus // 10), "memory": f"{cpus // 10}Gi"}
+    document = {"metadata": metadata, "spec": {"max": amounts, "min": least}}
+    read = read_elastic_quota(json.dumps(document).encode())
+    scheduler.nodes.quotas.set_quota(f"team/{metadata['name']}", read)
+
+
+def costs_of_quotas(number: int, rounds: int) -> Iterator[str]:
+    """What a decision costs with so many quotas, each with pods of a class; in turns."""
+    load = Load(5_000, number, "plain", 12 * number)
+    without, with_all = list[float](), list[float]()
+    for _ in range(rounds):
+        without.append(pods_a_second(load))
+        with_all.append(pods_a_second(load, quotas=number))
+    less, more = statistics.median(without), statistics.median(with_all)
+    yield f"{load}: {less:,.0f} pods/s, with {number} quotas {more:,.0f}"
+
+
 def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
     """What a decision costs with Koordinator's plugins, in proportion to one without; in turns."""
     for load in loads:
@@ -237,7 +277,9 @@ def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
         yield f"{load}: {less:.0f} µs a pod, with all {more:.0f} µs, {more / less:.2f} times"
 
 
-def main(rounds: int = ROUNDS, *, koordinator: bool = False, gangs: bool = False) -> None:
+def main(
+    rounds: int = ROUNDS, *, koordinator: bool = False, gangs: bool = False, quotas: int = 0
+) -> None:
     memory.keep_freed()  # as the program does
     memory.collect_young_only()
     if koordinator:
@@ -247,6 +289,9 @@ def main(rounds: int = ROUNDS, *, koordinator: bool = False, gangs: bool = False
     if gangs:
         rate = statistics.median(gangs_a_second() for _ in range(rounds))
         print(f"500 gangs of 32 pods at 5,000 nodes: {rate:,.0f} pods/s")
+    if quotas:
+        print(*costs_of_quotas(quotas, rounds))
+    if gangs or quotas:
         return
     measures = list(measure(LOADS, rounds))
     print(report.table(measures))
@@ -258,5 +303,5 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--koordinator", action="store_true")
     parser.add_argument("--gangs", action="store_true")
-    arguments = parser.parse_args()
-    main(arguments.rounds, koordinator=arguments.koordinator, gangs=arguments.gangs)
+    parser.add_argument("--quotas", type=int, default=0)
+    main(**vars(parser.parse_args()))

@@ -302,11 +302,14 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     crds.add_install(install)
     yield install
-    words = "quotas of other programs"
+    words = "elastic quotas"
     quotas = commands.add_parser(
-        "quota", help=words, description=f"Converts {words}.", allow_abbrev=False
+        "quota", help=words, description=f"Shows or converts {words}.", allow_abbrev=False
     )
     below = quotas.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    tree = _command(below, "tree", quota.run_tree, "what quotas use, may use, and borrow")
+    quota.add_tree(tree)
+    yield tree
     convert = _command(
         below,
         "convert",

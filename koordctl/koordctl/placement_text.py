@@ -13,6 +13,7 @@ from koordctl.scheduler_documents import (
     NearMissRow,
     NodeScoresRow,
     PlacementDocument,
+    QuotaRefusalRow,
 )
 
 _STATES = {
@@ -38,6 +39,9 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
     if found.gang is not None:
         yield ""
         yield from _gang_lines(found.gang)
+    if found.quota is not None:
+        yield ""
+        yield from quota_lines(found.quota)
     if found.diagnosis is not None:
         yield ""
         yield from diagnosis_lines(found.diagnosis, found.held_nodes)
@@ -89,6 +93,28 @@ def placement_lines(found: PlacementDocument, recorded: str = "") -> Iterator[st
         return
     yield f"{clean(found.pod)} on {clean(found.node)}"
     yield from _indented(score_lines(found.best, recorded, "recorded"))
+
+
+def quota_lines(found: QuotaRefusalRow) -> Iterator[str]:
+    """What a quota lacks, and who has it."""
+    limit = "its min, for pods that may not be preempted" if found.non_preemptible else "its limit"
+    above = f", above {clean(found.path[-1])}" if len(found.path) > 1 else ""
+    yield f"The quota {clean(found.quota)}{above} would exceed {limit}"
+    header = ("RESOURCE", "LIMIT", "USED", "LACKS")
+    rows = [
+        (
+            clean(name),
+            clean(found.limit.get(name, "")),
+            clean(found.used.get(name, "0")),
+            clean(one),
+        )
+        for name, one in sorted(found.lacks.items())
+    ]
+    yield from _indented(table([header, *rows], words=(0,)))
+    for who, listed in (("held by", found.holders), ("borrowed by", found.borrowers)):
+        if listed:
+            shown = ", ".join(f"{clean(name)} {clean(one)}" for name, one in listed.items())
+            yield f"  {clean(found.resource)}, {who}: {shown}"
 
 
 def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:

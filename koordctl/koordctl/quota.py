@@ -1,18 +1,41 @@
-"""``koordctl quota convert``: quotas of scheduler-plugins as Koordinator's, or back."""
+"""``koordctl quota``: what quotas use, and those of scheduler-plugins as Koordinator's, or back."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from koordctl import cluster_client, quota_tree
 from koordctl.manifests import read_file
 from koordctl.quota_conversion import QuotaApi, converted
 from koordctl.status_client import AskError
 
+if TYPE_CHECKING:
+    from koord_kube.client import Client
+
 _TO = {"koordinator": QuotaApi.KOORDINATOR, "scheduler-plugins": QuotaApi.SCHEDULER_PLUGINS}
+
+
+def add_tree(parser: argparse.ArgumentParser) -> None:
+    """The flags of ``koordctl quota tree``."""
+    cluster_client.add_arguments(parser)
+
+
+def run_tree(arguments: argparse.Namespace) -> Iterable[str]:
+    """The quotas of the cluster. Raises AskError."""
+    from koord_kube.protocol.resources import ELASTIC_QUOTAS
+
+    async def question(api: Client) -> list[Any]:
+        return await cluster_client.objects(api, ELASTIC_QUOTAS)
+
+    found = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    if arguments.json:
+        return [json.dumps(found, indent=2, ensure_ascii=False)]
+    return quota_tree.lines(found)
 
 
 def add_convert(parser: argparse.ArgumentParser) -> None:

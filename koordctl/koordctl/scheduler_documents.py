@@ -63,6 +63,24 @@ class GangRow(msgspec.Struct, frozen=True):
     failed: str = ""
 
 
+class QuotaRefusalRow(msgspec.Struct, frozen=True):
+    """Why a quota lets the pod in nowhere: quantities by resource that it has and ``lacks``.
+
+    Of ``resource``, ``holders`` are pods that have most of it, ``borrowers`` quotas beside it
+    that use more than their min. ``path`` leads to the pod's own quota.
+    """
+
+    quota: str
+    path: list[str] = []
+    non_preemptible: bool = False
+    limit: dict[str, str] = {}
+    used: dict[str, str] = {}
+    lacks: dict[str, str] = {}
+    resource: str = ""
+    holders: dict[str, str] = {}
+    borrowers: dict[str, str] = {}
+
+
 class PlacementDocument(msgspec.Struct, frozen=True):
     """A pod of the scheduler's /v1/why, or of a what-if; times are seconds since the epoch.
 
@@ -84,6 +102,7 @@ class PlacementDocument(msgspec.Struct, frozen=True):
     paused: str = ""
     diagnosis: DiagnosisRow | None = None
     gang: GangRow | None = None
+    quota: QuotaRefusalRow | None = None
     extender_failure: str = ""
     held_nodes: int = 0
     node: str = ""

@@ -100,6 +100,7 @@ ALL_COMPONENTS = {
     "scheduler.networkTopology": True,
     "deviceDaemon.enabled": True,
     "deviceDaemon.tools.enabled": True,
+    "scheduler.quotas": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -173,6 +174,7 @@ def test_by_default_it_is_the_kustomization() -> None:
         ("reservations", {"scheduler.reservations": True}),
         ("gangs", {"scheduler.gangs": True}),
         ("network-topology", {"scheduler.networkTopology": True}),
+        ("quotas", {"scheduler.quotas": True}),
     ],
 )
 def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:

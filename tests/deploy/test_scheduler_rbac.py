@@ -14,6 +14,7 @@ from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import (
     DEVICE_CLASSES,
     DEVICES,
+    ELASTIC_QUOTAS,
     NODE_TOPOLOGIES,
     NODES,
     POD_GROUPS,
@@ -37,6 +38,7 @@ from koord_model.keys import (
     GPU_MEMORY_RATIO,
     LABEL_GPU_VENDOR,
     LABEL_POD_GROUP,
+    LABEL_QUOTA_NAME,
 )
 from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
 from koord_scheduler.config.scheduler_config import read_scheduler_config, scheduler_config
@@ -45,8 +47,9 @@ from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.deploy.manifests import NAMESPACE
 from tests.deploy.rights import Right, missing, rights, unused
-from tests.support.kube_api import KubeApi
+from tests.support.kube_api import USUAL, KubeApi
 from tests.support.processes import PATIENCE
+from tests.support.quota_cluster import quota_object
 from tests.support.reservations import reservation
 from tests.support.waiting import until
 
@@ -255,6 +258,51 @@ async def test_gangs_are_a_right_of_their_own() -> None:
     assert written[ANNOTATION_BIND_GANG_COUNT] == "2"
     assert missing(asked, ACCOUNT, (*COMPONENTS, "gangs")) == []
     assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {"podgroups"}
+
+
+async def test_quotas_are_a_right_of_its_own() -> None:
+    given = {"monitorAllQuotas": True, "delayEvictTime": "0s", "revokePodInterval": "100ms"}
+    profile = {
+        "plugins": {"multiPoint": {"enabled": [{"name": "ElasticQuota"}]}},
+        "pluginConfig": [{"name": "ElasticQuota", "args": given}],
+    }
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = scheduler_config({**kind, "profiles": [profile]})
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    limits = Limits(qps=0, answer=PATIENCE)
+    team = {LABEL_QUOTA_NAME: "team"}
+    served = KubeApi(installed=USUAL | {ELASTIC_QUOTAS})
+    async with served as api, Client(Cluster(api.url), limits) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
+        api.put(ELASTIC_QUOTAS, quota_object("team", {"cpu": "2"}, {}), "q")
+        for name, node in (("runs", "n1"), ("goes", "n1"), ("waits", "")):
+            pod = _pod(name, "2", nodeName=node, priority=len(node + name))
+            api.put(PODS, {**pod, "metadata": {"name": name, "labels": team}}, "shop")
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(SETTINGS, config, client, "s1_0").serve())
+            await until(lambda: "status" in api.get(ELASTIC_QUOTAS, "team", "q"), "what is used")
+            await until(lambda: bool(_waits(api)), "a condition")
+            await until(
+                lambda: any(one.resource == "pods/eviction" for one in rights(api.asked)),
+                "an eviction",
+            )
+            os.kill(os.getpid(), signal.SIGTERM)
+        created = [one["metadata"]["name"] for one in api.objects.values()]
+        asked, waits = rights(api.asked), _waits(api)
+    assert "koordinator-default-quota" in created
+    assert "Insufficient quotas, quotaName: team, runtime: cpu:2" in waits
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "quotas")) == []
+    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {
+        "elasticquotas",
+        "pods/eviction",
+    }
+
+
+def _waits(api: KubeApi) -> str:
+    """Why the pod "waits" has no node, once it says so."""
+    conditions = api.get(PODS, "waits", "shop").get("status", {}).get("conditions", [])
+    return "".join(one["message"] for one in conditions if one["type"] == "PodScheduled")
 
 
 def phase(api: KubeApi, name: str) -> str:

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from koord_kube.protocol.resources import LEASES, PODS, Resource
 from koord_service.status import json_page
-from koordctl.placement_text import scheduled_lines, waiting_lines
-from koordctl.scheduler_documents import PlacementDocument
+from koordctl.placement_text import quota_lines, scheduled_lines, waiting_lines
+from koordctl.scheduler_documents import PlacementDocument, QuotaRefusalRow
 
 from koordctl import cluster_client
 from tests.koordctl.conftest import Failing, Run, Serve
@@ -216,3 +216,22 @@ def test_nobody_leads(fake: FakeApi, failing: Failing, holder: str | None) -> No
     code, line = failing("why", "pending", "shop/web")
     assert code == 1
     assert "no scheduler leads" in line
+
+
+def test_a_quota_that_refuses_is_shown_with_who_has_it() -> None:
+    row = QuotaRefusalRow(
+        "org",
+        path=["org", "team"],
+        limit={"cpu": "5", "memory": "1Gi"},
+        used={"cpu": "3"},
+        lacks={"cpu": "2"},
+        resource="cpu",
+        holders={"shop/a": "2"},
+        borrowers={"other": "4"},
+    )
+    first, header, amounts, holders, borrowers = quota_lines(row)
+    assert "org, above team" in first
+    assert header.split() == ["RESOURCE", "LIMIT", "USED", "LACKS"]
+    assert amounts.split() == ["cpu", "5", "3", "2"]
+    assert holders.endswith("shop/a 2")
+    assert borrowers.endswith("other 4")

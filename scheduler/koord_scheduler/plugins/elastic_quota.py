@@ -20,6 +20,7 @@ from koord_scheduler.framework.plugin import Limit, Plugin, PreFilterResult, Vic
 from koord_scheduler.framework.service_provider import Service
 from koord_scheduler.quota.admission import AdmissionRules, QuotaRefusal, limit_of, refusal
 from koord_scheduler.quota.quota_trees import QuotaRules, TreeQuota
+from koord_scheduler.quota.refusal_document import refusal_document
 from koord_scheduler.quota.summary import quota_summary
 
 
@@ -65,6 +66,14 @@ class ElasticQuotaPlugin(Plugin):
             self._settings.admission,
             non_preemptible=claim_of(pod.labels).non_preemptible,
         )
+
+    def explain(self, pod: PodClass, nodes: NodeColumns) -> dict[str, Any] | None:
+        found = self.refusal(pod, nodes)
+        one = nodes.quotas.trees.find(found.quota) if found is not None else None
+        if found is None or one is None:
+            return None
+        pods = {key: pod for key, pod in nodes.quotas.pods_of(one).items() if pod.has_node}
+        return refusal_document(found, one, pods)
 
     def victims(self, pod: PodClass, nodes: NodeColumns) -> VictimRules | None:
         """Pods of the same quota; that must have room for the pod in the end."""

@@ -16,6 +16,7 @@ import msgspec
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod
 from koord_scheduler.columns.placed_pods import PlacedPod
+from koord_scheduler.framework.admission_explainer import AdmissionExplainer
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
@@ -156,6 +157,7 @@ def _waiting(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
     document = {
         **common,
         "diagnosis": diagnosis_document(diagnose(scores, refusal)),
+        "quota": _not_admitted(scheduler, pod),
         "extender_failure": refusal.failure if refusal is not None else "",
         "held_nodes": scheduler.count_held_nodes(pod),
         "best": scores_document(scores) if refusal is None else [],
@@ -186,6 +188,16 @@ def _waiting_gang(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
         return {**document, "state": "backoff", "retry_seconds": retries}
     parked = scheduler.queue.is_parked(pod.class_key)
     return {**document, "state": "unschedulable" if parked else "active"}
+
+
+def _not_admitted(scheduler: Scheduler, pod: QueuedPod) -> Document | None:
+    """What the first plugin says that does not admit a pod to any node."""
+    pod_class, nodes = pod.waiting.pod_class, scheduler.nodes
+    for plugin in scheduler.profiles[pod.waiting.scheduler_name].admitting:
+        found = plugin.explain(pod_class, nodes) if isinstance(plugin, AdmissionExplainer) else None
+        if found is not None:
+            return found
+    return None
 
 
 @contextmanager

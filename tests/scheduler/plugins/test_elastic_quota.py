@@ -15,6 +15,7 @@ from koord_scheduler.columns.quotas import QuotaColumns
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.plugins.elastic_quota import ElasticQuotaSettings
+from koord_scheduler.program.explanation import Now, explain_queued
 from koord_scheduler.quota.admission import AdmissionRules, refusal
 from koord_scheduler.quota.quota_trees import QuotaGates, QuotaRules, QuotaTrees
 
@@ -268,3 +269,23 @@ def test_every_decision_is_that_of_a_look_at_everything(seed: int) -> None:
     settle(9999.0)
     for name, cpus, has_node in pods.values():
         assert has_node or not admits(name, cpus) or max(free.values()) < 1000 * cpus
+
+
+def test_what_a_quota_lacks_and_who_has_it_is_explained() -> None:
+    cluster = QuotaCluster("n1")
+    cluster.quota("team", 8, 3)
+    cluster.quota("other", 8, 1)
+    cluster.pod("small", "team", 1, "n1")
+    cluster.pod("large", "team", 2, "n1")
+    cluster.pod("foreign", "other", 5, "n1")
+    cluster.pod("waits", "team", 4)
+    assert isinstance(cluster.decide(), Refusal)
+    pod = cluster.scheduler.queue.pods["shop/waits"]
+    document = explain_queued(cluster.scheduler, pod, Now(0.0, 0.0))
+    found = document["quota"]
+    assert (found["quota"], found["used"], found["limit"]) == ("team", {"cpu": "3"}, {"cpu": "5"})
+    assert found["lacks"] == {"cpu": "2"}
+    assert list(found["holders"].items()) == [("shop/large", "2"), ("shop/small", "1")]
+    assert found["borrowers"] == {"other": "4"}
+    assert document["diagnosis"]["plugins"][-1]["plugin"] == "ElasticQuota"
+    assert "ElasticQuota" in document["diagnosis"]["wakes_on"][0]

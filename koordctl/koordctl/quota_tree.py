@@ -1,0 +1,133 @@
+"""``koordctl quota tree``: what quotas use, may use, and borrow of each other. No IO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from koord_model.demand import Amounts
+from koord_model.elastic_quota import RESERVED_QUOTAS, ROOT_QUOTA, ElasticQuota, amounts_in, parse
+from koord_model.keys import ANNOTATION_QUOTA_RUNTIME, CPU, MEMORY
+from koord_model.quantity import milli_text
+
+from koordctl import amounts
+from koordctl.columns import table
+from koordctl.render import clean
+
+_HEADER = ("QUOTA", "RESOURCE", "USED", "RUNTIME", "MIN", "MAX", "", "BORROWS")
+_WIDTH = 20
+_UNLIMITED = 1 << 60
+"""Nobody has so much: a max of it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownQuota:
+    """A quota as the API has it; ``runtime`` is what it may use, as the scheduler wrote it."""
+
+    quota: ElasticQuota
+    runtime: Amounts
+
+    def lent(self, resource: str) -> int:
+        """How much of its min others may use, since its pods do not ask for it."""
+        least = self.quota.min.get(resource, 0)
+        return max(0, least - self.runtime.get(resource, least))
+
+    def borrowed(self, resource: str) -> int:
+        """How much its pods use beyond its min."""
+        return max(0, self.quota.used.get(resource, 0) - self.quota.min.get(resource, 0))
+
+
+def shown_quota(document: Mapping[str, Any]) -> ShownQuota:
+    """The quota in an API object; what of it cannot be used counts as absent."""
+    quota, _ = parse(document)
+    annotations = (document.get("metadata") or {}).get("annotations") or {}
+    try:
+        runtime = amounts_in(annotations.get(ANNOTATION_QUOTA_RUNTIME)) or {}
+    except ValueError:
+        runtime = {}
+    return ShownQuota(quota, runtime)
+
+
+def lines(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each quota and resource, children below their parents."""
+    quotas = {one.quota.name: one for one in map(shown_quota, documents)}
+    shared = {name: one for name, one in quotas.items() if name not in RESERVED_QUOTAS}
+    if not shared:
+        yield "No ElasticQuota found."
+        return
+    children = _children(shared)
+    rows = [
+        row
+        for depth, one in _in_order(children)
+        for row in _rows(depth, one, children[_parent(one, shared)])
+    ]
+    alone = [quotas[name] for name in sorted(RESERVED_QUOTAS & quotas.keys()) if name != ROOT_QUOTA]
+    rows += [row for one in alone if one.quota.used for row in _rows(0, one, [])]
+    yield from table([_HEADER, *rows])
+
+
+def _parent(one: ShownQuota, quotas: Mapping[str, ShownQuota]) -> str:
+    """Its parent; the root where that is not there."""
+    seen, name = {one.quota.name}, one.quota.parent
+    while name in quotas and name not in seen:
+        seen.add(name)
+        name = quotas[name].quota.parent
+    is_placed = one.quota.parent in quotas and name not in seen
+    return one.quota.parent if is_placed else ROOT_QUOTA
+
+
+def _children(quotas: Mapping[str, ShownQuota]) -> Mapping[str, list[ShownQuota]]:
+    found: defaultdict[str, list[ShownQuota]] = defaultdict(list)
+    for name in sorted(quotas):
+        found[_parent(quotas[name], quotas)].append(quotas[name])
+    return found
+
+
+def _in_order(
+    children: Mapping[str, list[ShownQuota]], parent: str = ROOT_QUOTA, depth: int = 0
+) -> Iterator[tuple[int, ShownQuota]]:
+    for one in children.get(parent, ()):
+        yield depth, one
+        yield from _in_order(children, one.quota.name, depth + 1)
+
+
+def _rows(depth: int, one: ShownQuota, siblings: Sequence[ShownQuota]) -> Iterator[tuple[str, ...]]:
+    quota = one.quota
+    name = "  " * depth + clean(quota.name)
+    for resource in sorted({*quota.max, *quota.used}):
+        used, most = quota.used.get(resource, 0), quota.max.get(resource)
+        limit = one.runtime.get(resource, most)
+        yield (
+            name,
+            clean(resource),
+            _amount(resource, used),
+            _amount(resource, one.runtime.get(resource)),
+            _amount(resource, quota.min.get(resource)),
+            _amount(resource, most),
+            amounts.bar(used, limit if limit is None or limit < _UNLIMITED else None, _WIDTH),
+            _borrowing(one, resource, siblings),
+        )
+        name = ""
+
+
+def _borrowing(one: ShownQuota, resource: str, siblings: Sequence[ShownQuota]) -> str:
+    """How much of what others do not use, and who lends."""
+    borrowed = one.borrowed(resource)
+    if not borrowed or not siblings:
+        return ""
+    lenders = [
+        f"{clean(each.quota.name)} lends {_amount(resource, lent)}"
+        for each in siblings
+        if each is not one and (lent := each.lent(resource))
+    ]
+    return f"{_amount(resource, borrowed)}{' (' + ', '.join(lenders) + ')' if lenders else ''}"
+
+
+def _amount(resource: str, value: int | None) -> str:
+    if value is None or value >= _UNLIMITED:
+        return amounts.UNKNOWN
+    if resource == CPU:
+        return milli_text(value)
+    return amounts.memory(value) if resource == MEMORY else str(value)

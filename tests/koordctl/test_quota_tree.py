@@ -1,0 +1,50 @@
+"""Who uses what of which quota, and who lends it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from koord_model.keys import ANNOTATION_QUOTA_RUNTIME
+from koordctl.quota_tree import lines
+
+from tests.support.quota_cluster import quota_object
+
+
+def shown(name: str, used: str, runtime: str, *spec: Any, **labels: str) -> dict[str, Any]:
+    most, least, parent = spec
+    document = quota_object(name, {"cpu": most}, {"cpu": least}, parent, **labels)
+    annotations = {ANNOTATION_QUOTA_RUNTIME: json.dumps({"cpu": runtime})}
+    document["metadata"]["annotations"] = annotations
+    document["status"] = {"used": {"cpu": used}}
+    return document
+
+
+def test_children_are_below_their_parents_with_a_bar_and_their_lenders() -> None:
+    found = list(
+        lines(
+            [
+                shown("b", "1", "1", "8", "4", "org"),
+                shown("org", "8", "8", "8", "8", ""),
+                shown("a", "7", "7", "8", "4", "org"),
+                shown("lost", "0", "0", "2", "0", "gone"),
+                shown("koordinator-default-quota", "3", "0", str(1 << 60), "0", ""),
+            ]
+        )
+    )
+    assert [line.split("  ")[0].strip() for line in found[1:]] == [
+        "lost",
+        "org",
+        "",
+        "",
+        "koordinator-default-quota",
+    ]
+    cells = {line.split()[0]: line.split() for line in found}
+    assert cells["a"][1:6] == ["cpu", "7", "7", "4", "8"]
+    assert found[3].endswith("3 (b lends 3)")
+    assert "████████████████████" in found[3]
+    assert cells["b"][-1].startswith("█")
+
+
+def test_no_quota_is_said() -> None:
+    assert list(lines([])) == ["No ElasticQuota found."]
