@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from koord_model.elastic_quota import parse
 from koord_model.keys import LABEL_QUOTA_NAME
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.quota.overuse import OveruseClock
+from koord_scheduler.quota.quota_object import read_elastic_quota
 from koord_scheduler.quota.revocation import pods_to_revoke
 
 from bench.batch_jobs import TEAMS, Job
@@ -88,12 +89,12 @@ class BatchCluster:
         self._running: dict[str, float] = {}
         self._bound: Counter[str] = Counter()
         self._ends: list[tuple[float, str]] = []
-        self._above_since: dict[str, float] = {}
+        self._overuse = OveruseClock(REVOKE_SECONDS)
         for number in range(nodes):
             self._scheduler.nodes.set(read_node(_node(number)))
         for team in TEAMS:
-            quota, _ = parse(_quota(team, nodes, policy))
-            self._scheduler.nodes.quotas.set_quota(f"{team}/{team}", quota)
+            quota = json.dumps(_quota(team, nodes, policy)).encode()
+            self._scheduler.nodes.quotas.set_quota(f"{team}/{team}", read_elastic_quota(quota))
 
     def run(self, jobs: Sequence[Job], until: float) -> Usage:
         """Let jobs arrive, run and end; what is under way at the end does not count as finished."""
@@ -160,26 +161,19 @@ class BatchCluster:
     def _reclaim(self) -> None:
         """Evict of quotas that have been above their runtime for a while, whole jobs."""
         trees = self._scheduler.nodes.quotas.trees
-        for team in TEAMS:
-            used = self._allocated()[team]
-            one = trees.named(team)
-            limit = trees.runtime(one) if one is not None else {}
-            most = limit.get(GPU, 0) / 100
-            if used <= most + 1e-9:
-                self._above_since.pop(team, None)
-                continue
-            since = self._above_since.setdefault(team, self._now)
-            if self._now - since >= REVOKE_SECONDS:
-                self._evict(team, used, most)
+        limits = {one.name: trees.runtime(one).get(GPU, 0) for one in trees}
+        used = {team: round(100 * gpus) for team, gpus in self._allocated().items()}
+        over = [team for team, gpus in used.items() if gpus > limits[team]]
+        for team in self._overuse.due(over, self._now):
+            self._evict(team, used[team], limits[team])
 
-    def _evict(self, team: str, used: float, most: float) -> None:
+    def _evict(self, team: str, used: int, most: int) -> None:
         """The youngest jobs go, and wait again from the beginning."""
         running = [
             (at, name) for name, at in self._running.items() if self._jobs[name].team == team
         ]
         pods = [(name, {GPU: round(self._jobs[name].gpus * 100)}) for _, name in sorted(running)]
-        used_gpus, limit = {GPU: round(used * 100)}, {GPU: int(most * 100)}
-        for name in pods_to_revoke(used_gpus, limit, pods):
+        for name in pods_to_revoke({GPU: used}, {GPU: most}, pods):
             job = self._jobs[name]
             self.usage.lost += job.gpus * (self._now - self._running[name])
             self.usage.evicted += 1
@@ -187,7 +181,7 @@ class BatchCluster:
             self._submit(job)
 
     def _allocated(self) -> Mapping[str, float]:
-        found: Counter[str] = Counter()
+        found = dict.fromkeys(TEAMS, 0.0)
         for name in self._running:
             found[self._jobs[name].team] += self._jobs[name].gpus
         return found
@@ -196,7 +190,7 @@ class BatchCluster:
         allocated = self._allocated()
         self.usage.capacity += self.gpus * STEP_SECONDS
         self.usage.allocated += sum(allocated.values()) * STEP_SECONDS
-        demand: Counter[str] = Counter()
+        demand = dict.fromkeys(TEAMS, 0.0)
         for job in self._jobs.values():
             demand[job.team] += job.gpus
         if sum(demand.values()) > self.gpus:
