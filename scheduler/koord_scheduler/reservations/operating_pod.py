@@ -16,13 +16,14 @@ from koord_scheduler.reservations.objects import AVAILABLE, ReservationOwner
 from koord_scheduler.reservations.owners import owner_matchers
 from koord_scheduler.reservations.reservation import ALIGNED, Reservation
 
-_MODE = "Reservation"
+OPERATING = "Reservation"
+"""The operating mode of such pods."""
 _OWNERS = msgspec.json.Decoder(list[ReservationOwner] | None)
 
 
 def is_operating(pod: PodInfo) -> bool:
     """Whether a pod says that it acts as a reservation."""
-    return (pod.metadata.labels or {}).get(LABEL_OPERATING_MODE) == _MODE
+    return (pod.metadata.labels or {}).get(LABEL_OPERATING_MODE) == OPERATING
 
 
 def operating_reservation(pod: PodInfo, requests: Amounts) -> Reservation | None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
-from koord_model.keys import ANNOTATION_PRE_ALLOCATABLE_PRIORITY
+from koord_model.keys import ANNOTATION_PRE_ALLOCATABLE_PRIORITY, LABEL_OPERATING_MODE
 
 from koord_scheduler.objects.node_selector import whole_number
 from koord_scheduler.reservations.matching import Match, match_needs
+from koord_scheduler.reservations.operating_pod import OPERATING
 from koord_scheduler.reservations.owners import OwnedPod, PodOwner
 from koord_scheduler.reservations.pod_needs import (
     ReservationNeeds,
@@ -35,9 +36,12 @@ def pre_allocatable(
     labels: Mapping[str, str],
     owners: Sequence[PodOwner],
 ) -> PreAllocatable | None:
-    """What a pod says, for the mode Cluster by a ``label``; ``None`` if that cannot be read."""
+    """What a pod says, for the mode Cluster by a ``label``; ``None``: no reservation takes it over.
+
+    So it is if that cannot be read, or if the pod acts as a reservation itself.
+    """
     needs = reservation_needs(annotations, labels, owners)._replace(has_allocation=False)
-    if needs.problem:
+    if needs.problem or labels.get(LABEL_OPERATING_MODE) == OPERATING:
         return None
     priority = whole_number(annotations.get(ANNOTATION_PRE_ALLOCATABLE_PRIORITY, "")) or 0
     return PreAllocatable(needs, labels.get(label) == "true", priority)

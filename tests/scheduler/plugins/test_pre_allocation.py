@@ -167,6 +167,14 @@ def test_a_pod_that_has_a_reservation_keeps_it() -> None:
     assert result(cluster)[0] == ""
 
 
+def test_a_pod_that_acts_as_a_reservation_is_not_taken_over() -> None:
+    cluster = ReservationCluster("n1")
+    acting = {"scheduling.koordinator.sh/operating-mode": "Reservation"}
+    cluster.pod("a", "6", "n1", labels=acting)
+    takes_over(cluster, cpus="7")
+    assert result(cluster)[0] == ""
+
+
 def test_why_it_waits_names_the_pods_that_it_may_take_over() -> None:
     cluster = ReservationCluster("n1")
     cluster.pod("a", "1", "n1")
