@@ -29,6 +29,7 @@ COMPONENTS = (
     "numa",
     "device-share",
     "reservations",
+    "quotas",
 )
 
 
