@@ -32,6 +32,7 @@ COMPONENTS = (
     "reservations",
     "gangs",
     "network-topology",
+    "quotas",
 )
 
 

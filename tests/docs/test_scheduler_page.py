@@ -74,6 +74,12 @@ def test_a_profile_with_reservations() -> None:
     assert weights["Reservation"] == 5000
 
 
+def test_a_profile_with_quotas() -> None:
+    [profile] = read_scheduler_config(block(page("quotas.md"), "quotas")).profiles
+    assert [one.name for one in profile.profile.preempting] == ["ElasticQuota"]
+    assert [one.name for one in profile.profile.admitting] == ["ElasticQuota"]
+
+
 def test_why_a_pod_is_where_it_is() -> None:
     shown = [*scheduled_lines(read(shop().why_placed("used-2", "1800m")))]
     assert block(PAGE, "scheduled").rstrip("\n").splitlines() == shown

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+from koord_model.elastic_quota import ElasticQuota
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
+from koord_scheduler.program.quota_metrics import QuotaFigures, QuotaMetrics
 from koord_scheduler.program.reservation_metrics import ReservationMetrics
 from koord_scheduler.reservations.objects import read_reservation_object
 from koord_scheduler.reservations.reservation import reservation_of
@@ -24,4 +26,6 @@ def full_registry() -> CollectorRegistry:
     document = json.dumps(reservation("r", "4", "n1", owners=[])).encode()
     kept = reservation_of(read_reservation_object(document))
     registry.register(ReservationMetrics(lambda: [kept]))
+    figures = QuotaFigures(ElasticQuota("team"), "", {"used": {"cpu": 1000}})
+    QuotaMetrics(registry, lambda: [figures]).report_seconds.observe(0.001)
     return registry

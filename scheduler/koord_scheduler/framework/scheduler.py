@@ -168,7 +168,7 @@ class Scheduler(GangStates):
             case None:
                 return None
             case int():
-                return self.assume(pod, result)
+                return self.assume(pod, result) if self.is_admitted(pod) else None
             case CallFailure():
                 again = self.queue.back_off(pod, now)
                 again.extender_refusal = ExtenderRefusal(failure=result.text)

@@ -19,7 +19,7 @@ from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
 from koord_scheduler.binder import Binder
 from koord_scheduler.claim_binder import ClaimBinder
@@ -79,7 +79,6 @@ T = TypeVar("T")
 
 DEVICE_SECONDS = 600.0
 """For devices to be prepared: ``bindingTimeout`` of kube-scheduler's DynamicResources."""
-_REPORT_BUCKETS = tuple(0.001 * 2**power for power in range(15))
 _BUSY = 32
 """Bindings on their way from which reports wait."""
 
@@ -148,13 +147,7 @@ class SchedulerProgram:
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
         self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
-        self._quota_seconds = Histogram(
-            "scheduler_update_elastic_quota_status_duration_seconds",
-            "How long it took to write how a quota stands.",
-            buckets=_REPORT_BUCKETS,
-            registry=self.registry,
-        )
-        self.registry.register(QuotaMetrics(self._quota_figures))
+        self._quota_metrics = QuotaMetrics(self.registry, self._quota_figures)
         self._rates = RecentRates()
         self._program = ControlPlaneProgram(
             "scheduler",
@@ -234,7 +227,7 @@ class SchedulerProgram:
             self._scheduler,
             write,
             self._quota_duties,
-            observe=self._quota_seconds.observe,
+            observe=self._quota_metrics.report_seconds.observe,
             on_warning=self._warn,
         )
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import ElasticQuota
 from koord_model.keys import ANNOTATION_UNSCHEDULABLE_RESOURCE
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -15,6 +16,7 @@ from prometheus_client.registry import Collector
 from koord_scheduler.columns.quotas import QuotaColumns
 from koord_scheduler.quota.report import reported_amounts
 
+_BUCKETS = tuple(0.001 * 2**power for power in range(15))
 _LABELS = ["name", "resource", "tree", "is_parent", "parent", "field"]
 
 
@@ -51,8 +53,17 @@ def quota_figures(quotas: QuotaColumns) -> list[QuotaFigures]:
 class QuotaMetrics(Collector):
     """Read at each scrape; of as many series as quotas have resources, times a dozen fields."""
 
-    def __init__(self, figures: Callable[[], Iterable[QuotaFigures]]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, figures: Callable[[], Iterable[QuotaFigures]]
+    ) -> None:
         self._figures = figures
+        self.report_seconds = Histogram(
+            "scheduler_update_elastic_quota_status_duration_seconds",
+            "How long it took to write how a quota stands.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: quotas are not known yet when this is registered."""

@@ -42,12 +42,13 @@ class ElasticQuotaObject(msgspec.Struct, frozen=True):
 class ReadQuota(NamedTuple):
     """A quota, lines on what was ``ignored`` in it, and what schedulers ``reported`` last.
 
-    That is by annotation, ``None`` for one that cannot be used.
+    That is by annotation, ``None`` for one that cannot be used. ``version`` is the object's.
     """
 
     quota: ElasticQuota
     ignored: tuple[str, ...] = ()
     reported: Mapping[str, Amounts | None] = {}
+    version: str = ""
 
 
 _DECODER = msgspec.json.Decoder(ElasticQuotaObject)
@@ -64,7 +65,7 @@ def read_elastic_quota(text: bytes) -> ReadQuota:
     quota, ignored = parse(document)
     annotations = view.metadata.get("annotations") or {}
     reported = {key: _amounts(annotations[key]) for key in REPORTED if key in annotations}
-    return ReadQuota(quota, ignored, reported)
+    return ReadQuota(quota, ignored, reported, str(view.metadata.get("resourceVersion") or ""))
 
 
 def _amounts(given: object) -> Amounts | None:

@@ -62,8 +62,9 @@ def report_patch(trees: QuotaTrees, one: TreeQuota, read: ReadQuota) -> Mapping[
         body["status"] = {"used": {**quantities(used), **gone}}
     if not body:
         return None
-    # Another object of that name would be another quota.
-    body["metadata"] = {**body.get("metadata", {}), "uid": read.quota.uid}
+    # A charge for a pod that is not known here yet would be lost if it were not this version.
+    named = {"uid": read.quota.uid, "resourceVersion": read.version}
+    body["metadata"] = {**body.get("metadata", {}), **named}
     return body
 
 
