@@ -27,9 +27,13 @@ def gang_annotations(name: str, minimum: int, **more: str) -> dict[str, str]:
 class GangCluster:
     """Nodes, and pods in the namespace d, of which most are in gangs. ``now`` goes on by hand."""
 
-    def __init__(self, *nodes: str, cpus: int = 4, preempts: bool = False) -> None:
-        plugins = (EnabledPlugin(NodeResourcesFit()), EnabledPlugin(Coscheduling(), weight=0))
-        profile = Profile("default-scheduler", plugins, preempts=preempts, gangs=GangDefaults())
+    def __init__(self, *nodes: str, cpus: int = 4, gangs_preempt: bool = False) -> None:
+        defaults = GangDefaults(preempts=gangs_preempt)
+        plugins = (
+            EnabledPlugin(NodeResourcesFit()),
+            EnabledPlugin(Coscheduling(defaults), weight=0),
+        )
+        profile = Profile("default-scheduler", plugins, preempts=False, gangs=defaults)
         self.scheduler = Scheduler([profile])
         self.now = 0.0
         found = [*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: self.now)]

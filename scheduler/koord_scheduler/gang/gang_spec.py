@@ -50,10 +50,14 @@ class GangSource(StrEnum):
 
 @dataclass(frozen=True)
 class GangDefaults:
-    """What counts for gangs that do not say it themselves."""
+    """What counts for gangs that do not say it themselves.
+
+    With ``preempts`` they may take the place of less important pods.
+    """
 
     wait_seconds: float = WAIT_SECONDS
     match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
+    preempts: bool = False
 
 
 class GangSpec(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.framework import gang_cycle
-from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.gang_planner import GangCandidate, GangRequest
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
@@ -377,3 +377,31 @@ def test_the_report_says_what_a_gang_lacks_and_changes_nothing() -> None:
     assert cluster.scheduler.gang_cycle.report(pod).fitted == 3
     assert cluster.requested() == 0
     assert cluster.placed(2.0) == ["g-0", "g-1", "g-2"]
+
+
+def test_a_gang_preempts_for_all_of_its_pods_or_for_none() -> None:
+    cluster = GangCluster("n1", "n2", cpus=2, gangs_preempt=True)
+    for number in range(4):
+        cluster.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
+    annotations = gang_annotations("g", 3)
+    for number in range(3):
+        cluster.pod(f"g-{number}", annotations, priority=1)
+    plans = [one for one in cluster.decisions() if isinstance(one, PreemptionPlan)]
+    victims = [victim.key for plan in plans for victim in plan.preemption.victims]
+    assert len(victims) == len(set(victims)) == 3
+    assert cluster.requested() == 4, "they are still there"
+    assert len(cluster.scheduler.nominations) == 3
+    cluster.pod("small")
+    assert list(cluster.decisions(5.0)) != plans, "it waits for its victims"
+    assert not any(isinstance(one, PreemptionPlan) for one in cluster.decisions(1.0))
+    for key in victims:
+        cluster.remove(key)
+    assert cluster.placed(10.0) == ["g-0", "g-1", "g-2"], "its room was kept"
+
+    larger = GangCluster("n1", "n2", cpus=2, gangs_preempt=True)
+    for number in range(4):
+        larger.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
+    for number in range(5):
+        larger.pod(f"g-{number}", gang_annotations("g", 5), priority=1)
+    assert [type(one) for one in larger.decisions()] == [Refusal], "not even so all of it fits"
+    assert (larger.requested(), len(larger.scheduler.nominations)) == (4, 0)
