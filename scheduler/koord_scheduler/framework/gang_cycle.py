@@ -161,8 +161,8 @@ class GangCycle:
     def may_fit(self, queue: ClassQueue, now: float) -> bool:
         """Whether a parked group should be tried again, or its owners told what it lacks."""
         attempts, group_id = queue.gang_attempts, queue.key.gang
-        pods = list(queue.pods())
-        if now < attempts.retry_at or not pods:
+        pods = list(queue.pods()) if now >= attempts.retry_at else []
+        if not pods:
             return False
         if self._missing(group_id, pods):
             return bool(queue.entered) and not _is_fresh(queue, now)

@@ -14,6 +14,9 @@ from koord_scheduler.framework import gang_cycle
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.gang_planner import GangCandidate, GangRequest
+from koord_scheduler.framework.recording import Record, read_inputs, recording_line
+from koord_scheduler.framework.replay import Replay
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.queue.scheduling_queue import MOST_BACKOFF_SECONDS
 
@@ -198,9 +201,9 @@ def test_a_planner_may_give_each_pod_its_node_or_say_why_not() -> None:
 class RandomGangs:
     """Gangs and nodes come and go at random; each gang's pods ask for the same."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, record: Record | None = None) -> None:
         self.rng = Random(seed)
-        self.cluster = GangCluster()
+        self.cluster = GangCluster(record=record)
         self.sizes: dict[str, tuple[int, int, int]] = {}
         self.groups: dict[str, tuple[str, ...]] = {}
         self.unbound: list[Placement] = []
@@ -377,6 +380,16 @@ def test_the_report_says_what_a_gang_lacks_and_changes_nothing() -> None:
     assert cluster.scheduler.gang_cycle.report(pod).fitted == 3
     assert cluster.requested() == 0
     assert cluster.placed(2.0) == ["g-0", "g-1", "g-2"]
+
+
+@given(st.integers(0, 1 << 32))
+def test_a_recording_of_gangs_is_replayed(seed: int) -> None:
+    lines: list[bytes] = []
+    gangs = RandomGangs(seed, lambda one: lines.append(recording_line(one)))
+    for _ in range(20):
+        gangs.step()
+    again = Replay(Scheduler(gangs.cluster.profiles), lambda *_: None)
+    assert all(one.is_same for one in again.run(read_inputs(lines)))
 
 
 def test_a_gang_preempts_for_all_of_its_pods_or_for_none() -> None:
