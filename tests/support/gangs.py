@@ -35,6 +35,7 @@ class GangCluster:
         *nodes: str,
         cpus: int = 4,
         gangs_preempt: bool = False,
+        profile: Profile | None = None,
         record: Record | None = None,
     ) -> None:
         defaults = GangDefaults(preempts=gangs_preempt)
@@ -42,7 +43,8 @@ class GangCluster:
             EnabledPlugin(NodeResourcesFit()),
             EnabledPlugin(Coscheduling(defaults), weight=0),
         )
-        profile = Profile("default-scheduler", plugins, preempts=False, gangs=defaults)
+        usual = Profile("default-scheduler", plugins, preempts=False, gangs=defaults)
+        profile = usual if profile is None else profile
         self.profiles = [profile]
         self.scheduler = Scheduler(self.profiles)
         if record is not None:
@@ -52,6 +54,7 @@ class GangCluster:
         found = [*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: self.now)]
         if record is not None:
             found = [recorded_kind(one, record, lambda: self.now) for one in found]
+        self._named = {one.name: one for one in found}
         self._kinds = {one.resource.kind: one for one in found}
         self.documents: dict[str, dict[str, Any]] = {}
         for name in nodes:
@@ -72,6 +75,12 @@ class GangCluster:
         more = {f"{PREFIX}/{key.replace('_', '-')}": one for key, one in annotations.items()}
         metadata = {"name": name, "namespace": "d", "uid": name, "annotations": more}
         self.put("PodGroup", f"d/{name}", {"metadata": metadata, "spec": {"minMember": minimum}})
+
+    def scheduling_group(self, name: str, spec: Mapping[str, Any]) -> None:
+        """A PodGroup of Kubernetes' own is there."""
+        document = {"metadata": {"name": name, "namespace": "d"}, "spec": spec}
+        kind = self._named["PodGroup.scheduling.k8s.io"]
+        kind.put(f"d/{name}", kind.read(json.dumps(document).encode()))
 
     def pod(
         self,

@@ -42,9 +42,10 @@ class MatchPolicy(StrEnum):
 
 
 class GangSource(StrEnum):
-    """Where a gang is described, in Koordinator's words."""
+    """Where a gang is described: Koordinator's words, and Kubernetes' own PodGroup."""
 
     POD_GROUP = "GangFromPodGroupCrd"
+    KUBERNETES = "PodGroup"
     POD = "GangFromPodAnnotation"
 
 
@@ -65,7 +66,7 @@ class GangSpec(NamedTuple):
 
     ``min_member`` of its pods start together or not at all; ``total`` is how many there are to be.
     ``wait_seconds`` is for how long room is held for it. ``created`` is in seconds since the epoch.
-    ``network_topology`` is the annotation, "" without one.
+    ``network_topology`` is the annotation, "" without one. With a ``problem`` it cannot be placed.
     """
 
     key: str
@@ -78,6 +79,7 @@ class GangSpec(NamedTuple):
     created: float = 0.0
     source: GangSource = GangSource.POD
     network_topology: str = ""
+    problem: str = ""
 
     @property
     def group_id(self) -> str:

@@ -65,10 +65,16 @@ class GangGroup:
 
 
 class Gangs:
-    """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them."""
+    """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them.
+
+    It ``reads_pod_groups`` and annotations of Koordinator, ``reads_scheduling_groups`` of
+    Kubernetes; that is decided before there are pods.
+    """
 
     def __init__(self) -> None:
         self.is_used = False
+        self.reads_pod_groups = False
+        self.reads_scheduling_groups = False
         self.defaults = GangDefaults()
         self.touched: set[str] = set()
         """The keys of gangs that changed since somebody looked, and took them out."""
@@ -228,7 +234,7 @@ def _counts(gang: Gang, group: GangGroup, policy: MatchPolicy, placed: int = 0) 
 
 def _is_satisfied(gang: Gang, group: GangGroup, placed: int) -> bool:
     spec = gang.spec
-    if spec is None:
+    if spec is None or spec.problem:
         return False
     policy = spec.match_policy
     counts = _counts(gang, group, policy, placed)

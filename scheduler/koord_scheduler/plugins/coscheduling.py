@@ -25,6 +25,7 @@ class Coscheduling(Plugin):
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.gangs.is_used = True
+        nodes.gangs.reads_pod_groups = True
         nodes.gangs.defaults = self.defaults
 
     def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
