@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 from koord_model.elastic_quota import ElasticQuota
+from koord_scheduler.gang.gangs import Gangs
+from koord_scheduler.program.gang_metrics import GangMetrics
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.quota_metrics import QuotaFigures, QuotaMetrics
 from koord_scheduler.program.reservation_metrics import ReservationMetrics
@@ -28,4 +30,5 @@ def full_registry() -> CollectorRegistry:
     registry.register(ReservationMetrics(lambda: [kept]))
     figures = QuotaFigures(ElasticQuota("team"), "", {"used": {"cpu": 1000}})
     QuotaMetrics(registry, lambda: [figures]).report_seconds.observe(0.001)
+    registry.register(GangMetrics(Gangs()))
     return registry

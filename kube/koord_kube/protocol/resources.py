@@ -41,6 +41,10 @@ CLUSTER_NETWORK_TOPOLOGIES = Resource(
     "clusternetworktopologies",
     "ClusterNetworkTopology",
 )
+SCHEDULING_GROUPS = Resource(
+    "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", namespaced=True
+)
+"""Kubernetes' own PodGroups."""
 DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True

@@ -42,6 +42,7 @@ from koord_scheduler.plugins.coscheduling import Coscheduling
 from koord_scheduler.plugins.device_share import DeviceShare
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
 from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin
+from koord_scheduler.plugins.gang_scheduling import GangScheduling
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
@@ -103,6 +104,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "Coscheduling": lambda args: Coscheduling(
         args.coscheduling.defaults(), gathers=args.coscheduling.aware_network_topology
     ),
+    "GangScheduling": lambda args: GangScheduling(),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 

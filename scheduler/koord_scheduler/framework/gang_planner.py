@@ -25,9 +25,13 @@ class GangCandidate(NamedTuple):
 
     def among(self, pod: str, rows: Rows) -> Rows:
         """Those of ``rows`` that the pod with this key may have."""
-        planned = self.plan.get(pod)
-        allowed = self.rows if planned is None else np.array([planned])
+        allowed = self.allowed(pod)
         return rows if allowed is None else rows[np.isin(rows, allowed)]
+
+    def allowed(self, pod: str) -> Rows | None:
+        """The rows that the pod with this key may have; ``None``: all."""
+        planned = self.plan.get(pod)
+        return self.rows if planned is None else np.array([planned])
 
 
 EVERYWHERE = GangCandidate()

@@ -54,6 +54,7 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
+from koord_scheduler.program.gang_metrics import GangMetrics
 from koord_scheduler.program.gangs_document import gangs_document
 from koord_scheduler.program.gates import DEVICE_PLUGIN_ADAPTION, gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
@@ -148,6 +149,8 @@ class SchedulerProgram:
         self._metrics = SchedulerMetrics(self.registry, self._status)
         self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
         self._quota_metrics = QuotaMetrics(self.registry, self._quota_figures)
+        if self._scheduler.gangs.is_used:
+            self.registry.register(GangMetrics(self._scheduler.gangs))
         self._rates = RecentRates()
         self._program = ControlPlaneProgram(
             "scheduler",
