@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy as np
+from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_planner import GangCandidate, GangPlanner, GangRequest
@@ -81,7 +82,7 @@ class Network:
             metadata = {"name": f"n{number}", "labels": labels}
             amounts = {"gpu": str(free), "pods": "110"}
             document = {"metadata": metadata, "status": {"allocatable": amounts}}
-            self._put("Node", metadata["name"], document)
+            self._put("Node", f"n{number}", document)
 
     def decide(self) -> int:
         """How many pods get nodes."""
@@ -107,6 +108,9 @@ class TimedPlanner:
         first = next(rest)
         self.seconds.append(time.perf_counter() - start)
         return chain([first], rest)
+
+    def rows_to_hold(self, request: GangRequest) -> Rows | None:
+        return self._planner.rows_to_hold(request)
 
 
 def turn(gpus: tuple[int, ...], seed: int) -> tuple[float, float, float]:

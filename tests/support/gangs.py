@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
@@ -28,10 +28,15 @@ class GangCluster:
     """Nodes, and pods in the namespace d, of which most are in gangs. ``now`` goes on by hand."""
 
     def __init__(
-        self, *nodes: str, cpus: int = 4, preempts: bool = False, gathers: bool = False
+        self,
+        *nodes: str,
+        cpus: int = 4,
+        preempts: bool = False,
+        gathers: bool = False,
+        more: Sequence[EnabledPlugin] = (),
     ) -> None:
         coscheduling = Coscheduling(gathers=gathers)
-        plugins = (EnabledPlugin(NodeResourcesFit()), EnabledPlugin(coscheduling, weight=0))
+        plugins = (EnabledPlugin(NodeResourcesFit()), EnabledPlugin(coscheduling, weight=0), *more)
         profile = Profile("default-scheduler", plugins, preempts=preempts, gangs=GangDefaults())
         self.scheduler = Scheduler([profile])
         self.now = 0.0

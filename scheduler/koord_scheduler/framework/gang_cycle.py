@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -204,11 +205,18 @@ class GangCycle:
     ) -> Iterable[GangCandidate] | str:
         if self.planner is None:
             return (EVERYWHERE,)
+        return self.planner.candidates(self._request(group_id, pods))
+
+    def _rows_to_hold(self, group_id: str, pods: Sequence[QueuedPod]) -> Rows | None:
+        if self.planner is None:
+            return None
+        return self.planner.rows_to_hold(self._request(group_id, pods))
+
+    def _request(self, group_id: str, pods: Sequence[QueuedPod]) -> GangRequest:
         host = self._host
         gangs = [gang for _, gang in host.gangs.of_group(group_id) if gang is not None]
         required = self._required(group_id, pods)
-        request = GangRequest(gangs, pods, required, host.nodes, host.fitting_rows, self._slots)
-        return self.planner.candidates(request)
+        return GangRequest(gangs, pods, required, host.nodes, host.fitting_rows, self._slots)
 
     def _release(self, group_id: str, placements: Sequence[Placement]) -> None:
         """From now on its pods are bound, whatever becomes of single ones."""
@@ -227,9 +235,19 @@ class GangCycle:
         host = self._host
         if not attempts.failures:
             attempts.since = now
-        is_old = now - attempts.since >= HOLD_AFTER_SECONDS
-        is_held = is_old and self._hold.hold(
-            group_id, self._required(group_id, pods), now + host.gangs.wait_seconds(group_id)
+        required, is_old = (
+            self._required(group_id, pods),
+            now - attempts.since >= HOLD_AFTER_SECONDS,
+        )
+        is_held = (
+            bool(required)
+            and is_old
+            and self._hold.hold(
+                group_id,
+                required,
+                now + host.gangs.wait_seconds(group_id),
+                partial(self._rows_to_hold, group_id, pods),
+            )
         )
         attempts.retry_at = now + host.queue.pause(0 if is_held else attempts.failures)
         attempts.failures += 1

@@ -56,6 +56,10 @@ class GangPlanner(Protocol):
         """In this order until the gang fits; or why it may be tried nowhere, in a line."""
         ...
 
+    def rows_to_hold(self, request: GangRequest) -> Rows | None:
+        """Where room may be held for the required pods until it is enough; ``None``: anywhere."""
+        ...
+
 
 def pod_slots(nodes: NodeColumns, usage: PodUsage, rows: Rows) -> Amounts:
     """How many pods of a usage fit on each of these feasible rows by their amounts; at least 1."""

@@ -22,6 +22,8 @@ from koord_scheduler.network.greedy_fill import Filled, greedy_fill
 from koord_scheduler.network.problem import GatherProblem
 from koord_scheduler.network.tree import Domain
 
+MOST_IN_LAYER = 4
+"""Plans of one layer; the pods that none of them suits need more room."""
 _MOST_ORDERS = 6
 
 
@@ -54,15 +56,17 @@ def gather(problem: GatherProblem, most_work: int = MOST_WORK) -> GatherPlan | N
 
 
 def gather_plans(problem: GatherProblem, most_work: int = MOST_WORK) -> Iterator[GatherPlan]:
-    """The same, and all that is next best if that will not do: other domains, lowest first."""
+    """The same, and what is next best if that will not do: a few domains of each layer."""
     if problem.needs.unknown or not len(problem.tree.rows) or not is_divisible(problem):
         return
     effort = Effort(most_work)
     for layer in range(problem.last, problem.needs.must - 1, -1):
-        for domain in candidates(problem, layer):
-            filled = best_fill(problem, domain, effort)
-            if filled is not None:
-                yield GatherPlan(domain, filled, effort.is_optimal)
+        plans = (
+            GatherPlan(domain, filled, effort.is_optimal)
+            for domain in candidates(problem, layer)
+            if (filled := best_fill(problem, domain, effort)) is not None
+        )
+        yield from islice(plans, MOST_IN_LAYER)
 
 
 def is_divisible(problem: GatherProblem) -> bool:

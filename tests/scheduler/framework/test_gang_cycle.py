@@ -162,6 +162,9 @@ class HalvesPlanner:
         self.slots = request.slots(request.pods[0], rows).tolist()
         return [GangCandidate(rows[rows % 2 == half]) for half in (0, 1)]
 
+    def rows_to_hold(self, request: GangRequest) -> None:
+        return None
+
 
 class FixedPlanner:
     """Gives each pod the row of the node n2."""
@@ -171,6 +174,9 @@ class FixedPlanner:
         if row is None:
             return "n2 is not there"
         return [GangCandidate(plan={one.key: row for one in request.pods})]
+
+    def rows_to_hold(self, request: GangRequest) -> None:
+        return None
 
 
 def test_a_planner_says_where_a_gang_is_tried() -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 
 from tests.support.gangs import PREFIX, GangCluster, gang_annotations
 
@@ -157,3 +161,49 @@ def test_as_many_as_have_to_start_together_do_where_not_all_fit() -> None:
     cluster.gang("g", 3, minimum=2, network_topology_spec=gather("rack"))
     assert racks_of(nodes_of(cluster)) == {"r0"}
     assert len(cluster.of("g").bound) == 2
+
+
+def test_room_is_held_in_a_domain_that_is_large_enough() -> None:
+    cluster = cluster_of(1, 3, 3)
+    for rack, number in ((1, 3), (2, 5)):
+        for one in range(number):
+            cluster.pod(f"old-{rack}-{one}", nodeName=f"r{rack}-n{one % 3}")
+    cluster.gang("g", 4, network_topology_spec=gather("rack"))
+    assert nodes_of(cluster) == {}
+    assert nodes_of(cluster, HOLD_AFTER_SECONDS + 1) == {}
+    cluster.gang("small", 5, minimum=1)
+    others = nodes_of(cluster, 1.0)
+    assert "r1" not in racks_of(others)
+    assert len(others) == 3
+    cluster.remove("d/old-1-0")
+    assert racks_of(nodes_of(cluster, 11.0)) == {"r1"}
+
+
+def test_members_that_wait_for_long_beside_others_hold_nothing() -> None:
+    cluster = cluster_of(1, 2)
+    cluster.gang("g", 2, network_topology_spec=gather("rack"))
+    assert racks_of(nodes_of(cluster)) == {"r0"}
+    cluster.pod("g-2", gang_annotations("g", 2, network_topology_spec=gather("rack")))
+    for _ in range(10):
+        assert [one.defect for one in cluster.refusals(20.0)] in ([], [""])
+    assert len(cluster.scheduler.nominations) == 0
+
+
+def apart_from(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize("others", ["app", "other"])
+def test_pods_that_keep_apart_share_a_rack(others: str) -> None:
+    """Of their own kind, which the plan knows; of another kind, which shows when it is tried."""
+    cluster = GangCluster(gathers=True, more=[EnabledPlugin(InterPodAffinity(), weight=0)])
+    cluster.put("ClusterNetworkTopology", "default", TOPOLOGY)
+    for node, rack in {"n1": "r1", "n2": "r1", "n3": "r2", "n4": "r2"}.items():
+        cluster.node(node, 4, rack=rack, block="b", host=node)
+    annotations = gang_annotations("g", 2, network_topology_spec=gather("rack"))
+    for number, app in enumerate(("app", others)):
+        labels, affinity = {"app": app}, apart_from("app")
+        cluster.pod(f"g-{number}", annotations, labels=labels, affinity=affinity)
+    placed = nodes_of(cluster)
+    assert set(placed.values()) in ({"n1", "n2"}, {"n3", "n4"})
