@@ -1,7 +1,8 @@
 """How fast the scheduler decides, without any API: pods a second of CPU.
 
 ``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*;
-``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', and writes nothing.
+``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', ``--gangs`` how fast
+gangs are placed; both write nothing.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ profiles:
       - {name: DeviceShare}
       - {name: Reservation, weight: 5000}
       - {name: SchedulingHint}
+"""
+OF_GANGS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}
 """
 RESERVATIONS = 50
 """For other pods than those that are placed; each tenth node has GPUs, all have NUMA nodes."""
@@ -193,6 +200,32 @@ def add_reservations(scheduler: Scheduler, nodes: int) -> None:
         scheduler.set_reservation(reader.read(json.dumps(document).encode()), 0.0)
 
 
+def gangs_a_second(gangs: int = 500, size: int = 32, nodes: int = 5_000) -> float:
+    """Pods a second of CPU time, each in a gang by annotations whose pods come one by one."""
+    config = read_scheduler_config(OF_GANGS)
+    scheduler = Scheduler([one.profile for one in config.profiles])
+    for number in range(nodes):
+        scheduler.nodes.set(read_node(node(number)))
+    reader = PodReader(scheduler.nodes)
+    made = [_gang_pod(gang, number, size) for gang in range(gangs) for number in range(size)]
+    pods = [reader.read(one) for one in made]
+    began, placed = time.process_time(), 0
+    for one in pods:
+        scheduler.set_pod(one, 0.0)
+    while (decision := scheduler.decide(0.0)) is not None:
+        placed += isinstance(decision, Placement)
+    assert placed == len(pods)
+    return placed / (time.process_time() - began)
+
+
+def _gang_pod(gang: int, number: int, size: int) -> bytes:
+    document = json.loads(pod(gang * size + number, gang, "plain"))
+    prefix = "gang.scheduling.koordinator.sh"
+    annotations = {f"{prefix}/name": f"gang-{gang}", f"{prefix}/min-available": str(size)}
+    document["metadata"]["annotations"] = annotations
+    return json.dumps(document).encode()
+
+
 def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
     """What a decision costs with Koordinator's plugins, in proportion to one without; in turns."""
     for load in loads:
@@ -204,12 +237,16 @@ def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
         yield f"{load}: {less:.0f} µs a pod, with all {more:.0f} µs, {more / less:.2f} times"
 
 
-def main(rounds: int = ROUNDS, *, koordinator: bool = False) -> None:
+def main(rounds: int = ROUNDS, *, koordinator: bool = False, gangs: bool = False) -> None:
     memory.keep_freed()  # as the program does
     memory.collect_young_only()
     if koordinator:
         for line in costs_of_koordinator(tuple(one for one in LOADS if one.nodes == 5_000), rounds):
             print(line)
+        return
+    if gangs:
+        rate = statistics.median(gangs_a_second() for _ in range(rounds))
+        print(f"500 gangs of 32 pods at 5,000 nodes: {rate:,.0f} pods/s")
         return
     measures = list(measure(LOADS, rounds))
     print(report.table(measures))
@@ -220,5 +257,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.scheduler_core", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--koordinator", action="store_true")
+    parser.add_argument("--gangs", action="store_true")
     arguments = parser.parse_args()
-    main(arguments.rounds, koordinator=arguments.koordinator)
+    main(arguments.rounds, koordinator=arguments.koordinator, gangs=arguments.gangs)

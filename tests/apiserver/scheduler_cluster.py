@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -52,13 +52,21 @@ class ScheduledCluster:
         await for_all(create, names)
 
     async def pods(
-        self, prefix: str, number: int, millicores: int = MILLICORES, **more: Any
+        self,
+        prefix: str,
+        number: int,
+        millicores: int = MILLICORES,
+        *,
+        labels: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> None:
+        """Pods by name and number; ``more`` is of their spec."""
+
         async def create(name: str) -> None:
             requests = {"cpu": f"{millicores}m", "memory": "64Mi"}
             container = {"name": "c", "image": "i", "resources": {"requests": requests}}
             spec = {"containers": [container], **more}
-            meta = {"name": name, "namespace": NAMESPACE, "labels": {"app": prefix}}
+            meta = {"name": name, "namespace": NAMESPACE, "labels": labels or {"app": prefix}}
             given = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
             await self.client.create(PODS, given, NAMESPACE)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from koord_service.status import json_page
+from koordctl.amounts import UNKNOWN
 
 from tests.koordctl.conftest import Run, Serve
 
@@ -31,8 +32,8 @@ def address(serve: Serve) -> str:
 
 def test_a_line_for_each(run: Run, address: str) -> None:
     lines = [line.split() for line in run("gangs", "--address", address).splitlines()]
-    assert lines[1] == ["shop/a", "4", "3", "3", "0", "-", "few"]
-    assert lines[2] == ["shop/b", "2", "2", "0", "2", "Running", "-"]
+    assert lines[1] == ["shop/a", "4", "3", "3", "0", UNKNOWN, "few"]
+    assert lines[2] == ["shop/b", "2", "2", "0", "2", "Running", UNKNOWN]
 
 
 def test_one_of_them_as_json(run: Run, address: str) -> None:
