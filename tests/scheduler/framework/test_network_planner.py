@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -207,3 +208,38 @@ def test_pods_that_keep_apart_share_a_rack(others: str) -> None:
         cluster.pod(f"g-{number}", annotations, labels=labels, affinity=affinity)
     placed = nodes_of(cluster)
     assert set(placed.values()) in ({"n1", "n2"}, {"n3", "n4"})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_members_of_a_gang_are_never_in_two_racks(seed: int) -> None:
+    """Pods and gangs of several classes come, grow and go; with plans, and with what follows."""
+    rng, cluster = Random(seed), cluster_of(2, 3, 1, 4, cpus=4)
+    racks: dict[str, set[str]] = {}
+    placed = 0
+    for turn in range(40):
+        match rng.choice(["gang", "gang", "more", "gone", "single"]):
+            case "gang":
+                racks[f"g{turn}"] = set()
+                for number in range(rng.randint(2, 6)):
+                    join(cluster, rng, f"g{turn}", number)
+            case "more" if racks:
+                join(cluster, rng, rng.choice(sorted(racks)), 100 + turn)
+            case "gone" if cluster.scheduler.placed.by_key:
+                cluster.remove(rng.choice(sorted(cluster.scheduler.placed.by_key)))
+            case "single":
+                cluster.pod(f"single-{turn}", cpus=rng.randint(1, 3))
+        found = nodes_of(cluster, 11.0)
+        placed += len(found)
+        for name, known in racks.items():
+            there = cluster.scheduler.gangs.by_key.get(f"d/{name}")
+            bound = there.bound if there is not None else {}
+            known.clear()
+            for key in bound:
+                known.add(cluster.scheduler.placed.by_key[key].node.partition("-")[0])
+            assert len(known) < 2, name
+    assert placed > 10
+
+
+def join(cluster: GangCluster, rng: Random, gang: str, number: int) -> None:
+    annotations = gang_annotations(gang, 2, network_topology_spec=gather("rack"))
+    cluster.pod(f"{gang}-{number}", annotations, cpus=rng.choice([1, 1, 2]))
