@@ -68,7 +68,6 @@ def gather_problem(
         free,
         bound,
         bound + leaves.pods(_near(request)),
-        np.zeros_like(bound),
     )
 
 

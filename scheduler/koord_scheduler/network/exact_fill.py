@@ -50,7 +50,7 @@ def work(problem: GatherProblem, domain: Domain) -> int:
         slots = np.minimum(problem.slots_in[layer][:, begin:stop], most)
         parts += int(stop - begin)
         entries += float(np.minimum((slots + 1.0).prod(axis=0), cells).sum())
-    return int(30_000 * parts + 3 * entries * cells)
+    return int(60_000 * parts + 3 * entries * cells)
 
 
 def exact_fill(problem: GatherProblem, domain: Domain) -> Filled | None:
@@ -78,16 +78,9 @@ class _Leaf:
 
     def __init__(self, problem: GatherProblem, leaf: int, cost: int) -> None:
         self._leaf = leaf
-        found = list(problem.combinations(leaf))
-        if problem.is_free:
-            found = [
-                one
-                for one in found
-                if not any(one != other and _covers(other, one) for other in found)
-            ]
-        zero = (0,) * len(problem.counts)
-        self.counts: Codes = np.array([zero, *found])
-        self.costs: Costs = np.array([0, *([cost] * len(found))])
+        found = problem.combinations(leaf)
+        self.counts: Codes = np.vstack([np.zeros_like(found, shape=(1, found.shape[1])), found])
+        self.costs: Costs = np.append([0], np.full(len(found), cost))
 
     def share(self, counts: Counts, found: Filled) -> None:
         found.append((self._leaf, counts))
@@ -175,7 +168,3 @@ def _is_most(costs: Costs) -> NDArray[np.bool_]:
         behind[axis] = slice(0, -1)
         found[tuple(behind)] &= np.diff(costs, axis=axis) > 0
     return found
-
-
-def _covers(one: Counts, other: Counts) -> bool:
-    return all(mine >= its for mine, its in zip(one, other, strict=True))

@@ -50,40 +50,30 @@ class _Filling:
         return 0
 
     def _order(self, domain: Domain) -> list[int]:
-        problem, children, layer = (
-            self._problem,
-            self._problem.tree.children(domain),
-            domain.layer + 1,
-        )
+        problem, layer = self._problem, domain.layer + 1
+        children = problem.tree.children(domain)
         at = slice(children.start, children.stop)
-        keys = (
-            problem.scores_in[layer][at],
-            problem.pods_in[layer][at],
-            problem.existing_in[layer][at],
-        )
-        order = np.lexsort([-one for one in keys]) + children.start
-        return [place for place in order.tolist() if problem.pods_in[layer][place]]
+        pods = problem.pods_in[layer][at]
+        order = np.lexsort((-pods, -problem.existing_in[layer][at]))
+        found: list[int] = (order[pods[order] > 0] + children.start).tolist()
+        return found
 
     def _fill_leaf(self, leaf: int, most: int) -> int:
-        problem, counts = self._problem, [0] * len(self._remaining)
+        counts = np.zeros(len(self._remaining), np.intp)
         for one in self._classes:
-            number = min(int(problem.slots[one, leaf]), self._remaining[one], most - sum(counts))
-            while number and len(counts) > 1:
-                counts[one] = number
-                if problem.fits(leaf, tuple(counts)):
-                    break
-                number -= 1
-            counts[one] = number
-        if any(counts):
-            self._add(leaf, counts, 1)
-            self.done.append((leaf, tuple(counts)))
-        return sum(counts)
+            fits = self._problem.most(leaf, one, counts)
+            counts[one] = min(fits, self._remaining[one], most - int(counts.sum()))
+        found = tuple(counts.tolist())
+        if any(found):
+            self._add(found, 1)
+            self.done.append((leaf, found))
+        return sum(found)
 
     def _take_back(self, begin: int) -> None:
-        for leaf, counts in self.done[begin:]:
-            self._add(leaf, counts, -1)
+        for _, counts in self.done[begin:]:
+            self._add(counts, -1)
         del self.done[begin:]
 
-    def _add(self, leaf: int, counts: Sequence[int], sign: int) -> None:
+    def _add(self, counts: Counts, sign: int) -> None:
         for one, number in enumerate(counts):
             self._remaining[one] -= sign * number

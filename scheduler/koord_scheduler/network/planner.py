@@ -1,8 +1,8 @@
 """Which domain a gang gets, and which nodes of it. No IO.
 
 In this order: the lowest layer with a domain that has room for all; there, the domain where most
-pods exist already, then the one with the least room (both also of the domains above), the higher
-score, the name; in it, the fewest domains of each layer, from the top down.
+pods exist already, then the one with the least room (both also of the domains above), then the
+first by name; in it, the fewest domains of each layer, from the top down.
 """
 
 from __future__ import annotations
@@ -134,8 +134,10 @@ def new_domains(problem: GatherProblem, domain: Domain, filled: Filled) -> tuple
     leaves = np.array([leaf for leaf, _ in filled], np.intp)
     found = []
     for layer in range(domain.layer + 1, problem.last + 1):
-        places = np.unique(np.searchsorted(problem.tree.starts[layer], leaves, "right") - 1)
-        found.append(int(np.count_nonzero(problem.bound_in[layer][places] == 0)))
+        places = np.searchsorted(problem.tree.starts[layer], leaves, "right") - 1
+        bound = problem.bound_in[layer]
+        is_used = np.bincount(places, minlength=len(bound)) > 0
+        found.append(int(np.count_nonzero(is_used & (bound == 0))))
     return tuple(found)
 
 
@@ -149,7 +151,6 @@ def _in_order(problem: GatherProblem, layer: int, places: Codes) -> list[int]:
     keys = [
         *(-problem.existing_in[up][at] for up, at in above),
         *(problem.rooms_in[up][at] for up, at in above),
-        -problem.scores_in[layer][places],
         names,
     ]
     found: list[int] = places[np.lexsort(keys[::-1])].tolist()

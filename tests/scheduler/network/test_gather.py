@@ -49,7 +49,7 @@ def test_a_plan_has_room_for_all_members_in_its_domain(problem: GatherProblem) -
             continue
         first, end = problem.tree.leaves(plan.domain)
         assert all(first <= leaf < end for leaf, _ in plan.filled)
-        assert all(problem.fits(leaf, counts) for leaf, counts in plan.filled)
+        assert all(problem.fits(leaf, np.array(counts)) for leaf, counts in plan.filled)
         placed = [sum(one) for one in zip(*(counts for _, counts in plan.filled), strict=True)]
         assert tuple(placed) == problem.counts
 
