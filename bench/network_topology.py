@@ -109,8 +109,8 @@ class TimedPlanner:
         self.seconds.append(time.process_time() - start)
         return chain([first], rest)
 
-    def rows_to_hold(self, request: GangRequest) -> Rows | None:
-        return self._planner.rows_to_hold(request)
+    def rows_to_free(self, request: GangRequest) -> Rows | None:
+        return self._planner.rows_to_free(request)
 
 
 def turn(gpus: tuple[int, ...], seed: int) -> tuple[float, float, float]:

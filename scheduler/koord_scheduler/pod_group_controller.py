@@ -18,6 +18,7 @@ from koord_model.keys import LABEL_POD_GROUP
 from koord_model.times import rfc3339
 
 from koord_scheduler.binder import Write
+from koord_scheduler.gang.gang_spec import GangSource
 from koord_scheduler.gang.gangs import Gang, Gangs
 from koord_scheduler.gang.life import MemberPhases, is_settled, next_status
 from koord_scheduler.gang.pod_group import PodGroup, PodGroupStatus
@@ -68,6 +69,8 @@ class PodGroupController:
             gang = self._gangs.by_key.get(key)
             if gang is None or gang.pod_group is None:
                 continue
+            if gang.pod_group.spec.source is GangSource.KUBERNETES:
+                continue  # its own controllers look after it
             try:
                 await self._look(gang, gang.pod_group)
             except (ConflictError, NotFoundError, NotLeadingError):

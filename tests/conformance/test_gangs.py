@@ -38,7 +38,7 @@ class History:
     def __init__(self, policy: str) -> None:
         self._columns = NodeColumns()
         self._gangs = self._columns.gangs
-        self._gangs.is_used = True
+        self._gangs.is_used = self._gangs.reads_pod_groups = True
         self._gangs.defaults = GangDefaults(match_policy=MatchPolicy(policy))
         self._reader = PodReader(self._columns)
 

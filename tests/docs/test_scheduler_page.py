@@ -74,6 +74,12 @@ def test_a_profile_with_reservations() -> None:
     assert weights["Reservation"] == 5000
 
 
+def test_a_profile_with_gangs() -> None:
+    [profile] = read_scheduler_config(block(page("gangs.md"), "gangs")).profiles
+    assert profile.profile.gangs is not None
+    assert profile.profile.gangs.wait_seconds == 600
+
+
 def test_why_a_pod_is_where_it_is() -> None:
     shown = [*scheduled_lines(read(shop().why_placed("used-2", "1800m")))]
     assert block(PAGE, "scheduled").rstrip("\n").splitlines() == shown

@@ -6,14 +6,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Decision, Placement, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.gang.gang_spec import GangDefaults
 from koord_scheduler.gang.gangs import Gang
 from koord_scheduler.plugins.coscheduling import Coscheduling
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord_scheduler.queue.scheduling_queue import SchedulingQueue
 
 PREFIX = "gang.scheduling.koordinator.sh"
 
@@ -31,16 +34,27 @@ class GangCluster:
         self,
         *nodes: str,
         cpus: int = 4,
-        preempts: bool = False,
+        gangs_preempt: bool = False,
         gathers: bool = False,
         more: Sequence[EnabledPlugin] = (),
+        profile: Profile | None = None,
+        record: Record | None = None,
     ) -> None:
-        coscheduling = Coscheduling(gathers=gathers)
+        defaults = GangDefaults(preempts=gangs_preempt)
+        coscheduling = Coscheduling(defaults, gathers=gathers)
         plugins = (EnabledPlugin(NodeResourcesFit()), EnabledPlugin(coscheduling, weight=0), *more)
-        profile = Profile("default-scheduler", plugins, preempts=preempts, gangs=GangDefaults())
-        self.scheduler = Scheduler([profile])
+        usual = Profile("default-scheduler", plugins, preempts=False, gangs=defaults)
+        profile = usual if profile is None else profile
+        self.profiles = [profile]
+        self.scheduler = Scheduler(self.profiles)
+        if record is not None:
+            columns, queue = NodeColumns(), SchedulingQueue()
+            self.scheduler = RecordingScheduler(self.profiles, record, nodes=columns, queue=queue)
         self.now = 0.0
         found = [*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: self.now)]
+        if record is not None:
+            found = [recorded_kind(one, record, lambda: self.now) for one in found]
+        self._named = {one.name: one for one in found}
         self._kinds = {one.resource.kind: one for one in found}
         self.documents: dict[str, dict[str, Any]] = {}
         for name in nodes:
@@ -62,6 +76,12 @@ class GangCluster:
         more = {f"{PREFIX}/{key.replace('_', '-')}": one for key, one in annotations.items()}
         metadata = {"name": name, "namespace": "d", "uid": name, "annotations": more}
         self.put("PodGroup", f"d/{name}", {"metadata": metadata, "spec": {"minMember": minimum}})
+
+    def scheduling_group(self, name: str, spec: Mapping[str, Any]) -> None:
+        """A PodGroup of Kubernetes' own is there."""
+        document = {"metadata": {"name": name, "namespace": "d"}, "spec": spec}
+        kind = self._named["PodGroup.scheduling.k8s.io"]
+        kind.put(f"d/{name}", kind.read(json.dumps(document).encode()))
 
     def pod(
         self,
@@ -101,7 +121,7 @@ class GangCluster:
     def remove(self, key: str) -> None:
         """A pod is gone."""
         self.documents.pop(key, None)
-        self.scheduler.remove_pod(key)
+        self._kinds["Pod"].remove(key)
 
     def decisions(self, seconds: float = 0.0) -> Iterator[Decision]:
         """All that is decided after so many seconds."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from koord_scheduler.gang.gangs import Gangs
+from koord_scheduler.program.gang_metrics import GangMetrics
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.reservation_metrics import ReservationMetrics
 from koord_scheduler.reservations.objects import read_reservation_object
@@ -24,4 +26,5 @@ def full_registry() -> CollectorRegistry:
     document = json.dumps(reservation("r", "4", "n1", owners=[])).encode()
     kept = reservation_of(read_reservation_object(document))
     registry.register(ReservationMetrics(lambda: [kept]))
+    registry.register(GangMetrics(Gangs()))
     return registry

@@ -35,6 +35,10 @@ RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations",
 POD_GROUPS = Resource(
     "scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup", namespaced=True
 )
+SCHEDULING_GROUPS = Resource(
+    "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", namespaced=True
+)
+"""Kubernetes' own PodGroups."""
 CLUSTER_NETWORK_TOPOLOGIES = Resource(
     "scheduling.koordinator.sh",
     "v1alpha1",

@@ -130,6 +130,7 @@ def pod_class(
     has_numa: bool = True,
     has_devices: bool = True,
     has_reservations: bool = True,
+    has_groups: bool = False,
 ) -> PodClass:
     """The class of a pod that waits; what no plugin looks at does not split classes.
 
@@ -158,7 +159,7 @@ def pod_class(
         spread_controller(pod),
         volume_usage(pod),
         required_features(pod),
-        unsupported_fields(spec),
+        unsupported_fields(spec, has_groups=has_groups),
         pod_claims(pod),
         container_requests(pod),
         pod_load(pod, requests) if has_load else NO_LOAD,

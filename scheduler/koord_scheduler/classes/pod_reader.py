@@ -18,6 +18,7 @@ from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.gang.member import GangMember, gang_member
+from koord_scheduler.gang.scheduling_group import scheduling_group_key
 from koord_scheduler.load.pod_load import NO_TIMES, PodTimes, has_daemon_owner, pod_times
 from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
@@ -122,8 +123,14 @@ class PodReader:
         metadata = pod.metadata
         labels = metadata.labels or {}
         annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+        gangs, group = self._nodes.gangs, pod.spec.scheduling_group
+        if gangs.reads_scheduling_groups and group is not None:
+            key = scheduling_group_key(metadata.namespace, str(group.get("podGroupName", "")))
+            return GangMember(key, phase=pod.status.phase)
+        if not gangs.reads_pod_groups:
+            return None
         found = gang_member(
-            metadata.namespace, labels, annotations, created_at(pod), self._nodes.gangs.defaults
+            metadata.namespace, labels, annotations, created_at(pod), gangs.defaults
         )
         if found is None:
             return None
@@ -150,6 +157,7 @@ class PodReader:
                 has_numa=nodes.numa.is_used,
                 has_devices=nodes.node_devices.is_used,
                 has_reservations=nodes.reservations.is_used,
+                has_groups=nodes.gangs.reads_scheduling_groups,
             )
             usage = placed_usage(pod, nodes, made.load)
             found = self._classes.set(key, (made, usage))

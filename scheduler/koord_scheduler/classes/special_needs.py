@@ -20,13 +20,14 @@ def required_features(pod: PodInfo) -> tuple[str, ...]:
     return tuple(found)
 
 
-def unsupported_fields(spec: SchedulingSpec) -> tuple[str, ...]:
+def unsupported_fields(spec: SchedulingSpec, *, has_groups: bool = False) -> tuple[str, ...]:
     """Why a pod would be placed and not have what it asks for: fields, and the plugins for them.
 
     An API server drops fields of which the feature is off (GenericWorkload). The second one is
-    that of Kubernetes 1.35.
+    that of Kubernetes 1.35. ``has_groups``: the first one is understood.
     """
-    groups = {"schedulingGroup": spec.scheduling_group, "workloadRef": spec.workload_ref}
+    group = None if has_groups else spec.scheduling_group
+    groups = {"schedulingGroup": group, "workloadRef": spec.workload_ref}
     return tuple(
         f"spec.{name} needs the plugin GangScheduling" for name, one in groups.items() if one
     )

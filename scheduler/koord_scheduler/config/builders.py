@@ -37,6 +37,7 @@ from koord_scheduler.objects.spread import spread_constraint
 from koord_scheduler.plugins.coscheduling import Coscheduling
 from koord_scheduler.plugins.device_share import DeviceShare
 from koord_scheduler.plugins.dynamic_resources import DynamicResources
+from koord_scheduler.plugins.gang_scheduling import GangScheduling
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
@@ -94,6 +95,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     ),
     "SchedulingHint": lambda args: SchedulingHint(args.scheduling_hint.max_hint_nodes),
     "DeviceShare": lambda args: DeviceShare(args.device_share.settings()),
+    "GangScheduling": lambda args: GangScheduling(),
     "Coscheduling": lambda args: Coscheduling(
         args.coscheduling.defaults(), gathers=args.coscheduling.aware_network_topology
     ),

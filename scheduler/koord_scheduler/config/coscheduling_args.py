@@ -36,6 +36,5 @@ class CoschedulingArgs(PluginArgs, frozen=True):
 
     def defaults(self) -> GangDefaults:
         """What counts for gangs that do not say it themselves."""
-        return GangDefaults(
-            duration.seconds(self.default_timeout), MatchPolicy(self.default_match_policy)
-        )
+        seconds, policy = duration.seconds(self.default_timeout), self.default_match_policy
+        return GangDefaults(seconds, MatchPolicy(policy), self.enable_preemption)

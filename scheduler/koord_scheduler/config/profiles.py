@@ -76,7 +76,8 @@ def configured_profile(
     not_built = frozenset(name for name in acting if support(name) is Support.NOT_BUILT)
     profile = _profile(given.scheduler_name or "", points, _builders(given, args, added))
     looked_at = percentage if own is None else own
-    gangs = args.coscheduling.defaults() if points.has("permit", "Coscheduling") else None
+    has_gangs = any(points.has("permit", name) for name in ("Coscheduling", "GangScheduling"))
+    gangs = args.coscheduling.defaults() if has_gangs else None
     return ConfiguredProfile(
         replace(profile, percentage_of_nodes_to_score=looked_at, gangs=gangs),
         points,

@@ -26,6 +26,7 @@ from koord_kube.protocol.resources import (
     RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    SCHEDULING_GROUPS,
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
@@ -47,6 +48,11 @@ from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.devices.device_object import DeviceObject, read_device_report
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.gang.pod_group import PodGroupObject, read_pod_group
+from koord_scheduler.gang.scheduling_group import (
+    SUFFIX,
+    SchedulingGroupObject,
+    read_scheduling_group,
+)
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.network.cluster_topology import ClusterTopology, read_cluster_topology
 from koord_scheduler.numa.node_topology import (
@@ -113,6 +119,12 @@ class ClusterKind(NamedTuple):
     remove: Callable[[str], object]
     is_optional: bool = False
     is_needed: bool = True
+
+    @property
+    def name(self) -> str:
+        """What recordings call it: its kind, of which there is a second one only of PodGroups."""
+        kind, group = self.resource.kind, self.resource.group
+        return f"{kind}.{group}" if self.resource == SCHEDULING_GROUPS else kind
 
 
 def cluster_kinds(
@@ -194,13 +206,22 @@ def cluster_kinds(
             is_needed=nodes.reservations.is_used,
         ),
         ClusterKind(
+            SCHEDULING_GROUPS,
+            SchedulingGroupObject,
+            read_scheduling_group,
+            lambda _, one: scheduler.set_pod_group(one),
+            lambda key: scheduler.remove_pod_group(f"{key}{SUFFIX}"),
+            is_optional=True,
+            is_needed=nodes.gangs.reads_scheduling_groups,
+        ),
+        ClusterKind(
             POD_GROUPS,
             PodGroupObject,
             partial(read_pod_group, defaults=nodes.gangs.defaults),
             lambda _, one: scheduler.set_pod_group(one),
             scheduler.remove_pod_group,
             is_optional=True,
-            is_needed=nodes.gangs.is_used,
+            is_needed=nodes.gangs.reads_pod_groups,
         ),
         ClusterKind(
             CLUSTER_NETWORK_TOPOLOGIES,

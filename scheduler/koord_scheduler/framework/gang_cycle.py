@@ -11,9 +11,8 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from koord_scheduler.columns.arrays import Amounts, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import Diagnosis
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS, GangHold
@@ -24,8 +23,13 @@ from koord_scheduler.framework.gang_planner import (
     GangRequest,
     pod_slots,
 )
+from koord_scheduler.framework.gang_preemption import (
+    PreemptingPlacer,
+    PreemptionHost,
+    preemption_plans,
+    waits_for_victims,
+)
 from koord_scheduler.framework.gang_trial import MemberPlacer, TrialResult, try_gang
-from koord_scheduler.framework.nominations import Nominations
 from koord_scheduler.gang.gangs import Gangs, count_by_gang
 from koord_scheduler.gang.member import Release
 from koord_scheduler.gang.readiness import has_enough_pods, missing_members
@@ -41,12 +45,10 @@ TOLD_AFTER_SECONDS = 5.0
 """Owners hear that a gang is incomplete once no pod of it came for so long."""
 
 
-class GangHost(MemberPlacer, Protocol):
+class GangHost(PreemptionHost, Protocol):
     """The scheduler, as far as gangs are concerned."""
 
-    nodes: NodeColumns
     queue: SchedulingQueue
-    nominations: Nominations
 
     @property
     def gangs(self) -> Gangs:
@@ -98,17 +100,17 @@ class GangCycle:
 
     def __init__(self, host: GangHost) -> None:
         self._host = host
-        self._released: deque[Placement] = deque()
+        self._decided: deque[Placement | PreemptionPlan] = deque()
         self._hold = GangHold(host.nodes, host.nominations, host.scores)
         self.planner: GangPlanner | None = None
 
-    def next_released(self) -> Placement | None:
-        """The next placement of a gang that fits."""
-        return self._released.popleft() if self._released else None
+    def next_decided(self) -> Placement | PreemptionPlan | None:
+        """The next placement of a gang that fits, or who has to make room for one."""
+        return self._decided.popleft() if self._decided else None
 
     def clear(self) -> None:
         """Forget what was not handed out."""
-        self._released.clear()
+        self._decided.clear()
         self._hold.let_go()
 
     def decide(self, head: QueuedPod, now: float) -> Refusal | None:
@@ -127,10 +129,12 @@ class GangCycle:
             queue.gang_attempts.position = -1
             return self._refuse(queue, head, obstacle, now)
         with self._without_nominations(pods):
-            result = self._try(group_id, pods, self._why_not)
+            result = self._try(host, group_id, pods, self._why_not)
             if result.has_room:
                 self._release(group_id, result.placements)
                 return None
+        if host.gangs.defaults.preempts and self._preempt(queue, pods, now):
+            return None
         self._back_off(queue.gang_attempts, group_id, pods, now)
         return self._refuse(queue, result.failed or head, self._failure(group_id, result), now)
 
@@ -148,7 +152,7 @@ class GangCycle:
             return ""
 
         with self._without_nominations(pods):
-            result = self._try(pod.gang, pods, explain)
+            result = self._try(host, pod.gang, pods, explain)
             for placement in reversed(result.placements):
                 host.take_back(placement.pod)
         failed = result.failed.key if result.failed is not None else ""
@@ -158,8 +162,8 @@ class GangCycle:
     def may_fit(self, queue: ClassQueue, now: float) -> bool:
         """Whether a parked group should be tried again, or its owners told what it lacks."""
         attempts, group_id = queue.gang_attempts, queue.key.gang
-        pods = list(queue.pods())
-        if now < attempts.retry_at or not pods:
+        pods = list(queue.pods()) if now >= attempts.retry_at else []
+        if not pods:
             return False
         if self._missing(group_id, pods):
             return bool(queue.entered) and not _is_fresh(queue, now)
@@ -187,15 +191,20 @@ class GangCycle:
         return fit_error_message(self._host.diagnosis(pod))
 
     def _try(
-        self, group_id: str, pods: Sequence[QueuedPod], explain: Callable[[QueuedPod], str]
+        self,
+        placer: MemberPlacer,
+        group_id: str,
+        pods: Sequence[QueuedPod],
+        explain: Callable[[QueuedPod], str],
+        among: Iterable[GangCandidate] | None = None,
     ) -> TrialResult:
         """In all candidates, in their order; the last one says why it does not fit."""
-        found = self._candidates(group_id, pods)
+        found = self._candidates(group_id, pods) if among is None else among
         if isinstance(found, str):
             return TrialResult((), why=found)
-        host, result = self._host, TrialResult((), why="it may be tried nowhere")
+        gangs, result = self._host.gangs, TrialResult((), why="it may be tried nowhere")
         for candidate in found:
-            result = try_gang(host, host.gangs, group_id, pods, candidate, explain)
+            result = try_gang(placer, gangs, group_id, pods, candidate, explain)
             if result.has_room:
                 break
         return result
@@ -207,10 +216,10 @@ class GangCycle:
             return (EVERYWHERE,)
         return self.planner.candidates(self._request(group_id, pods))
 
-    def _rows_to_hold(self, group_id: str, pods: Sequence[QueuedPod]) -> Rows | None:
+    def _rows_to_free(self, group_id: str, pods: Sequence[QueuedPod]) -> Rows | None:
         if self.planner is None:
             return None
-        return self.planner.rows_to_hold(self._request(group_id, pods))
+        return self.planner.rows_to_free(self._request(group_id, pods))
 
     def _request(self, group_id: str, pods: Sequence[QueuedPod]) -> GangRequest:
         host = self._host
@@ -226,7 +235,30 @@ class GangCycle:
         self._host.gangs.begin_release(release)
         for one in placements:
             self._host.confirm(one.pod)
-            self._released.append(replace(one, release=release) if len(placements) > 1 else one)
+            self._decided.append(replace(one, release=release) if len(placements) > 1 else one)
+
+    def _preempt(self, queue: ClassQueue, pods: Sequence[QueuedPod], now: float) -> bool:
+        """Let others make room for a group that does not fit, if all of it fits then."""
+        host, attempts, group_id = self._host, queue.gang_attempts, queue.key.gang
+        if waits_for_victims(host.placed, attempts.victims, attempts.preempted_at, now):
+            return False
+        placer, required = PreemptingPlacer(host), self._required(group_id, pods)
+        with placer.restored(), self._without_nominations(pods):
+            rows = self._rows_to_free(group_id, pods)
+            among = None if rows is None else [GangCandidate(rows)]
+            result = self._try(placer, group_id, required, lambda _: "", among)
+            for one in reversed(result.placements):
+                host.take_back(one.pod)
+        if not result.has_room:
+            return False
+        host.queue.park(queue.key, now)
+        plans = preemption_plans(host, result.placements, placer.preemptions)
+        self._decided += plans
+        victims = (victim.key for plan in plans for victim in plan.preemption.victims)
+        attempts.victims, attempts.preempted_at = tuple(victims), now
+        attempts.retry_at = now + host.queue.pause(0)
+        attempts.position = host.nodes.journal.position
+        return True
 
     def _back_off(
         self, attempts: GangAttempts, group_id: str, pods: Sequence[QueuedPod], now: float
@@ -246,7 +278,7 @@ class GangCycle:
                 group_id,
                 required,
                 now + host.gangs.wait_seconds(group_id),
-                partial(self._rows_to_hold, group_id, pods),
+                partial(self._rows_to_free, group_id, pods),
             )
         )
         attempts.retry_at = now + host.queue.pause(0 if is_held else attempts.failures)

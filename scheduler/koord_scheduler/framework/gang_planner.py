@@ -25,9 +25,13 @@ class GangCandidate(NamedTuple):
 
     def among(self, pod: str, rows: Rows) -> Rows:
         """Those of ``rows`` that the pod with this key may have."""
-        planned = self.plan.get(pod)
-        allowed = self.rows if planned is None else np.array([planned])
+        allowed = self.allowed(pod)
         return rows if allowed is None else rows[np.isin(rows, allowed)]
+
+    def allowed(self, pod: str) -> Rows | None:
+        """The rows that the pod with this key may have; ``None``: all."""
+        planned = self.plan.get(pod)
+        return self.rows if planned is None else np.array([planned])
 
 
 EVERYWHERE = GangCandidate()
@@ -56,8 +60,11 @@ class GangPlanner(Protocol):
         """In this order until the gang fits; or why it may be tried nowhere, in a line."""
         ...
 
-    def rows_to_hold(self, request: GangRequest) -> Rows | None:
-        """Where room may be held for the required pods until it is enough; ``None``: anywhere."""
+    def rows_to_free(self, request: GangRequest) -> Rows | None:
+        """Where other pods may make room for the required ones; ``None``: in its candidates.
+
+        Room is held there, too, until it is enough: anywhere if ``None``.
+        """
         ...
 
 

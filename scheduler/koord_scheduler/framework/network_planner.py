@@ -57,10 +57,10 @@ class NetworkPlanner:
             why = why_not_gathered(problem)
         return why
 
-    def rows_to_hold(self, request: GangRequest) -> Rows | None:
-        """The domain where all have to be that needs the fewest other pods to leave."""
+    def rows_to_free(self, request: GangRequest) -> Rows | None:
+        """Of the domains that are large enough for all, the one with most room."""
         found = _gathering(request)
-        if found is None or isinstance(found, str) or not found.needs.must:
+        if found is None or isinstance(found, str):
             return None
         layer = found.needs.must
         classes, problem = self._problem(request, found, request.required)

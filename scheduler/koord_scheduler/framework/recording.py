@@ -194,7 +194,7 @@ class RecordingScheduler(Scheduler):
 def recorded_kind(kind: ClusterKind, record: Record, monotonic: Callable[[], float]) -> ClusterKind:
     """A kind of which ``record`` hears; what is ``read`` has to be ``put`` before the next is."""
     decode = msgspec.json.Decoder(kind.view).decode
-    name = kind.resource.kind
+    name = kind.name
     last = b""
 
     def read(raw: bytes) -> Any:

@@ -63,7 +63,7 @@ class Replay:
         self._now = 0.0
         pods = pod_kind(scheduler, lambda: self._now)
         self._kinds: Mapping[str, ClusterKind] = {
-            one.resource.kind: one for one in [*cluster_kinds(scheduler, lambda: self._now), pods]
+            one.name: one for one in [*cluster_kinds(scheduler, lambda: self._now), pods]
         }
         # By pod, what it was and is given: its uid and its node.
         self._recorded: dict[str, tuple[str, str]] = {}

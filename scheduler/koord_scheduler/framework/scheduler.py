@@ -43,7 +43,7 @@ from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import rows_beside_nominated
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.preemption import Preemption
+from koord_scheduler.framework.preemption import Candidates, Preemption
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.score_cache import ScoreCache
@@ -89,19 +89,21 @@ class Scheduler(GangStates):
 
         Nothing may be decided between a question and its ``answer``.
         """
-        while (pod := self._next_pod_or_placement()) is not None:
-            if isinstance(pod, Placement):
+        while (pod := self._next_pod_or_decision()) is not None:
+            if isinstance(pod, Placement | PreemptionPlan):
                 return pod
             decision = self._decide_gang(pod, now) if pod.gang else self._decide(pod, now)
             if decision is not None or not pod.gang:
                 return decision
         return None
 
-    def _next_pod_or_placement(self) -> QueuedPod | Placement | None:
-        """What is left of gangs that fit comes first, but for pods that are gone by now."""
-        while (released := self.gang_cycle.next_released()) is not None:
-            if self.assumed.get(released.pod.key) is released.pod:
-                return released
+    def _next_pod_or_decision(self) -> QueuedPod | Placement | PreemptionPlan | None:
+        """What is decided of gangs comes first, but for pods that are gone by now."""
+        while (decided := self.gang_cycle.next_decided()) is not None:
+            pod = decided.pod
+            is_plan = isinstance(decided, PreemptionPlan)
+            if pod.in_queue if is_plan else self.assumed.get(pod.key) is pod:
+                return decided
         return self.queue.next()
 
     def _decide_gang(self, pod: QueuedPod, now: float) -> Refusal | None:
@@ -308,6 +310,10 @@ class Scheduler(GangStates):
     def fitting_rows(self, pod: QueuedPod) -> Rows:
         """The rows where a waiting pod fits beside the pods that room is kept for."""
         return self._feasible(pod, self.scores(pod))
+
+    def find_victims(self, pod: QueuedPod) -> Candidates | str:
+        """Where preemption helps a pod that fits nowhere; or why it does nowhere."""
+        return self._preemptor.find(pod, self.scores(pod))
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:
         """Why nodes reject a pod."""

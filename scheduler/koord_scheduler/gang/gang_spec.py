@@ -42,18 +42,23 @@ class MatchPolicy(StrEnum):
 
 
 class GangSource(StrEnum):
-    """Where a gang is described, in Koordinator's words."""
+    """Where a gang is described: Koordinator's words, and Kubernetes' own PodGroup."""
 
     POD_GROUP = "GangFromPodGroupCrd"
+    KUBERNETES = "PodGroup"
     POD = "GangFromPodAnnotation"
 
 
 @dataclass(frozen=True)
 class GangDefaults:
-    """What counts for gangs that do not say it themselves."""
+    """What counts for gangs that do not say it themselves.
+
+    With ``preempts`` they may take the place of less important pods.
+    """
 
     wait_seconds: float = WAIT_SECONDS
     match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
+    preempts: bool = False
 
 
 class GangSpec(NamedTuple):
@@ -61,7 +66,7 @@ class GangSpec(NamedTuple):
 
     ``min_member`` of its pods start together or not at all; ``total`` is how many there are to be.
     ``wait_seconds`` is for how long room is held for it. ``created`` is in seconds since the epoch.
-    ``network_topology`` is the annotation, "" without one.
+    ``network_topology`` is the annotation, "" without one. With a ``problem`` it cannot be placed.
     """
 
     key: str
@@ -74,6 +79,7 @@ class GangSpec(NamedTuple):
     created: float = 0.0
     source: GangSource = GangSource.POD
     network_topology: str = ""
+    problem: str = ""
 
     @property
     def group_id(self) -> str:

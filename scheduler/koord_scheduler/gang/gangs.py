@@ -67,11 +67,15 @@ class GangGroup:
 class Gangs:
     """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them.
 
-    ``gathers``: gangs may ask for nodes that are near each other in the network.
+    It ``reads_pod_groups`` and annotations of Koordinator, ``reads_scheduling_groups`` of
+    Kubernetes; that is decided before there are pods. ``gathers``: gangs may ask for nodes that
+    are near each other in the network.
     """
 
     def __init__(self) -> None:
         self.is_used = False
+        self.reads_pod_groups = False
+        self.reads_scheduling_groups = False
         self.gathers = False
         self.defaults = GangDefaults()
         self.touched: set[str] = set()
@@ -243,7 +247,7 @@ def _counts(gang: Gang, group: GangGroup, policy: MatchPolicy, placed: int = 0) 
 
 def _is_satisfied(gang: Gang, group: GangGroup, placed: int) -> bool:
     spec = gang.spec
-    if spec is None:
+    if spec is None or spec.problem:
         return False
     policy = spec.match_policy
     counts = _counts(gang, group, policy, placed)

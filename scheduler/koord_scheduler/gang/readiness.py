@@ -35,6 +35,8 @@ def _missing(key: str, gang: Gang | None, ready: int) -> str:
     spec = gang.spec
     if spec is None:
         return f"gang {key} has neither a PodGroup nor pods with a valid min-available"
+    if spec.problem:
+        return f"PodGroup {key}: {spec.problem}"
     parts = ", ".join(_parts(gang, ready))
     return f"gang {key} needs {spec.min_member} pods: {parts} ({spec.match_policy})"
 

@@ -26,6 +26,7 @@ class Coscheduling(Plugin):
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.gangs.is_used = True
+        nodes.gangs.reads_pod_groups = True
         nodes.gangs.defaults = self.defaults
         nodes.gangs.gathers |= self._gathers
         nodes.network.is_used |= self._gathers

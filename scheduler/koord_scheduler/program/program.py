@@ -52,6 +52,7 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
+from koord_scheduler.program.gang_metrics import GangMetrics
 from koord_scheduler.program.gangs_document import gangs_document
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
@@ -135,6 +136,8 @@ class SchedulerProgram:
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
         self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
+        if self._scheduler.gangs.is_used:
+            self.registry.register(GangMetrics(self._scheduler.gangs))
         self._rates = RecentRates()
         self._program = ControlPlaneProgram(
             "scheduler",

@@ -57,7 +57,7 @@ def what_if(
     pending: set[str] = set()
     asked: dict[str, ClusterPod] = {}
     for kind in cluster_kinds(scheduler):
-        _for_each(kind.resource.kind, objects.get(kind.resource.kind, ()), partial(_add, kind))
+        _for_each(kind.name, objects.get(kind.name, ()), partial(_add, kind))
     for waiting in tuple(scheduler.queue.pods):  # reservations; pods that wait are left out, too
         scheduler.queue.remove(waiting)
     add_pod = partial(_add_pod, scheduler, reader, pending)

@@ -44,11 +44,14 @@ class GangAttempts:
     """How often a gang group did not fit in a row, and from when on it may be tried again.
 
     ``position`` is that of the nodes' journal when it was tried last, -1 if it could not be tried.
-    It did not fit ``since`` then, or since room was held for it in vain.
+    It did not fit ``since`` then, or since room was held for it in vain. ``victims`` are the keys
+    of the pods that had to make room for it last, ``preempted_at`` then.
     """
 
     failures: int = 0
     since: float = 0.0
+    victims: tuple[str, ...] = ()
+    preempted_at: float = 0.0
     retry_at: float = 0.0
     position: int = -1
 

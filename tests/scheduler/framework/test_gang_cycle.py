@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework import gang_cycle
-from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.gang_planner import GangCandidate, GangRequest
+from koord_scheduler.framework.recording import Record, read_inputs, recording_line
+from koord_scheduler.framework.replay import Replay
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.queue.scheduling_queue import MOST_BACKOFF_SECONDS
 
@@ -162,7 +166,7 @@ class HalvesPlanner:
         self.slots = request.slots(request.pods[0], rows).tolist()
         return [GangCandidate(rows[rows % 2 == half]) for half in (0, 1)]
 
-    def rows_to_hold(self, request: GangRequest) -> None:
+    def rows_to_free(self, request: GangRequest) -> None:
         return None
 
 
@@ -175,7 +179,7 @@ class FixedPlanner:
             return "n2 is not there"
         return [GangCandidate(plan={one.key: row for one in request.pods})]
 
-    def rows_to_hold(self, request: GangRequest) -> None:
+    def rows_to_free(self, request: GangRequest) -> None:
         return None
 
 
@@ -204,9 +208,9 @@ def test_a_planner_may_give_each_pod_its_node_or_say_why_not() -> None:
 class RandomGangs:
     """Gangs and nodes come and go at random; each gang's pods ask for the same."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, record: Record | None = None) -> None:
         self.rng = Random(seed)
-        self.cluster = GangCluster()
+        self.cluster = GangCluster(record=record)
         self.sizes: dict[str, tuple[int, int, int]] = {}
         self.groups: dict[str, tuple[str, ...]] = {}
         self.unbound: list[Placement] = []
@@ -383,3 +387,68 @@ def test_the_report_says_what_a_gang_lacks_and_changes_nothing() -> None:
     assert cluster.scheduler.gang_cycle.report(pod).fitted == 3
     assert cluster.requested() == 0
     assert cluster.placed(2.0) == ["g-0", "g-1", "g-2"]
+
+
+@given(st.integers(0, 1 << 32))
+def test_a_recording_of_gangs_is_replayed(seed: int) -> None:
+    lines: list[bytes] = []
+    gangs = RandomGangs(seed, lambda one: lines.append(recording_line(one)))
+    for _ in range(20):
+        gangs.step()
+    again = Replay(Scheduler(gangs.cluster.profiles), lambda *_: None)
+    assert all(one.is_same for one in again.run(read_inputs(lines)))
+
+
+def test_a_gang_preempts_for_all_of_its_pods_or_for_none() -> None:
+    cluster = GangCluster("n1", "n2", cpus=2, gangs_preempt=True)
+    for number in range(4):
+        cluster.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
+    annotations = gang_annotations("g", 3)
+    for number in range(3):
+        cluster.pod(f"g-{number}", annotations, priority=1)
+    plans = [one for one in cluster.decisions() if isinstance(one, PreemptionPlan)]
+    victims = [victim.key for plan in plans for victim in plan.preemption.victims]
+    assert len(victims) == len(set(victims)) == 3
+    assert cluster.requested() == 4, "they are still there"
+    assert len(cluster.scheduler.nominations) == 3
+    cluster.pod("small")
+    assert list(cluster.decisions(5.0)) != plans, "it waits for its victims"
+    assert not any(isinstance(one, PreemptionPlan) for one in cluster.decisions(1.0))
+    for key in victims:
+        cluster.remove(key)
+    assert cluster.placed(10.0) == ["g-0", "g-1", "g-2"], "its room was kept"
+
+    larger = GangCluster("n1", "n2", cpus=2, gangs_preempt=True)
+    for number in range(4):
+        larger.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
+    for number in range(5):
+        larger.pod(f"g-{number}", gang_annotations("g", 5), priority=1)
+    assert [type(one) for one in larger.decisions()] == [Refusal], "not even so all of it fits"
+    assert (larger.requested(), len(larger.scheduler.nominations)) == (4, 0)
+
+
+def test_pod_groups_of_kubernetes_are_gangs_where_the_plugin_is_on() -> None:
+    config = read_scheduler_config(
+        """
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: KubeSchedulerConfiguration
+        profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]
+        """
+    )
+    cluster = GangCluster("n1", profile=config.profiles[0].guarded())
+    for name, group in (("a", "g"), ("b", "g"), ("c", "basic"), ("d", "near")):
+        cluster.pod(name, schedulingGroup={"podGroupName": group})
+    assert cluster.placed() == []
+    assert "neither a PodGroup" in cluster.refusals(6.0)[0].gang
+    near = {"schedulingConstraints": {"topology": [{"key": "zone"}]}}
+    for name, spec in (
+        ("g", {"schedulingPolicy": {"gang": {"minCount": 3}}}),
+        ("basic", {"schedulingPolicy": {"basic": {}}}),
+        ("near", {"schedulingPolicy": {"gang": {"minCount": 1}}, **near}),
+    ):
+        cluster.scheduling_group(name, spec)
+    assert cluster.placed(1.0) == ["c"]
+    cluster.pod("e", schedulingGroup={"podGroupName": "g"})
+    assert sorted(cluster.placed(1.0)) == ["a", "b", "e"]
+    report = cluster.scheduler.gang_cycle.report(cluster.scheduler.queue.pods["d/d"])
+    assert "TopologyAwareWorkloadScheduling" in report.reason

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
@@ -28,9 +28,9 @@ def gather(layer: str, strategy: str = "MustGather", multiple: int = 0) -> str:
     return json.dumps({"gatherStrategy": [rule]})
 
 
-def cluster_of(*racks: int, cpus: int = 2) -> GangCluster:
+def cluster_of(*racks: int, cpus: int = 2, gangs_preempt: bool = False) -> GangCluster:
     """Racks of so many nodes, two racks in each block."""
-    cluster = GangCluster(gathers=True)
+    cluster = GangCluster(gathers=True, gangs_preempt=gangs_preempt)
     cluster.put("ClusterNetworkTopology", "default", TOPOLOGY)
     for rack, nodes in enumerate(racks):
         for number in range(nodes):
@@ -243,3 +243,20 @@ def test_members_of_a_gang_are_never_in_two_racks(seed: int) -> None:
 def join(cluster: GangCluster, rng: Random, gang: str, number: int) -> None:
     annotations = gang_annotations(gang, 2, network_topology_spec=gather("rack"))
     cluster.pod(f"{gang}-{number}", annotations, cpus=rng.choice([1, 1, 2]))
+
+
+def test_victims_are_in_one_rack_that_is_large_enough() -> None:
+    cluster = cluster_of(1, 2, 2, gangs_preempt=True)
+    for rack, number in ((1, 4), (2, 3)):
+        for one in range(number):
+            cluster.pod(f"old-{rack}-{one}", nodeName=f"r{rack}-n{one % 2}", priority=1)
+    annotations = gang_annotations("g", 3, network_topology_spec=gather("rack"))
+    for number in range(3):
+        cluster.pod(f"g-{number}", annotations, priority=9)
+    plans = [one for one in cluster.decisions() if isinstance(one, PreemptionPlan)]
+    victims = {victim.key for plan in plans for victim in plan.preemption.victims}
+    assert len(victims) == 2
+    assert all(key.startswith("d/old-2") for key in victims)
+    for key in victims:
+        cluster.remove(key)
+    assert racks_of(nodes_of(cluster, 2.0)) == {"r2"}

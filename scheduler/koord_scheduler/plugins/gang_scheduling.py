@@ -1,0 +1,21 @@
+"""GangScheduling: the pods of a PodGroup of Kubernetes start together. No IO.
+
+As Coscheduling, it says nothing about nodes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.framework.plugin import Plugin
+
+
+class GangScheduling(Plugin):
+    """Kubernetes' plugin of that name."""
+
+    name: ClassVar[str] = "GangScheduling"
+
+    def prepare(self, nodes: NodeColumns) -> None:
+        nodes.gangs.is_used = True
+        nodes.gangs.reads_scheduling_groups = True
