@@ -21,13 +21,15 @@ from koord_scheduler.gang.gangs import Gang
 from koord_scheduler.network.cluster_topology import TOPOLOGY_NAME
 from koord_scheduler.network.explanation import why_not_gathered
 from koord_scheduler.network.gather_spec import GatherNeeds, gather_needs, read_gather_spec
-from koord_scheduler.network.planner import GatherPlan, candidates, gather_plans
+from koord_scheduler.network.planner import GatherPlan, can_be_met, candidates, gather_plans
 from koord_scheduler.network.problem import GatherProblem
 from koord_scheduler.network.tree import Domain, NetworkTree
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
+_NOWHERE: Rows = np.array([], np.intp)
 
-class _Gathering(NamedTuple):
+
+class _NetworkRequest(NamedTuple):
     """What a gang asks for, and of which network."""
 
     tree: NetworkTree
@@ -42,7 +44,7 @@ class NetworkPlanner:
 
     def candidates(self, request: GangRequest) -> Iterable[GangCandidate] | str:
         """Parts of the network in which all fit, or as many as have to; or why there are none."""
-        found = _gathering(request)
+        found = _network_request(request)
         if found is None:
             return (EVERYWHERE,)
         if isinstance(found, str):
@@ -59,24 +61,28 @@ class NetworkPlanner:
 
     def rows_to_free(self, request: GangRequest) -> Rows | None:
         """Of the domains that are large enough for all, the one with most room."""
-        found = _gathering(request)
-        if found is None or isinstance(found, str):
+        found = _network_request(request)
+        if found is None:
             return None
+        if isinstance(found, str):
+            return _NOWHERE
         layer = found.needs.must
-        classes, problem = self._problem(request, found, request.required)
+        classes, problem = self._problem(request, found, request.required or request.pods[:1])
+        if not can_be_met(problem):
+            return _NOWHERE
         empty = without_other_pods(request, problem, classes)
         rooms = problem.rooms_in[layer]
         domain = max(candidates(empty, layer), key=lambda one: rooms[one.place], default=None)
-        return np.array([], np.intp) if domain is None else _rows(problem, domain)
+        return _NOWHERE if domain is None else _rows(problem, domain)
 
     def _problem(
-        self, request: GangRequest, found: _Gathering, pods: Iterable[QueuedPod]
+        self, request: GangRequest, found: _NetworkRequest, pods: Iterable[QueuedPod]
     ) -> tuple[list[MemberClass], GatherProblem]:
         classes = member_classes(request, pods)
         return classes, gather_problem(request, found.tree, found.needs, classes, self._placed)
 
 
-def _gathering(request: GangRequest) -> _Gathering | str | None:
+def _network_request(request: GangRequest) -> _NetworkRequest | str | None:
     """What a gang asks of the network, if anything; or why that cannot be met, in a line."""
     text = next((one for one in map(_network_topology, request.gangs) if one), "")
     if not request.nodes.gangs.gathers or not text:
@@ -88,7 +94,7 @@ def _gathering(request: GangRequest) -> _Gathering | str | None:
     tree = request.nodes.network_tree()
     if tree is None:
         return f'there is no valid ClusterNetworkTopology "{TOPOLOGY_NAME}"'
-    return _Gathering(tree, gather_needs(spec, tree.layers))
+    return _NetworkRequest(tree, gather_needs(spec, tree.layers))
 
 
 def _network_topology(gang: Gang) -> str:
@@ -110,7 +116,7 @@ def _rows_by_pod(
     problem: GatherProblem, classes: Sequence[MemberClass], plan: GatherPlan
 ) -> dict[str, int]:
     left, found = [iter(one.pods) for one in classes], dict[str, int]()
-    for leaf, counts in plan.filled:
+    for leaf, counts in plan.leaf_counts:
         for pods, count in zip(left, counts, strict=True):
             for pod in islice(pods, count):
                 found[pod.key] = int(problem.tree.rows[leaf])

@@ -9,24 +9,24 @@ import numpy as np
 from koord_scheduler.network.problem import Counts, GatherProblem
 from koord_scheduler.network.tree import Domain
 
-Filled = list[tuple[int, Counts]]
+LeafCounts = list[tuple[int, Counts]]
 """Leaves in the order in which they are filled, and how many members of each class they get."""
 
 
-def greedy_fill(problem: GatherProblem, domain: Domain) -> Filled:
+def greedy_fill(problem: GatherProblem, domain: Domain) -> LeafCounts:
     """Members in a domain, as many as there is room for by this order.
 
     Parts come first where more pods exist already, then those with more slots; in each, the class
     that fits on the fewest nodes comes first.
     """
-    filling = _Filling(problem)
+    filling = _GreedyFill(problem)
     filling.fill(domain, problem.total)
     return filling.done
 
 
-class _Filling:
+class _GreedyFill:
     def __init__(self, problem: GatherProblem) -> None:
-        self.done: Filled = []
+        self.done: LeafCounts = []
         self._problem = problem
         self._remaining = list(problem.counts)
         rooms = problem.slots.sum(axis=1) / np.array(problem.counts)
@@ -44,7 +44,7 @@ class _Filling:
                 placed += self.fill(Domain(domain.layer + 1, place), most - placed)
                 if placed == most:
                     break
-        if problem.is_even(domain, placed):
+        if problem.keeps_multiple(domain, placed):
             return placed
         self._take_back(begin)
         return 0

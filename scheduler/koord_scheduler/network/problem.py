@@ -101,7 +101,7 @@ class GatherProblem:
         unit = self.needs.multiples[domain.layer] if bound else self.units[domain.layer]
         return max(most - (bound + most) % unit, 0)
 
-    def is_even(self, domain: Domain, pods: int) -> bool:
+    def keeps_multiple(self, domain: Domain, pods: int) -> bool:
         """Whether a domain may take so many pods by the multiple of its layer."""
         bound = int(self.bound_in[domain.layer][domain.place])
         return not pods or (bound + pods) % self.needs.multiples[domain.layer] == 0

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from koord_scheduler.framework.decisions import Placement, PreemptionPlan
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
@@ -260,3 +260,28 @@ def test_victims_are_in_one_rack_that_is_large_enough() -> None:
     for key in victims:
         cluster.remove(key)
     assert racks_of(nodes_of(cluster, 2.0)) == {"r2"}
+
+
+@pytest.mark.parametrize("text", ["[", gather("pod"), gather("rack", multiple=5)])
+def test_nobody_makes_room_for_what_cannot_be_met(text: str) -> None:
+    cluster = cluster_of(1, gangs_preempt=True)
+    cluster.pod("old", nodeName="r0-n0", priority=1)
+    annotations = gang_annotations("g", 2, network_topology_spec=text)
+    for number in range(2):
+        cluster.pod(f"g-{number}", annotations, priority=9)
+    for _ in range(3):
+        (decision,) = cluster.decisions(HOLD_AFTER_SECONDS)
+        assert isinstance(decision, Refusal)
+        assert not decision.defect
+    assert len(cluster.scheduler.nominations) == 0
+
+
+def test_a_member_that_comes_later_preempts_nobody() -> None:
+    cluster = cluster_of(1, gangs_preempt=True)
+    annotations = gang_annotations("g", 1, network_topology_spec=gather("rack"))
+    cluster.pod("old", nodeName="r0-n0", priority=1)
+    cluster.pod("g-0", annotations, priority=9)
+    assert len(nodes_of(cluster)) == 1
+    cluster.pod("g-1", annotations, priority=9)
+    (refusal,) = cluster.refusals()
+    assert (refusal.defect, "beside 1 that are bound" in refusal.gang) == ("", True)
