@@ -118,7 +118,7 @@ class ClusterCache:
         informer = self._informers.get(
             kind.resource,
             kind.read,
-            name=kind.name,
+            name=kind.object_name,
             namespace=kind.namespace,
             field_selector=field_selector,
             optional=kind.is_optional,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import (
+    CLUSTER_NETWORK_TOPOLOGIES,
     DEVICE_CLASSES,
     DEVICES,
     ELASTIC_QUOTAS,
@@ -303,6 +304,37 @@ def _waits(api: KubeApi) -> str:
     """Why the pod "waits" has no node, once it says so."""
     conditions = api.get(PODS, "waits", "shop").get("status", {}).get("conditions", [])
     return "".join(one["message"] for one in conditions if one["type"] == "PodScheduled")
+
+
+async def test_the_network_topology_is_a_right_of_its_own() -> None:
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    enabled = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+    args = [{"name": "Coscheduling", "args": {"awareNetworkTopology": True}}]
+    config = scheduler_config({**kind, "profiles": [{"plugins": enabled, "pluginConfig": args}]})
+    layers = [
+        {"topologyLayer": "rack", "labelKey": ["rack"]},
+        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "rack"},
+    ]
+    topology = {"metadata": {"name": "default"}, "spec": {"networkTopologySpec": layers}}
+    limits = Limits(qps=0, answer=PATIENCE)
+    async with KubeApi() as api, Client(Cluster(api.url), limits) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1", "labels": {"rack": "r1"}}})
+        api.put(CLUSTER_NETWORK_TOPOLOGIES, topology)
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(SETTINGS, config, client, "s1_0").serve())
+
+            def domains() -> int:
+                found = api.get(CLUSTER_NETWORK_TOPOLOGIES, "default")
+                return len(found.get("status", {}).get("detailStatus", ()))
+
+            await until(lambda: domains() == 2, "the cluster and its rack")
+            os.kill(os.getpid(), signal.SIGTERM)
+        asked = rights(api.asked)
+    components = (*COMPONENTS, "gangs", "network-topology")
+    assert missing(asked, ACCOUNT, components) == []
+    needed = {right.resource for right in missing(asked, ACCOUNT, (*COMPONENTS, "gangs"))}
+    assert needed == {"clusternetworktopologies", "clusternetworktopologies/status"}
 
 
 def phase(api: KubeApi, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from koord_scheduler.columns.nodes import NodeColumns
@@ -37,14 +37,13 @@ class GangCluster:
         preempts: bool = False,
         gangs_preempt: bool = False,
         gathers: bool = False,
+        more: Sequence[EnabledPlugin] = (),
         profile: Profile | None = None,
         record: Record | None = None,
     ) -> None:
         defaults = GangDefaults(preempts=gangs_preempt)
-        plugins = (
-            EnabledPlugin(NodeResourcesFit()),
-            EnabledPlugin(Coscheduling(defaults, gathers=gathers), weight=0),
-        )
+        coscheduling = Coscheduling(defaults, gathers=gathers)
+        plugins = (EnabledPlugin(NodeResourcesFit()), EnabledPlugin(coscheduling, weight=0), *more)
         usual = Profile("default-scheduler", plugins, preempts=preempts, gangs=defaults)
         profile = usual if profile is None else profile
         self.profiles = [profile]

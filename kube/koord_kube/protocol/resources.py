@@ -35,16 +35,16 @@ RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations",
 POD_GROUPS = Resource(
     "scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup", namespaced=True
 )
+SCHEDULING_GROUPS = Resource(
+    "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", namespaced=True
+)
+"""Kubernetes' own PodGroups."""
 CLUSTER_NETWORK_TOPOLOGIES = Resource(
     "scheduling.koordinator.sh",
     "v1alpha1",
     "clusternetworktopologies",
     "ClusterNetworkTopology",
 )
-SCHEDULING_GROUPS = Resource(
-    "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", namespaced=True
-)
-"""Kubernetes' own PodGroups."""
 DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True

@@ -118,7 +118,7 @@ class ClusterKind(NamedTuple):
 
     ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
     An API server may lack a kind that ``is_optional``; one that is not ``is_needed`` by any plugin
-    is not followed. With a ``namespace`` and a ``name``, it is one object.
+    is not followed. With a ``namespace`` and an ``object_name``, it is one object.
     """
 
     resource: Resource
@@ -129,11 +129,11 @@ class ClusterKind(NamedTuple):
     is_optional: bool = False
     is_needed: bool = True
     namespace: str = ""
-    name: str = ""
+    object_name: str = ""
 
     def selects(self, namespace: str, name: str) -> bool:
         """Whether an object of the kind counts."""
-        return not self.name or (self.namespace, self.name) == (namespace, name)
+        return not self.object_name or (self.namespace, self.object_name) == (namespace, name)
 
     @property
     def name(self) -> str:
@@ -271,7 +271,7 @@ def _gpu_templates(nodes: NodeColumns) -> ClusterKind:
         lambda _: nodes.set_gpu_templates(GPUTemplates()),
         is_needed=nodes.node_devices.is_used,
         namespace=source.namespace,
-        name=source.name,
+        object_name=source.name,
     )
 
 

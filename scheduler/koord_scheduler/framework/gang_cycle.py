@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, Protocol
 
 from koord_scheduler.columns.arrays import Amounts, Rows
-from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import Diagnosis
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS, GangHold
+from koord_scheduler.framework.gang_host import GangHost, GangReport
 from koord_scheduler.framework.gang_planner import (
     EVERYWHERE,
     GangCandidate,
@@ -24,12 +24,12 @@ from koord_scheduler.framework.gang_planner import (
 )
 from koord_scheduler.framework.gang_preemption import (
     PreemptingPlacer,
-    PreemptionHost,
     preemption_plans,
     waits_for_victims,
 )
 from koord_scheduler.framework.gang_trial import MemberPlacer, TrialResult, try_gang
-from koord_scheduler.gang.gangs import Gangs, count_by_gang
+from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.gang.gangs import count_by_gang
 from koord_scheduler.gang.member import Release
 from koord_scheduler.gang.readiness import has_enough_pods, missing_members
 from koord_scheduler.queue.scheduling_queue import (
@@ -37,58 +37,10 @@ from koord_scheduler.queue.scheduling_queue import (
     ClassQueue,
     GangAttempts,
     QueuedPod,
-    SchedulingQueue,
 )
 
 TOLD_AFTER_SECONDS = 5.0
 """Owners hear that a gang is incomplete once no pod of it came for so long."""
-
-
-class GangHost(PreemptionHost, Protocol):
-    """The scheduler, as far as gangs are concerned."""
-
-    queue: SchedulingQueue
-
-    @property
-    def gangs(self) -> Gangs:
-        """All gangs."""
-        ...
-
-    def confirm(self, pod: QueuedPod) -> None:
-        """A pod that was placed is to be bound."""
-        ...
-
-    def fitting_rows(self, pod: QueuedPod) -> Rows:
-        """The rows where a pod fits now."""
-        ...
-
-    def scores(self, pod: QueuedPod) -> ClassScores:
-        """What the plugins say about a pod's class."""
-        ...
-
-    def diagnosis(self, pod: QueuedPod) -> Diagnosis:
-        """Why nodes reject a pod."""
-        ...
-
-    def obstacle(self, pods: Iterable[QueuedPod]) -> str:
-        """Why pods cannot be placed together at all; "" if nothing speaks against it."""
-        ...
-
-
-class GangReport(NamedTuple):
-    """What a gang group lacks: of its ``waiting`` pods ``needed`` have to start together.
-
-    ``reason`` says in a line why it cannot be tried; else ``fitted`` of them fit at present, and
-    ``failed`` is the first that does not, for what ``diagnosis`` says.
-    """
-
-    group_id: str
-    waiting: int
-    needed: int
-    reason: str = ""
-    fitted: int = 0
-    failed: str = ""
-    diagnosis: Diagnosis | None = None
 
 
 class GangCycle:
@@ -127,9 +79,10 @@ class GangCycle:
         if obstacle:
             queue.gang_attempts.position = -1
             return self._refuse(queue, head, obstacle, now)
-        with self._without_nominations(pods):
+        with self._without_nominations(pods) as nominations:
             result = self._try(host, group_id, pods, self._why_not)
             if result.has_room:
+                nominations.clear()  # those who did not fit wait as any other pod
                 self._release(group_id, result.placements)
                 return None
         if host.gangs.defaults.preempts and self._preempt(queue, pods, now):
@@ -197,9 +150,10 @@ class GangCycle:
         group_id: str,
         pods: Sequence[QueuedPod],
         explain: Callable[[QueuedPod], str],
+        among: Iterable[GangCandidate] | None = None,
     ) -> TrialResult:
         """In all candidates, in their order; the last one says why it does not fit."""
-        found = self._candidates(group_id, pods)
+        found = self._candidates(group_id, pods) if among is None else among
         if isinstance(found, str):
             return TrialResult((), why=found)
         gangs, result = self._host.gangs, TrialResult((), why="it may be tried nowhere")
@@ -214,11 +168,18 @@ class GangCycle:
     ) -> Iterable[GangCandidate] | str:
         if self.planner is None:
             return (EVERYWHERE,)
+        return self.planner.candidates(self._request(group_id, pods))
+
+    def _rows_to_free(self, group_id: str, pods: Sequence[QueuedPod]) -> Rows | None:
+        if self.planner is None:
+            return None
+        return self.planner.rows_to_free(self._request(group_id, pods))
+
+    def _request(self, group_id: str, pods: Sequence[QueuedPod]) -> GangRequest:
         host = self._host
         gangs = [gang for _, gang in host.gangs.of_group(group_id) if gang is not None]
         required = self._required(group_id, pods)
-        request = GangRequest(gangs, pods, required, host.nodes, host.fitting_rows, self._slots)
-        return self.planner.candidates(request)
+        return GangRequest(gangs, pods, required, host.nodes, host.fitting_rows, self._slots)
 
     def _release(self, group_id: str, placements: Sequence[Placement]) -> None:
         """From now on its pods are bound, whatever becomes of single ones."""
@@ -237,7 +198,9 @@ class GangCycle:
             return False
         placer, required = PreemptingPlacer(host), self._required(group_id, pods)
         with placer.restored(), self._without_nominations(pods):
-            result = self._try(placer, group_id, required, lambda _: "")
+            rows = self._rows_to_free(group_id, pods)
+            among = None if rows is None else [GangCandidate(rows)]
+            result = self._try(placer, group_id, required, lambda _: "", among)
             for one in reversed(result.placements):
                 host.take_back(one.pod)
         if not result.has_room:
@@ -267,12 +230,17 @@ class GangCycle:
         host = self._host
         if not attempts.failures:
             attempts.since = now
+        required = self._required(group_id, pods)
         is_old = now - attempts.since >= HOLD_AFTER_SECONDS
         is_held = (
             holds
             and is_old
+            and bool(required)
             and self._hold.hold(
-                group_id, self._required(group_id, pods), now + host.gangs.wait_seconds(group_id)
+                group_id,
+                required,
+                now + host.gangs.wait_seconds(group_id),
+                partial(self._rows_to_free, group_id, pods),
             )
         )
         attempts.retry_at = now + host.queue.pause(0 if is_held else attempts.failures)
@@ -310,18 +278,20 @@ class GangCycle:
         )
 
     @contextmanager
-    def _without_nominations(self, pods: Iterable[QueuedPod]) -> Iterator[None]:
-        """Room that is kept for the pods of a group is there for all of them."""
+    def _without_nominations(self, pods: Iterable[QueuedPod]) -> Iterator[list[Nomination]]:
+        """Room that is kept for the pods of a group is there for all of them.
+
+        What is left in the list at the end is kept again.
+        """
         nominations = self._host.nominations
         kept = [one for pod in pods if (one := nominations.get(pod.key)) is not None]
         for one in kept:
             nominations.remove(one.key)
         try:
-            yield
+            yield kept
         finally:
             for one in kept:
-                if one.key in self._host.queue.pods:
-                    nominations.set(one)
+                nominations.set(one)
 
 
 def _is_fresh(queue: ClassQueue, now: float) -> bool:

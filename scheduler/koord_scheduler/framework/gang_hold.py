@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Mask
+from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.nominations import Nomination, Nominations
@@ -48,9 +48,16 @@ class GangHold:
         """Whether room is held for a group."""
         return self._holder is not None and self._holder.group_id == group_id
 
-    def hold(self, group_id: str, pods: Sequence[QueuedPod], until: float) -> bool:
+    def hold(
+        self,
+        group_id: str,
+        pods: Sequence[QueuedPod],
+        until: float,
+        rows: Callable[[], Rows | None],
+    ) -> bool:
         """Hold room for ``pods`` of a group; returns whether it is held.
 
+        ``rows`` returns those where that makes sense, ``None`` for all.
         It is not if they would fit nowhere even without all other pods, or if room is held for a
         group whose turn is first.
         """
@@ -62,7 +69,7 @@ class GangHold:
                 return True
             until = holder.until
         self.let_go()
-        found = self._places(pods)
+        found = self._places(pods, rows())
         if found is None:
             return False
         for pod, row in zip(pods, found, strict=True):
@@ -91,23 +98,23 @@ class GangHold:
         row = self._nodes.row(one.node) if one is not None else None
         return row is not None and bool(self._nodes.is_node[row])
 
-    def _places(self, pods: Sequence[QueuedPod]) -> list[int] | None:
+    def _places(self, pods: Sequence[QueuedPod], rows: Rows | None) -> list[int] | None:
         """A row for each pod: those with most room now, where they fit once others have left."""
         room, found = _Room(self._nodes), list[int]()
         allowed: dict[tuple[str, object], Mask] = {}
         for pod in pods:
             key = pod.scores_key
             if key not in allowed:
-                allowed[key] = self._curable(pod)
+                allowed[key] = self._curable(pod, rows)
             row = room.take(pod, allowed[key])
             if row is None:
                 return None
             found.append(row)
         return found
 
-    def _curable(self, pod: QueuedPod) -> Mask:
-        """Of each row, whether nothing but other pods keeps a pod off its node."""
-        rows = np.flatnonzero(self._nodes.is_node)
+    def _curable(self, pod: QueuedPod, rows: Rows | None) -> Mask:
+        """Of each row, whether it is one of these, and nothing but other pods keeps a pod off."""
+        rows = np.flatnonzero(self._nodes.is_node) if rows is None else rows
         limits = self._scores(pod).limits(rows)
         found = np.zeros(len(self._nodes), np.bool_)
         found[rows] = limits.is_resolvable & ~limits.is_fixed

@@ -60,6 +60,13 @@ class GangPlanner(Protocol):
         """In this order until the gang fits; or why it may be tried nowhere, in a line."""
         ...
 
+    def rows_to_free(self, request: GangRequest) -> Rows | None:
+        """Where other pods may make room for the required ones; ``None``: in its candidates.
+
+        Room is held there, too, until it is enough: anywhere if ``None``.
+        """
+        ...
+
 
 def pod_slots(nodes: NodeColumns, usage: PodUsage, rows: Rows) -> Amounts:
     """How many pods of a usage fit on each of these feasible rows by their amounts; at least 1."""

@@ -67,16 +67,16 @@ class GangGroup:
 class Gangs:
     """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them.
 
-    ``gathers``: gangs may ask for nodes that are near each other in the network.
     It ``reads_pod_groups`` and annotations of Koordinator, ``reads_scheduling_groups`` of
-    Kubernetes; that is decided before there are pods.
+    Kubernetes; that is decided before there are pods. ``gathers``: gangs may ask for nodes that
+    are near each other in the network.
     """
 
     def __init__(self) -> None:
         self.is_used = False
-        self.gathers = False
         self.reads_pod_groups = False
         self.reads_scheduling_groups = False
+        self.gathers = False
         self.defaults = GangDefaults()
         self.touched: set[str] = set()
         """The keys of gangs that changed since somebody looked, and took them out."""

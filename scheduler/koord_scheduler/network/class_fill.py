@@ -9,12 +9,14 @@ import numpy as np
 
 from koord_scheduler.columns.arrays import Codes
 from koord_scheduler.network.exact_fill import exact_fill, work
-from koord_scheduler.network.greedy_fill import Filled
+from koord_scheduler.network.greedy_fill import LeafCounts
 from koord_scheduler.network.problem import GatherProblem
 from koord_scheduler.network.tree import Domain
 
 
-def fill_by_class(problem: GatherProblem, domain: Domain, order: Sequence[int]) -> Filled | None:
+def fill_by_class(
+    problem: GatherProblem, domain: Domain, order: Sequence[int]
+) -> LeafCounts | None:
     """All members in a domain; ``None``: in this order of classes they do not fit.
 
     Domains that members of one class use cost nothing to the next class.

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from koord_scheduler.columns.arrays import Codes
-from koord_scheduler.network.greedy_fill import Filled
+from koord_scheduler.network.greedy_fill import LeafCounts
 from koord_scheduler.network.problem import Counts, GatherProblem
 from koord_scheduler.network.tree import Domain
 
@@ -32,7 +32,7 @@ class _Part(Protocol):
     counts: Codes
     costs: Costs
 
-    def share(self, counts: Counts, found: Filled) -> None:
+    def share(self, counts: Counts, found: LeafCounts) -> None:
         """Say which leaves take so many members."""
         ...
 
@@ -50,10 +50,10 @@ def work(problem: GatherProblem, domain: Domain) -> int:
         slots = np.minimum(problem.slots_in[layer][:, begin:stop], most)
         parts += int(stop - begin)
         entries += float(np.minimum((slots + 1.0).prod(axis=0), cells).sum())
-    return int(30_000 * parts + 3 * entries * cells)
+    return int(60_000 * parts + 3 * entries * cells)
 
 
-def exact_fill(problem: GatherProblem, domain: Domain) -> Filled | None:
+def exact_fill(problem: GatherProblem, domain: Domain) -> LeafCounts | None:
     """All members in a domain, in the fewest parts of each layer; ``None``: they do not fit."""
     part, found = _part(problem, domain), list[tuple[int, Counts]]()
     if not (part.counts == problem.counts).all(axis=1).any():
@@ -78,18 +78,11 @@ class _Leaf:
 
     def __init__(self, problem: GatherProblem, leaf: int, cost: int) -> None:
         self._leaf = leaf
-        found = list(problem.combinations(leaf))
-        if problem.is_free:
-            found = [
-                one
-                for one in found
-                if not any(one != other and _covers(other, one) for other in found)
-            ]
-        zero = (0,) * len(problem.counts)
-        self.counts: Codes = np.array([zero, *found])
-        self.costs: Costs = np.array([0, *([cost] * len(found))])
+        found = problem.combinations(leaf)
+        self.counts: Codes = np.vstack([np.zeros_like(found, shape=(1, found.shape[1])), found])
+        self.costs: Costs = np.append([0], np.full(len(found), cost))
 
-    def share(self, counts: Counts, found: Filled) -> None:
+    def share(self, counts: Counts, found: LeafCounts) -> None:
         found.append((self._leaf, counts))
 
 
@@ -107,7 +100,7 @@ class _Leaves:
         self.counts: Codes = np.append([0], takes)[:, None]
         self.costs: Costs = np.append([0], nodes + cost)
 
-    def share(self, counts: Counts, found: Filled) -> None:
+    def share(self, counts: Counts, found: LeafCounts) -> None:
         (remaining,) = counts
         for leaf, slots in zip(self._leaves, self._slots, strict=True):
             taken = min(slots, remaining)
@@ -139,11 +132,11 @@ class _Parts:
         self.counts: Codes = np.argwhere(is_entry)
         if not problem.is_free:
             totals = self.counts.sum(axis=1).tolist()
-            self.counts = self.counts[[problem.is_even(domain, one) for one in totals]]
+            self.counts = self.counts[[problem.keeps_multiple(domain, one) for one in totals]]
         self.costs: Costs = costs[tuple(self.counts.T)]
         self.costs[self.counts.any(axis=1)] += cost
 
-    def share(self, counts: Counts, found: Filled) -> None:
+    def share(self, counts: Counts, found: LeafCounts) -> None:
         for part, choice in zip(reversed(self._parts), reversed(self._choices), strict=True):
             entry = part.counts[choice[counts]].tolist()
             taken = tuple(map(min, entry, counts))
@@ -175,7 +168,3 @@ def _is_most(costs: Costs) -> NDArray[np.bool_]:
         behind[axis] = slice(0, -1)
         found[tuple(behind)] &= np.diff(costs, axis=axis) > 0
     return found
-
-
-def _covers(one: Counts, other: Counts) -> bool:
-    return all(mine >= its for mine, its in zip(one, other, strict=True))

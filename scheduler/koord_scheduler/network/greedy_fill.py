@@ -9,24 +9,24 @@ import numpy as np
 from koord_scheduler.network.problem import Counts, GatherProblem
 from koord_scheduler.network.tree import Domain
 
-Filled = list[tuple[int, Counts]]
+LeafCounts = list[tuple[int, Counts]]
 """Leaves in the order in which they are filled, and how many members of each class they get."""
 
 
-def greedy_fill(problem: GatherProblem, domain: Domain) -> Filled:
+def greedy_fill(problem: GatherProblem, domain: Domain) -> LeafCounts:
     """Members in a domain, as many as there is room for by this order.
 
     Parts come first where more pods exist already, then those with more slots; in each, the class
     that fits on the fewest nodes comes first.
     """
-    filling = _Filling(problem)
+    filling = _GreedyFill(problem)
     filling.fill(domain, problem.total)
     return filling.done
 
 
-class _Filling:
+class _GreedyFill:
     def __init__(self, problem: GatherProblem) -> None:
-        self.done: Filled = []
+        self.done: LeafCounts = []
         self._problem = problem
         self._remaining = list(problem.counts)
         rooms = problem.slots.sum(axis=1) / np.array(problem.counts)
@@ -44,46 +44,36 @@ class _Filling:
                 placed += self.fill(Domain(domain.layer + 1, place), most - placed)
                 if placed == most:
                     break
-        if problem.is_even(domain, placed):
+        if problem.keeps_multiple(domain, placed):
             return placed
         self._take_back(begin)
         return 0
 
     def _order(self, domain: Domain) -> list[int]:
-        problem, children, layer = (
-            self._problem,
-            self._problem.tree.children(domain),
-            domain.layer + 1,
-        )
+        problem, layer = self._problem, domain.layer + 1
+        children = problem.tree.children(domain)
         at = slice(children.start, children.stop)
-        keys = (
-            problem.scores_in[layer][at],
-            problem.pods_in[layer][at],
-            problem.existing_in[layer][at],
-        )
-        order = np.lexsort([-one for one in keys]) + children.start
-        return [place for place in order.tolist() if problem.pods_in[layer][place]]
+        pods = problem.pods_in[layer][at]
+        order = np.lexsort((-pods, -problem.existing_in[layer][at]))
+        found: list[int] = (order[pods[order] > 0] + children.start).tolist()
+        return found
 
     def _fill_leaf(self, leaf: int, most: int) -> int:
-        problem, counts = self._problem, [0] * len(self._remaining)
+        counts = np.zeros(len(self._remaining), np.intp)
         for one in self._classes:
-            number = min(int(problem.slots[one, leaf]), self._remaining[one], most - sum(counts))
-            while number and len(counts) > 1:
-                counts[one] = number
-                if problem.fits(leaf, tuple(counts)):
-                    break
-                number -= 1
-            counts[one] = number
-        if any(counts):
-            self._add(leaf, counts, 1)
-            self.done.append((leaf, tuple(counts)))
-        return sum(counts)
+            fits = self._problem.most(leaf, one, counts)
+            counts[one] = min(fits, self._remaining[one], most - int(counts.sum()))
+        found = tuple(counts.tolist())
+        if any(found):
+            self._add(found, 1)
+            self.done.append((leaf, found))
+        return sum(found)
 
     def _take_back(self, begin: int) -> None:
-        for leaf, counts in self.done[begin:]:
-            self._add(leaf, counts, -1)
+        for _, counts in self.done[begin:]:
+            self._add(counts, -1)
         del self.done[begin:]
 
-    def _add(self, leaf: int, counts: Sequence[int], sign: int) -> None:
+    def _add(self, counts: Counts, sign: int) -> None:
         for one, number in enumerate(counts):
             self._remaining[one] -= sign * number

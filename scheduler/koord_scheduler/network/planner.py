@@ -1,8 +1,8 @@
 """Which domain a gang gets, and which nodes of it. No IO.
 
 In this order: the lowest layer with a domain that has room for all; there, the domain where most
-pods exist already, then the one with the least room (both also of the domains above), the higher
-score, the name; in it, the fewest domains of each layer, from the top down.
+pods exist already, then the one with the least room (both also of the domains above), then the
+first by name; in it, the fewest domains of each layer, from the top down.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ import numpy as np
 from koord_scheduler.columns.arrays import Codes
 from koord_scheduler.network.class_fill import class_work, fill_by_class
 from koord_scheduler.network.exact_fill import MOST_WORK, exact_fill, work
-from koord_scheduler.network.greedy_fill import Filled, greedy_fill
+from koord_scheduler.network.greedy_fill import LeafCounts, greedy_fill
 from koord_scheduler.network.problem import GatherProblem
 from koord_scheduler.network.tree import Domain
 
+MOST_IN_LAYER = 4
+"""Plans of one layer; the pods that none of them suits need more room."""
 _MOST_ORDERS = 6
 
 
-class Effort:
+class WorkBudget:
     """How much more work there may be, and whether it was enough for an optimum so far."""
 
     def __init__(self, most_work: int) -> None:
@@ -44,7 +46,7 @@ class GatherPlan(NamedTuple):
     """All waiting members in a domain, by leaf; ``is_optimal`` where nothing better exists."""
 
     domain: Domain
-    filled: Filled
+    leaf_counts: LeafCounts
     is_optimal: bool
 
 
@@ -54,21 +56,25 @@ def gather(problem: GatherProblem, most_work: int = MOST_WORK) -> GatherPlan | N
 
 
 def gather_plans(problem: GatherProblem, most_work: int = MOST_WORK) -> Iterator[GatherPlan]:
-    """The same, and all that is next best if that will not do: other domains, lowest first."""
-    if problem.needs.unknown or not len(problem.tree.rows) or not is_divisible(problem):
+    """The same, and what is next best if that will not do: a few domains of each layer."""
+    if not can_be_met(problem):
         return
-    effort = Effort(most_work)
+    budget = WorkBudget(most_work)
     for layer in range(problem.last, problem.needs.must - 1, -1):
-        for domain in candidates(problem, layer):
-            filled = best_fill(problem, domain, effort)
-            if filled is not None:
-                yield GatherPlan(domain, filled, effort.is_optimal)
+        plans = (
+            GatherPlan(domain, filled, budget.is_optimal)
+            for domain in candidates(problem, layer)
+            if (filled := best_fill(problem, domain, budget)) is not None
+        )
+        yield from islice(plans, MOST_IN_LAYER)
 
 
-def is_divisible(problem: GatherProblem) -> bool:
-    """Whether the gang can be shared out at all by the multiples of pods that it asks for."""
-    total = problem.total + int(problem.bound.sum())
-    return not any(total % multiple for multiple in problem.needs.multiples)
+def can_be_met(problem: GatherProblem) -> bool:
+    """Whether what the gang asks of the network is possible, whatever room there is."""
+    needs, total = problem.needs, problem.total + int(problem.bound.sum())
+    if needs.unknown or not len(problem.tree.rows):
+        return False
+    return not any(total % multiple for multiple in needs.multiples)
 
 
 def candidates(problem: GatherProblem, layer: int) -> Iterator[Domain]:
@@ -84,54 +90,58 @@ def candidates(problem: GatherProblem, layer: int) -> Iterator[Domain]:
         yield Domain(layer, place)
 
 
-def best_fill(problem: GatherProblem, domain: Domain, effort: Effort) -> Filled | None:
+def best_fill(problem: GatherProblem, domain: Domain, budget: WorkBudget) -> LeafCounts | None:
     """All members in a domain: as Koordinator fills it, unless fewer parts of it are enough."""
     fills = [greedy_fill(problem, domain)]
-    if effort.affords(work(problem, domain)):
+    if budget.affords(work(problem, domain)):
         fills.append(exact_fill(problem, domain) or [])
     else:
-        effort.is_optimal = False
+        budget.is_optimal = False
         if problem.is_free and len(problem.counts) > 1:
-            fills += _by_class(problem, domain, effort)
-            fills += [_refined(problem, domain, one, effort) for one in fills if one]
+            fills += _by_class(problem, domain, budget)
+            fills += [_refined(problem, domain, one, budget) for one in fills if one]
     whole = [one for one in fills if sum(sum(counts) for _, counts in one) == problem.total]
     return min(whole, key=lambda one: new_domains(problem, domain, one), default=None)
 
 
-def _by_class(problem: GatherProblem, domain: Domain, effort: Effort) -> Iterator[Filled]:
+def _by_class(problem: GatherProblem, domain: Domain, budget: WorkBudget) -> Iterator[LeafCounts]:
     """In several orders of the classes, the scarcest first."""
     rooms = problem.slots.sum(axis=1) / np.array(problem.counts)
     scarcest_first: list[int] = np.argsort(rooms, kind="stable").tolist()
     cost = class_work(problem, domain)
     for one in islice(permutations(scarcest_first), _MOST_ORDERS):
-        if not effort.affords(cost):
+        if not budget.affords(cost):
             return
         yield fill_by_class(problem, domain, one) or []
 
 
-def _refined(problem: GatherProblem, domain: Domain, filled: Filled, effort: Effort) -> Filled:
+def _refined(
+    problem: GatherProblem, domain: Domain, filled: LeafCounts, budget: WorkBudget
+) -> LeafCounts:
     """The same number of members in each of the largest parts that an optimum can be found for."""
     counts = tuple(map(sum, zip(*(one for _, one in filled), strict=True)))
     part = replace(problem, counts=counts)
-    if effort.affords(work(part, domain)):
+    if budget.affords(work(part, domain)):
         return exact_fill(part, domain) or filled
     below = domain.layer + 1
     if below == problem.last:
         return filled
-    found: Filled = []
+    found: LeafCounts = []
     placed = sorted((problem.tree.at(below, leaf), leaf, one) for leaf, one in filled)
     for child, members in groupby(placed, itemgetter(0)):
-        found += _refined(problem, child, [(leaf, one) for _, leaf, one in members], effort)
+        found += _refined(problem, child, [(leaf, one) for _, leaf, one in members], budget)
     return found
 
 
-def new_domains(problem: GatherProblem, domain: Domain, filled: Filled) -> tuple[int, ...]:
+def new_domains(problem: GatherProblem, domain: Domain, filled: LeafCounts) -> tuple[int, ...]:
     """How many domains without members get some, by layer, below ``domain``."""
     leaves = np.array([leaf for leaf, _ in filled], np.intp)
     found = []
     for layer in range(domain.layer + 1, problem.last + 1):
-        places = np.unique(np.searchsorted(problem.tree.starts[layer], leaves, "right") - 1)
-        found.append(int(np.count_nonzero(problem.bound_in[layer][places] == 0)))
+        places = np.searchsorted(problem.tree.starts[layer], leaves, "right") - 1
+        bound = problem.bound_in[layer]
+        is_used = np.bincount(places, minlength=len(bound)) > 0
+        found.append(int(np.count_nonzero(is_used & (bound == 0))))
     return tuple(found)
 
 
@@ -145,7 +155,6 @@ def _in_order(problem: GatherProblem, layer: int, places: Codes) -> list[int]:
     keys = [
         *(-problem.existing_in[up][at] for up, at in above),
         *(problem.rooms_in[up][at] for up, at in above),
-        -problem.scores_in[layer][places],
         names,
     ]
     found: list[int] = places[np.lexsort(keys[::-1])].tolist()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Codes
+from koord_scheduler.columns.arrays import Amounts, Codes, Mask
 from koord_scheduler.network.gather_spec import GatherNeeds
 from koord_scheduler.network.tree import Domain, NetworkTree
 
@@ -25,7 +24,7 @@ class GatherProblem:
     ``slots`` are how many of one class alone a leaf has room for, by class and leaf. Of several
     classes a leaf takes what fits together: ``requests`` by class and resource into ``free`` by
     resource and leaf. By leaf, ``bound`` are members that are there already, ``existing`` those
-    and all other pods that the gang wants to be near, ``scores`` what leaves are worth.
+    and all other pods that the gang wants to be near.
     """
 
     tree: NetworkTree
@@ -36,7 +35,6 @@ class GatherProblem:
     free: Amounts
     bound: Codes
     existing: Codes
-    scores: Codes
 
     @property
     def total(self) -> int:
@@ -68,11 +66,6 @@ class GatherProblem:
     def existing_in(self) -> tuple[Codes, ...]:
         """By layer, the existing pods of each domain."""
         return self._by_layer(self.existing)
-
-    @cached_property
-    def scores_in(self) -> tuple[Codes, ...]:
-        """By layer, the sum of the scores of each domain."""
-        return self._by_layer(self.scores)
 
     @cached_property
     def slots_in(self) -> tuple[Codes, ...]:
@@ -108,25 +101,41 @@ class GatherProblem:
         unit = self.needs.multiples[domain.layer] if bound else self.units[domain.layer]
         return max(most - (bound + most) % unit, 0)
 
-    def is_even(self, domain: Domain, pods: int) -> bool:
+    def keeps_multiple(self, domain: Domain, pods: int) -> bool:
         """Whether a domain may take so many pods by the multiple of its layer."""
         bound = int(self.bound_in[domain.layer][domain.place])
         return not pods or (bound + pods) % self.needs.multiples[domain.layer] == 0
 
-    def fits(self, leaf: int, counts: Counts) -> bool:
-        """Whether a leaf has room for members of several classes together."""
-        return bool((self.requests.T @ counts <= self.free[:, leaf]).all())
+    def fits(self, leaf: int, counts: Codes) -> Mask:
+        """Which of some numbers of members, by class along the last axis, fit on a leaf."""
+        found: Mask = np.all(counts @ self.requests <= self.free[:, leaf], axis=-1)
+        return found
 
-    def combinations(self, leaf: int) -> Iterator[Counts]:
-        """All numbers of members by class, but none at all, that fit on a leaf together."""
-        ranges = [
-            range(min(int(s), n) + 1) for s, n in zip(self.slots[:, leaf], self.counts, strict=True)
-        ]
-        domain = Domain(self.last, leaf)
-        for counts in product(*ranges):
-            pods = sum(counts)
-            if pods and self.is_even(domain, pods) and self.fits(leaf, counts):
-                yield counts
+    def most(self, leaf: int, one: int, counts: Codes) -> int:
+        """How many members of a class fit on a leaf beside others, those of its class left out."""
+        if len(self.counts) == 1:
+            return int(self.slots[one, leaf])
+        asked = self.requests[one]
+        room = self.free[:, leaf] - counts @ self.requests
+        fits = np.floor(room[asked > 0] / asked[asked > 0]).min(initial=np.inf)
+        return int(min(self.slots[one, leaf], max(fits, 0.0)))
+
+    def combinations(self, leaf: int) -> Codes:
+        """The numbers of members, by class along the last axis, that a leaf may take, but none.
+
+        Where any number may be taken, only those that would be too many with one more.
+        """
+        shape = np.minimum(self.slots[:, leaf], self.counts) + 1
+        counts: Codes = np.moveaxis(np.indices(tuple(shape.tolist())), 0, -1)
+        allowed = self.fits(leaf, counts)
+        if self.is_free:
+            allowed &= ~_allows_more(allowed)
+        else:
+            bound, multiple = int(self.bound[leaf]), self.needs.multiples[self.last]
+            allowed &= (bound + counts.sum(axis=-1)) % multiple == 0
+        allowed[(0,) * allowed.ndim] = False
+        found: Codes = counts[allowed]
+        return found
 
     def _by_layer(self, amounts: Codes) -> tuple[Codes, ...]:
         return tuple(self.tree.sums(layer, amounts) for layer in range(self.last + 1))
@@ -139,3 +148,14 @@ class GatherProblem:
         bound, multiples = self.bound_in[layer], self.needs.multiples[layer]
         unit = np.where(bound > 0, multiples, self.units[layer])
         return np.maximum(slots - (bound + slots) % unit, 0)
+
+
+def _allows_more(allowed: Mask) -> Mask:
+    """Where one more of some class is allowed, too."""
+    found = np.zeros_like(allowed)
+    for axis in range(allowed.ndim):
+        before: list[slice] = [slice(None)] * allowed.ndim
+        behind = list(before)
+        before[axis], behind[axis] = slice(0, -1), slice(1, None)
+        found[tuple(before)] |= allowed[tuple(behind)]
+    return found

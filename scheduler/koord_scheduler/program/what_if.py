@@ -37,7 +37,7 @@ def kinds(config: str = "") -> list[tuple[Resource, str, str]]:
     """
     scheduler = Scheduler(_profiles(config, ()))
     needed = (one for one in cluster_kinds(scheduler) if one.is_needed)
-    return [(one.resource, one.namespace, one.name) for one in needed]
+    return [(one.resource, one.namespace, one.object_name) for one in needed]
 
 
 def what_if(

@@ -166,6 +166,9 @@ class HalvesPlanner:
         self.slots = request.slots(request.pods[0], rows).tolist()
         return [GangCandidate(rows[rows % 2 == half]) for half in (0, 1)]
 
+    def rows_to_free(self, request: GangRequest) -> None:
+        return None
+
 
 class FixedPlanner:
     """Gives each pod the row of the node n2."""
@@ -175,6 +178,9 @@ class FixedPlanner:
         if row is None:
             return "n2 is not there"
         return [GangCandidate(plan={one.key: row for one in request.pods})]
+
+    def rows_to_free(self, request: GangRequest) -> None:
+        return None
 
 
 def test_a_planner_says_where_a_gang_is_tried() -> None:
@@ -366,6 +372,19 @@ def test_room_is_held_for_one_gang_and_for_no_longer_than_its_waiting_time() -> 
         cluster.remove(f"d/old-{number}")
     cluster.remove("d/urgent")
     assert len(cluster.placed(MOST_BACKOFF_SECONDS + 1)) >= 2
+
+
+def test_no_room_stays_held_once_a_gang_has_started() -> None:
+    cluster = GangCluster("n1", cpus=6)
+    cluster.pod("old", cpus=3, nodeName="n1")
+    annotations = gang_annotations("g", 2, mode="NonStrict")
+    cluster.pod("g-0", annotations, cpus=2)
+    cluster.pod("g-1", annotations, cpus=2)
+    assert not any(cluster.placed(1.0) for _ in range(80))
+    assert len(cluster.scheduler.nominations) == 2
+    cluster.pod("g-2", annotations)
+    assert cluster.placed(1.0) == ["g-0", "g-2"]
+    assert not len(cluster.scheduler.nominations)
 
 
 def test_the_report_says_what_a_gang_lacks_and_changes_nothing() -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from random import Random
+from typing import Any
 
 import pytest
-from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
+from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 
 from tests.support.gangs import PREFIX, GangCluster, gang_annotations
 
@@ -23,9 +28,9 @@ def gather(layer: str, strategy: str = "MustGather", multiple: int = 0) -> str:
     return json.dumps({"gatherStrategy": [rule]})
 
 
-def cluster_of(*racks: int, cpus: int = 2) -> GangCluster:
+def cluster_of(*racks: int, cpus: int = 2, gangs_preempt: bool = False) -> GangCluster:
     """Racks of so many nodes, two racks in each block."""
-    cluster = GangCluster(gathers=True)
+    cluster = GangCluster(gathers=True, gangs_preempt=gangs_preempt)
     cluster.put("ClusterNetworkTopology", "default", TOPOLOGY)
     for rack, nodes in enumerate(racks):
         for number in range(nodes):
@@ -157,3 +162,126 @@ def test_as_many_as_have_to_start_together_do_where_not_all_fit() -> None:
     cluster.gang("g", 3, minimum=2, network_topology_spec=gather("rack"))
     assert racks_of(nodes_of(cluster)) == {"r0"}
     assert len(cluster.of("g").bound) == 2
+
+
+def test_room_is_held_in_a_domain_that_is_large_enough() -> None:
+    cluster = cluster_of(1, 3, 3)
+    for rack, number in ((1, 3), (2, 5)):
+        for one in range(number):
+            cluster.pod(f"old-{rack}-{one}", nodeName=f"r{rack}-n{one % 3}")
+    cluster.gang("g", 4, network_topology_spec=gather("rack"))
+    assert nodes_of(cluster) == {}
+    assert nodes_of(cluster, HOLD_AFTER_SECONDS + 1) == {}
+    cluster.gang("small", 5, minimum=1)
+    others = nodes_of(cluster, 1.0)
+    assert "r1" not in racks_of(others)
+    assert len(others) == 3
+    cluster.remove("d/old-1-0")
+    assert racks_of(nodes_of(cluster, 11.0)) == {"r1"}
+
+
+def test_members_that_wait_for_long_beside_others_hold_nothing() -> None:
+    cluster = cluster_of(1, 2)
+    cluster.gang("g", 2, network_topology_spec=gather("rack"))
+    assert racks_of(nodes_of(cluster)) == {"r0"}
+    cluster.pod("g-2", gang_annotations("g", 2, network_topology_spec=gather("rack")))
+    for _ in range(10):
+        assert [one.defect for one in cluster.refusals(20.0)] in ([], [""])
+    assert len(cluster.scheduler.nominations) == 0
+
+
+def apart_from(app: str) -> dict[str, Any]:
+    term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize("others", ["app", "other"])
+def test_pods_that_keep_apart_share_a_rack(others: str) -> None:
+    """Of their own kind, which the plan knows; of another kind, which shows when it is tried."""
+    cluster = GangCluster(gathers=True, more=[EnabledPlugin(InterPodAffinity(), weight=0)])
+    cluster.put("ClusterNetworkTopology", "default", TOPOLOGY)
+    for node, rack in {"n1": "r1", "n2": "r1", "n3": "r2", "n4": "r2"}.items():
+        cluster.node(node, 4, rack=rack, block="b", host=node)
+    annotations = gang_annotations("g", 2, network_topology_spec=gather("rack"))
+    for number, app in enumerate(("app", others)):
+        labels, affinity = {"app": app}, apart_from("app")
+        cluster.pod(f"g-{number}", annotations, labels=labels, affinity=affinity)
+    placed = nodes_of(cluster)
+    assert set(placed.values()) in ({"n1", "n2"}, {"n3", "n4"})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_members_of_a_gang_are_never_in_two_racks(seed: int) -> None:
+    """Pods and gangs of several classes come, grow and go; with plans, and with what follows."""
+    rng, cluster = Random(seed), cluster_of(2, 3, 1, 4, cpus=4)
+    racks: dict[str, set[str]] = {}
+    placed = 0
+    for turn in range(40):
+        match rng.choice(["gang", "gang", "more", "gone", "single"]):
+            case "gang":
+                racks[f"g{turn}"] = set()
+                for number in range(rng.randint(2, 6)):
+                    join(cluster, rng, f"g{turn}", number)
+            case "more" if racks:
+                join(cluster, rng, rng.choice(sorted(racks)), 100 + turn)
+            case "gone" if cluster.scheduler.placed.by_key:
+                cluster.remove(rng.choice(sorted(cluster.scheduler.placed.by_key)))
+            case "single":
+                cluster.pod(f"single-{turn}", cpus=rng.randint(1, 3))
+        found = nodes_of(cluster, 11.0)
+        placed += len(found)
+        for name, known in racks.items():
+            there = cluster.scheduler.gangs.by_key.get(f"d/{name}")
+            bound = there.bound if there is not None else {}
+            known.clear()
+            for key in bound:
+                known.add(cluster.scheduler.placed.by_key[key].node.partition("-")[0])
+            assert len(known) < 2, name
+    assert placed > 10
+
+
+def join(cluster: GangCluster, rng: Random, gang: str, number: int) -> None:
+    annotations = gang_annotations(gang, 2, network_topology_spec=gather("rack"))
+    cluster.pod(f"{gang}-{number}", annotations, cpus=rng.choice([1, 1, 2]))
+
+
+def test_victims_are_in_one_rack_that_is_large_enough() -> None:
+    cluster = cluster_of(1, 2, 2, gangs_preempt=True)
+    for rack, number in ((1, 4), (2, 3)):
+        for one in range(number):
+            cluster.pod(f"old-{rack}-{one}", nodeName=f"r{rack}-n{one % 2}", priority=1)
+    annotations = gang_annotations("g", 3, network_topology_spec=gather("rack"))
+    for number in range(3):
+        cluster.pod(f"g-{number}", annotations, priority=9)
+    plans = [one for one in cluster.decisions() if isinstance(one, PreemptionPlan)]
+    victims = {victim.key for plan in plans for victim in plan.preemption.victims}
+    assert len(victims) == 2
+    assert all(key.startswith("d/old-2") for key in victims)
+    for key in victims:
+        cluster.remove(key)
+    assert racks_of(nodes_of(cluster, 2.0)) == {"r2"}
+
+
+@pytest.mark.parametrize("text", ["[", gather("pod"), gather("rack", multiple=5)])
+def test_nobody_makes_room_for_what_cannot_be_met(text: str) -> None:
+    cluster = cluster_of(1, gangs_preempt=True)
+    cluster.pod("old", nodeName="r0-n0", priority=1)
+    annotations = gang_annotations("g", 2, network_topology_spec=text)
+    for number in range(2):
+        cluster.pod(f"g-{number}", annotations, priority=9)
+    for _ in range(3):
+        (decision,) = cluster.decisions(HOLD_AFTER_SECONDS)
+        assert isinstance(decision, Refusal)
+        assert not decision.defect
+    assert len(cluster.scheduler.nominations) == 0
+
+
+def test_a_member_that_comes_later_preempts_nobody() -> None:
+    cluster = cluster_of(1, gangs_preempt=True)
+    annotations = gang_annotations("g", 1, network_topology_spec=gather("rack"))
+    cluster.pod("old", nodeName="r0-n0", priority=1)
+    cluster.pod("g-0", annotations, priority=9)
+    assert len(nodes_of(cluster)) == 1
+    cluster.pod("g-1", annotations, priority=9)
+    (refusal,) = cluster.refusals()
+    assert (refusal.defect, "beside 1 that are bound" in refusal.gang) == ("", True)

@@ -57,6 +57,7 @@ LISTS = {
     "reservations": "Reservation",
     "podGroups": "PodGroup",
     "quotas": "ElasticQuota",
+    "networkTopologies": "ClusterNetworkTopology",
 }
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
@@ -148,6 +149,16 @@ def random_quotas(rng: Random) -> dict[str, Any]:
     return {"quotas": [rng.choice([whole, {"metadata": metadata}])]}
 
 
+def random_network_topologies(rng: Random) -> dict[str, Any]:
+    """ClusterNetworkTopologies with more than is read of them."""
+    layer = {"topologyLayer": "rack", "labelKey": rng.choice([["r"], None]), "other": 1}
+    details = [{"topologyInfo": {"topologyName": "r1"}, "nodeNum": rng.randrange(9)}]
+    metadata = {"name": "default", "uid": "u", "resourceVersion": "1", "labels": {"a": "b"}}
+    spec = {"networkTopologySpec": [layer, {"topologyLayer": "NodeTopologyLayer"}]}
+    status = rng.choice([{}, {"detailStatus": details}])
+    return {"networkTopologies": [{"metadata": metadata, "spec": spec, "status": status}]}
+
+
 def recorded_put(kind: ClusterKind, raw: bytes) -> PutInput:
     inputs: list[RecordedInput] = []
     followed = recorded_kind(kind._replace(put=lambda *_: None), inputs.append, lambda: 1.5)
@@ -172,6 +183,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_reservations,
         random_pod_groups,
         random_quotas,
+        random_network_topologies,
     )
     for cluster in (make(rng) for make in makers):
         waiting = {"pods": [cluster[name] for name in ("pod", "next") if name in cluster]}

@@ -47,12 +47,9 @@ def problem_of(
     slots = [
         np.min([np.floor(room[r] / one[r]) for r in np.flatnonzero(one)], axis=0) for one in asked
     ]
-    nothing = np.zeros(len(tree.rows), np.intp)
-    there = nothing + (bound or 0)
+    there = np.zeros(len(tree.rows), np.intp) + (bound or 0)
     near = there + (existing or 0)
-    return GatherProblem(
-        tree, needs, counts, np.array(slots, np.intp), asked, room, there, near, nothing
-    )
+    return GatherProblem(tree, needs, counts, np.array(slots, np.intp), asked, room, there, near)
 
 
 @st.composite

@@ -28,7 +28,7 @@ EVEN_NODES = GatherNeeds(0, (1, 1, 1, 2))
 
 
 def new(problem: GatherProblem, plan: GatherPlan) -> tuple[int, ...]:
-    return new_domains(problem, plan.domain, plan.filled)
+    return new_domains(problem, plan.domain, plan.leaf_counts)
 
 
 @given(problems())
@@ -48,9 +48,9 @@ def test_a_plan_has_room_for_all_members_in_its_domain(problem: GatherProblem) -
             assert why_not_gathered(problem) or not most_work
             continue
         first, end = problem.tree.leaves(plan.domain)
-        assert all(first <= leaf < end for leaf, _ in plan.filled)
-        assert all(problem.fits(leaf, counts) for leaf, counts in plan.filled)
-        placed = [sum(one) for one in zip(*(counts for _, counts in plan.filled), strict=True)]
+        assert all(first <= leaf < end for leaf, _ in plan.leaf_counts)
+        assert all(problem.fits(leaf, np.array(counts)) for leaf, counts in plan.leaf_counts)
+        placed = [sum(one) for one in zip(*(counts for _, counts in plan.leaf_counts), strict=True)]
         assert tuple(placed) == problem.counts
 
 
@@ -112,7 +112,7 @@ def test_bound_members_draw_the_others_near() -> None:
     plan = gather(problem)
     assert plan is not None
     assert plan.domain == Domain(BLOCK, 0)
-    assert dict(plan.filled) in ({0: (1,), 2: (2,)}, {2: (3,)})
+    assert dict(plan.leaf_counts) in ({0: (1,), 2: (2,)}, {2: (3,)})
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,5 @@ def test_multiples_hold_in_each_domain() -> None:
     plan = gather(problem)
     assert plan is not None
     assert plan.domain == Domain(RACK, 0)
-    assert sorted(sum(counts) for _, counts in plan.filled) == [2, 4]
+    assert sorted(sum(counts) for _, counts in plan.leaf_counts) == [2, 4]
     assert len(problem.tree.layers) - 1 == NODE

@@ -118,6 +118,7 @@ STATUS_WITH_LABELS = frozenset(
 )
 """At whose ``/status`` labels and annotations may change too; the spec never may."""
 WITH_STATUS = STATUS_WITH_LABELS | {
+    CLUSTER_NETWORK_TOPOLOGIES,
     RESERVATIONS,
     API_SERVICES,
     DEFINITIONS,

@@ -1,0 +1,60 @@
+"""What gangs need of the scheduler, and what is said of one that waits. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.diagnosis import Diagnosis
+from koord_scheduler.framework.gang_preemption import PreemptionHost
+from koord_scheduler.gang.gangs import Gangs
+from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+
+
+class GangHost(PreemptionHost, Protocol):
+    """The scheduler, as far as gangs are concerned."""
+
+    queue: SchedulingQueue
+
+    @property
+    def gangs(self) -> Gangs:
+        """All gangs."""
+        ...
+
+    def confirm(self, pod: QueuedPod) -> None:
+        """A pod that was placed is to be bound."""
+        ...
+
+    def fitting_rows(self, pod: QueuedPod) -> Rows:
+        """The rows where a pod fits now."""
+        ...
+
+    def scores(self, pod: QueuedPod) -> ClassScores:
+        """What the plugins say about a pod's class."""
+        ...
+
+    def diagnosis(self, pod: QueuedPod) -> Diagnosis:
+        """Why nodes reject a pod."""
+        ...
+
+    def obstacle(self, pods: Iterable[QueuedPod]) -> str:
+        """Why pods cannot be placed together at all; "" if nothing speaks against it."""
+        ...
+
+
+class GangReport(NamedTuple):
+    """What a gang group lacks: of its ``waiting`` pods ``needed`` have to start together.
+
+    ``reason`` says in a line why it cannot be tried; else ``fitted`` of them fit at present, and
+    ``failed`` is the first that does not, for what ``diagnosis`` says.
+    """
+
+    group_id: str
+    waiting: int
+    needed: int
+    reason: str = ""
+    fitted: int = 0
+    failed: str = ""
+    diagnosis: Diagnosis | None = None
