@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -45,6 +45,8 @@ class Report:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     rdma: RDMADevices = field(default_factory=lambda: RDMADevices(()))
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """Of RDMA devices the switch that each is behind, by address."""
     written_at: float = 0.0
     write_error: str = ""
 
@@ -192,7 +194,14 @@ class Daemon:
         now = time.time()
         holds = HOLDS_FOR_ROUNDS * self.settings.sleep_interval
         expiry = None if self.settings.no_timestamp else Expiry(now, holds)
-        report = Report(dict(self._states), dict(self._answers), dict(self._failures), rdma, now)
+        report = Report(
+            dict(self._states),
+            dict(self._answers),
+            dict(self._failures),
+            rdma,
+            dict(self._switches(rdma)),
+            now,
+        )
         try:
             self._write(document(self._states, expiry))
             self._label(report, expiry)
@@ -201,6 +210,14 @@ class Daemon:
             log.error("cannot write", file=error.filename, error=error.strerror)
         self._print(report)
         self.report = report
+
+    def _switches(self, rdma: RDMADevices) -> Iterator[tuple[str, str]]:
+        for one in rdma.devices:
+            try:
+                place = pci.place(self._tree, self.settings.sys_fs_root_dir, one.bus)
+            except (OSError, ValueError):
+                continue  # it is being taken away
+            yield one.bus, place.switch
 
     def _write(self, found: Document) -> None:
         if not found or not self.settings.prints_output_file:
@@ -229,7 +246,7 @@ class Daemon:
     def _print(self, report: Report) -> None:
         form = self.settings.format or ("" if self.settings.prints_output_file else "json")
         if form == "table":
-            text = table(report.accelerators, report.rdma)
+            text = table(report.accelerators, report.rdma, report.switches)
         else:
             text = encode(document(report.states, None)).decode() if form else ""
         if text != self._printed:

@@ -82,6 +82,7 @@ def status(report: Report) -> dict[str, Any]:
                 "message": one.message,
                 "nodeID": one.numa_node,
                 "pcieID": one.pcie,
+                "pcieSwitch": report.switches.get(one.bus, ""),
                 "virtualFunctions": [
                     bus for group in one.virtual_functions for bus in group.addresses
                 ],

@@ -77,6 +77,16 @@ def test_a_device_without_name_keeps_the_one_it_had_at_its_place() -> None:
     assert len(state.unnamed) == 1
 
 
+def test_what_a_tool_does_not_say_of_one_that_is_out_of_order_stays() -> None:
+    known = answered(VendorState(), [accelerator("a")], AT)
+    sick = accelerator("a", 0, "", "NotAnswering")
+    bare = replace(sick, device=replace(sick.device, resources={"koordinator.sh/gpu-memory": 0}))
+    (found,) = answered(known, [replace(bare, links=())], AT).accelerators
+    assert found == sick
+    (new,) = answered(VendorState(), [bare], AT).accelerators
+    assert new == bare
+
+
 STATES = st.lists(
     st.tuples(st.integers(0, 9), st.sampled_from(["", "Xid79"])), unique_by=lambda one: one[0]
 )
