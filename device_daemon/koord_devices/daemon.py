@@ -143,7 +143,13 @@ class Daemon:
         """Start the probes of the vendors that have a device, or had one."""
         functions = self._functions()
         for name, vendor in self._vendors.items():
-            own = [one for one in functions if not one.virtual and vendor.owns(one)]
+            try:
+                own = [one for one in functions if not one.virtual and vendor.owns(one)]
+            except Exception as error:
+                self._fail(
+                    name, "VendorFailed", " ".join(f"{type(error).__name__}: {error}".split())
+                )
+                continue
             if own:
                 if not self._prober.start(name, own):
                     self._fail(name, "Timeout", "its last probe still hangs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,24 @@ def test_one_vendor_never_hides_another(
     assert written(tmp_path) == {"a": ""}
     assert one.report.states["x"].reason == reason
     assert "\n" not in one.report.states["x"].error
+
+
+def test_a_vendor_of_somebody_else_cannot_stop_it(tmp_path: Path) -> None:
+    """Whatever it raises, and whatever it answers."""
+
+    class Raising(Told):
+        def owns(self, function: PCIFunction) -> bool:
+            raise RuntimeError("no")
+
+    def nonsense() -> list[Accelerator]:
+        return [replace(accelerator("b"), links=7)]  # type: ignore[arg-type]
+
+    vendors = {"x": Raising(fine), "y": Told(nonsense), "z": Told(fine)}
+    one = daemon(tmp_path, vendors)
+    assert one.run() == 1
+    assert written(tmp_path) == {"a": ""}
+    assert one.report.states["x"].reason == "VendorFailed"
+    assert one.report.states["y"].reason == "OutputNotUnderstood"
 
 
 def test_a_restart_knows_what_was_and_a_failure_marks_it(tmp_path: Path) -> None:
