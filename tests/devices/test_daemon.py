@@ -201,6 +201,38 @@ def test_a_vendor_that_hung_is_heard_when_it_answers_at_last(
     assert written(tmp_path) == {"a": ""}
 
 
+def test_a_vendor_that_still_hangs_is_not_probed_again(
+    tmp_path: Path, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koord_devices.daemon.SETTLE_SECONDS", 0.01)
+    vendor = Told(hanging)
+    one = daemon(tmp_path, {"x": vendor, "y": Told(fine)}, oneshot=False)
+    thread, _ = running(one)
+    assert soon(lambda: "x" in one.report.states)
+    one.events.put(Wake("pci 0000:42:00.0 add"))
+    assert soon(lambda: "still hangs" in one.report.states["x"].error)
+    one.events.put(Stop())
+    thread.join(10)
+    assert vendor.probes == 1
+
+
+def test_rdma_cards_are_shown_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the switch that they are behind; the file is of accelerators alone."""
+    tree = pci_tree()
+    where = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:01.0/0000:3d:00.0"
+    tree.texts |= {f"{where}/class": "0x020700\n", f"{where}/numa_node": "0\n"}
+    tree.links["/sys/bus/pci/devices/0000:3d:00.0"] = where
+    tree.links["/sys/class/infiniband/mlx5_0/device"] = where
+    tree.texts["/sys/class/infiniband/mlx5_0/ports/1/state"] = "4: ACTIVE\n"
+    one = daemon(tmp_path, {}, tree, format="table")
+    assert one.run() == 0
+    (_, line) = capsys.readouterr().out.splitlines()
+    assert line.split()[:2] == ["rdma", "0"]
+    assert "0000:3b:00.0" in line
+    assert status(one.report)["rdma"][0]["pcieSwitch"] == "0000:3b:00.0"
+    assert not (tmp_path / "infos").exists()
+
+
 def test_it_prints_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     daemon(tmp_path, {"x": Told(fine)}, prints_output_file="").run()
     (device,) = json.loads(capsys.readouterr().out)
