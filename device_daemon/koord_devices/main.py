@@ -101,7 +101,7 @@ class Program:
             command_seconds=self._settings.command_timeout,
         )
 
-    def _label(self, found: Mapping[str, str]) -> None:
+    def _label(self, found: Mapping[str, str]) -> bool:
         from koord_devices.node_labels import write
 
-        write(self._settings.node_name, found)
+        return write(self._settings.node_name, found)

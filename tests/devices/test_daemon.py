@@ -13,9 +13,12 @@ import pytest
 from koord_devices.config import DeviceDaemonSettings
 from koord_devices.contract import NodeAccess, ToolError
 from koord_devices.core.accelerator import Accelerator
+from koord_devices.core.inventory import VendorState, answered
 from koord_devices.daemon import Daemon
 from koord_devices.pages import healthz, metrics, readyz, status
 from koord_devices.prober import Stop, Wake
+from koord_devices.publisher import Publisher
+from koord_devices.report import Report
 from koord_host.devices.pci import PCIFunction
 
 from tests.devices.core.test_inventory import accelerator
@@ -199,6 +202,47 @@ def test_a_vendor_that_hung_is_heard_when_it_answers_at_last(
     thread.join(10)
     assert vendor.probes == 1
     assert written(tmp_path) == {"a": ""}
+
+
+def test_what_others_answer_waits_for_nobody(
+    tmp_path: Path, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the file said of the one that is still asked stays as it was."""
+    daemon(tmp_path, {"v": Told(fine)}).run()
+    monkeypatch.setattr("koord_devices.daemon.PATIENCE_SECONDS", 0.05)
+    vendors = {"v": Told(hanging), "y": Told(lambda: [accelerator("b", 1)])}
+    one = daemon(tmp_path, vendors, oneshot=False, probe_timeout=30.0)
+    thread, _ = running(one)
+    assert soon(lambda: written(tmp_path) == {"a": "", "b": ""})
+    one.events.put(Stop())
+    thread.join(10)
+
+
+def test_once_waits_longer_than_an_interval(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def slow() -> list[Accelerator]:
+        gate.wait(0.5)
+        return fine()
+
+    vendor, quick = Told(slow), Told(fine)
+    vendors = {"x": vendor, "y": quick}
+    assert daemon(tmp_path, vendors, sleep_interval=0.01, probe_timeout=30.0).run() == 0
+    assert (vendor.probes, quick.probes) == (1, 1)
+
+
+def test_labels_are_tried_again_until_they_are_written(tmp_path: Path) -> None:
+    tried: list[dict[str, str]] = []
+
+    def on_labels(found: Any) -> bool:
+        tried.append(dict(found))
+        return len(tried) > 1
+
+    settings = DeviceDaemonSettings(prints_output_file=str(tmp_path / "x"), oneshot=True)
+    publisher = Publisher(settings, on_labels)
+    for _ in range(3):
+        publisher.publish(Report({"v": answered(VendorState(), fine(), 0.0)}))
+    assert len(tried) == 2
 
 
 def test_a_vendor_that_still_hangs_is_not_probed_again(
