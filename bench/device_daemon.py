@@ -2,13 +2,14 @@
 
     python bench/device_daemon.py [SECONDS]
 
-The tool is a shell script, whose time is not counted; a round of questions is forced at the start
-and the rest of the time is waited, so the CPU of one round is spread over one interval.
+The tool is a shell script, whose time is not counted. First it rests, then SIGHUP lets it read its
+settings and ask again, ten times; the CPU of one such round is spread over one interval.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 CARDS = 8
 INTERVAL = 900.0
+ROUNDS = 10
 TICKS = os.sysconf("SC_CLK_TCK")
 PROGRAM = """
 import sys
@@ -61,6 +63,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def thread_seconds(pid: int) -> float:
+    """CPU time of the threads that there are now, to the nanosecond."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
 def memory(pid: int) -> dict[str, float]:
     """RSS now and at its peak, and what nobody else shares, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -85,12 +93,14 @@ def main() -> None:
             while not output.exists():
                 time.sleep(0.1)
             time.sleep(1)
-            started = cpu_seconds(process.pid)
+            started = thread_seconds(process.pid)
             time.sleep(seconds)
-            idle = (cpu_seconds(process.pid) - started) / seconds
-            process.send_signal(1)  # SIGHUP: one more round
-            time.sleep(5)
-            a_round = cpu_seconds(process.pid) - started - idle * seconds
+            idle = (thread_seconds(process.pid) - started) / seconds
+            before = cpu_seconds(process.pid)
+            for _ in range(ROUNDS):
+                process.send_signal(signal.SIGHUP)
+                time.sleep(2)
+            a_round = (cpu_seconds(process.pid) - before) / ROUNDS
             found = memory(process.pid)
             process.terminate()
     share = idle + a_round / INTERVAL

@@ -3,6 +3,7 @@
 A vendor is a module of ``koord_devices.vendors``, found by its name, or of another distribution
 that names it in the group ``pykoord.device_vendors``. It has a class ``Vendor`` with the methods
 of ``AnyVendor``. Between two answers a ``Vendor`` remembers what it needs, such as a GPU's errors.
+Its accelerators' ``vendor`` is the module's name.
 What it wants of the node it asks ``NodeAccess``; it parses what tools print in pure functions.
 """
 

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
+from koord_host.devices.gpu import APPLICATION_XIDS
 from koord_host.kernel import KernelFilesystem
 from koord_host.nvml import NVML
 from koord_service import logs, memory, systemd
@@ -17,7 +18,7 @@ from koord_devices.config import IGNORED, PROGRAM, DeviceDaemonSettings, setting
 from koord_devices.contract import AnyVendor
 from koord_devices.daemon import Daemon
 from koord_devices.node import LocalNode
-from koord_devices.prober import Stop
+from koord_devices.prober import Stop, Wake
 from koord_devices.uevents import UeventListener
 
 log = logs.get_log("koord_devices")
@@ -47,7 +48,7 @@ class Program:
     def __init__(self, given: DeviceDaemonSettings, vendors: Mapping[str, AnyVendor]) -> None:
         self.reload = False
         self._settings = given
-        self._gpus = NVML()
+        self._gpus = NVML(on_xid=self._gpu_failed)
         self._tree = KernelFilesystem()
         label = self._label if given.node_labels else None
         self._daemon = Daemon(given, self._tree, vendors, self._node, label)
@@ -83,6 +84,10 @@ class Program:
                 raise SettingsError(f"--status-address cannot be served: {error}") from None
             stack.callback(server.stop)
 
+    def _gpu_failed(self, xid: int) -> None:
+        if xid not in APPLICATION_XIDS:
+            self._daemon.events.put(Wake(f"error XID {xid} of a GPU"))
+
     def _asked(self, number: int, _: object) -> None:
         self.reload = number == signal.SIGHUP
         self._daemon.events.put(Stop())
@@ -96,7 +101,7 @@ class Program:
             command_seconds=self._settings.command_timeout,
         )
 
-    def _label(self, found: Mapping[str, str]) -> None:
+    def _label(self, found: Mapping[str, str]) -> bool:
         from koord_devices.node_labels import write
 
-        write(self._settings.node_name, found)
+        return write(self._settings.node_name, found)

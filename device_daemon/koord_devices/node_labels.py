@@ -23,8 +23,8 @@ def change(had: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str | 
     return {**over, **new}
 
 
-def write(node: str, found: Mapping[str, str]) -> None:
-    """Write what changed; a failure is logged, and the next change tries again."""
+def write(node: str, found: Mapping[str, str]) -> bool:
+    """Write what changed; whether that worked. A failure is logged."""
     # The API's client costs some megabytes, so it is loaded only where it is asked for.
     from koord_kube.connect import ConnectError, connect
     from koord_kube.protocol.api import ApiError
@@ -41,3 +41,5 @@ def write(node: str, found: Mapping[str, str]) -> None:
         asyncio.run(run())
     except (ApiError, ConnectError, OSError) as error:
         log.warning("cannot label the node", node=node, error=str(error))
+        return False
+    return True

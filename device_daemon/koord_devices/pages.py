@@ -11,7 +11,7 @@ from koord_service.status import Access, MakePage, StatusPage, StatusServer, jso
 
 from koord_devices.config import DeviceDaemonSettings
 from koord_devices.core.document import document
-from koord_devices.daemon import HOLDS_FOR_ROUNDS, Report
+from koord_devices.report import HOLDS_FOR_ROUNDS, Report
 
 GetReport = Callable[[], Report]
 _NAME = "koord_device_daemon"
@@ -82,6 +82,7 @@ def status(report: Report) -> dict[str, Any]:
                 "message": one.message,
                 "nodeID": one.numa_node,
                 "pcieID": one.pcie,
+                "pcieSwitch": report.switches.get(one.bus, ""),
                 "virtualFunctions": [
                     bus for group in one.virtual_functions for bus in group.addresses
                 ],

@@ -11,6 +11,8 @@ from koord_host.devices.pci import PCIFunction
 
 from koord_devices.contract import AnyVendor, NodeAccess, ToolError
 from koord_devices.core.accelerator import Accelerator
+from koord_devices.core.document import document, encode
+from koord_devices.core.inventory import VendorState, answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,10 @@ class Prober:
         found: tuple[Accelerator, ...] = ()
         reason = error = ""
         try:
-            found = tuple(self._vendors[name].probe(node, functions))
+            answer = tuple(self._vendors[name].probe(node, functions))
+            # What cannot be written is no answer, and must not stop those of others.
+            encode(document({name: answered(VendorState(), answer, node.wall)}, None))
+            found = answer
         except ToolError as failure:
             reason, error = failure.reason, str(failure)
         except Exception as failure:

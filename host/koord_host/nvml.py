@@ -58,11 +58,13 @@ _RECOVERIES = (1, 2, 4, 6, 7)
 class NVML:
     """All GPUs of the node; implements ``devices.gpu.GPUInventory``.
 
-    ``library`` is the module ``pynvml``; tests give another.
+    ``library`` is the module ``pynvml``; tests give another. ``on_xid`` is called, in a thread of
+    this class, with each error event (XID) that the next reading will have.
     """
 
-    def __init__(self, library: Any = None) -> None:
+    def __init__(self, library: Any = None, on_xid: Callable[[int], None] | None = None) -> None:
         self._library = library
+        self._on_xid = on_xid
         self._session: _Session | None = None
         self._began = float("-inf")
         self._refused = ""
@@ -120,7 +122,7 @@ class NVML:
             raise DriverUnavailableError(f"NVML cannot be started: {error}: {way_out}") from error
         try:
             self.driver = _text(self._library.nvmlSystemGetDriverVersion())
-            return _Session(self._library)
+            return _Session(self._library, self._on_xid)
         except self._library.NVMLError as error:
             with contextlib.suppress(self._library.NVMLError):
                 self._library.nvmlShutdown()
@@ -146,11 +148,11 @@ class _GPU:
 class _Session:
     """One initialisation of the library: handles, and the thread that waits for errors."""
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Any, on_xid: Callable[[int], None] | None) -> None:
         self._library = library
         count: int = library.nvmlDeviceGetCount()
         self._gpus = [self._gpu(index) for index in range(count)]
-        self._watch = _Watch(library, self._gpus)
+        self._watch = _Watch(library, self._gpus, on_xid)
 
     def read(self, at: float) -> list[GPUReading]:
         """All GPUs now.
@@ -335,8 +337,11 @@ class _Session:
 class _Watch:
     """Waits for error events in a thread of its own: the library has no descriptor to poll."""
 
-    def __init__(self, library: Any, gpus: list[_GPU]) -> None:
+    def __init__(
+        self, library: Any, gpus: list[_GPU], on_xid: Callable[[int], None] | None
+    ) -> None:
         self._library = library
+        self._on_xid = on_xid
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._xids: dict[str, list[int]] = {}
@@ -398,6 +403,8 @@ class _Watch:
             # An event that does not say whose it is counts for all.
             for known in [uuid] if uuid in self._xids else list(self._xids):
                 self._xids[known].append(int(event.eventData))
+        if self._on_xid is not None:
+            self._on_xid(int(event.eventData))
 
 
 def _text(given: str | bytes) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from koord_devices.config import settings
@@ -58,6 +60,19 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, line: str) -> Non
     with pytest.raises(SettingsError, match=line) as caught:
         settings(["--config-file", str(file)], {})
     assert "\n" not in str(caught.value)
+
+
+def test_a_vendor_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the same name replaces ours."""
+
+    class Point:
+        name = "huawei"
+
+        def load(self) -> Any:
+            return SimpleNamespace(Vendor=lambda: "theirs")
+
+    monkeypatch.setattr("koord_devices.vendor_table.entry_points", lambda group: [Point()])
+    assert load(["huawei"]) == {"huawei": "theirs"}
 
 
 def test_which_vendors() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 from koord_devices.config import DeviceDaemonSettings
 from koord_devices.contract import NodeAccess, ToolError
 from koord_devices.core.accelerator import Accelerator
+from koord_devices.core.inventory import VendorState, answered
 from koord_devices.daemon import Daemon
 from koord_devices.pages import healthz, metrics, readyz, status
 from koord_devices.prober import Stop, Wake
+from koord_devices.publisher import Publisher
+from koord_devices.report import Report
 from koord_host.devices.pci import PCIFunction
 
 from tests.devices.core.test_inventory import accelerator
@@ -117,6 +121,24 @@ def test_one_vendor_never_hides_another(
     assert "\n" not in one.report.states["x"].error
 
 
+def test_a_vendor_of_somebody_else_cannot_stop_it(tmp_path: Path) -> None:
+    """Whatever it raises, and whatever it answers."""
+
+    class Raising(Told):
+        def owns(self, function: PCIFunction) -> bool:
+            raise RuntimeError("no")
+
+    def nonsense() -> list[Accelerator]:
+        return [replace(accelerator("b"), links=7)]  # type: ignore[arg-type]
+
+    vendors = {"x": Raising(fine), "y": Told(nonsense), "z": Told(fine)}
+    one = daemon(tmp_path, vendors)
+    assert one.run() == 1
+    assert written(tmp_path) == {"a": ""}
+    assert one.report.states["x"].reason == "VendorFailed"
+    assert one.report.states["y"].reason == "OutputNotUnderstood"
+
+
 def test_a_restart_knows_what_was_and_a_failure_marks_it(tmp_path: Path) -> None:
     daemon(tmp_path, {"v": Told(fine)}).run()
     assert daemon(tmp_path, {"v": Told(broken)}).run() == 1
@@ -180,6 +202,79 @@ def test_a_vendor_that_hung_is_heard_when_it_answers_at_last(
     thread.join(10)
     assert vendor.probes == 1
     assert written(tmp_path) == {"a": ""}
+
+
+def test_what_others_answer_waits_for_nobody(
+    tmp_path: Path, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the file said of the one that is still asked stays as it was."""
+    daemon(tmp_path, {"v": Told(fine)}).run()
+    monkeypatch.setattr("koord_devices.daemon.PATIENCE_SECONDS", 0.05)
+    vendors = {"v": Told(hanging), "y": Told(lambda: [accelerator("b", 1)])}
+    one = daemon(tmp_path, vendors, oneshot=False, probe_timeout=30.0)
+    thread, _ = running(one)
+    assert soon(lambda: written(tmp_path) == {"a": "", "b": ""})
+    one.events.put(Stop())
+    thread.join(10)
+
+
+def test_once_waits_longer_than_an_interval(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    def slow() -> list[Accelerator]:
+        gate.wait(0.5)
+        return fine()
+
+    vendor, quick = Told(slow), Told(fine)
+    vendors = {"x": vendor, "y": quick}
+    assert daemon(tmp_path, vendors, sleep_interval=0.01, probe_timeout=30.0).run() == 0
+    assert (vendor.probes, quick.probes) == (1, 1)
+
+
+def test_labels_are_tried_again_until_they_are_written(tmp_path: Path) -> None:
+    tried: list[dict[str, str]] = []
+
+    def on_labels(found: Any) -> bool:
+        tried.append(dict(found))
+        return len(tried) > 1
+
+    settings = DeviceDaemonSettings(prints_output_file=str(tmp_path / "x"), oneshot=True)
+    publisher = Publisher(settings, on_labels)
+    for _ in range(3):
+        publisher.publish(Report({"v": answered(VendorState(), fine(), 0.0)}))
+    assert len(tried) == 2
+
+
+def test_a_vendor_that_still_hangs_is_not_probed_again(
+    tmp_path: Path, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("koord_devices.daemon.SETTLE_SECONDS", 0.01)
+    vendor = Told(hanging)
+    one = daemon(tmp_path, {"x": vendor, "y": Told(fine)}, oneshot=False)
+    thread, _ = running(one)
+    assert soon(lambda: "x" in one.report.states)
+    one.events.put(Wake("pci 0000:42:00.0 add"))
+    assert soon(lambda: "still hangs" in one.report.states["x"].error)
+    one.events.put(Stop())
+    thread.join(10)
+    assert vendor.probes == 1
+
+
+def test_rdma_cards_are_shown_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the switch that they are behind; the file is of accelerators alone."""
+    tree = pci_tree()
+    where = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:01.0/0000:3d:00.0"
+    tree.texts |= {f"{where}/class": "0x020700\n", f"{where}/numa_node": "0\n"}
+    tree.links["/sys/bus/pci/devices/0000:3d:00.0"] = where
+    tree.links["/sys/class/infiniband/mlx5_0/device"] = where
+    tree.texts["/sys/class/infiniband/mlx5_0/ports/1/state"] = "4: ACTIVE\n"
+    one = daemon(tmp_path, {}, tree, format="table")
+    assert one.run() == 0
+    (_, line) = capsys.readouterr().out.splitlines()
+    assert line.split()[:2] == ["rdma", "0"]
+    assert "0000:3b:00.0" in line
+    assert status(one.report)["rdma"][0]["pcieSwitch"] == "0000:3b:00.0"
+    assert not (tmp_path / "infos").exists()
 
 
 def test_it_prints_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,19 @@ def test_a_tool_that_does_not_answer(tmp_path: Path, script: str, reason: str, l
     assert time.monotonic() - began < 10
 
 
+def test_tools_of_the_host_run_there(tmp_path: Path) -> None:
+    """By chroot, which a script stands for: it needs root."""
+    host = tmp_path / "hostfs"
+    (host / "opt").mkdir(parents=True)
+    tool(host / "opt", "true")
+    (tmp_path / "chroot").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "chroot").chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin:/opt"
+    one = LocalNode(TextTree(), NoGPUs(), host_root=str(host), path=path)
+    assert one.run("npu-smi", "info") == f"{host} npu-smi info\n"
+    assert not one.has("cnmon")
+
+
 def test_a_tool_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ToolError) as caught:
         node(tmp_path).run("npu-smi", "info")

@@ -47,7 +47,7 @@ def test_it_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return api
 
     monkeypatch.setattr(koord_kube.connect, "connect", connect)
-    write("n1", {OURS: "8"})
+    assert write("n1", {OURS: "8"})
     assert api.patches == [("Node", "n1", {"metadata": {"labels": {OURS: "8", GONE: None}}})]
     api.labels = {OURS: "8"}
     write("n1", {OURS: "8"})
@@ -59,4 +59,4 @@ def test_without_a_cluster_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectError("there is no cluster")
 
     monkeypatch.setattr(koord_kube.connect, "connect", connect)
-    write("n1", {OURS: "8"})
+    assert not write("n1", {OURS: "8"})

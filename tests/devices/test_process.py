@@ -17,21 +17,23 @@ import pytest
 from tests.support.ports import free_port
 from tests.support.recorded_tools import RECORDED, recorded
 
-TOOL = """#!{python}
-import os, sys, time
-sys.path[:0] = {path}
-from tests.support.recorded_tools import recorded
-name = open({state!r}).read().strip()
-if name == "hang":
-    time.sleep(60)
-words = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
-print(recorded(name)[words], end="")
+TOOL = """#!/bin/sh
+recording=$(cat "{root}/${{0##*/}}.state")
+[ "$recording" != hang ] || exec sleep 60
+exec cat "{root}/printed/$recording/${{0##*/}} $*"
 """
+
+
+def print_recorded(root: Path, name: str) -> None:
+    directory = root / "printed" / name
+    directory.mkdir(parents=True)
+    for words, text in recorded(name).items():
+        (directory / words).write_text(text)
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A root with sysfs and tools; of what they print ``state`` has the recording's name."""
+    """A root with sysfs and tools; ``NAME.state`` says which recording one prints."""
     functions = {
         "0000:c1:00.0": ("19e5", "d802"),
         "0000:81:00.0": ("19e5", "d802"),
@@ -47,14 +49,13 @@ def host(tmp_path: Path) -> Path:
         link = tmp_path / "sys/bus/pci/devices" / address
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(where)
+    for name in ("huawei-910b", "huawei-310-21.0.4", "kunlun-p800"):
+        print_recorded(tmp_path, name)
     for name, recording in (("npu-smi", "huawei-910b"), ("xpu_smi", "kunlun-p800")):
-        state = tmp_path / f"{name}.state"
-        state.write_text(recording)
+        (tmp_path / f"{name}.state").write_text(recording)
         tool = tmp_path / "bin" / name
         tool.parent.mkdir(exist_ok=True)
-        root = str(RECORDED.parents[2])
-        text = TOOL.format(python=sys.executable, path=[root], state=str(state))
-        tool.write_text(text)
+        tool.write_text(TOOL.format(root=tmp_path))
         tool.chmod(0o755)
     return tmp_path
 
@@ -70,7 +71,7 @@ sys.exit(main())
 
 def command(host: Path, *flags: str) -> list[str]:
     return [
-        *(sys.executable, "-c", PROGRAM, str(host / "bin")),
+        *(sys.executable, "-c", PROGRAM, f"{host}/bin:/usr/bin:/bin"),
         f"--sys-fs-root-dir={host / 'sys'}",
         f"--prints-output-file={host / 'infos/ic-device'}",
         *flags,

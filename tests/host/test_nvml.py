@@ -216,6 +216,22 @@ def test_without_the_package_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch
         NVML().read(AT)
 
 
+def test_who_asked_hears_of_errors_at_once() -> None:
+    library, heard, event = FakeNVML([FakeGPU("GPU-a")]), list[int](), threading.Event()
+
+    def on_xid(xid: int) -> None:
+        heard.append(xid)
+        event.set()
+
+    nvml = NVML(library, on_xid)
+    nvml.read(AT)
+    library.events.put((library.gpus[0], 79))
+    assert event.wait(10)
+    assert nvml.read(AT)[0].xids == (79,)
+    nvml.close()
+    assert heard == [79]
+
+
 def test_details_for_an_inventory(opened: Opened) -> None:
     """Links are between those that answer; what is not supported is empty."""
     parts = {0: ("MIG-1", "NVIDIA A100 MIG 1g.10gb", 10 << 30), 5: ("MIG-2", "x MIG 2g.20gb", 1)}

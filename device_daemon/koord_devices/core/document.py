@@ -17,7 +17,7 @@ from koord_model.quantity import whole
 from koord_model.times import from_rfc3339, rfc3339
 
 from koord_devices.core.accelerator import Accelerator, DeviceLink
-from koord_devices.core.inventory import VendorState, failed
+from koord_devices.core.inventory import VendorState
 
 Document = list[dict[str, Any]]
 _MEBI = 1 << 20
@@ -96,7 +96,7 @@ def encode(given: Document) -> bytes:
     return msgspec.json.format(msgspec.json.encode(given), indent=2) + b"\n"
 
 
-def states_of(text: str | bytes, reason: str, error: str) -> dict[str, VendorState]:
+def states_of(text: str | bytes) -> dict[str, VendorState]:
     """What was known when a file was written, by vendor: nothing of it is confirmed yet.
 
     What is not a device is left out; of a file that is not JSON nothing is known.
@@ -109,9 +109,7 @@ def states_of(text: str | bytes, reason: str, error: str) -> dict[str, VendorSta
     for one, at in _devices(given):
         found.setdefault(one.vendor, []).append((one, at))
     return {
-        vendor: failed(
-            VendorState(tuple(one for one, _ in each), max(at for _, at in each)), reason, error
-        )
+        vendor: VendorState(tuple(one for one, _ in each), max(at for _, at in each))
         for vendor, each in found.items()
     }
 

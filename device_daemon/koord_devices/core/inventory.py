@@ -2,6 +2,7 @@
 
 - An accelerator that was there and is not in an answer stays, and is not healthy (``NotFound``):
   pods may hold it.
+- Of one that is out of order its amounts stay, should its tool not know them any more.
 - A vendor whose tool fails or hangs keeps its accelerators, and none is healthy.
 - Of a vendor that never answered nothing is known, so nothing is written.
 """
@@ -34,6 +35,8 @@ def answered(state: VendorState, found: Iterable[Accelerator], at: float) -> Ven
     unnamed: list[str] = []
     for one in found:
         known = one if one.device.id else _remembered(one, state.accelerators)
+        if known is not None:
+            known = _completed(known, state.accelerators)
         if known is None:
             where = one.device.bus or f"minor {one.device.minor}"
             unnamed.append(f"{one.vendor} {where}: {one.device.message or 'it has no identifier'}")
@@ -72,6 +75,16 @@ def _remembered(one: Accelerator, known: Sequence[Accelerator]) -> Accelerator |
         if same:
             return before.unhealthy(one.device.reason, one.device.message)
     return None
+
+
+def _completed(one: Accelerator, known: Sequence[Accelerator]) -> Accelerator:
+    """One that is out of order, with what its tool does not say of it any more."""
+    if one.device.healthy or all(one.device.resources.values()):
+        return one
+    for before in known:
+        if before.device.id == one.device.id:
+            return before.unhealthy(one.device.reason, one.device.message)
+    return one
 
 
 def _in_order(found: Iterable[Accelerator]) -> tuple[Accelerator, ...]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from koord_devices.core.accelerator import DeviceLink
 
 Pair = frozenset[int]
-_MOST = 64
-"""Devices of a node: with more, a tool's output is garbage."""
+_MOST = 256
+"""Groups of a node: with more, a tool's output is garbage."""
 
 
 def links(pairs: Mapping[Pair, str]) -> dict[int, tuple[DeviceLink, ...]]:
@@ -21,9 +22,11 @@ def links(pairs: Mapping[Pair, str]) -> dict[int, tuple[DeviceLink, ...]]:
     found: dict[int, list[DeviceLink]] = defaultdict(list)
     for kind in sorted(set(pairs.values())):
         neighbours = _neighbours(pair for pair, of_kind in pairs.items() if of_kind == kind)
-        if len(neighbours) > _MOST:
+        cliques = _cliques(set(), set(neighbours), set(), neighbours)
+        groups = sorted(map(sorted, islice(cliques, _MOST + 1)))
+        if len(groups) > _MOST:
             continue
-        for group in sorted(map(sorted, _cliques(set(), set(neighbours), set(), neighbours))):
+        for group in groups:
             for minor in group:
                 peers = tuple(other for other in group if other != minor)
                 found[minor].append(DeviceLink(peers, kind))

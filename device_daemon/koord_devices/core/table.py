@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from koord_model.keys import GPU_MEMORY
 from koord_model.node_info import RDMADevices, SchedulableDevice
 
 from koord_devices.core.accelerator import Accelerator
 
-_HEADER = ("VENDOR", "MINOR", "MODEL", "MEMORY", "HEALTHY", "NUMA", "PCIE", "BUS", "LINKS")
+_HEADER = (
+    "VENDOR",
+    "MINOR",
+    "MODEL",
+    "MEMORY",
+    "HEALTHY",
+    "NUMA",
+    "PCIE",
+    "SWITCH",
+    "BUS",
+    "LINKS",
+)
 _NOTHING = "-"
 
 
-def table(accelerators: Iterable[Accelerator], rdma: RDMADevices) -> str:
-    """A line for each device, and below it what is wrong with it."""
-    rows = [_HEADER, *map(_accelerator, accelerators), *map(_rdma, rdma.devices)]
+def table(
+    accelerators: Iterable[Accelerator], rdma: RDMADevices, switches: Mapping[str, str]
+) -> str:
+    """A line for each device; ``switches`` are those of RDMA devices, by address."""
+    rows = [
+        _HEADER,
+        *map(_accelerator, accelerators),
+        *(_rdma(one, switches.get(one.bus, "")) for one in rdma.devices),
+    ]
     if len(rows) == 1:
         return "No accelerator and no RDMA device found.\n"
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
@@ -34,17 +51,18 @@ def _accelerator(one: Accelerator) -> tuple[str, ...]:
         one.model,
         f"{size / (1 << 30):.0f} GiB" if size else _NOTHING,
         " ".join(_links(one)),
+        str(one.details.get("pcieSwitch", "")),
     )
 
 
-def _rdma(device: SchedulableDevice) -> tuple[str, ...]:
+def _rdma(device: SchedulableDevice, switch: str) -> tuple[str, ...]:
     functions = sum(len(group.addresses) for group in device.virtual_functions)
     model = f"{functions} virtual functions" if functions else _NOTHING
-    return _row(device, device.type, model, _NOTHING, _NOTHING)
+    return _row(device, device.type, model, _NOTHING, _NOTHING, switch)
 
 
 def _row(
-    device: SchedulableDevice, vendor: str, model: str, size: str, links: str
+    device: SchedulableDevice, vendor: str, model: str, size: str, links: str, switch: str
 ) -> tuple[str, ...]:
     wrong = ": ".join(filter(None, (device.reason, device.message)))
     return (
@@ -55,6 +73,7 @@ def _row(
         "yes" if device.healthy else f"no ({wrong})",
         str(device.numa_node) if device.numa_node >= 0 else _NOTHING,
         device.pcie or _NOTHING,
+        switch or _NOTHING,
         device.bus or _NOTHING,
         links or _NOTHING,
     )

@@ -10,9 +10,9 @@ import msgspec
 
 from koord_devices.core.linked_groups import Pair
 
-_PAIR = re.compile(r"^\s*(\S.*?)\s*:\s*(.*?)\s*$")
 _MEMORY = re.compile(r"([0-9]{1,15})(?:\.[0-9]+)?\s*([KMGT]?)i?B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_LONGEST_LINE = 1000
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -20,11 +20,18 @@ class OutputError(ValueError):
     """A tool printed what its parser does not understand; the message is one line."""
 
 
+def lines(text: str) -> Iterator[str]:
+    """The lines, the beginnings of those that no tool prints: a pattern might search long."""
+    for line in text.splitlines():
+        yield line[:_LONGEST_LINE]
+
+
 def pairs(text: str) -> Iterator[tuple[str, str]]:
     """The lines "key : value", in order."""
-    for line in text.splitlines():
-        if match := _PAIR.match(line):
-            yield match[1], match[2]
+    for line in lines(text):
+        key, colon, value = line.partition(":")
+        if colon and key.strip():
+            yield key.strip(), value.strip()
 
 
 def fields(text: str) -> dict[str, str]:
@@ -57,7 +64,7 @@ def link_matrix(text: str, prefix: str, kinds: Mapping[str, str]) -> dict[Pair, 
     columns: list[int] = []
     cells: dict[tuple[int, int], str] = {}
     named = re.compile(rf"{re.escape(prefix)}([0-9]{{1,4}})")
-    for line in text.splitlines():
+    for line in lines(text):
         words = line.split()
         numbers = [int(match[1]) for word in words if (match := named.fullmatch(word))]
         if len(numbers) > 1 or (numbers and len(words) == 1):

@@ -13,7 +13,7 @@ from koord_model.node_info import SchedulableDevice
 
 from koord_devices.contract import NodeAccess
 from koord_devices.core.accelerator import Accelerator
-from koord_devices.core.tool_output import OutputError, fields, memory, number, pairs
+from koord_devices.core.tool_output import OutputError, fields, lines, memory, number, pairs
 from koord_devices.placement import placed
 
 _VENDOR = "cabc"
@@ -73,8 +73,7 @@ def _accelerator(node: NodeAccess, card: Card, driver: str) -> Accelerator:
 
 def cards_of(table: str) -> Iterator[Card]:
     """The cards of the table; rows that are none of a card are skipped."""
-    lines = table.splitlines()
-    for first, second in pairwise(lines):
+    for first, second in pairwise(lines(table)):
         match, use = _FIRST.search(first), _MEMORY.search(second)
         if match and use:
             bus = _BUS.search(match[3])
@@ -84,7 +83,8 @@ def cards_of(table: str) -> Iterator[Card]:
 
 def driver_of(table: str) -> str:
     """The driver's version; early tables have only the tool's, which is released with it."""
-    found = [match[1] or match[2] for match in _DRIVER.finditer(table)]
+    matches = (match for line in lines(table) for match in _DRIVER.finditer(line))
+    found = [match[1] or match[2] for match in matches]
     return found[-1] if found else ""
 
 

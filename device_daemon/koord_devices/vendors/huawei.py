@@ -19,6 +19,7 @@ from koord_devices.core.linked_groups import links
 from koord_devices.core.tool_output import (
     OutputError,
     fields,
+    lines,
     link_matrix,
     memory,
     number,
@@ -138,7 +139,7 @@ def chips_of(text: str) -> list[Chip]:
     """The rows of ``npu-smi info -m`` that are NPUs; a card's controller (Mcu) is none."""
     found: list[Chip] = []
     physical = False
-    for line in text.splitlines():
+    for line in lines(text):
         words = line.split()
         physical = physical or "Phy-ID" in words
         names = 4 if physical else 3
@@ -157,7 +158,7 @@ def by_chip(text: str) -> dict[int, dict[str, str]]:
     """
     found: dict[int, dict[str, str]] = {}
     block: dict[str, str] = {}
-    for line in [*text.splitlines(), ""]:
+    for line in [*lines(text), ""]:
         entry = next(pairs(line), None)
         if entry is not None:
             block.setdefault(*entry)

@@ -16,7 +16,7 @@ from koord_model.node_info import SchedulableDevice
 
 from koord_devices.contract import NodeAccess
 from koord_devices.core.accelerator import Accelerator
-from koord_devices.core.tool_output import OutputError, memory, number
+from koord_devices.core.tool_output import OutputError, lines, memory, number
 from koord_devices.placement import placed
 
 _VENDOR = "1d22"
@@ -64,7 +64,7 @@ def _accelerator(node: NodeAccess, row: Row) -> Accelerator:
 
 def rows_of(text: str) -> Iterator[Row]:
     """The rows that are XPUs; a line that is none is skipped."""
-    for line in text.splitlines():
+    for line in lines(text):
         try:
             words = shlex.split(line)
         except ValueError:

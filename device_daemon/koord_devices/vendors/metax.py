@@ -19,6 +19,7 @@ from koord_devices.core.linked_groups import links
 from koord_devices.core.tool_output import (
     OutputError,
     fields,
+    lines,
     link_matrix,
     memory,
     number,
@@ -105,7 +106,7 @@ def _accelerator(
 
 def listed_gpus(text: str) -> Iterator[ListedGPU]:
     """The GPUs of ``mx-smi -L``."""
-    for line in text.splitlines():
+    for line in lines(text):
         match = _LISTED.match(line.strip())
         if not match:
             continue
@@ -118,11 +119,11 @@ def listed_gpus(text: str) -> Iterator[ListedGPU]:
 def by_gpu(text: str) -> dict[int, str]:
     """The text about each GPU, by its number."""
     found: dict[int, list[str]] = {}
-    lines: list[str] = []
-    for line in text.splitlines():
+    block: list[str] = []
+    for line in lines(text):
         if match := _GPU.match(line):
-            lines = found.setdefault(int(match[1]), [])
-        lines.append(line)
+            block = found.setdefault(int(match[1]), [])
+        block.append(line)
     return {gpu: "\n".join(each) for gpu, each in found.items()}
 
 

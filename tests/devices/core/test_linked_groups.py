@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import combinations
 
 from hypothesis import given
@@ -41,9 +42,30 @@ def test_a_cube_mesh_of_eight_is_two_fours_and_four_pairs() -> None:
     assert sorted(link.peers for link in found[0]) == [(1, 2, 3), (4,)]
 
 
+def test_links_without_sense_are_no_links() -> None:
+    """Of 60 devices, each linked with all but two, there are 3^20 groups."""
+    pairs = combinations(range(60), 2)
+    apart = {frozenset(pair): "NVLink" for pair in pairs if pair[0] // 3 != pair[1] // 3}
+    assert links(apart) == {}
+
+
 def test_a_link_counts_where_both_directions_say_so() -> None:
     text = "  GPU0 GPU1 GPU2\nGPU0 X MX MX 0-3\nGPU1 MX X NODE 0-3\nGPU2 SYS NODE X 4-7\n"
     assert link_matrix(text, "GPU", {"MX": "MetaXLink"}) == {frozenset((0, 1)): "MetaXLink"}
+
+
+def test_a_line_without_end_costs_nothing() -> None:
+    """A pattern that searches long would hold up all threads."""
+    from koord_devices.core.tool_output import fields
+    from koord_devices.vendors import cambricon, huawei, kunlun, metax
+
+    began = time.monotonic()
+    for piece in (" ", "| 0 ", "GPU#0 ", "a:", "1 MiB/ ", ": "):
+        text = piece * (1 << 18)
+        parsers = (fields, cambricon.cards_of, metax.listed_gpus, metax.by_gpu, huawei.by_chip)
+        for parse in (*parsers, huawei.chips_of, kunlun.rows_of, cambricon.driver_of):
+            list(parse(text))
+    assert time.monotonic() - began < 10
 
 
 def test_memory_is_in_powers_of_two() -> None:

@@ -43,12 +43,15 @@ def test_the_table_has_a_line_for_each_device() -> None:
         bus="0000:3b:00.0",
         virtual_functions=(VirtualFunctions(("0000:3b:00.2", "0000:3b:00.3")),),
     )
-    lines = table([accelerator("a", 0, "", "Xid79")], RDMADevices((card,))).splitlines()
+    lines = table(
+        [accelerator("a", 0, "", "Xid79")], RDMADevices((card,)), {card.bus: "0000:3a:02.0"}
+    ).splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["v", "0"], ["rdma", "2"]]
     assert "no (Xid79: it is broken)" in lines[1]
     assert "64 GiB" in lines[1]
     assert "NVLink:9" in lines[1]
     assert "2 virtual functions" in lines[2]
+    assert "0000:3a:02.0" in lines[2]
 
 
 @pytest.mark.parametrize(

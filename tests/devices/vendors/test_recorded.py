@@ -123,6 +123,28 @@ def test_resources_of_an_npu() -> None:
     assert [chip.device.resources[name] for name in NPU] == [2, 1, 100]
 
 
+@pytest.mark.parametrize(
+    ("command", "before", "after", "expected"),
+    [
+        ("-t board", "Chip Fault                     : 0", "Chip Fault : 2", ("ChipFault", 2, 1)),
+        ("-t cpu-num-cfg", None, None, ("", 2, 0)),
+        ("info -m", "MiniD", "Ascend 310P3", ("", 8, 1)),
+        ("-t topo", None, None, ("", 2, 1)),
+    ],
+)
+def test_cards_that_say_less_or_worse(
+    command: str, before: str | None, after: str | None, expected: tuple[str, int, int]
+) -> None:
+    printed = recorded("huawei-310-21.0.4")
+    for name in [one for one in printed if one.endswith(command)]:
+        if before is None or after is None:
+            del printed[name]
+        else:
+            printed[name] = printed[name].replace(before, after)
+    device = VENDORS["huawei"].probe(RecordedNode(printed), ())[0].device
+    assert (device.reason, device.resources[NPU[0]], device.resources[NPU[1]]) == expected
+
+
 def test_a_physical_id_is_the_minor() -> None:
     """/dev/davinciN has the physical number; a card's dies are two accelerators."""
     from koord_devices.vendors.huawei import Chip, chips_of
