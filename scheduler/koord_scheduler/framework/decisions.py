@@ -26,7 +26,8 @@ class Refusal:
 
     ``preemption`` says why none takes the place of others. With a ``defect``, a plugin failed, and
     it is not known where they fit. With ``extenders`` it is the pod alone that fits nowhere.
-    ``remedy`` is what a plugin wants to be written for the pod.
+    ``remedy`` is what a plugin wants to be written for the pod. ``not_admitted`` says why they
+    get no node at present, whatever nodes there are.
     """
 
     pod: QueuedPod
@@ -35,6 +36,7 @@ class Refusal:
     defect: str = ""
     extenders: ExtenderRefusal | None = None
     remedy: object = None
+    not_admitted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,14 +173,15 @@ def find_candidates(
     question for other reasons than the plugins'. ``victims``: only some pods may be.
     """
     rows = np.flatnonzero(nodes.is_node)
+    lower = _preemptible(placed.below(priority, rows), nodes, placed)
+    if victims is not None:
+        lower = lower.where(placed.amounts(victims.may_be, lower.slots) > 0)
+        if not len(lower.at):  # as mostly, and nodes cost more to look at
+            return _without_victims(nodes, placed, lower, rows)
     limits = scores.limits(rows, [one.usage for one in nominated])
     if unhelpful is not None:
         limits = limits._replace(is_resolvable=limits.is_resolvable & ~np.isin(rows, unhelpful))
-    lower = _preemptible(placed.below(priority, rows), nodes, placed)
-    conditions = limits.limits
-    if victims is not None:
-        lower = lower.where(placed.amounts(victims.may_be, lower.slots) > 0)
-        conditions = [*conditions, *victims.limits(rows)]
+    conditions = [*limits.limits, *(victims.limits(rows) if victims is not None else ())]
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
     curable = limits.is_resolvable & ~limits.is_fixed
     dry_run = DryRun(scores, nodes, placed, budgets, nominated)
@@ -195,6 +196,14 @@ def find_candidates(
         rejected=int((tried & has_lower).sum()),
         unhelpful=int((~tried).sum()),
     )
+
+
+def _without_victims(
+    nodes: NodeColumns, placed: PlacedPods, nobody: PodsByRow, rows: Rows
+) -> Candidates:
+    none = Victims(nobody, np.zeros(0, np.bool_))
+    number = len(rows)
+    return Candidates(nodes, placed, none, rows, without_victims=number, rejected=0, unhelpful=0)
 
 
 def _preemptible(pods: PodsByRow, nodes: NodeColumns, placed: PlacedPods) -> PodsByRow:

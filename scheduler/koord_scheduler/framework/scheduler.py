@@ -87,7 +87,7 @@ class Scheduler(PodStates):
         if pod is None:
             return None
         try:
-            if not self.is_admitted(pod):
+            if self.not_admitted(pod):
                 return self._refuse(pod, self.scores(pod), now)
             extenders = self._interested(pod)
             looks_at_all = bool(extenders) or self.on_filtered is not None
@@ -142,7 +142,7 @@ class Scheduler(PodStates):
             case None:
                 return None
             case int():
-                return self.assume(pod, result) if self.is_admitted(pod) else None
+                return None if self.not_admitted(pod) else self.assume(pod, result)
             case CallFailure():
                 again = self.queue.back_off(pod, now)
                 again.extender_refusal = ExtenderRefusal(failure=result.text)
@@ -179,20 +179,21 @@ class Scheduler(PodStates):
     ) -> Decision | ExtenderQuestion | None:
         """A pod fits nowhere; ``refusal``: extenders reject the nodes that plugins left."""
         profile = self.profiles[pod.waiting.scheduler_name]
-        is_admitted = self.is_admitted(pod)
-        for plugin in profile.helping if refusal is None and is_admitted else ():
+        not_admitted = self.not_admitted(pod)
+        for plugin in profile.helping if refusal is None and not not_admitted else ():
             rows = partial(scores.rejected_alone_by, plugin.name)
             waiting = (one.uid for one in self.queue.waiting_with(pod.class_key))
             remedy = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows, waiting)
             if remedy is not None:
                 return self._park(pod, now, remedy=remedy)
         found: Candidates | str = ""
-        for victims in self._victims(pod, is_admitted=is_admitted):
+        for victims in self._victims(pod, is_admitted=not not_admitted):
             found = self._preemptor.find(pod, scores, refusal, victims)
             if not isinstance(found, str):
                 break
         if isinstance(found, str):
-            return self._reject(pod, now, refusal, found)
+            rejection = self._reject(pod, now, refusal, found)
+            return replace(rejection, not_admitted=not_admitted)
         extenders = [one for one in self._interested(pod) if one.preempt_verb]
         if extenders:
             nodes = self._feasible_nodes(pod, scores)
@@ -268,10 +269,11 @@ class Scheduler(PodStates):
                 woken += 1
         return woken
 
-    def is_admitted(self, pod: QueuedPod) -> bool:
-        """Whether a waiting pod may get a node at present, if one has room for it."""
+    def not_admitted(self, pod: QueuedPod) -> str:
+        """Why a waiting pod may get no node at present; "" if it may where it fits."""
         admitting = self.profiles[pod.waiting.scheduler_name].admitting
-        return not any(one.admit(pod.waiting.pod_class, self.nodes) for one in admitting)
+        reasons = (one.admit(pod.waiting.pod_class, self.nodes) for one in admitting)
+        return next(filter(None, reasons), "")
 
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a waiting pod's class."""
@@ -290,7 +292,9 @@ class Scheduler(PodStates):
             return False
         try:
             pod = head[-1]
-            return self.is_admitted(pod) and len(self._feasible(pod, self.scores(pod))) > 0
+            if self.not_admitted(pod):
+                return False
+            return len(self._feasible(pod, self.scores(pod))) > 0
         except Exception:  # the next decision says so
             return True
 
