@@ -32,7 +32,8 @@ class Refusal:
     ``preemption`` says why none takes the place of others. With a ``defect``, a plugin failed, and
     it is not known where they fit. With ``extenders`` it is the pod alone that fits nowhere.
     ``remedy`` is what a plugin wants to be written for the pod. ``gang`` says why it is a gang that
-    does not fit, or cannot be tried.
+    does not fit, or cannot be tried; ``not_admitted`` why they get no node at present, whatever
+    nodes there are.
     """
 
     pod: QueuedPod
@@ -42,6 +43,7 @@ class Refusal:
     extenders: ExtenderRefusal | None = None
     remedy: object = None
     gang: str = ""
+    not_admitted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,12 @@ def fit_error_message(diagnosis: Diagnosis, post_filter: str = "") -> str:
     return f"{message} {post_filter}" if post_filter else message
 
 
+def not_admitted_message(nodes: int, reason: str, post_filter: str = "") -> str:
+    """The same for pods that get no node at present, whatever nodes there are."""
+    message = _available(0, nodes, [reason]) if nodes else NO_NODES
+    return f"{message} {post_filter}" if post_filter else message
+
+
 def failed_preemption(nodes: int, tried: int, reasons: Mapping[str, int]) -> str:
     """That preemption makes room on none of ``nodes`` nodes, for ``preemption_message``.
 

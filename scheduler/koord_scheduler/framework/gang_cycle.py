@@ -79,6 +79,9 @@ class GangCycle:
         if obstacle:
             queue.gang_attempts.position = -1
             return self._refuse(queue, head, obstacle, now)
+        if reason := self._not_admitted(group_id, pods):
+            self._back_off(queue.gang_attempts, group_id, pods, now, holds=False)
+            return self._refuse(queue, head, reason, now)
         with self._without_nominations(pods) as nominations:
             result = self._try(host, group_id, pods, self._why_not)
             if result.has_room:
@@ -87,7 +90,7 @@ class GangCycle:
                 return None
         if host.gangs.defaults.preempts and self._preempt(queue, pods, now):
             return None
-        self._back_off(queue.gang_attempts, group_id, pods, now, holds=result.admitted)
+        self._back_off(queue.gang_attempts, group_id, pods, now)
         return self._refuse(queue, result.failed or head, self._failure(group_id, result), now)
 
     def report(self, pod: QueuedPod) -> GangReport:
@@ -96,6 +99,7 @@ class GangCycle:
         pods = sorted(host.queue.waiting_with(pod.class_key), key=attrgetter("turn"))
         needed = sum(host.gangs.needed(pod.gang).values())
         missing = self._missing(pod.gang, pods) or host.obstacle(pods)
+        missing = missing or self._not_admitted(pod.gang, pods)
         if missing:
             return GangReport(pod.gang, len(pods), needed, missing)
 
@@ -121,7 +125,7 @@ class GangCycle:
             return bool(queue.entered) and not _is_fresh(queue, now)
         if attempts.position == self._host.nodes.journal.position:
             return False
-        if not self._host.is_admitted(pods[0]):
+        if self._not_admitted(group_id, pods):
             return False
         with self._without_nominations(pods):
             return self._has_slots(group_id, pods)
@@ -129,6 +133,16 @@ class GangCycle:
     def _missing(self, group_id: str, pods: Sequence[QueuedPod]) -> str:
         gangs = self._host.gangs
         return missing_members(gangs, group_id, count_by_gang(gangs, (one.key for one in pods)))
+
+    def _not_admitted(self, group_id: str, pods: Sequence[QueuedPod]) -> str:
+        """Why as many pods as have to start together may not, whatever nodes there are."""
+        required = self._required(group_id, pods)
+        reason = self._host.not_admitted(*required)
+        return (
+            f"gang group {group_id} needs nodes for {len(required)} pods at once: {reason}"
+            if reason
+            else ""
+        )
 
     def _has_slots(self, group_id: str, pods: Sequence[QueuedPod]) -> bool:
         """Whether there may be room for as many pods as have to start together."""
@@ -221,7 +235,7 @@ class GangCycle:
         pods: Sequence[QueuedPod],
         now: float,
         *,
-        holds: bool,
+        holds: bool = True,
     ) -> None:
         """The group waits for a while; at once it is tried again if room is held for it.
 

@@ -27,6 +27,10 @@ class GangHost(PreemptionHost, Protocol):
         """A pod that was placed is to be bound."""
         ...
 
+    def not_admitted(self, *pods: QueuedPod) -> str:
+        """Why pods may not get nodes together at present; "" if they may where they fit."""
+        ...
+
     def fitting_rows(self, pod: QueuedPod) -> Rows:
         """The rows where a pod fits now."""
         ...

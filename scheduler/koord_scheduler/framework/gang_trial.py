@@ -16,10 +16,6 @@ from koord_scheduler.queue.scheduling_queue import QueuedPod
 class MemberPlacer(Protocol):
     """Where a single pod fits beside all that have a node, and its room there."""
 
-    def is_admitted(self, pod: QueuedPod) -> bool:
-        """Whether a pod may get a node at all now; its quota may say no."""
-        ...
-
     def choose(self, pod: QueuedPod, candidate: GangCandidate) -> int | None:
         """The best row for a pod; ``None`` if it fits nowhere."""
         ...
@@ -36,15 +32,13 @@ class MemberPlacer(Protocol):
 class TrialResult(NamedTuple):
     """The pods that got a room, if they are enough; else how many did, and the first that did not.
 
-    ``why`` says why that one did not; without ``admitted`` it is for no lack of nodes.
-    ``has_room`` is false for a trial that failed.
+    ``why`` says why that one did not. ``has_room`` is false for a trial that failed.
     """
 
     placements: tuple[Placement, ...]
     fitted: int = 0
     failed: QueuedPod | None = None
     why: str = ""
-    admitted: bool = True
 
     @property
     def has_room(self) -> bool:
@@ -65,13 +59,13 @@ def try_gang(
     Once a strict gang has a pod that does not fit the trial ends, unless enough fit already.
     """
     trial = _Trial(placer, gangs, group_id)
-    failed, why, admitted = None, "", True
+    failed, why = None, ""
     try:
         for pod in pods:
             if trial.place(pod, candidate) or trial.is_enough():
                 continue
             if failed is None:
-                failed, why, admitted = pod, explain(pod), placer.is_admitted(pod)
+                failed, why = pod, explain(pod)
             if trial.is_strict(pod):
                 break
         if trial.is_enough():
@@ -81,7 +75,7 @@ def try_gang(
         raise
     fitted = len(trial.placements)
     trial.roll_back()
-    return TrialResult((), fitted, failed, why, admitted)
+    return TrialResult((), fitted, failed, why)
 
 
 class _Trial:
@@ -93,8 +87,7 @@ class _Trial:
         self.placements: list[Placement] = []
 
     def place(self, pod: QueuedPod, candidate: GangCandidate) -> bool:
-        admitted = self._placer.is_admitted(pod)
-        row = self._placer.choose(pod, candidate) if admitted else None
+        row = self._placer.choose(pod, candidate)
         if row is None:
             return False
         self.placements.append(self._placer.place(pod, row))

@@ -152,11 +152,11 @@ class Plugin:
         """
         return PreFilterResult()
 
-    def admit(self, pod: PodClass, nodes: NodeColumns) -> str:
-        """Why a class gets no node at present, whatever nodes there are; "": it may get one.
+    def admit(self, pods: Sequence[PodClass], nodes: NodeColumns) -> str:
+        """Why pods of these classes get no nodes at present, one each, whatever nodes there are.
 
-        It is asked for each decision, as it may change with each pod, and apart from ``filter``,
-        whose answers are kept. ``pre_filter`` has to say the same.
+        "": they may get some. It is asked for each decision, as it may change with each pod, and
+        apart from ``filter``, whose answers are kept. ``pre_filter`` has to say the same of a pod.
         """
         return ""
 

@@ -21,7 +21,7 @@ from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.dry_run import DryRun, Victims
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.plugin import Limit, VictimRules
+from koord_scheduler.framework.plugin import VictimRules
 
 _LOWEST = -(2.0**31)
 _KEPT = (LABEL_DISABLE_PREEMPTIBLE, "true")
@@ -175,14 +175,15 @@ def find_candidates(
     question for other reasons than the plugins'. ``victims``: only some pods may be.
     """
     rows = np.flatnonzero(nodes.is_node)
+    lower = _preemptible(placed.below(priority, rows), scores, nodes, placed)
+    if victims is not None:
+        lower = lower.where(placed.amounts(victims.may_be, lower.slots) > 0)
+        if not len(lower.at):  # as mostly, and nodes cost more to look at
+            return _without_victims(nodes, placed, lower, rows)
     limits = scores.limits(rows, [one.usage for one in nominated])
     if unhelpful is not None:
         limits = limits._replace(is_resolvable=limits.is_resolvable & ~np.isin(rows, unhelpful))
-    lower = _preemptible(placed.below(priority, rows), scores, nodes, placed)
-    conditions: Sequence[Limit] = ()
-    if victims is not None:
-        lower = lower.where(placed.amounts(victims.may_be, lower.slots) > 0)
-        conditions = victims.limits(rows)
+    conditions = victims.limits(rows) if victims is not None else ()
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
     with_reservations = scores.use_reservations(rows)
     curable = limits.is_resolvable & (~limits.is_fixed | with_reservations)
@@ -198,6 +199,14 @@ def find_candidates(
         rejected=int((tried & has_lower).sum()),
         unhelpful=int((~tried).sum()),
     )
+
+
+def _without_victims(
+    nodes: NodeColumns, placed: PlacedPods, nobody: PodsByRow, rows: Rows
+) -> Candidates:
+    none = Victims(nobody, np.zeros(0, np.bool_))
+    number = len(rows)
+    return Candidates(nodes, placed, none, rows, without_victims=number, rejected=0, unhelpful=0)
 
 
 def _preemptible(

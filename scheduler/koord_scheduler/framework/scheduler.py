@@ -115,7 +115,7 @@ class Scheduler(GangStates):
 
     def _decide(self, pod: QueuedPod, now: float) -> Decision | ExtenderQuestion | None:
         try:
-            if not self.is_admitted(pod):
+            if self.not_admitted(pod):
                 return self._refuse(pod, self.scores(pod), now)
             extenders = self._interested(pod)
             looks_at_all = bool(extenders) or self.on_filtered is not None
@@ -170,7 +170,7 @@ class Scheduler(GangStates):
             case None:
                 return None
             case int():
-                return self.assume(pod, result) if self.is_admitted(pod) else None
+                return None if self.not_admitted(pod) else self.assume(pod, result)
             case CallFailure():
                 again = self.queue.back_off(pod, now)
                 again.extender_refusal = ExtenderRefusal(failure=result.text)
@@ -207,20 +207,21 @@ class Scheduler(GangStates):
     ) -> Decision | ExtenderQuestion | None:
         """A pod fits nowhere; ``refusal``: extenders reject the nodes that plugins left."""
         profile = self.profiles[pod.waiting.scheduler_name]
-        is_admitted = self.is_admitted(pod)
-        for plugin in profile.helping if refusal is None and is_admitted else ():
+        not_admitted = self.not_admitted(pod)
+        for plugin in profile.helping if refusal is None and not not_admitted else ():
             rows = partial(scores.rejected_alone_by, plugin.name)
             waiting = (one.uid for one in self.queue.waiting_with(pod.class_key))
             remedy = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows, waiting)
             if remedy is not None:
                 return self._park(pod, now, remedy=remedy)
         found: Candidates | str = ""
-        for victims in self._victims(pod, is_admitted=is_admitted):
+        for victims in self._victims(pod, is_admitted=not not_admitted):
             found = self._preemptor.find(pod, scores, refusal, victims)
             if not isinstance(found, str):
                 break
         if isinstance(found, str):
-            return self._reject(pod, now, refusal, found)
+            rejection = self._reject(pod, now, refusal, found)
+            return replace(rejection, not_admitted=not_admitted)
         extenders = [one for one in self._interested(pod) if one.preempt_verb]
         if extenders:
             nodes = self._feasible_nodes(pod, scores)
@@ -297,10 +298,11 @@ class Scheduler(GangStates):
                 woken += 1
         return woken
 
-    def is_admitted(self, pod: QueuedPod) -> bool:
-        """Whether a waiting pod may get a node at present, if one has room for it."""
-        admitting = self.profiles[pod.waiting.scheduler_name].admitting
-        return not any(one.admit(pod.waiting.pod_class, self.nodes) for one in admitting)
+    def not_admitted(self, *pods: QueuedPod) -> str:
+        """Why waiting pods may not get nodes together at present; "" if they may where they fit."""
+        admitting = self.profiles[pods[0].waiting.scheduler_name].admitting if pods else ()
+        classes = [pod.waiting.pod_class for pod in pods] if admitting else []
+        return next(filter(None, (one.admit(classes, self.nodes) for one in admitting)), "")
 
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a waiting pod's class."""
@@ -320,12 +322,14 @@ class Scheduler(GangStates):
         try:
             if queue.key.gang:
                 return self.gang_cycle.may_fit(queue, now)
-            return self.is_admitted(head[-1]) and len(self.fitting_rows(head[-1])) > 0
+            return not self.not_admitted(head[-1]) and len(self.fitting_rows(head[-1])) > 0
         except Exception:  # the next decision says so
             return True
 
     def choose(self, pod: QueuedPod, candidate: GangCandidate) -> int | None:
         """The best row of a part of the cluster for a pod; ``None`` if it fits nowhere there."""
+        if self.not_admitted(pod):
+            return None
         scores = self.scores(pod)
         rows = self._feasible(pod, scores)
         if self.on_filtered is not None:
@@ -338,6 +342,8 @@ class Scheduler(GangStates):
 
     def find_victims(self, pod: QueuedPod) -> Candidates | str:
         """Where preemption helps a pod that fits nowhere; or why it does nowhere."""
+        if reason := self.not_admitted(pod):
+            return reason
         return self._preemptor.find(pod, self.scores(pod))
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:

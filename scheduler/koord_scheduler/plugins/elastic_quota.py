@@ -5,16 +5,19 @@ How much that is, is computed in ``koord_scheduler.quota``, from what pods of al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from koord_model.demand import Amounts
 from koord_model.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.quotas import claim_of
 from koord_scheduler.framework.plugin import Limit, Plugin, PreFilterResult, VictimRules
 from koord_scheduler.framework.service_provider import Service
@@ -47,28 +50,32 @@ class ElasticQuotaPlugin(Plugin):
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.quotas.use(self._settings.rules)
 
-    def admit(self, pod: PodClass, nodes: NodeColumns) -> str:
-        found = self.refusal(pod, nodes)
-        return "" if found is None else found.text()
+    def admit(self, pods: Sequence[PodClass], nodes: NodeColumns) -> str:
+        """Pods of several quotas are not added up in what these have above them."""
+        requests = _requests(pods).items() if nodes.quotas.quotas else ()
+        found = (self._refusal(labels, amounts, nodes) for labels, amounts in requests)
+        return next((one.text() for one in found if one is not None), "")
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
-        return PreFilterResult(self.admit(pod, nodes), resolvable=True)
+        return PreFilterResult(self.admit((pod,), nodes), resolvable=True)
 
-    def refusal(self, pod: PodClass, nodes: NodeColumns) -> QuotaRefusal | None:
-        """Why the quota of a class lets no pod of it in; ``None`` if it does."""
-        one = nodes.quotas.of(pod.labels)
+    def _refusal(
+        self, labels: PodLabels, amounts: Amounts, nodes: NodeColumns
+    ) -> QuotaRefusal | None:
+        """Why the quota of pods with these labels lets none in that ask for so much together."""
+        one = nodes.quotas.of(labels)
         if one is None:
             return None
         return refusal(
             nodes.quotas.trees,
             one,
-            dict(pod.amounts),
+            amounts,
             self._settings.admission,
-            non_preemptible=claim_of(pod.labels).non_preemptible,
+            non_preemptible=claim_of(labels).non_preemptible,
         )
 
     def explain(self, pod: PodClass, nodes: NodeColumns) -> dict[str, Any] | None:
-        found = self.refusal(pod, nodes)
+        found = self._refusal(pod.labels, dict(pod.amounts), nodes)
         one = nodes.quotas.trees.find(found.quota) if found is not None else None
         if found is None or one is None:
             return None
@@ -132,6 +139,16 @@ class ElasticQuotaPlugin(Plugin):
             return _summary(nodes, one, given)
 
         return {"/quotas": all_quotas, "/quotas/:name": one_quota}
+
+
+def _requests(pods: Sequence[PodClass]) -> dict[PodLabels, Amounts]:
+    """What pods ask for together, by what is said of their quota."""
+    if len(pods) == 1:
+        return {pods[0].labels: dict(pods[0].amounts)}
+    found: dict[PodLabels, Counter[str]] = {}
+    for pod in pods:
+        found.setdefault(pod.labels, Counter()).update(dict(pod.amounts))
+    return dict(found)
 
 
 def _summary(nodes: NodeColumns, one: TreeQuota, given: Mapping[str, str]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from koord_scheduler.framework.decisions import (
     Refusal,
 )
 from koord_scheduler.framework.diagnosis import diagnose
-from koord_scheduler.framework.fit_error import fit_error_message
+from koord_scheduler.framework.fit_error import fit_error_message, not_admitted_message
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.network_topology_controller import NetworkTopologyController
 from koord_scheduler.node_locker import NodeLocker
@@ -303,7 +303,11 @@ class SchedulerProgram:
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
         defect, message = decision.defect, decision.gang
-        if decision.untold and not defect and not message:
+        if decision.untold and decision.not_admitted:
+            nodes = int(self._scheduler.nodes.is_node.sum())
+            reason, preemption = decision.not_admitted, decision.preemption
+            message = not_admitted_message(nodes, reason, preemption)
+        elif decision.untold and not defect and not message:
             try:
                 diagnosis = diagnose(self._scheduler.scores(decision.pod), decision.extenders)
                 message = fit_error_message(diagnosis, decision.preemption)

@@ -13,6 +13,7 @@ from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.quotas import QuotaColumns
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
+from koord_scheduler.framework.fit_error import not_admitted_message
 from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.plugins.elastic_quota import ElasticQuotaSettings
 from koord_scheduler.program.explanation import Now, explain_queued
@@ -60,9 +61,14 @@ def test_a_class_waits_for_its_quota_with_the_words_of_koordinator() -> None:
     asked = counting.asked
     decision = cluster.decide()
     assert isinstance(decision, Refusal)
-    assert cluster.message(decision) == (
-        "0/2 nodes are available: Insufficient quotas, quotaName: team, runtime: cpu:3, "
-        "used: cpu:3, pod's request: cpu:1, exceedDimensions: [cpu]."
+    reason = decision.not_admitted
+    assert (
+        not_admitted_message(2, reason)
+        == cluster.message(decision)
+        == (
+            "0/2 nodes are available: Insufficient quotas, quotaName: team, runtime: cpu:3, "
+            "used: cpu:3, pod's request: cpu:1, exceedDimensions: [cpu]."
+        )
     )
     assert cluster.scheduler.wake(1.0) == 0
     cluster.remove("Pod", "shop/a")
