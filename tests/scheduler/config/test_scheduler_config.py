@@ -102,7 +102,6 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (args("Coscheduling", "{defaultTimeout: -1s}"), f"{ARGS}.defaultTimeout", "-1s"),
         (args("Coscheduling", "{controllerWorkers: 0}"), f"{ARGS}.controllerWorkers", "0"),
         (args("Coscheduling", "{defaultMatchPolicy: all}"), f"{ARGS}.defaultMatchPolicy", '"all"'),
-        (args("Coscheduling", "{awareNetworkTopology: true}"), f"{ARGS}.awareNetwork", "true"),
         (args("Coscheduling", "{timeout: 1s}"), f"{ARGS}", "timeout"),
         (
             args("Reservation", "{ignoredResources: [a.kubernetes.io/b]}"),
