@@ -8,6 +8,7 @@ def test_those_of_nodes_and_devices_too() -> None:
         *("kubelet.koordinator.sh", "node.koordinator.sh", "scheduling.koordinator.sh"),
         *("pod.koordinator.sh", "quota.scheduling.koordinator.sh", "config.koordinator.sh"),
         *("analysis.koordinator.sh", "metrics.koordinator.sh", "hami.io"),
+        *("gang.scheduling.koordinator.sh", "pod-group.scheduling.sigs.k8s.io"),
         *("internal.scheduling.koordinator.sh", "nvidia.com", "amd.com", "dcu.com"),
     }
     assert keys.ANNOTATION_CPU_QOS == "koordinator.sh/cpuQOS"

@@ -51,18 +51,24 @@ class ElasticQuotaPlugin(Plugin):
         nodes.quotas.use(self._settings.rules)
 
     def admit(self, pods: Sequence[PodClass], nodes: NodeColumns) -> str:
-        """Pods of several quotas are not added up in what these have above them."""
-        requests = _requests(pods).items() if nodes.quotas.quotas else ()
-        found = (self._refusal(labels, amounts, nodes) for labels, amounts in requests)
-        return next((one.text() for one in found if one is not None), "")
+        found = self.refusal(pods, nodes)
+        return "" if found is None else found.text()
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         return PreFilterResult(self.admit((pod,), nodes), resolvable=True)
 
+    def refusal(self, pods: Sequence[PodClass], nodes: NodeColumns) -> QuotaRefusal | None:
+        """Why a quota does not let all of its pods in, of these classes; ``None`` if all do.
+
+        Pods of several quotas are not added up in what these have above them.
+        """
+        requests = _requests(pods).items()
+        found = (self._refusal(labels, amounts, nodes) for labels, amounts in requests)
+        return next((one for one in found if one is not None), None)
+
     def _refusal(
         self, labels: PodLabels, amounts: Amounts, nodes: NodeColumns
     ) -> QuotaRefusal | None:
-        """Why the quota of pods with these labels lets none in that ask for so much together."""
         one = nodes.quotas.of(labels)
         if one is None:
             return None
@@ -75,7 +81,7 @@ class ElasticQuotaPlugin(Plugin):
         )
 
     def explain(self, pod: PodClass, nodes: NodeColumns) -> dict[str, Any] | None:
-        found = self._refusal(pod.labels, dict(pod.amounts), nodes)
+        found = self.refusal((pod,), nodes)
         one = nodes.quotas.trees.find(found.quota) if found is not None else None
         if found is None or one is None:
             return None

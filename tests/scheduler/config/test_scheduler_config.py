@@ -81,11 +81,6 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (plugins("{filter: {enabled: [{name: A}]}}"), "profiles[0].plugins.filter.enabled[0]", "A"),
         (plugins("{filter: {disabled: [{name: A}]}}"), "profiles[0].plugins.filter.dis", "A"),
         (
-            plugins("{reserve: {enabled: [{name: ElasticQuota}]}}"),
-            "profiles[0].plugins.reserve",
-            "not built",
-        ),
-        (
             plugins("{score: {enabled: [{name: NodePorts}]}}"),
             "profiles[0].plugins.score",
             "preFilter",
@@ -154,8 +149,8 @@ def test_settings_of_the_connection_without_effect(connection: str, fields: list
 
 def test_all_unknown_plugins_are_named() -> None:
     text = """
-      plugins: {filter: {enabled: [{name: ElasticQuota}, {name: NodeName}, {name: B}]}}
-      pluginConfig: [{name: ElasticQuota, args: {delayEvictTime: 1s}}]"""
+      plugins: {filter: {enabled: [{name: A}, {name: NodeName}, {name: B}]}}
+      pluginConfig: [{name: A, args: {delayEvictTime: 1s}}]"""
     with pytest.raises(SchedulerConfigError) as error:
         read_scheduler_config(f"{HEAD}profiles:\n    - schedulerName: koord-scheduler{text}")
     assert [one.partition(":")[0].partition(" ")[0] for one in error.value.problems] == [

@@ -119,11 +119,11 @@ def test_parents_and_what_may_not_be_preempted_are_held_to_their_limits() -> Non
     cluster.pod("o1", "org", 1)
     assert placed(cluster) == ["a1", "b1", "o1"]
     pod = cluster.scheduler.queue.pods["shop/a2"]
-    found = cluster.plugin.refusal(pod.waiting.pod_class, cluster.scheduler.nodes)
+    found = cluster.plugin.refusal((pod.waiting.pod_class,), cluster.scheduler.nodes)
     assert found is not None
     assert (found.quota, found.non_preemptible, found.limit) == ("a", True, {"cpu": 1000})
     cluster.quota("a", 3, 2, parent="org")
-    found = cluster.plugin.refusal(pod.waiting.pod_class, cluster.scheduler.nodes)
+    found = cluster.plugin.refusal((pod.waiting.pod_class,), cluster.scheduler.nodes)
     assert found is not None
     assert (found.quota, found.path) == ("org", ("org", "a"))
 

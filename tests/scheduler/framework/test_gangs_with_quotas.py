@@ -1,0 +1,89 @@
+"""Gangs are admitted by their quota as a whole, or not at all."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin
+
+from tests.support.gangs import GangCluster
+from tests.support.quota_cluster import quota_object
+
+
+def cluster_with_quota(cpus: int) -> GangCluster:
+    """Two nodes of four CPUs, and a quota for all pods."""
+    cluster = GangCluster("n1", "n2", more=[EnabledPlugin(ElasticQuotaPlugin())])
+    set_quota(cluster, cpus)
+    return cluster
+
+
+def set_quota(cluster: GangCluster, cpus: int) -> None:
+    document = quota_object("d", {"cpu": cpus}, {"cpu": 0})
+    document["metadata"]["namespace"] = "d"
+    cluster.put("ElasticQuota", "d/d", document)
+
+
+def used(cluster: GangCluster) -> int:
+    one = cluster.scheduler.nodes.quotas.trees.find("d")
+    assert one is not None
+    return one.node.used["cpu"]
+
+
+def test_a_gang_starts_once_its_quota_has_room_for_all_of_it() -> None:
+    cluster = cluster_with_quota(cpus=2)
+    cluster.gang("g", 3)
+    (refusal,) = cluster.refusals()
+    assert refusal.gang.startswith("gang group d/g needs nodes for 3 pods at once: ")
+    assert "quotaName: d" in refusal.gang
+    assert (used(cluster), cluster.requested()) == (0, 0)
+    set_quota(cluster, 3)
+    assert sorted(cluster.placed(2.0)) == ["g-0", "g-1", "g-2"]
+    assert used(cluster) == 3000
+
+
+def test_members_beyond_the_minimum_have_to_be_admitted_too() -> None:
+    cluster = cluster_with_quota(cpus=3)
+    cluster.gang("g", 4, minimum=2)
+    assert sorted(cluster.placed()) == ["g-0", "g-1", "g-2"]
+
+
+def test_no_room_is_held_for_a_gang_that_its_quota_does_not_admit() -> None:
+    cluster = cluster_with_quota(cpus=2)
+    cluster.gang("g", 3)
+    for _ in range(20):
+        assert cluster.placed(HOLD_AFTER_SECONDS / 10) == []
+    assert len(cluster.scheduler.nominations) == 0
+
+
+@given(st.integers(0, 2**32))
+def test_neither_gangs_are_halved_nor_quotas_exceeded(seed: int) -> None:
+    rng = Random(seed)
+    cluster, quota = cluster_with_quota(cpus=4), 4
+    sizes: dict[str, int] = {}
+    for step in range(12):
+        match rng.randrange(3):
+            case 0:
+                name = f"g{step}"
+                sizes[name] = rng.randrange(1, 5)
+                cluster.gang(name, sizes[name])
+            case 1:
+                quota = max(quota, rng.randrange(1, 9))  # never below what is used
+                set_quota(cluster, quota)
+            case 2 if sizes:
+                name = rng.choice(list(sizes))
+                for number in range(sizes.pop(name)):
+                    cluster.remove(f"d/{name}-{number}")
+        for decision in list(cluster.decisions(11.0)):
+            if isinstance(decision, Placement):
+                cluster.bind(decision)
+        placed = [key for key in cluster.scheduler.placed.by_key if key in cluster.documents]
+        for name, size in sizes.items():
+            members = sum(key.startswith(f"d/{name}-") for key in placed)
+            assert members in (0, size), name
+        assert used(cluster) == 1000 * len(placed)
+        assert used(cluster) <= 1000 * quota
