@@ -84,7 +84,7 @@ class ClusterOfQuotas:
             pod = self._kinds["Pod"].read(json.dumps(probe).encode())
             quota = self.quotas.of(pod.waiting.pod_class.labels)
             found[f"probe{place}.quota"] = quota.name if quota is not None else ""
-            text = self.plugin.admit(pod.waiting.pod_class, self.scheduler.nodes)
+            text = self.plugin.admit((pod.waiting.pod_class,), self.scheduler.nodes)
             found[f"probe{place}.text"] = _plain(text)
         return found
 

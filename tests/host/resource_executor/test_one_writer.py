@@ -32,7 +32,7 @@ WRITERS = {
 ELSEWHERE = {"koord_demo": "the demo runs programs and a cgroup tree of its own"}
 """Packages that no node runs."""
 
-MAY_IMPORT_KERNEL = {"koordlet.agent.main", "koordctl.main"}
+MAY_IMPORT_KERNEL = {"koordlet.agent.main", "koord_devices.main", "koordctl.main"}
 
 _READ_FLAGS = {"O_RDONLY", "O_CLOEXEC", "O_DIRECTORY", "O_PATH", "O_NONBLOCK", "O_NOFOLLOW"}
 _OPENERS = {"open", "fdopen"}
