@@ -12,8 +12,8 @@ from koord_kube.protocol.request import Request
 
 from koord_scheduler.binder import Write
 from koord_scheduler.classes.reservation_reader import reservation_key
-from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.reservation_requests import removal, status_patch
 from koord_scheduler.reservations.lifecycle import Owners, Removal, next_step, sorted_owners
 from koord_scheduler.reservations.objects import CurrentOwner
@@ -98,5 +98,4 @@ class ReservationController:
             for number, amount in pod.usage.request:
                 if names[number] in allocated:
                     allocated[names[number]] += int(amount)
-        quantities = {name: quantity_of(name, amount) for name, amount in allocated.items()}
-        return Owners(sorted_owners(found), allocated, quantities)
+        return Owners(sorted_owners(found), allocated, quantities(allocated))

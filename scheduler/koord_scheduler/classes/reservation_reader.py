@@ -11,10 +11,11 @@ from koord_scheduler.classes.placed_pod import numa_allocation, placed_usage, po
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.resources import PODS, quantity_of
+from koord_scheduler.columns.resources import PODS
 from koord_scheduler.devices.device_needs import NO_DEVICE_NEEDS
 from koord_scheduler.numa.pod_requirements import NO_REQUIREMENTS
 from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, PodInfo, SchedulingSpec
+from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.reservations.lifecycle import NO_LIFE
 from koord_scheduler.reservations.objects import (
     ReservationObject,
@@ -89,9 +90,6 @@ class ReservationReader:
         self, pod_class: PodClass, one: Reservation, pod: PodInfo, usage: PodUsage
     ) -> ClusterPod:
         spec = pod.spec
-        quantities = {
-            name: quantity_of(name, amount) for name, amount in sorted(one.allocatable.items())
-        }
         waiting = WaitingPod(
             pod_class,
             usage,
@@ -101,7 +99,7 @@ class ReservationReader:
             self._may_preempt(one, spec),
             "",
             one.status_message,
-            ReservedRoom(one.name, one.uid, one.resource_version, quantities),
+            ReservedRoom(one.name, one.uid, one.resource_version, quantities(one.allocatable)),
         )
         key = reservation_key(one.name)
         return ClusterPod(

@@ -12,18 +12,15 @@ from typing import Any, NamedTuple
 import msgspec
 from koord_kube.views.pod import Quantities
 from koord_model import cpuset
-from koord_model.demand import Amounts, amounts
+from koord_model.demand import amounts
 from koord_model.keys import (
     ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
-    CPU,
 )
 from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import KubeQoS, QoSClass, qos_class
-from koord_model.quantity import milli_text
 
-from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.numa.node_allocation import NUMAAllocation
 from koord_scheduler.numa.policies import (
     CPUBindPolicy,
@@ -31,6 +28,7 @@ from koord_scheduler.numa.policies import (
     NUMAExclusive,
     NUMATopologyPolicy,
 )
+from koord_scheduler.objects.quantities import quantities
 
 Annotations = Mapping[str, str]
 
@@ -143,7 +141,7 @@ def resource_status(allocation: NUMAAllocation) -> str:
         written["cpuset"] = cpuset.render(allocation.cpus)
     if allocation.zones:
         written["numaNodeResources"] = [
-            {"node": node, "resources": _quantities(dict(has))} for node, has in allocation.zones
+            {"node": node, "resources": quantities(dict(has))} for node, has in allocation.zones
         ]
     return msgspec.json.encode(written).decode()
 
@@ -178,17 +176,6 @@ def _may_bind(labels: Mapping[str, str], priority: int | None) -> bool:
         return False
     found = priority_class_or_default(labels, priority, KubeQoS.BURSTABLE)
     return found is PriorityClass.PROD
-
-
-def _quantities(given: Amounts) -> dict[str, str]:
-    return {name: _quantity(name, amount) for name, amount in sorted(given.items())}
-
-
-def _quantity(name: str, amount: int) -> str:
-    """The exact amount: whole CPUs, and bytes with a unit, where that loses nothing."""
-    if name == CPU:
-        return milli_text(amount) if amount % 1000 else str(amount // 1000)
-    return str(amount) if amount % 1024 else quantity_of(name, amount)
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], annotations: Annotations, key: str) -> Any | None:

@@ -17,7 +17,6 @@ from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_labels import PodLabels
-from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
     AcrossNodes,
@@ -36,6 +35,7 @@ from koord_scheduler.framework.reservation_users import (
     UnplaceablePods,
 )
 from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.reservations.allocation import (
     NO_ALLOCATION_LEFT,
     PreAllocatedOwners,
@@ -223,13 +223,9 @@ def _item(offer: Offer) -> dict[str, Any]:
         "available": one.is_available,
         "allocateOnce": one.allocate_once,
         "allocatePolicy": one.policy,
-        "allocatable": _quantities(one.allocatable),
-        "allocated": _quantities(
+        "allocatable": quantities(one.allocatable),
+        "allocated": quantities(
             {name: amount for name, amount in offer.allocated.items() if name in one.allocatable}
         ),
         "assignedPods": offer.owners,
     }
-
-
-def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {name: quantity_of(name, amount) for name, amount in sorted(amounts.items())}

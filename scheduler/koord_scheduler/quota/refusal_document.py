@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koord_scheduler.objects.quantities import quantities, quantity
 from koord_scheduler.quota.admission import QuotaRefusal
-from koord_scheduler.quota.quantities import quantities, quantity
 from koord_scheduler.quota.quota_trees import TreeQuota
 from koord_scheduler.quota.summary import QuotaPod
 

@@ -24,7 +24,7 @@ from koord_model.keys import (
     LABEL_QUOTA_PARENT,
 )
 
-from koord_scheduler.quota.quantities import quantities
+from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.quota.quota_object import ReadQuota
 from koord_scheduler.quota.quota_trees import QuotaRules, QuotaTrees, TreeQuota
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from koord_model.demand import Amounts
 
-from koord_scheduler.quota.quantities import quantities
+from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.quota.quota_trees import QuotaTrees, TreeQuota
 
 
