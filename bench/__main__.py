@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from bench import (
+    batch_month,
     cache,
     colocation,
     docker,
@@ -72,6 +73,7 @@ def main() -> None:
     scheduler_recording.main()
     gpu_fragmentation.main()
     network_topology.main()
+    batch_month.main()
     unknown_callers.main()
     _colocation(arguments.rounds)
     print(f"\nwritten to {report.RESULTS.relative_to(report.RESULTS.parent.parent)}/")
