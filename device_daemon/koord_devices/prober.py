@@ -80,7 +80,7 @@ class Prober:
         reason = error = ""
         try:
             answer = tuple(self._vendors[name].probe(node, functions))
-            # What cannot be written is no answer, and must not stop those of others.
+            # What cannot be written does not count, and must not stop the others' answers.
             encode(document({name: answered(VendorState(), answer, node.wall)}, None))
             found = answer
         except ToolError as failure:

@@ -15,7 +15,7 @@ GROUP = "pykoord.device_vendors"
 
 
 class UnknownVendorError(ValueError):
-    """A name that is no vendor's; the message is one line."""
+    """No vendor has this name; the message is one line."""
 
 
 def load(selected: Sequence[str]) -> dict[str, AnyVendor]:
@@ -30,7 +30,8 @@ def load(selected: Sequence[str]) -> dict[str, AnyVendor]:
     names = sorted({*ours, *others})
     for name in selected:
         if name != "*" and name.removeprefix("-") not in names:
-            raise UnknownVendorError(f'"{name}" is no vendor; there are {", ".join(names)}')
+            expected = ", ".join(names)
+            raise UnknownVendorError(f'"{name}" is not a known vendor; expected one of {expected}')
     chosen = [name for name in names if _is_chosen(name, selected)]
     found: dict[str, AnyVendor] = {}
     for name in chosen:

@@ -80,5 +80,5 @@ def test_which_vendors() -> None:
     assert list(load(["*"])) == everyone
     assert list(load(["*", "-amd"])) == everyone[1:]
     assert list(load(["nvidia", "huawei"])) == ["huawei", "nvidia"]
-    with pytest.raises(UnknownVendorError, match='"nvdia" is no vendor'):
+    with pytest.raises(UnknownVendorError, match='"nvdia" is not a known vendor'):
         load(["nvdia"])

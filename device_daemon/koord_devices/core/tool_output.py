@@ -86,7 +86,7 @@ def objects(text: str, *keys: str) -> list[Mapping[str, Any]]:
     Tools print warnings before and after it.
 
     Raises:
-        OutputError: it is no such thing.
+        OutputError: the text is not one.
     """
     given = decode(text)
     if isinstance(given, Mapping):

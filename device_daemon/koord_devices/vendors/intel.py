@@ -1,7 +1,7 @@
 """Intel's GPUs: what sysfs says; xpu-smi, where it is installed, knows model, memory and driver.
 
 A GPU is named by its PCI address: early versions of xpu-smi print one UUID for all GPUs of a model.
-The graphics of the processor itself, which is function 00:02.0, is no accelerator.
+The graphics of the processor itself, which is function 00:02.0, does not count as an accelerator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VENDOR, _DISPLAY, _OF_THE_PROCESSOR = "8086", "03", "00:02.0"
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
+class IntelDevice:
     """An entry of ``xpu-smi discovery -j``."""
 
     number: int
@@ -35,7 +35,7 @@ class Vendor:
     """Reads sysfs, and asks xpu-smi for the rest."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is a GPU that is no part of the processor."""
+        """Whether it is a GPU of its own, not part of the processor."""
         return (
             function.vendor == _VENDOR
             and function.pci_class.startswith(_DISPLAY)
@@ -44,7 +44,7 @@ class Vendor:
 
     def probe(self, node: NodeAccess, functions: Sequence[PCIFunction]) -> list[Accelerator]:
         """All GPUs on the bus."""
-        known: Mapping[str, Discovered] = {}
+        known: Mapping[str, IntelDevice] = {}
         if node.has("xpu-smi"):
             found = discovered(node.run("xpu-smi", "discovery", "-j"))
             known = {pci.address(one.bus): one for one in found}
@@ -55,7 +55,7 @@ class Vendor:
 
 
 def _accelerator(
-    node: NodeAccess, index: int, function: PCIFunction, said: Discovered | None
+    node: NodeAccess, index: int, function: PCIFunction, said: IntelDevice | None
 ) -> Accelerator:
     size, driver, model = 0, "", f"Intel-{function.device}"
     if said is not None:
@@ -73,24 +73,24 @@ def _accelerator(
     return Accelerator(there, "intel", model, driver, (), details)
 
 
-def discovered(text: str) -> Iterator[Discovered]:
+def discovered(text: str) -> Iterator[IntelDevice]:
     """The physical GPUs that ``xpu-smi discovery -j`` lists.
 
     Raises:
-        OutputError: it is no such list.
+        OutputError: the text is not such a list.
     """
     for one in objects(text, "device_list"):
         index = number(at(one, "device_id"))
         bus = at(one, "pci_bdf_address")
         if index is not None and bus and at(one, "device_function_type") != "virtual":
-            yield Discovered(index, bus, at(one, "device_name"))
+            yield IntelDevice(index, bus, at(one, "device_name"))
 
 
 def detail(text: str) -> tuple[int, str]:
     """Bytes of memory and the driver's version, of ``xpu-smi discovery -d N -j``.
 
     Raises:
-        OutputError: it is no JSON object.
+        OutputError: the text is not a JSON object.
     """
     given = decode(text)
     if not isinstance(given, Mapping):

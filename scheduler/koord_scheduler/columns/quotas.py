@@ -119,7 +119,7 @@ class QuotaColumns:
             self._ask(before, -1)
 
     def add_used(self, key: str, usage: PodUsage, sign: int = 1) -> None:
-        """A pod has a node, or with -1 for ``sign`` not any more; a reservation is no pod."""
+        """A pod (not a reservation) has a node, or with -1 for ``sign`` not any more."""
         if key not in self._pods:
             return
         (self._with_node.add if sign > 0 else self._with_node.discard)(key)

@@ -98,7 +98,7 @@ def read_gpu_templates(text: bytes) -> GPUTemplates:
     """
     data = decode_view(_DECODER, text, "a valid ConfigMap").data or TemplatesData()
     try:
-        # By way of JSON: what is no text may be the name of something in YAML.
+        # By way of JSON: in YAML, what is not text may be the name of something else.
         document = msgspec.json.decode(msgspec.json.encode(yaml.safe_load(data.text)))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         reason = " ".join(str(error).split())

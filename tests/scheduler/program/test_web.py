@@ -96,7 +96,7 @@ def busy() -> Document:
 def served(busy: Document) -> Iterator[dict[str, Any]]:
     """What the page at ``url`` shows, to be changed."""
     shown: dict[str, Any] = dict(busy)
-    sources = SchedulerPageSources(dict, lambda: shown, lambda _: {})
+    sources = SchedulerPageSources(dict, lambda: shown, lambda _: {}, dict)
     server = StatusServer("127.0.0.1:0", pages(sources))
     server.start()
     shown["url"] = f"http://{server.address}/"
