@@ -57,7 +57,10 @@ def picked(table: Amounts, numbers: Rows, rows: Rows) -> Amounts:
     elif len(rows) < _FEW:
         found = table[numbers[:, None], rows]
     else:
-        found = np.array([table[number].take(rows) for number in numbers])
+        found = np.empty((len(numbers), len(rows)))
+        for place, number in enumerate(numbers.tolist()):
+            # All rows are there; "clip" writes into the array, where "raise" makes a copy first.
+            table[number].take(rows, out=found[place], mode="clip")
     return found
 
 

@@ -73,10 +73,10 @@ class MatchingReservations:
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
         """What they take of their nodes: of ``rows``, or of all."""
         reservations = self._nodes.reservations
-        if not len(reservations):
+        by_node = self.by_node() if len(reservations) else {}
+        if not by_node:
             self._held, self._changes = {}, None
             return ()
-        by_node = self.by_node()
         if rows is not None and len(rows) == 1:  # as dry runs ask, after each change
             found = ((one.node, reservations.held(one.key)) for one in self._on_row(int(rows[0])))
             return [(node, held) for node, held in found if held is not None]
