@@ -184,7 +184,8 @@ def plugins_that_are_unknown(vector: Vector, field: str, here: Fields, there: Fi
 
 def plugins_of_koordinator(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """kube-scheduler does not know these; to their arguments it pays no heed."""
-    return "LoadAwareScheduling" in names_in(vector, "enabled", "pluginConfig")
+    named = names_in(vector, "enabled", "pluginConfig")
+    return not named.isdisjoint({"LoadAwareScheduling", "Coscheduling"})
 
 
 def arguments_of_plugins_not_built(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
