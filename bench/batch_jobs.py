@@ -48,10 +48,11 @@ class Job:
         return f"job-{self.number}"
 
 
-def read_jobs(folder: Path, seed: int = 1, load: float = 1.0) -> list[Job]:
+def read_jobs(folder: Path, seed: int = 1, load: float = 1.0, most_gpus: float = 32.0) -> list[Job]:
     """Jobs in the order of their arrival; ``load`` is how many the month has for each of the trace.
 
-    Pods without GPUs or of more than half a node are left out.
+    Pods without GPUs or of more than half a node are left out. A job has as many members at most
+    as have ``most_gpus`` cards together, so that each may run whatever the quotas are.
     """
     with (folder / "openb_pod_list_default.csv").open() as file:
         lines = [line for line in csv.DictReader(file) if line["deletion_time"]]
@@ -66,16 +67,18 @@ def read_jobs(folder: Path, seed: int = 1, load: float = 1.0) -> list[Job]:
         for _ in range(int(rng.poisson(load))):
             arrival = int(line["creation_time"]) - begin + float(rng.uniform(0, 3600))
             seconds = int(line["deletion_time"]) - int(line["creation_time"])
+            gpu_milli = int(line["num_gpu"]) * min(int(line["gpu_milli"]), 1000)
+            members = int(rng.choice(sizes, p=chances))
             jobs.append(
                 Job(
                     number=len(jobs),
                     arrival=arrival,
                     seconds=float(min(max(seconds, 60), _LONGEST)),
                     team=str(rng.choice(TEAMS, p=parts[int(arrival // DAY)])),
-                    members=int(rng.choice(sizes, p=chances)),
+                    members=min(members, int(1000 * most_gpus // gpu_milli)),
                     cpu_milli=int(line["cpu_milli"]),
                     memory_mib=int(line["memory_mib"]),
-                    gpu_milli=int(line["num_gpu"]) * min(int(line["gpu_milli"]), 1000),
+                    gpu_milli=gpu_milli,
                 )
             )
     return sorted(jobs, key=lambda job: job.arrival)

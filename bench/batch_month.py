@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bench import report
-from bench.batch_cluster import POLICIES, STRICT, BatchCluster, Policy, Usage, percentile
-from bench.batch_jobs import DAY, MONTH_DAYS, read_jobs
+from bench.batch_cluster import NODE_GPUS, POLICIES, STRICT, BatchCluster, Policy, Usage, percentile
+from bench.batch_jobs import DAY, MONTH_DAYS, TEAMS, read_jobs
 
 NODES = 12
 LOAD = 3.4
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     results: Results = {policy: [] for policy in POLICIES}
     began, jobs = time.process_time(), 0
     for seed in given.seeds:
-        month = read_jobs(Path(given.traces), seed, LOAD)
+        month = read_jobs(Path(given.traces), seed, LOAD, most_gpus=NODES * NODE_GPUS / len(TEAMS))
         jobs += len(month)
         for policy in POLICIES:
             usage = BatchCluster(NODES, policy).run(month, given.days * DAY)
