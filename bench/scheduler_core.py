@@ -2,7 +2,8 @@
 
 ``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*;
 ``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', ``--gangs`` how fast
-gangs are placed, ``--quotas 1000`` what so many quotas cost; these write nothing.
+gangs are placed, ``--quotas 1000`` what so many quotas cost, together with ``--gangs`` how fast
+gangs are placed with them; these write nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ profiles:
 OF_GANGS = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}}]
+profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}, {name: ElasticQuota}]}}}]
 """
 OF_QUOTAS = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -211,14 +212,20 @@ def add_reservations(scheduler: Scheduler, nodes: int) -> None:
         scheduler.set_reservation(reader.read(json.dumps(document).encode()), 0.0)
 
 
-def gangs_a_second(gangs: int = 500, size: int = 32, nodes: int = 5_000) -> float:
+def gangs_a_second(quotas: int, gangs: int = 500, size: int = 32, nodes: int = 5_000) -> float:
     """Pods a second of CPU time, each in a gang by annotations whose pods come one by one."""
     config = read_scheduler_config(OF_GANGS)
     scheduler = Scheduler([one.profile for one in config.profiles])
     for number in range(nodes):
         scheduler.nodes.set(read_node(node(number)))
     reader = PodReader(scheduler.nodes)
-    made = [_gang_pod(gang, number, size) for gang in range(gangs) for number in range(size)]
+    add_quotas(scheduler, quotas)
+    spaces = [f"team-{gang % quotas}" if quotas else "team" for gang in range(gangs)]
+    made = [
+        _gang_pod(gang, number, size, space)
+        for gang, space in enumerate(spaces)
+        for number in range(size)
+    ]
     pods = [reader.read(one) for one in made]
     began, placed = time.process_time(), 0
     for one in pods:
@@ -229,8 +236,8 @@ def gangs_a_second(gangs: int = 500, size: int = 32, nodes: int = 5_000) -> floa
     return placed / (time.process_time() - began)
 
 
-def _gang_pod(gang: int, number: int, size: int) -> bytes:
-    document = json.loads(pod(gang * size + number, gang, "plain"))
+def _gang_pod(gang: int, number: int, size: int, space: str) -> bytes:
+    document = json.loads(pod(gang * size + number, gang, "plain", space))
     prefix = "gang.scheduling.koordinator.sh"
     annotations = {f"{prefix}/name": f"gang-{gang}", f"{prefix}/min-available": str(size)}
     document["metadata"]["annotations"] = annotations
@@ -287,9 +294,9 @@ def main(
             print(line)
         return
     if gangs:
-        rate = statistics.median(gangs_a_second() for _ in range(rounds))
-        print(f"500 gangs of 32 pods at 5,000 nodes: {rate:,.0f} pods/s")
-    if quotas:
+        rate = statistics.median(gangs_a_second(quotas) for _ in range(rounds))
+        print(f"500 gangs of 32 pods at 5,000 nodes, {quotas} quotas: {rate:,.0f} pods/s")
+    elif quotas:
         print(*costs_of_quotas(quotas, rounds))
     if gangs or quotas:
         return
