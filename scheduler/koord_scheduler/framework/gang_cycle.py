@@ -253,7 +253,8 @@ class GangCycle:
             and self._hold.hold(
                 group_id,
                 required,
-                now + host.gangs.wait_seconds(group_id),
+                now,
+                host.gangs.wait_seconds(group_id),
                 partial(self._rows_to_free, group_id, pods),
             )
         )

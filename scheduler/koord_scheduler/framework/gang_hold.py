@@ -1,14 +1,15 @@
 """Room that is held for a gang group which has waited long, so that small pods do not starve it.
 
 Its pods are nominated for nodes: no pod that is not more important gets there what they need, so
-that as pods end the room for all of them adds up. One group at a time has room held, for no longer
-than its waiting time; then others may have their turn. No IO.
+that as pods end the room for all of them adds up. One group at a time has room held, as long as
+within its waiting time more of that room becomes free; else others may have their turn. No IO.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,10 +25,14 @@ HOLD_AFTER_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
+    """``lack`` was left of what is held when it was looked at last; the next time is ``until``."""
+
     group_id: str
     turn: Turn
-    until: float
     pods: Sequence[str]
+    seconds: float
+    until: float
+    lack: float
 
 
 class GangHold:
@@ -52,16 +57,18 @@ class GangHold:
         self,
         group_id: str,
         pods: Sequence[QueuedPod],
-        until: float,
+        now: float,
+        seconds: float,
         rows: Callable[[], Rows | None],
     ) -> bool:
         """Hold room for ``pods`` of a group; returns whether it is held.
 
-        ``rows`` returns those where that makes sense, ``None`` for all.
+        That ends if in so many ``seconds`` no more of it becomes free. ``rows`` returns those where
+        that makes sense, ``None`` for all.
         It is not if they would fit nowhere even without all other pods, or if room is held for a
         group whose turn is first.
         """
-        holder, turn = self._holder, pods[0].turn
+        holder, turn, until = self._holder, pods[0].turn, now + seconds
         if holder is not None and holder.group_id != group_id and holder.turn <= turn:
             return False
         if holder is not None and holder.group_id == group_id:
@@ -76,13 +83,18 @@ class GangHold:
             node = self._nodes.name(row)
             one = Nomination(pod.key, node, pod.priority, pod.waiting.usage)
             self._nominations.set(one)
-        self._holder = _Holder(group_id, turn, until, [one.key for one in pods])
+        keys = [one.key for one in pods]
+        self._holder = _Holder(group_id, turn, keys, seconds, until, self._lack(keys))
         return True
 
     def expire(self, now: float) -> str:
-        """Let go of room that was held for long enough; returns the group that loses it, or ""."""
+        """Let go of room that does not become free; returns the group that loses it, or ""."""
         holder = self._holder
         if holder is None or now < holder.until:
+            return ""
+        lack = self._lack(holder.pods)
+        if lack < holder.lack:
+            self._holder = replace(holder, until=now + holder.seconds, lack=lack)
             return ""
         self.let_go()
         return holder.group_id
@@ -92,6 +104,22 @@ class GangHold:
         holder, self._holder = self._holder, None
         for key in holder.pods if holder is not None else ():
             self._nominations.remove(key)
+
+    def _lack(self, pods: Sequence[str]) -> float:
+        """How much of what is held is not free yet, in parts of each amount, added up."""
+        held = Counter[tuple[int, int]]()
+        for key in pods:
+            one = self._nominations.get(key)
+            if one is None or (row := self._nodes.row(one.node)) is None:
+                continue
+            for number, amount in one.usage.request:
+                held[number, row] += int(amount)
+        resources = self._nodes.resources
+        lack = 0.0
+        for at, amount in held.items():
+            free = float(resources.allocatable[at] - resources.requested[at])
+            lack += max(0.0, amount - free) / max(amount, 1)
+        return lack
 
     def _is_held(self, key: str) -> bool:
         one = self._nominations.get(key)

@@ -347,7 +347,7 @@ def test_without_held_room_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(busy.second() for _ in range(300))
 
 
-def test_room_is_held_for_one_gang_and_for_no_longer_than_its_waiting_time() -> None:
+def test_room_is_held_for_one_gang_and_for_its_waiting_time_if_none_becomes_free() -> None:
     cluster = GangCluster("n1", "n2", cpus=2)
     for number in range(4):
         cluster.pod(f"old-{number}", nodeName=f"n{number % 2 + 1}")
@@ -372,6 +372,20 @@ def test_room_is_held_for_one_gang_and_for_no_longer_than_its_waiting_time() -> 
         cluster.remove(f"d/old-{number}")
     cluster.remove("d/urgent")
     assert len(cluster.placed(MOST_BACKOFF_SECONDS + 1)) >= 2
+
+
+def test_room_stays_held_as_long_as_more_of_it_becomes_free() -> None:
+    cluster = GangCluster("n1", cpus=6)
+    for number in range(6):
+        cluster.pod(f"old-{number}", nodeName="n1")
+    cluster.gang("g", 2, cpus=3, waiting_time="10s")
+    while not len(cluster.scheduler.nominations):
+        cluster.placed(1.0)
+    for number in range(6):
+        assert cluster.placed(8.0) == [], "longer than its waiting time in all"
+        cluster.pod(f"small-{number}")
+        cluster.remove(f"d/old-{number}")
+    assert sorted(cluster.placed(2.0)) == ["g-0", "g-1"]
 
 
 def test_no_room_stays_held_once_a_gang_has_started() -> None:
