@@ -213,6 +213,7 @@ def _shape(quota: ElasticQuota) -> tuple[object, ...]:
     """All of a quota that decides, and not what schedulers write into it."""
     return (
         quota.name,
+        quota.uid,
         quota.max,
         quota.min,
         quota.shared_weight,

@@ -80,23 +80,31 @@ class GangCycle:
             queue.gang_attempts.position = -1
             return self._refuse(queue, head, obstacle, now)
         if reason := self._not_admitted(group_id, pods):
+            if self._hold.is_for(group_id):
+                self._hold.let_go()
             self._back_off(queue.gang_attempts, group_id, pods, now, holds=False)
             return self._refuse(queue, head, reason, now)
+        lacks_quota: list[str] = []
+
+        def explain(pod: QueuedPod) -> str:
+            lacks_quota.extend([pod.key] if host.not_admitted(pod) else [])
+            return self._why_not(pod)
+
         with self._without_nominations(pods) as nominations:
-            result = self._try(host, group_id, pods, self._why_not)
+            result = self._try(host, group_id, self._required_first(group_id, pods), explain)
             if result.has_room:
                 nominations.clear()  # those who did not fit wait as any other pod
                 self._release(group_id, result.placements)
                 return None
         if host.gangs.defaults.preempts and self._preempt(queue, pods, now):
             return None
-        self._back_off(queue.gang_attempts, group_id, pods, now)
+        self._back_off(queue.gang_attempts, group_id, pods, now, holds=not lacks_quota)
         return self._refuse(queue, result.failed or head, self._failure(group_id, result), now)
 
     def report(self, pod: QueuedPod) -> GangReport:
         """What the group of a waiting pod lacks now; nothing is changed by that."""
         host, found = self._host, list[Diagnosis]()
-        pods = sorted(host.queue.waiting_with(pod.class_key), key=attrgetter("turn"))
+        pods = sorted(host.queue.waiting_with(pod.class_key), key=attrgetter("turn")) or [pod]
         needed = sum(host.gangs.needed(pod.gang).values())
         missing = self._missing(pod.gang, pods) or host.obstacle(pods)
         missing = missing or self._not_admitted(pod.gang, pods)
@@ -107,10 +115,13 @@ class GangCycle:
             found.append(host.diagnosis(member))
             return ""
 
+        position = host.nodes.journal.position
         with self._without_nominations(pods):
-            result = self._try(host, pod.gang, pods, explain)
+            ordered = self._required_first(pod.gang, pods)
+            result = self._try(host, pod.gang, ordered, explain)
             for placement in reversed(result.placements):
                 host.take_back(placement.pod)
+        self._keep_positions(position)
         failed = result.failed.key if result.failed is not None else ""
         last = found[-1] if found else None
         return GangReport(pod.gang, len(pods), needed, result.why, result.fitted, failed, last)
@@ -118,14 +129,16 @@ class GangCycle:
     def may_fit(self, queue: ClassQueue, now: float) -> bool:
         """Whether a parked group should be tried again, or its owners told what it lacks."""
         attempts, group_id = queue.gang_attempts, queue.key.gang
-        pods = list(queue.pods()) if now >= attempts.retry_at else []
+        if now < attempts.retry_at:
+            return False
+        pods = sorted(queue.pods(), key=attrgetter("turn"))
         if not pods:
             return False
         if self._missing(group_id, pods):
             return bool(queue.entered) and not _is_fresh(queue, now)
         if attempts.position == self._host.nodes.journal.position:
             return False
-        if self._not_admitted(group_id, pods):
+        if self._host.obstacle(pods) or self._not_admitted(group_id, pods):
             return False
         with self._without_nominations(pods):
             return self._has_slots(group_id, pods)
@@ -204,6 +217,7 @@ class GangCycle:
         for one in placements:
             self._host.confirm(one.pod)
             self._decided.append(replace(one, release=release) if len(placements) > 1 else one)
+        self._host.regroup(placements[0].pod)
 
     def _preempt(self, queue: ClassQueue, pods: Sequence[QueuedPod], now: float) -> bool:
         """Let others make room for a group that does not fit, if all of it fits then."""
@@ -235,7 +249,7 @@ class GangCycle:
         pods: Sequence[QueuedPod],
         now: float,
         *,
-        holds: bool = True,
+        holds: bool,
     ) -> None:
         """The group waits for a while; at once it is tried again if room is held for it.
 
@@ -261,6 +275,18 @@ class GangCycle:
         attempts.retry_at = now + host.queue.pause(0 if is_held else attempts.failures)
         attempts.failures += 1
         attempts.position = host.nodes.journal.position if holds else -1
+
+    def _keep_positions(self, position: int) -> None:
+        """Nodes are as they were at a position of the journal: a look at a gang is no change."""
+        for queue in self._host.queue.classes():
+            if queue.gang_attempts.position == position:
+                queue.gang_attempts.position = self._host.nodes.journal.position
+
+    def _required_first(self, group_id: str, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
+        """Pods beyond the minimum of one gang come after what the others of its group need."""
+        required = self._required(group_id, pods)
+        keys = {one.key for one in required}
+        return [*required, *(one for one in pods if one.key not in keys)]
 
     def _required(self, group_id: str, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
         """As many pods of each gang as have to start together, the first ones."""

@@ -31,6 +31,10 @@ class GangHost(PreemptionHost, Protocol):
         """Why pods may not get nodes together at present; "" if they may where they fit."""
         ...
 
+    def regroup(self, pod: QueuedPod) -> None:
+        """Let those of a pod's gang group that still wait do so together, or by themselves."""
+        ...
+
     def fitting_rows(self, pod: QueuedPod) -> Rows:
         """The rows where a pod fits now."""
         ...

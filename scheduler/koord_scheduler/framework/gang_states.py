@@ -61,6 +61,10 @@ class GangStates(PodStates):
         super()._unplace(key)
         self.gangs.forget(key)
 
+    def regroup(self, pod: QueuedPod) -> None:
+        """Let those of a pod's gang group that still wait do so together, or by themselves."""
+        self._regroup(self.gangs.gang_of(pod.key))
+
     def _gang_unit(self, key: str, profile: Profile) -> str:
         gang = self.gangs.gang_of(key) if profile.gangs is not None else None
         return gang.unit if gang is not None else ""

@@ -300,9 +300,14 @@ class Scheduler(GangStates):
 
     def not_admitted(self, *pods: QueuedPod) -> str:
         """Why waiting pods may not get nodes together at present; "" if they may where they fit."""
-        admitting = self.profiles[pods[0].waiting.scheduler_name].admitting if pods else ()
-        classes = [pod.waiting.pod_class for pod in pods] if admitting else []
-        return next(filter(None, (one.admit(classes, self.nodes) for one in admitting)), "")
+        for name in {pod.waiting.scheduler_name for pod in pods}:
+            admitting = self.profiles[name].admitting
+            own = [one for one in pods if one.waiting.scheduler_name == name] if admitting else []
+            classes = [pod.waiting.pod_class for pod in own]
+            for plugin in admitting:
+                if reason := plugin.admit(classes, self.nodes):
+                    return reason
+        return ""
 
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a waiting pod's class."""

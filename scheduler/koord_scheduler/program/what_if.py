@@ -131,13 +131,16 @@ def _ask_for(pod: ClusterPod, asked: dict[str, ClusterPod]) -> None:
 def _place(scheduler: Scheduler) -> dict[str, Document]:
     """Give all pods their nodes for which there are any."""
     placed: dict[str, Document] = {}
-    while (pod := scheduler.queue.next()) is not None:
-        choice = explain_choice(scheduler, pod)
+    while True:
+        head = scheduler.queue.next()
+        choice = explain_choice(scheduler, head) if head is not None else {}
         decision = scheduler.decide(_BEGINNING.monotonic)
+        if decision is None:
+            return placed
         if isinstance(decision, Placement):
+            pod = decision.pod  # not the first that waits where a gang is placed
             about = {"pod": pod.key, "state": "placed", "node": decision.node}
-            placed[pod.key] = {**about, **choice}
-    return placed
+            placed[pod.key] = {**about, **(choice if pod is head else {})}
 
 
 def _not_placed(scheduler: Scheduler, pod: ClusterPod) -> Document:

@@ -206,6 +206,7 @@ class SchedulingQueue:
     def park(self, key: ClassKey, now: float) -> ClassQueue:
         """The pods of a class fit nowhere."""
         queue = self._classes[key]
+        queue.has_defect = False
         queue.is_parked = True
         queue.parked_at = queue.looked_at = now
         return queue

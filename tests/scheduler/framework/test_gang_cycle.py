@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework import gang_cycle
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.gang_planner import GangCandidate, GangRequest
+from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.recording import Record, read_inputs, recording_line
 from koord_scheduler.framework.replay import Replay
 from koord_scheduler.framework.scheduler import Scheduler
@@ -479,3 +483,49 @@ def test_pod_groups_of_kubernetes_are_gangs_where_the_plugin_is_on() -> None:
     assert sorted(cluster.placed(1.0)) == ["a", "b", "e"]
     report = cluster.scheduler.gang_cycle.report(cluster.scheduler.queue.pods["d/d"])
     assert "TopologyAwareWorkloadScheduling" in report.reason
+
+
+def test_a_look_at_a_gang_changes_nothing() -> None:
+    cluster = GangCluster("n1", cpus=2)
+    cluster.gang("g", 3)
+    assert cluster.placed() == []
+    scheduler = cluster.scheduler
+    pod = scheduler.queue.pods["d/g-0"]
+    queue = scheduler.queue.class_of(pod)
+    assert queue.gang_attempts.position == scheduler.nodes.journal.position
+    assert scheduler.gang_cycle.report(pod).fitted == 2
+    assert queue.gang_attempts.position == scheduler.nodes.journal.position, "no node changed"
+
+
+def test_members_that_do_not_fit_beside_their_gang_wait_as_any_pod() -> None:
+    cluster = GangCluster("n1", cpus=2)
+    cluster.gang("g", 3, minimum=2)
+    decisions = list(cluster.decisions())
+    assert [type(one) for one in decisions] == [Placement, Placement, Refusal]
+    refusal = decisions[-1]
+    assert isinstance(refusal, Refusal)
+    assert (refusal.pod.key, refusal.gang) == ("d/g-2", "")
+
+
+class Fails(Plugin):
+    """It cannot filter until it is mended."""
+
+    name = "Fails"
+    is_mended = False
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> None:
+        if not self.is_mended:
+            raise RuntimeError("not yet")
+
+
+def test_a_gang_is_tried_again_soon_after_a_plugin_has_failed() -> None:
+    plugin = Fails()
+    cluster = GangCluster("n1", more=[EnabledPlugin(plugin)])
+    cluster.gang("g", 5)
+    (refusal,) = cluster.refusals()
+    assert "not yet" in refusal.defect
+    plugin.is_mended = True
+    (refusal,) = cluster.refusals(61.0)
+    assert (refusal.defect, bool(refusal.gang)) == ("", True)
+    cluster.node("n2")
+    assert len(cluster.placed(MOST_BACKOFF_SECONDS)) == 5

@@ -87,3 +87,24 @@ def test_neither_gangs_are_halved_nor_quotas_exceeded(seed: int) -> None:
             assert members in (0, size), name
         assert used(cluster) == 1000 * len(placed)
         assert used(cluster) <= 1000 * quota
+
+
+def test_pods_beyond_a_minimum_do_not_take_what_another_gang_of_the_group_needs() -> None:
+    cluster = cluster_with_quota(cpus=4)
+    cluster.gang("a", 4, minimum=2, groups='["d/a", "d/b"]')
+    cluster.gang("b", 2, groups='["d/a", "d/b"]')
+    assert sorted(cluster.placed()) == ["a-0", "a-1", "b-0", "b-1"]
+
+
+def test_held_room_is_let_go_once_the_quota_does_not_admit_the_gang() -> None:
+    cluster = cluster_with_quota(cpus=12)
+    for number in range(2):
+        cluster.pod(f"old-{number}", cpus=2, nodeName=f"n{number + 1}")
+        cluster.node(f"small-{number}", cpus=2)  # too small for the gang, and of the total
+    cluster.gang("g", 2, cpus=3)
+    while not len(cluster.scheduler.nominations):
+        assert cluster.placed(1.0) == []
+        assert cluster.now < 2 * HOLD_AFTER_SECONDS
+    set_quota(cluster, 8)
+    assert not any(cluster.placed(5.0) for _ in range(14))
+    assert len(cluster.scheduler.nominations) == 0

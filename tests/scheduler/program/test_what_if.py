@@ -16,6 +16,7 @@ from koord_scheduler.program.what_if import what_if
 
 from tests.conformance.test_scheduler_reasons import class_scores
 from tests.support.clusters import random_cluster
+from tests.support.gangs import gang_annotations
 from tests.support.reservations import reservation
 
 Manifest = dict[str, Any]
@@ -246,3 +247,22 @@ def test_pods_go_to_their_reservations_and_those_that_wait_do_not_count(
     raw = {kind: [json.dumps(one).encode() for one in some] for kind, some in objects.items()}
     found = what_if(raw, [pod(app, "3")], WITH_RESERVATIONS)
     assert nodes_of(found) == {app: expected}
+
+
+def test_all_pods_of_a_gang_are_placed_or_none() -> None:
+    plugins = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = json.dumps({**kind, "profiles": [{"plugins": plugins}]})
+    pods = []
+    for gang, size in (("g", 3), ("large", 4)):
+        annotations = gang_annotations(gang, size)
+        for number in range(size):
+            one = pod(f"{gang}-{number}", "1")
+            pods.append({**one, "metadata": {**one["metadata"], "annotations": annotations}})
+    nodes = [json.dumps(node("n1")).encode()]
+    found = what_if({"Node": nodes}, pods, config)
+    assert nodes_of(found) == {
+        **{f"g-{number}": "n1" for number in range(3)},
+        **{f"large-{number}": "" for number in range(4)},
+    }
+    assert {one["state"] for one in found["pods"]} == {"placed", "unschedulable"}
