@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,6 +87,7 @@ class ReservationColumns:
         self._allocations: dict[tuple[str, str], AllocatedRoom] = {}
         self._used: set[tuple[str, str]] = set()
         self._pre_allocated = PreAllocatedPods()
+        self._left: list[tuple[str, PodUsage]] | None = None
         self._warnings: list[str] = []
         self._named: frozenset[ObjectOwner] | None = None
         self._index: OwnerIndex | None = None
@@ -184,6 +186,20 @@ class ReservationColumns:
             self.add_owner(node, pod, -1)
         elif (owner := self._pre_allocated.pop(node, pod)) is not None:
             self.add_owner(node, owner, -1)
+            if self._left is not None:
+                self._left.append((node, owner))
+
+    @contextmanager
+    def keep_pre_allocated(self) -> Iterator[None]:
+        """Pods that leave their nodes for a look, and come back, are taken over as before."""
+        before, self._left = self._left, []
+        try:
+            yield
+        finally:
+            left, self._left = self._left, before
+            for node, owner in left:
+                self._pre_allocated.add(node, owner)
+                self.add_owner(node, owner)
 
     def bind(self, node: str, uid: str) -> None:
         """A pod is bound with something of a reservation: one that is for one pod has had it."""

@@ -129,6 +129,10 @@ class DryRun:
 
         ``room`` is that of limits without these pods, ``counts`` is what they take of it.
         """
+        with self._nodes.reservations.keep_pre_allocated():
+            return self._not_back(row, slots, room, counts)
+
+    def _not_back(self, row: int, slots: list[int], room: Amounts, counts: Amounts) -> list[bool]:
         node, nodes = self._nodes.name(row), self._nodes
         usages = [self._placed.pod(slot).usage for slot in slots]
         nominated = [pod.usage for pod in self._nominated if pod.node == node]

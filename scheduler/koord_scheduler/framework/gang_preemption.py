@@ -65,12 +65,13 @@ class PreemptingPlacer:
     @contextmanager
     def restored(self) -> Iterator[None]:
         """At the end all victims are back where they were."""
-        try:
-            yield
-        finally:
-            for one in self.preemptions.values():
-                for victim in one.victims:
-                    self._host.placed.set(victim)
+        with self._host.nodes.reservations.keep_pre_allocated():
+            try:
+                yield
+            finally:
+                for one in self.preemptions.values():
+                    for victim in one.victims:
+                        self._host.placed.set(victim)
 
     def _least_harmful(self, pod: QueuedPod, candidate: GangCandidate) -> Preemption | None:
         found, nodes = self._host.find_victims(pod), self._host.nodes

@@ -203,8 +203,9 @@ def _not_admitted(scheduler: Scheduler, pod: QueuedPod) -> Document | None:
 @contextmanager
 def _without(scheduler: Scheduler, pod: PlacedPod) -> Iterator[None]:
     """The cluster without a pod, for as long as it takes to look at it."""
-    scheduler.placed.remove(pod.key)
-    try:
-        yield
-    finally:
-        scheduler.placed.set(pod)
+    with scheduler.nodes.reservations.keep_pre_allocated():
+        scheduler.placed.remove(pod.key)
+        try:
+            yield
+        finally:
+            scheduler.placed.set(pod)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.reservations.allocation import PreAllocatedOwners
 
@@ -260,3 +264,26 @@ def test_the_policy_has_to_be_restricted() -> None:
     cluster = ReservationCluster("n1")
     takes_over(cluster, allocatePolicy="Aligned")
     assert "set spec.allocatePolicy to Restricted" in result(cluster)[1][0]
+
+
+class Opaque(Plugin):
+    """A filter that cannot be said as limits: dry runs take pods off their nodes."""
+
+    name = "Opaque"
+
+    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter:
+        return lambda rows: nodes.is_node[rows]
+
+
+def test_a_dry_run_leaves_pods_that_are_about_to_be_taken_over_as_they_are() -> None:
+    cluster = ReservationCluster("n1", more=[EnabledPlugin(Opaque())])
+    cluster.pod("a", "3", "n1", priority=5)
+    cluster.pod("busy", "4", "n1", app="db", priority=1)
+    cluster.reservation(
+        "r", "4", preAllocation=True, allocatePolicy="Restricted", allocateOnce=False
+    )
+    assert isinstance(cluster.decide(), Placement)
+    before = cluster.requested("n1")
+    cluster.pod("hi", "3", app="db", priority=100)
+    assert isinstance(cluster.decide(), PreemptionPlan)
+    assert cluster.requested("n1") == before
