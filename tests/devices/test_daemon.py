@@ -27,8 +27,8 @@ from tests.support.recorded_tools import RecordedNode, pci_tree
 TREE = pci_tree(("0000:41:00.0", "19e5", "d802", "120000"))
 
 
-class Told:
-    """A vendor that does what it is told at each probe; the last holds from then on."""
+class ScriptedVendor:
+    """A vendor with an answer for each probe; the last holds from then on."""
 
     def __init__(self, *steps: Callable[[], list[Accelerator]]) -> None:
         self.steps = list(steps)
@@ -55,7 +55,7 @@ def wild() -> list[Accelerator]:
     raise KeyError("a line\nand another")
 
 
-class Hanging:
+class HangingVendor:
     """Hangs until it is let go."""
 
     def __init__(self) -> None:
@@ -67,13 +67,15 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging() -> Iterator[Hanging]:
-    made = Hanging()
+def hanging() -> Iterator[HangingVendor]:
+    made = HangingVendor()
     yield made
     made.gate.set()
 
 
-def daemon(tmp_path: Path, vendors: dict[str, Told], tree: Any = TREE, **given: Any) -> Daemon:
+def daemon(
+    tmp_path: Path, vendors: dict[str, ScriptedVendor], tree: Any = TREE, **given: Any
+) -> Daemon:
     fields = {
         "oneshot": True,
         "prints_output_file": str(tmp_path / "infos/ic-device"),
@@ -90,7 +92,7 @@ def written(tmp_path: Path) -> dict[str, str]:
 
 
 def test_once(tmp_path: Path) -> None:
-    one = daemon(tmp_path, {"x": Told(fine)})
+    one = daemon(tmp_path, {"x": ScriptedVendor(fine)})
     assert one.run() == 0
     assert written(tmp_path) == {"a": ""}
     assert (tmp_path / "infos/ic-device").stat().st_mode & 0o777 == 0o644
@@ -102,8 +104,8 @@ def test_once(tmp_path: Path) -> None:
 
 
 def test_without_devices_nothing_is_written(tmp_path: Path) -> None:
-    assert daemon(tmp_path, {"x": Told(fine)}, pci_tree()).run() == 0
-    assert daemon(tmp_path, {"x": Told(broken)}).run() == 1
+    assert daemon(tmp_path, {"x": ScriptedVendor(fine)}, pci_tree()).run() == 0
+    assert daemon(tmp_path, {"x": ScriptedVendor(broken)}).run() == 1
     assert not (tmp_path / "infos").exists()
 
 
@@ -111,9 +113,9 @@ def test_without_devices_nothing_is_written(tmp_path: Path) -> None:
     ("step", "reason"), [(broken, "ToolFailed"), (wild, "OutputNotUnderstood"), (None, "Timeout")]
 )
 def test_one_vendor_never_hides_another(
-    tmp_path: Path, hanging: Hanging, step: Any, reason: str
+    tmp_path: Path, hanging: HangingVendor, step: Any, reason: str
 ) -> None:
-    vendors = {"x": Told(step or hanging), "y": Told(fine)}
+    vendors = {"x": ScriptedVendor(step or hanging), "y": ScriptedVendor(fine)}
     one = daemon(tmp_path, vendors)
     assert one.run() == 1
     assert written(tmp_path) == {"a": ""}
@@ -124,14 +126,14 @@ def test_one_vendor_never_hides_another(
 def test_a_vendor_of_somebody_else_cannot_stop_it(tmp_path: Path) -> None:
     """Whatever it raises, and whatever it answers."""
 
-    class Raising(Told):
+    class Raising(ScriptedVendor):
         def owns(self, function: PCIFunction) -> bool:
             raise RuntimeError("no")
 
     def nonsense() -> list[Accelerator]:
         return [replace(accelerator("b"), links=7)]  # type: ignore[arg-type]
 
-    vendors = {"x": Raising(fine), "y": Told(nonsense), "z": Told(fine)}
+    vendors = {"x": Raising(fine), "y": ScriptedVendor(nonsense), "z": ScriptedVendor(fine)}
     one = daemon(tmp_path, vendors)
     assert one.run() == 1
     assert written(tmp_path) == {"a": ""}
@@ -140,22 +142,22 @@ def test_a_vendor_of_somebody_else_cannot_stop_it(tmp_path: Path) -> None:
 
 
 def test_a_restart_knows_what_was_and_a_failure_marks_it(tmp_path: Path) -> None:
-    daemon(tmp_path, {"v": Told(fine)}).run()
-    assert daemon(tmp_path, {"v": Told(broken)}).run() == 1
+    daemon(tmp_path, {"v": ScriptedVendor(fine)}).run()
+    assert daemon(tmp_path, {"v": ScriptedVendor(broken)}).run() == 1
     assert written(tmp_path) == {"a": "ToolFailed"}
-    daemon(tmp_path, {"v": Told(fine)}).run()
+    daemon(tmp_path, {"v": ScriptedVendor(fine)}).run()
     assert written(tmp_path) == {"a": ""}
 
 
 def test_a_card_that_leaves_the_bus_stays_in_the_file(tmp_path: Path) -> None:
-    daemon(tmp_path, {"v": Told(fine)}).run()
-    daemon(tmp_path, {"v": Told(fine)}, pci_tree()).run()
+    daemon(tmp_path, {"v": ScriptedVendor(fine)}).run()
+    daemon(tmp_path, {"v": ScriptedVendor(fine)}, pci_tree()).run()
     assert written(tmp_path) == {"a": "NotFound"}
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "infos").write_text("")
-    one = daemon(tmp_path, {"x": Told(fine)})
+    one = daemon(tmp_path, {"x": ScriptedVendor(fine)})
     assert one.run() == 1
     assert healthz(one.report, 0.0).status == 503
 
@@ -176,7 +178,7 @@ def test_an_event_wakes_it_and_stop_leaves_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("koord_devices.daemon.SETTLE_SECONDS", 0.01)
-    vendor = Told(fine, lambda: [accelerator("a"), accelerator("b", 1)])
+    vendor = ScriptedVendor(fine, lambda: [accelerator("a"), accelerator("b", 1)])
     one = daemon(tmp_path, {"x": vendor}, oneshot=False)
     thread, statuses = running(one)
     assert soon(lambda: vendor.probes == 1 and bool(one.report.written_at))
@@ -189,9 +191,9 @@ def test_an_event_wakes_it_and_stop_leaves_the_file(
 
 
 def test_a_vendor_that_hung_is_heard_when_it_answers_at_last(
-    tmp_path: Path, hanging: Hanging
+    tmp_path: Path, hanging: HangingVendor
 ) -> None:
-    vendor = Told(hanging)
+    vendor = ScriptedVendor(hanging)
     one = daemon(tmp_path, {"x": vendor}, oneshot=False)
     thread, _ = running(one)
     assert soon(lambda: "x" in one.report.states)
@@ -205,12 +207,12 @@ def test_a_vendor_that_hung_is_heard_when_it_answers_at_last(
 
 
 def test_what_others_answer_waits_for_nobody(
-    tmp_path: Path, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hanging: HangingVendor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the file said of the one that is still asked stays as it was."""
-    daemon(tmp_path, {"v": Told(fine)}).run()
+    daemon(tmp_path, {"v": ScriptedVendor(fine)}).run()
     monkeypatch.setattr("koord_devices.daemon.PATIENCE_SECONDS", 0.05)
-    vendors = {"v": Told(hanging), "y": Told(lambda: [accelerator("b", 1)])}
+    vendors = {"v": ScriptedVendor(hanging), "y": ScriptedVendor(lambda: [accelerator("b", 1)])}
     one = daemon(tmp_path, vendors, oneshot=False, probe_timeout=30.0)
     thread, _ = running(one)
     assert soon(lambda: written(tmp_path) == {"a": "", "b": ""})
@@ -225,7 +227,7 @@ def test_once_waits_longer_than_an_interval(tmp_path: Path) -> None:
         gate.wait(0.5)
         return fine()
 
-    vendor, quick = Told(slow), Told(fine)
+    vendor, quick = ScriptedVendor(slow), ScriptedVendor(fine)
     vendors = {"x": vendor, "y": quick}
     assert daemon(tmp_path, vendors, sleep_interval=0.01, probe_timeout=30.0).run() == 0
     assert (vendor.probes, quick.probes) == (1, 1)
@@ -246,11 +248,11 @@ def test_labels_are_tried_again_until_they_are_written(tmp_path: Path) -> None:
 
 
 def test_a_vendor_that_still_hangs_is_not_probed_again(
-    tmp_path: Path, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hanging: HangingVendor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("koord_devices.daemon.SETTLE_SECONDS", 0.01)
-    vendor = Told(hanging)
-    one = daemon(tmp_path, {"x": vendor, "y": Told(fine)}, oneshot=False)
+    vendor = ScriptedVendor(hanging)
+    one = daemon(tmp_path, {"x": vendor, "y": ScriptedVendor(fine)}, oneshot=False)
     thread, _ = running(one)
     assert soon(lambda: "x" in one.report.states)
     one.events.put(Wake("pci 0000:42:00.0 add"))
@@ -278,26 +280,28 @@ def test_rdma_cards_are_shown_beside(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_it_prints_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    daemon(tmp_path, {"x": Told(fine)}, prints_output_file="").run()
+    daemon(tmp_path, {"x": ScriptedVendor(fine)}, prints_output_file="").run()
     (device,) = json.loads(capsys.readouterr().out)
     assert device["uuid"] == "a"
     assert "timestamp" not in device
-    daemon(tmp_path, {"x": Told(fine)}, format="table").run()
+    daemon(tmp_path, {"x": ScriptedVendor(fine)}, format="table").run()
     assert capsys.readouterr().out.startswith("VENDOR")
-    daemon(tmp_path, {"x": Told(fine)}).run()
+    daemon(tmp_path, {"x": ScriptedVendor(fine)}).run()
     assert capsys.readouterr().out == ""
 
 
 def test_labels_for_node_feature_discovery(tmp_path: Path) -> None:
     features = tmp_path / "koord-devices"
-    daemon(tmp_path, {"x": Told(fine)}, features_file=str(features), no_timestamp=True).run()
+    daemon(
+        tmp_path, {"x": ScriptedVendor(fine)}, features_file=str(features), no_timestamp=True
+    ).run()
     assert "devices.koordinator.sh/v.count=1" in features.read_text().splitlines()
     (device,) = json.loads((tmp_path / "infos/ic-device").read_text())
     assert "expiryTime" not in device
 
 
 def test_pages(tmp_path: Path) -> None:
-    one = daemon(tmp_path, {"x": Told(fine), "y": Told(broken)})
+    one = daemon(tmp_path, {"x": ScriptedVendor(fine), "y": ScriptedVendor(broken)})
     assert readyz(one.report).status == 503
     one.run()
     assert readyz(one.report).status == 200
