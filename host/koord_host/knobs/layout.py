@@ -33,6 +33,10 @@ class ScopePrefix(StrEnum):
     CRIO = "crio"
 
 
+_POD_NAMES = {
+    Driver.CGROUPFS: re.compile(r"pod.+"),
+    Driver.SYSTEMD: re.compile(r"(?:.+-)?kubepods(?:-burstable|-besteffort)?-pod.+\.slice"),
+}
 _CONTAINER = re.compile(r"(?:.*/)?(?:[^/]*-)?pod[^/]+/[^/]+")
 
 
@@ -73,6 +77,10 @@ class Layout:
     def is_container(self, group: str) -> bool:
         """Whether it is a group in a pod's, which the runtime makes."""
         return _CONTAINER.fullmatch(group) is not None
+
+    def is_pod_name(self, name: str) -> bool:
+        """Whether a group below a class's is called as the kubelet calls a pod's."""
+        return _POD_NAMES[self.driver].fullmatch(name) is not None
 
     def path(self, knob: Knob, place: str) -> str:
         """The file to write; "" where this cgroup version has none."""

@@ -85,10 +85,10 @@ def open_pods(
         ca_file, timeout = settings.kubelet_ca_file, settings.kubelet_sync_timeout
         source = open_pod_source(settings.pod_list_source, ca_file=ca_file, timeout=timeout)
     remembered = None
-    if source is None and not settings.read_only:
+    if not settings.read_only:
         boot = detect.boot(files, layout.proc_root)
         path = f"{settings.state_dir}/pods.json"
-        remembered = PodSnapshot(path, boot, partial(_warn, "pods told of"))
+        remembered = PodSnapshot(path, boot, partial(_warn, "known pods"))
     return PodInformer(
         layout,
         files,
