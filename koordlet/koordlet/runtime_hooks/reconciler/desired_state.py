@@ -85,6 +85,9 @@ def compute_pod(
     if runs_in_vm(pod):
         return DesiredState(scope, pod.full_name, skipped=_why_vm(pod))
     group = layout.group_of_parent(pod.cgroup_parent)
+    if layout.is_shared(group):
+        why = f'cgroup "/{group}" is not the pod\'s own'
+        return DesiredState(scope, pod.full_name, skipped=why)
     of_pod = runner.run(Stage.PRE_RUN_POD_SANDBOX, pod, view)
     parts = [(group, of_pod, {"pod": pod.full_name})]
     parts += list(_containers(record, runner, view, layout))
