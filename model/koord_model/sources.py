@@ -133,9 +133,10 @@ COMPLETE = Fact(
 )
 KUBELET_CPUS = Fact(
     "exclusive CPUs of the kubelet",
-    (Source.KUBELET_STATE, Source.RECORD),
+    (Source.KUBELET_STATE,),
     "the next good read",
-    "a file that is gone, or cannot be read, changes nothing; never read: none",
+    "a file that is gone or cannot be read changes nothing; one that was never there: none; "
+    "one that was never readable: not known, and no CPUs are shared out",
 )
 SCHEDULED_CPUS = Fact(
     "exclusive CPUs of LSE and LSR pods",
@@ -145,7 +146,7 @@ SCHEDULED_CPUS = Fact(
 )
 ONLINE_CPUS = Fact(
     "online CPUs and NUMA nodes",
-    (Source.KERNEL, Source.RECORD),
+    (Source.KERNEL,),
     "the next good read",
     "what cannot be read stays as it was",
 )
@@ -177,8 +178,8 @@ KUBELET_POLICIES = Fact(
 NODE_USAGE = Fact(
     "usage of the node and its system, in the manager",
     (Source.NODE_METRIC,),
-    "its age limit (degradeTimeMinutes)",
-    "no sample is no offer: batch and mid resources stay as they are, or there are none",
+    "degradeTimeMinutes after the report",
+    "no sample is no offer: the last whole report counts until then, or nothing is offered",
 )
 
 FACTS = (

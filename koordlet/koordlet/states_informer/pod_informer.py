@@ -201,7 +201,7 @@ class PodInformer:
     ) -> None:
         """Take a list; ``unnamed`` are pods' groups that nobody named before it was requested."""
         held = self.inventory.replace(listed, asked_at)
-        strange = sorted(unnamed & self._unnamed_groups())
+        strange = sorted(unnamed & self._unnamed_groups()) if unnamed else []
         self._strange = {group: self._strange.get(group, asked_at) for group in strange}
         # A kubelet that knows one pod of the API server has had its list.
         synchronized = not all(map(_is_static, listed))

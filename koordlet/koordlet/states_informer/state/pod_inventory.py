@@ -91,6 +91,14 @@ class _KnownPod:
     listed_at: float = _NEVER
     requested_at: dict[str, float] = field(default_factory=dict)
 
+    def is_as_listed(self, listed: PodRecord) -> bool:
+        """Whether nothing has been said since the last list, and this one says the same."""
+        return (
+            self.event_at < self.listed_at
+            and self.said.get(Source.LIST) == listed
+            and self.record.containers.keys() == listed.containers.keys()
+        )
+
 
 class PodInventory:
     """What runs, by pod UID; ``presence`` asks the cgroups, by default they say nothing."""
@@ -201,6 +209,9 @@ class PodInventory:
         """What is known of a pod with what a list says of it."""
         if known is None:
             known = _KnownPod(listed)
+        elif known.is_as_listed(listed):
+            known.listed_at = known.named_at = asked_at
+            return known
         else:
             known.said[Source.RECORD] = known.record
             ended = {
