@@ -30,7 +30,7 @@ from koordlet.metrics_reporter.publisher import (
     PublisherState,
 )
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
-from koordlet.states_informer.kubelet_cpus import CPUManagerState
+from koordlet.states_informer.cpu_manager_state import CPUManagerState
 
 
 class MetricsReporter:

@@ -20,7 +20,8 @@ from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
 from koord_service.logs import get_log
 
-from koordlet.states_informer.kubelet_cpus import CPUManagerState, KubeletCPUs
+from koordlet.states_informer.cpu_manager_state import CPUManagerState
+from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.state import share_pools
 from koordlet.states_informer.state.last_good import LastGood
 from koordlet.states_informer.state.share_pools import ReservedCPUs
