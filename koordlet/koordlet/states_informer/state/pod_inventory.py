@@ -81,7 +81,7 @@ class _KnownPod:
     """What each source says of a pod, and what is believed.
 
     Times are of any steady clock: of the last event, of the last list or event that named it,
-    of the last list, and of the last request about it and each container.
+    of the last list, of the last request about it and each container, and of their ends.
     """
 
     record: PodRecord
@@ -90,6 +90,7 @@ class _KnownPod:
     named_at: float = _NEVER
     listed_at: float = _NEVER
     requested_at: dict[str, float] = field(default_factory=dict)
+    ended_at: dict[str, float] = field(default_factory=dict)
 
     def is_as_listed(self, listed: PodRecord) -> bool:
         """Whether nothing has been said since the last list, and this one says the same."""
@@ -182,7 +183,7 @@ class PodInventory:
                 for source, said in known.said.items()
             }
             known.requested_at.pop(container_id, None)
-            known.event_at = known.named_at = now
+            known.ended_at[container_id] = known.event_at = known.named_at = now
             self._settle(known)
 
     def lost_pod(self, uid: str) -> None:
@@ -227,7 +228,9 @@ class PodInventory:
             }
             for ident in ended:
                 known.requested_at.pop(ident, None)
-        known.said[Source.LIST] = listed
+        known.ended_at = {key: at for key, at in known.ended_at.items() if at >= asked_at}
+        running = _without(listed.containers, *known.ended_at)
+        known.said[Source.LIST] = replace(listed, containers=running)
         known.listed_at, known.named_at = asked_at, max(asked_at, known.named_at)
         self._settle(known)
         return known

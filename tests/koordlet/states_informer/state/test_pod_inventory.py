@@ -192,6 +192,16 @@ def test_what_was_held_ends_with_its_processes() -> None:
     assert inventory.records() == ()
 
 
+def test_a_container_that_ended_after_a_list_was_asked_for_is_not_in_it() -> None:
+    inventory = PodInventory()
+    inventory.replace([listed()], 1.0)
+    inventory.lost_container("u1", "c1", 3.0)
+    inventory.replace([listed()], 2.0)
+    assert not inventory.records()[0].containers
+    inventory.replace([listed()], 4.0)
+    assert inventory.records()[0].containers
+
+
 def test_of_a_pod_that_is_listed_twice_the_first_counts() -> None:
     inventory = PodInventory()
     inventory.replace([listed(), PodRecord(POD)], 1.0)
