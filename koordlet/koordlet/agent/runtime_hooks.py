@@ -50,7 +50,8 @@ from koordlet.states_informer.node_view_builder import NodeViewBuilder
 from koordlet.states_informer.pod_informer import PodInformer
 from koordlet.states_informer.pod_snapshot import PodSnapshot
 from koordlet.states_informer.pod_source import PodSource
-from koordlet.states_informer.rdma_devices import verbs
+from koordlet.states_informer.rdma_devices import VERBS, verbs
+from koordlet.states_informer.state.last_good import LastGood
 
 _log = get_log("koordlet.node")
 
@@ -160,7 +161,11 @@ def open_node(
     cookies, why_not = core_sched.available()
     if not cookies:
         _log.debug("no core scheduling", reason=why_not)
-    kernel = partial(_kernel, settings, layout, files, cookies, resctrl)
+    rdma: LastGood[Mapping[str, str]] = LastGood(
+        f"{settings.sys_root_dir}/{VERBS}", partial(_warn, "cannot read the node's state")
+    )
+    list_verbs = partial(rdma.refresh, partial(verbs, settings.sys_root_dir))
+    kernel = partial(_kernel, layout, files, cookies, resctrl, list_verbs)
     found = kernel()
     tasks = TaskReconciler(
         HOOKS,
@@ -282,18 +287,18 @@ async def follow_layout(
 
 
 def _kernel(
-    settings: KoordletSettings,
     layout: Layout,
     files: KernelFiles,
     cookies: bool,
     resctrl: ResctrlGroups,
+    list_verbs: Callable[[], Mapping[str, str] | None],
 ) -> Kernel:
     """What the kernel offers now: groups and devices come while we run."""
     return Kernel(
         knobs=detect.knobs(files, layout),
         core_sched=cookies,
         resctrl=resctrl.available(),
-        verbs=verbs(settings.sys_root_dir),
+        verbs=list_verbs() or {},
     )
 
 
