@@ -9,16 +9,14 @@ import ctypes
 import os
 from collections.abc import Callable, Iterable
 
-import yaml
+from koord_model.qos import KubeQoS
 
+from koord_host import kubelet_cgroups
 from koord_host.kernel_files.interface import FileReader
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.table import KNOBS, Knob, PlaceKind
 
 CGROUP2_SUPER_MAGIC = 0x63677270  # statfs(2)
-_SYSTEMD_GROUP, _CGROUPFS_GROUP = "kubepods.slice", "kubepods"
-_KUBELET_CONFIG = "/var/lib/kubelet/config.yaml"
-_DRIVER_FLAG, _CONFIG_FLAG = "--cgroup-driver", "--config"
 _V1_SUBSYSTEMS = ("cpu", "cpuset", "memory")
 
 
@@ -64,21 +62,9 @@ def cgroup_version(files: FileReader, root: str, magic: Callable[[str], int] = f
 
 
 def cgroup_driver(files: FileReader, root: str, version: int, proc_root: str = "/proc") -> Driver:
-    """How the kubelet names groups.
-
-    By the groups it has made; before it has, by its command line or its configuration;
-    systemd where nothing says otherwise.
-    """
-    middle = "" if version == 2 else "/cpu"
-    if files.exists(f"{root}{middle}/{_SYSTEMD_GROUP}"):
-        return Driver.SYSTEMD
-    if files.exists(f"{root}{middle}/{_CGROUPFS_GROUP}"):
-        return Driver.CGROUPFS
-    words = _kubelet_words(files, proc_root)
-    named = _flag(words, _DRIVER_FLAG) or _configured(
-        files, _flag(words, _CONFIG_FLAG) or _KUBELET_CONFIG
-    )
-    return Driver.CGROUPFS if named == Driver.CGROUPFS.value else Driver.SYSTEMD
+    """How the kubelet names groups: see ``kubelet_cgroups``."""
+    here = Layout(version, Driver.SYSTEMD, root, proc_root=proc_root)
+    return kubelet_cgroups.find(files, here).driver
 
 
 def layout(
@@ -89,19 +75,25 @@ def layout(
     proc_root: str = "/proc",
     version: int | None = None,
     driver: Driver | None = None,
+    kubelet_dir: str = kubelet_cgroups.KUBELET_DIR,
     magic: Callable[[str], int] = file_system,
 ) -> Layout:
     """The node's layout; what is given is not detected.
 
     Raises:
-        DetectError: the machine has no cgroups.
+        DetectError: the machine has no cgroups, or the kubelet makes none for pods.
     """
     root = cgroup_root.rstrip("/") or "/"
     if version is None:
         version = cgroup_version(files, root, magic)
-    if driver is None:
-        driver = cgroup_driver(files, root, version, proc_root)
-    return Layout(version, driver, root, resctrl_root, proc_root)
+    here = Layout(version, Driver.SYSTEMD, root, resctrl_root, proc_root)
+    found = kubelet_cgroups.find(files, here, driver, kubelet_dir)
+    if not found.per_qos:
+        raise DetectError(
+            "the kubelet makes no cgroups for pods; remove cgroupsPerQOS: false from its "
+            "configuration, or --cgroups-per-qos=false from its flags"
+        )
+    return here.of_kubelet(found.driver, found.root)
 
 
 def knobs(files: FileReader, layout: Layout) -> frozenset[str]:
@@ -146,7 +138,7 @@ def _elsewhere(files: FileReader, layout: Layout, knob: Knob) -> bool:
 
 def _probes(files: FileReader, layout: Layout, subsystem: str) -> list[str]:
     """Groups to search, the kubelet's first."""
-    own = _SYSTEMD_GROUP if layout.driver is Driver.SYSTEMD else _CGROUPFS_GROUP
+    own = layout.kube_qos_group(KubeQoS.GUARANTEED)
     if files.exists(layout.group_path(own, subsystem)):
         return [own]
     try:
@@ -154,37 +146,3 @@ def _probes(files: FileReader, layout: Layout, subsystem: str) -> list[str]:
     except OSError:
         return []
     return [*names[:8], ""]
-
-
-def _kubelet_words(files: FileReader, proc_root: str) -> list[str]:
-    """The command line of the running kubelet, empty without one."""
-    try:
-        names = files.entries(proc_root)
-    except OSError:
-        return []
-    for name in names:
-        if name.isdigit():
-            try:
-                words = files.read(f"{proc_root}/{name}/cmdline").split("\0")
-            except OSError:
-                continue
-            if words[0].rpartition("/")[2] == "kubelet":
-                return words
-    return []
-
-
-def _flag(words: list[str], flag: str) -> str:
-    for place, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name == flag:
-            following = words[place + 1] if place + 1 < len(words) else ""
-            return value if equals else following
-    return ""
-
-
-def _configured(files: FileReader, path: str) -> str:
-    try:
-        config = yaml.safe_load(files.read(path))
-    except (OSError, yaml.YAMLError):
-        return ""
-    return str(config.get("cgroupDriver", "")) if isinstance(config, dict) else ""

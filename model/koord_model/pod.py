@@ -14,7 +14,8 @@ class Pod:
 
     ``cgroup_parent`` is the pod's own cgroup, under the cgroup root, spelled as the
     kubelet spells it. ``ip`` is empty before the pod has an address, and on the
-    host's network.
+    host's network. ``runtime_class`` is the name of its RuntimeClass: the handler that this
+    stands for is known from the runtime alone.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Pod:
     resources: LinuxResources = LinuxResources()
     overhead: LinuxResources = LinuxResources()
     ip: str = ""
+    runtime_class: str = ""
 
     @property
     def full_name(self) -> str:
@@ -50,9 +52,12 @@ _VM_HANDLERS = ("kata", "firecracker", "cloud-hypervisor", "qemu")
 
 
 def runs_in_vm(pod: Pod) -> bool:
-    """Whether the pod's processes are inside a virtual machine.
+    """Whether the pod's processes are, or may be, inside a virtual machine.
 
     The host's cgroups then hold the hypervisor, and what its files say has no
-    bearing on the pod's own processes. Told by the runtime handler's name.
+    bearing on the pod's own processes. Told by the runtime handler's name; while
+    that of a runtime class is not known, it may be any.
     """
+    if not pod.runtime_handler:
+        return bool(pod.runtime_class)
     return pod.runtime_handler.startswith(_VM_HANDLERS)

@@ -76,6 +76,12 @@ def allocated_mid(vector: Vector, field: str, here: Fields, there: Fields) -> bo
     return bool(given_away) and here[field] == max(0, there[field] - given_away)
 
 
+def system_not_measured(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Without the system's usage, or half of it, nothing is offered, where it counts as 0 there."""
+    system = vector.given["metric"]["nodeMetric"].get("systemUsage") or {}
+    return here.get(field, 0) == 0 and len(system.get("resources") or ()) < 2
+
+
 def _zones(vector: Vector, field: str, here: Fields, there: Fields) -> list[dict[str, int]] | None:
     """The zones' amounts and sizes; ``None`` if the field is not of a zone."""
     kind = field.partition(" ")[2]
@@ -126,7 +132,14 @@ def _steps(vector: Vector) -> int:
     return 3 + len(given["pods"]) + len(given["metric"]["podsMetric"])
 
 
-DIFFERENCES = (refused, allocated_mid, within_the_node, by_size, zone_rounding)
+DIFFERENCES = (
+    refused,
+    system_not_measured,
+    allocated_mid,
+    within_the_node,
+    by_size,
+    zone_rounding,
+)
 DECISIONS = {
     "pods without a metric": "They count as using what they request.",
     "half a metric": "What is not measured of a pod counts as what it asks for.",

@@ -371,8 +371,9 @@ def _topology() -> dict[str, Any]:
 
 def _usage() -> dict[str, Any]:
     usage = {"resources": {"cpu": "1", "memory": "1Gi"}}
+    idle = {"resources": {"cpu": "0", "memory": "0"}}
     at = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"updateTime": at, "nodeMetric": {"nodeUsage": usage, "systemUsage": {}}}
+    return {"updateTime": at, "nodeMetric": {"nodeUsage": usage, "systemUsage": idle}}
 
 
 @pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")

@@ -7,7 +7,7 @@ Group names are relative to the cgroup root and the same for every subsystem:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from koord_model.qos import KubeQoS
@@ -33,6 +33,10 @@ class ScopePrefix(StrEnum):
     CRIO = "crio"
 
 
+_POD_NAMES = {
+    Driver.CGROUPFS: re.compile(r"pod.+"),
+    Driver.SYSTEMD: re.compile(r"(?:.+-)?kubepods(?:-burstable|-besteffort)?-pod.+\.slice"),
+}
 _CONTAINER = re.compile(r"(?:.*/)?(?:[^/]*-)?pod[^/]+/[^/]+")
 
 
@@ -40,7 +44,9 @@ _CONTAINER = re.compile(r"(?:.*/)?(?:[^/]*-)?pod[^/]+/[^/]+")
 class Layout:
     """The node's cgroup version and driver, and where its file systems are mounted.
 
-    ``weights`` is what has been learnt of the runtime's.
+    ``weights`` is what has been learnt of the runtime's. ``kubelet_root`` is the group above
+    kubepods in the words of the kubelet's configuration (``cgroupRoot``), without slashes at its
+    ends, "" for none.
     """
 
     version: int
@@ -49,6 +55,11 @@ class Layout:
     resctrl_root: str = "/sys/fs/resctrl"
     proc_root: str = "/proc"
     weights: RuntimeWeights = field(default_factory=RuntimeWeights, compare=False)
+    kubelet_root: str = ""
+
+    def of_kubelet(self, driver: Driver, root: str) -> Layout:
+        """The layout beside a kubelet with another driver and cgroup root."""
+        return replace(self, driver=driver, kubelet_root=root)
 
     def form(self, knob: Knob, place: str) -> Form:
         """How a knob's file reads there."""
@@ -74,6 +85,10 @@ class Layout:
         """Whether it is a group in a pod's, which the runtime makes."""
         return _CONTAINER.fullmatch(group) is not None
 
+    def is_pod_name(self, name: str) -> bool:
+        """Whether a group below a class's is called as the kubelet calls a pod's."""
+        return _POD_NAMES[self.driver].fullmatch(name) is not None
+
     def path(self, knob: Knob, place: str) -> str:
         """The file to write; "" where this cgroup version has none."""
         if knob.where is PlaceKind.CGROUP:
@@ -97,19 +112,23 @@ class Layout:
 
     def kube_qos_group(self, qos: KubeQoS) -> str:
         """The group above all pods of one of Kubernetes' classes."""
-        word = _QOS_WORDS[qos]
-        if self.driver is Driver.CGROUPFS:
-            return f"kubepods/{word}" if word else "kubepods"
-        return f"kubepods.slice/kubepods-{word}.slice" if word else "kubepods.slice"
+        return self._kubelet_group(qos)
 
     def pod_group(self, qos: KubeQoS, uid: str) -> str:
         """A pod's group, as the kubelet names it."""
-        above = self.kube_qos_group(qos)
-        if self.driver is Driver.CGROUPFS:
-            return f"{above}/pod{uid}"
+        return self._kubelet_group(qos, f"pod{uid}")
+
+    def is_shared(self, group: str) -> bool:
+        """Whether it is the root or a group above all pods, and so no pod's own."""
+        return group == "" or group in map(self.kube_qos_group, KubeQoS)
+
+    def _kubelet_group(self, qos: KubeQoS, *below: str) -> str:
         word = _QOS_WORDS[qos]
-        prefix = f"kubepods-{word}" if word else "kubepods"
-        return f"{above}/{prefix}-pod{uid.replace('-', '_')}.slice"
+        above = self.kubelet_root.split("/") if self.kubelet_root else []
+        names = [*above, "kubepods", *([word] if word else []), *below]
+        if self.driver is Driver.CGROUPFS:
+            return "/".join(names)
+        return self.group_of_parent("-".join(one.replace("-", "_") for one in names) + ".slice")
 
     def group_of_parent(self, cgroup_parent: str) -> str:
         """The group that a CRI request's ``cgroup_parent`` means.

@@ -30,7 +30,15 @@ from koordlet.agent.feature_gates import parse_gates
 from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
 from koordlet.agent.metrics_reporter import MetricsReporter
 from koordlet.agent.qos_manager import QoSManager, open_qos_manager
-from koordlet.agent.runtime_hooks import ManagedNode, find_layout, open_node, open_pods, open_views
+from koordlet.agent.runtime_hooks import (
+    ManagedNode,
+    find_kubelet_cgroups,
+    find_layout,
+    follow_layout,
+    open_node,
+    open_pods,
+    open_views,
+)
 from koordlet.agent.states_informer import StatesInformer
 from koordlet.http_api.hook_metrics import HookMetrics, JobMetrics, NriMetrics, ReconcileMetrics
 from koordlet.http_api.journal import JournalPages
@@ -85,6 +93,8 @@ class Agent:
             _log.info("unknown feature gates ignored", gates=",".join(others))
         self._runner = load(names)
         self._loops: list[Loop] = []
+        self._stop = asyncio.Event()
+        self._cgroups: str | None = None
         self._node: ManagedNode | None = None
         self._nri: NriClient | None = None
         self._observing: MetricsAdvisor | None = None
@@ -111,7 +121,7 @@ class Agent:
             OSError: a socket or the registration directory cannot be used.
             ValueError: a socket's path is too long.
         """
-        stop = asyncio.Event()
+        stop = self._stop
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         loop.add_signal_handler(signal.SIGINT, stop.set)
@@ -139,6 +149,8 @@ class Agent:
                 "cannot manage or observe the node, only answering hooks", reason=str(error)
             )
             return
+        self._cgroups = f"v{layout.version}, {find_kubelet_cgroups(settings, files, layout)}"
+        self._loops.append(partial(follow_layout, settings, files, layout, self._stop.set))
         pods = open_pods(settings, layout, files, cluster.kubelet if cluster else None)
         self._loops.append(pods.run)
         if pods.source is not None:
@@ -343,6 +355,7 @@ class Agent:
             registration=self._registration.path,
             plugins=",".join(self._runner.names),
             stages=",".join(self._stages),
+            cgroups=self._cgroups,
             status=",".join(status.address for status in self._status) or None,
         )
 

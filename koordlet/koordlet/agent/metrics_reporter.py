@@ -30,7 +30,7 @@ from koordlet.metrics_reporter.publisher import (
     PublisherState,
 )
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
-from koordlet.states_informer import kubelet_cpus
+from koordlet.states_informer.cpu_manager_state import CPUManagerState
 
 
 class MetricsReporter:
@@ -52,7 +52,7 @@ class MetricsReporter:
         self._gates = gates
         self._cluster = cluster
         self._observing = observing
-        self._reader = reader
+        self._kubelet_cpus = CPUManagerState(reader, settings.var_lib_kubelet_dir)
         self._slo = slo
         self.reporter: NodeMetricReporter | None = None
         self._link: DirectLink | None = None
@@ -112,30 +112,20 @@ class MetricsReporter:
         observed, node = self._observing.observed, self._cluster.node()
         cpus = observed.latest.fact(NodeCPUInfo)
         memory = observed.latest.fact(NodeMemoryInfo)
-        if cpus is None or memory is None or node is None:
+        kubelet = self._kubelet_cpus.current()
+        if cpus is None or memory is None or node is None or kubelet is None:
             return None
         facts = TopologyInputs(
             cpus,
             memory,
             observed.pods(),
             self._cluster.kubelet_config,
-            self._given_away(),
+            kubelet.by_pod,
             self._gates["HugePageReport"],
         )
         built, problems = node_topology.build(node, facts)
         self._cluster.complain(*problems)
         return built
-
-    def _given_away(self) -> Mapping[str, frozenset[int]]:
-        """The CPUs that the kubelet gave to containers; none where it keeps no such file."""
-        path = f"{self._settings.var_lib_kubelet_dir}/{kubelet_cpus.STATE_FILE}"
-        try:
-            return kubelet_cpus.parse(self._reader.read(path)).by_pod
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            self._cluster.complain(f"{path}: {error} (no CPUs are told as given away)")
-            return {}
 
     def _devices(self, there: Object | None) -> Object | None:
         latest, node = self._observing.observed.latest, self._cluster.node()

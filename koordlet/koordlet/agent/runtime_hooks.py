@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from koord_hooks.runner import HookRunner
-from koord_host import detect
+from koord_host import detect, kubelet_cgroups
 from koord_host.core_sched import CoreSched
 from koord_host.kernel_files import processes
 from koord_host.kernel_files.interface import FileReader, KernelFiles
+from koord_host.kernel_files.occupancy import is_occupied
 from koord_host.knobs.layout import Driver, Layout
+from koord_host.kubelet_cgroups import KubeletCgroups
 from koord_host.netlink import HostTraffic
 from koord_host.planning.drift import beside_static_kubelet
 from koord_host.planning.jobs import CancelToken, Job, Jobs, JobState
@@ -24,6 +27,8 @@ from koord_host.resource_executor.job_threads import JobThreads
 from koord_host.resource_executor.journal import ChangeEntry, Journal
 from koord_host.resource_executor.restore import RestoreOutcome, restore
 from koord_model.node import Kernel, NodeView
+from koord_model.qos import KubeQoS
+from koord_model.sources import Source
 from koord_model.times import rfc3339_milli
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
@@ -45,9 +50,12 @@ from koordlet.states_informer.node_view_builder import NodeViewBuilder
 from koordlet.states_informer.pod_informer import PodInformer
 from koordlet.states_informer.pod_snapshot import PodSnapshot
 from koordlet.states_informer.pod_source import PodSource
-from koordlet.states_informer.rdma_devices import verbs
+from koordlet.states_informer.rdma_devices import VERBS, verbs
+from koordlet.states_informer.state.last_good import LastGood
 
 _log = get_log("koordlet.node")
+
+_LAYOUT_SECONDS = 10.0
 
 _STOP_SECONDS = 2.0
 """Jobs that were cancelled are waited for so long."""
@@ -85,10 +93,10 @@ def open_pods(
         ca_file, timeout = settings.kubelet_ca_file, settings.kubelet_sync_timeout
         source = open_pod_source(settings.pod_list_source, ca_file=ca_file, timeout=timeout)
     remembered = None
-    if source is None and not settings.read_only:
+    if not settings.read_only:
         boot = detect.boot(files, layout.proc_root)
         path = f"{settings.state_dir}/pods.json"
-        remembered = PodSnapshot(path, boot, partial(_warn, "pods told of"))
+        remembered = PodSnapshot(path, boot, partial(_warn, "known pods"))
     return PodInformer(
         layout,
         files,
@@ -153,7 +161,11 @@ def open_node(
     cookies, why_not = core_sched.available()
     if not cookies:
         _log.debug("no core scheduling", reason=why_not)
-    kernel = partial(_kernel, settings, layout, files, cookies, resctrl)
+    rdma: LastGood[Mapping[str, str]] = LastGood(
+        f"{settings.sys_root_dir}/{VERBS}", partial(_warn, "cannot read the node's state")
+    )
+    list_verbs = partial(rdma.refresh, partial(verbs, settings.sys_root_dir))
+    kernel = partial(_kernel, layout, files, cookies, resctrl, list_verbs)
     found = kernel()
     tasks = TaskReconciler(
         HOOKS,
@@ -241,22 +253,52 @@ def find_layout(settings: KoordletSettings, files: FileReader) -> Layout:
         proc_root=settings.proc_root_dir.rstrip("/"),
         version=None if version == "auto" else int(version),
         driver=None if driver == "auto" else Driver(driver),
+        kubelet_dir=settings.var_lib_kubelet_dir,
     )
 
 
+def find_kubelet_cgroups(
+    settings: KoordletSettings, files: FileReader, layout: Layout
+) -> KubeletCgroups:
+    """How the kubelet names its groups now, and who says so."""
+    driver = None if settings.cgroup_driver == "auto" else Driver(settings.cgroup_driver)
+    return kubelet_cgroups.find(files, layout, driver, settings.var_lib_kubelet_dir)
+
+
+async def follow_layout(
+    settings: KoordletSettings, files: FileReader, layout: Layout, stop: Callable[[], None]
+) -> None:
+    """Stop koordlet, which is started again, once the kubelet's groups are others than assumed.
+
+    Before the kubelet's first start there is only its configuration, or nothing, to go by.
+    """
+    top, confirmed = layout.kube_qos_group(KubeQoS.GUARANTEED), False
+    while True:
+        if not confirmed or not await asyncio.to_thread(is_occupied, files, layout, top):
+            found = await asyncio.to_thread(find_kubelet_cgroups, settings, files, layout)
+            if (found.driver, found.root) == (layout.driver, layout.kubelet_root):
+                confirmed |= found.is_certain
+            elif found.is_certain or not (confirmed or found.source is Source.DEFAULT):
+                assumed = f"{layout.driver}, cgroup root /{layout.kubelet_root}"
+                _log.warning("kubelet has other cgroups, restarting", cgroups=found, was=assumed)
+                stop()
+                return
+        await asyncio.sleep(_LAYOUT_SECONDS)
+
+
 def _kernel(
-    settings: KoordletSettings,
     layout: Layout,
     files: KernelFiles,
     cookies: bool,
     resctrl: ResctrlGroups,
+    list_verbs: Callable[[], Mapping[str, str] | None],
 ) -> Kernel:
     """What the kernel offers now: groups and devices come while we run."""
     return Kernel(
         knobs=detect.knobs(files, layout),
         core_sched=cookies,
         resctrl=resctrl.available(),
-        verbs=verbs(settings.sys_root_dir),
+        verbs=list_verbs() or {},
     )
 
 

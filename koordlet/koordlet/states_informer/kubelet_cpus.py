@@ -1,4 +1,4 @@
-"""What the kubelet's own CPU manager does, as its state file says."""
+"""What the kubelet's own CPU manager does, as its state file says. No IO."""
 
 from __future__ import annotations
 

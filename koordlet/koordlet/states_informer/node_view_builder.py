@@ -18,14 +18,19 @@ from koord_model import cpuset, node_document, node_slo_document
 from koord_model.node import Kernel, NodeView, Topology
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
+from koord_service.logs import get_log
 
-from koordlet.states_informer import kubelet_cpus
+from koordlet.states_informer.cpu_manager_state import CPUManagerState
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.state import share_pools
+from koordlet.states_informer.state.last_good import LastGood
 from koordlet.states_informer.state.share_pools import ReservedCPUs
+
+_log = get_log("koordlet.node")
 
 _SYS_NODES = "/sys/devices/system/node"
 _ONLINE = "/sys/devices/system/cpu/online"
+_SYS_CPUS = "online CPUs in /sys/devices/system"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,32 +116,42 @@ class NodeViewBuilder:
         self._from_file = NO_RULES
         self._objects: Mapping[str, Mapping[str, object]] = {}
         self._taken: object = None
-        self._state_file = f"{kubelet_dir}/{kubelet_cpus.STATE_FILE}"
+        self._kubelet = CPUManagerState(reader, kubelet_dir)
+        self._numa: LastGood[dict[int, frozenset[int]]] = LastGood(_SYS_CPUS, _warn)
+        self._computed: Topology | None = None
         self.current = view
 
     def refresh(self, pods: Iterable[Pod] | None) -> tuple[NodeView, tuple[str, ...]]:
         """The view with these pods running, and what is newly wrong with the rules file.
 
-        ``None``: nobody knows yet which pods run, and so which CPUs are shared. A file
-        that cannot be read or used leaves the last good rules in force.
+        ``None``: it is not known at present which pods run, and so which CPUs are shared: the
+        pools stay. A file that cannot be read or used leaves the last good rules in force.
         """
         problems = self._reread()
         if (self._from_file, self._objects) != self._taken:
             problems += self._take()
         rules = self._rules
-        found = rules.topology or share_pools.topology(
-            numa_cpus(self._reader), pods, self._kubelet(), self.set_aside()
-        )
         view = replace(
             self.current,
             kernel=self._kernel(),
             slo=rules.slo,
-            topology=found,
+            topology=rules.topology or self._topology(pods),
             cpu_normalization_ratio=rules.normalization_ratio,
         )
         if view != self.current:
             self.current = view
         return self.current, problems
+
+    def _topology(self, pods: Iterable[Pod] | None) -> Topology:
+        """The pools now; those from before while pods or the kubelet's CPUs are not known."""
+        numa, kubelet = self._numa_cpus(), self._kubelet.current()
+        before = self._computed
+        if before is not None and before.shared_pools and (pods is None or kubelet is None):
+            return before
+        pods = None if kubelet is None else pods
+        found = share_pools.topology(numa, pods, kubelet or KubeletCPUs(), self.set_aside())
+        self._computed = found
+        return found
 
     def update_object(self, kind: str, document: Mapping[str, object] | None) -> None:
         """A document of the API server from now on, or that it has none any more."""
@@ -154,14 +169,16 @@ class NodeViewBuilder:
         return self._rules.problems
 
     def _online(self) -> str:
-        return cpuset.render(frozenset().union(*numa_cpus(self._reader).values()))
+        return cpuset.render(frozenset().union(*self._numa_cpus().values()))
 
-    def _kubelet(self) -> KubeletCPUs:
-        try:
-            return kubelet_cpus.parse(self._reader.read(self._state_file))
-        except (OSError, ValueError):
-            # No kubelet yet, or one of another time: it gives no CPUs away.
-            return KubeletCPUs()
+    def _numa_cpus(self) -> dict[int, frozenset[int]]:
+        def read() -> dict[int, frozenset[int]]:
+            found = numa_cpus(self._reader)
+            if self._numa.value and not any(found.values()):
+                raise ValueError("there are none")
+            return found
+
+        return self._numa.refresh(read) or {}
 
     def _reread(self) -> tuple[str, ...]:
         if self._rules_file is None:
@@ -188,19 +205,26 @@ class NodeViewBuilder:
 def numa_cpus(reader: FileReader) -> dict[int, frozenset[int]]:
     """Online CPUs by NUMA node; one node 0 where the kernel knows of none.
 
-    Nodes without CPUs are left out.
+    Nodes without CPUs are left out; without sysfs there is nothing.
+
+    Raises:
+        OSError, ValueError: one of the files cannot be read or parsed.
     """
-    found: dict[int, frozenset[int]] = {}
     try:
         online = cpuset.parse(reader.read(_ONLINE))
-        names = [name for name in reader.entries(_SYS_NODES) if name[4:].isdigit()]
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return {}
+    try:
+        names = [name for name in reader.entries(_SYS_NODES) if name[4:].isdigit()]
+    except FileNotFoundError:
+        names = []
+    found: dict[int, frozenset[int]] = {}
     for name in names:
-        try:
-            cpus = cpuset.parse(reader.read(f"{_SYS_NODES}/{name}/cpulist")) & online
-        except (OSError, ValueError):
-            continue
+        cpus = cpuset.parse(reader.read(f"{_SYS_NODES}/{name}/cpulist")) & online
         if cpus:
             found[int(name[4:])] = cpus
     return found or {0: online}
+
+
+def _warn(line: str) -> None:
+    _log.warning("cannot read the node's state", reason=line)

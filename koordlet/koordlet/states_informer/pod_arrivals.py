@@ -34,20 +34,20 @@ class PodArrivals:
         self._roots = [Path(layout.group_path(group, "cpu")) for group in sorted(classes)]
         self._arrived = arrived
         self._watched: set[Path] = set()
+        self._refused = self._reported = False
 
     async def run(self) -> None:
-        """Watch until cancelled; where the kernel gives no watches, say so and leave it."""
-        try:
-            with Inotify() as inotify:
-                while True:
-                    self._look(inotify)
-                    await self._listen(inotify)
-        except OSError as error:
-            _log.warning(
-                "inotify unavailable, new pods are noticed late",
-                reason=error.strerror or str(error),
-                raise_limit="sysctl fs.inotify.max_user_instances, max_user_watches",
-            )
+        """Watch until cancelled; while the kernel gives no watches, say so once and try again."""
+        while True:
+            try:
+                with Inotify() as inotify:
+                    self._watched.clear()
+                    while True:
+                        self._look(inotify)
+                        await self._listen(inotify)
+            except OSError as error:
+                self._report(error)
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _listen(self, inotify: Inotify) -> None:
         """Take in events for a while: groups that were not there are then looked for again."""
@@ -69,11 +69,15 @@ class PodArrivals:
 
     def _look(self, inotify: Inotify) -> None:
         """Watch what is there now: the classes, and every pod in them."""
+        self._refused = False
         for root in self._roots:
             self._watch(inotify, root)
             if root in self._watched:
                 for pod in self._groups(root):
                     self._watch(inotify, pod)
+        if self._reported and not self._refused:
+            self._reported = False
+            _log.info("inotify available, new pods are noticed at once")
 
     def _watch(self, inotify: Inotify, path: Path) -> None:
         if path in self._watched:
@@ -82,9 +86,20 @@ class PodArrivals:
             inotify.add_watch(path, _CHANGES)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                raise
+                # Others may give theirs back: what is watched stays, the rest is tried again.
+                self._report(error)
             return
         self._watched.add(path)
+
+    def _report(self, error: OSError) -> None:
+        self._refused = True
+        if not self._reported:
+            self._reported = True
+            _log.warning(
+                "inotify unavailable, new pods are noticed late",
+                reason=error.strerror or str(error),
+                raise_limit="sysctl fs.inotify.max_user_instances, max_user_watches",
+            )
 
     @staticmethod
     def _groups(root: Path) -> list[Path]:

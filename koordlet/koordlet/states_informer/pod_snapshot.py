@@ -1,4 +1,4 @@
-"""Stores known pods over a restart, for nodes without a list of pods.
+"""Stores known pods over a restart: there may be no list of pods then, or not yet a whole one.
 
 One JSON file, written whole or not at all, mode 0600. Environment variables are left
 out: they hold secrets, and nothing that runs is reconciled by them. A file of an earlier

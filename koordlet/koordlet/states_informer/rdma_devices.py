@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+VERBS = "class/infiniband_verbs"
+
 
 def verbs(sys_root: str) -> dict[str, str]:
-    """Verbs devices by PCI address: "0000:3b:00.2" → "uverbs0"."""
+    """Verbs devices by PCI address: "0000:3b:00.2" → "uverbs0".
+
+    Raises:
+        OSError: they cannot be listed.
+    """
     found = {}
-    for device in Path(sys_root, "class/infiniband_verbs").glob("uverbs*"):
+    for device in Path(sys_root, VERBS).glob("uverbs*"):
         try:
             found[(device / "device").resolve(strict=True).name] = device.name
         except OSError:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +19,17 @@ from koord_host.planning.desired_values import DesiredValue, Target
 from koord_model import keys
 from koord_model.qos import KubeQoS
 from koord_service.sqlite_state import InUseError
+from koordlet.agent import runtime_hooks
 from koordlet.agent.agent import Agent
-from koordlet.agent.runtime_hooks import ManagedNode
+from koordlet.agent.config import KoordletSettings
+from koordlet.agent.runtime_hooks import ManagedNode, find_layout, follow_layout
 from koordlet.qos_manager.plan_queue import NodePlan
 
 from tests.support.node import NodeFixture, PodSpec
 from tests.support.node.fixture import VERBS
 from tests.support.node.pods import JOB
 from tests.support.processes import PATIENCE
+from tests.support.text_tree import TextTree
 
 STATE = "/var/lib/kubelet/cpu_manager_state"
 LS = PodSpec("ls", KubeQoS.BURSTABLE, "LS", 2)
@@ -210,3 +213,57 @@ async def test_what_strategies_left_is_restored_by_a_koordlet_without_strategies
         await managed.reconcile_loop.reconcile()
         await managed.reconcile_loop.finish(managed.shut_down)
         assert node.read(be, "cpu.max").startswith(found)
+
+
+# ---- the kubelet's cgroups, found later than koordlet starts
+
+CONFIG, ROOT = "/var/lib/kubelet/config.yaml", "/sys/fs/cgroup"
+STARTED = {f"{ROOT}/kubepods/podu/c/cgroup.procs": "7\n", f"{ROOT}/kubepods/cgroup.procs": ""}
+
+
+@pytest.mark.parametrize(
+    ("at_start", "later", "restarts"),
+    [
+        pytest.param({}, {}, False, id="nothing is known yet"),
+        pytest.param({}, STARTED, True, id="systemd was assumed"),
+        pytest.param({}, {CONFIG: "kind: KubeletConfiguration"}, True, id="a configuration"),
+        pytest.param({CONFIG: "kind: KubeletConfiguration"}, STARTED, False, id="as configured"),
+        pytest.param(
+            {CONFIG: "cgroupDriver: systemd"}, STARTED, True, id="the runtime said another"
+        ),
+        pytest.param(STARTED, {CONFIG: "cgroupDriver: systemd"}, False, id="seen, not yet changed"),
+    ],
+)
+async def test_koordlet_restarts_once_the_kubelets_cgroups_are_others(
+    at_start, later, restarts, words, monkeypatch
+):
+    monkeypatch.setattr(runtime_hooks, "_LAYOUT_SECONDS", 0.001)
+    files = TextTree({f"{ROOT}/cgroup.procs": "", **at_start})
+    settings = KoordletSettings(cgroup_version="2")
+    layout, stopped = find_layout(settings, files), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(follow_layout(settings, files, layout, stopped.set))
+        await asyncio.sleep(0.1)
+        assert not stopped.is_set()
+        files.texts |= later
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE if restarts else 0.2):
+                await stopped.wait()
+        task.cancel()
+    assert stopped.is_set() is restarts
+    said = [str(fields["cgroups"]) for _, fields in words("kubelet has other cgroups, restarting")]
+    assert [line.split(",")[0] for line in said] == ["cgroupfs"] * restarts
+
+
+async def test_a_driver_that_changes_leaves_the_old_groups_behind(monkeypatch):
+    monkeypatch.setattr(runtime_hooks, "_LAYOUT_SECONDS", 0.001)
+    old, new = f"{ROOT}/kubepods/podu", f"{ROOT}/kubepods.slice/kubepods-podv.slice"
+    files = TextTree({f"{ROOT}/kubepods/cgroup.procs": "", f"{old}/cgroup.procs": "7\n"})
+    settings, stopped = KoordletSettings(cgroup_version="2"), asyncio.Event()
+    layout = find_layout(settings, files)
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        group.create_task(follow_layout(settings, files, layout, stopped.set))
+        await asyncio.sleep(0.05)
+        top = f"{ROOT}/kubepods.slice/cgroup.procs"
+        files.texts |= {f"{old}/cgroup.procs": "", top: "", f"{new}/cgroup.procs": "8\n"}
+        await stopped.wait()

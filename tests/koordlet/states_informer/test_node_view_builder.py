@@ -168,12 +168,75 @@ class TestPools:
         node.plain.texts[STATE] = "{"
         assert self.pools(views(node=node)) == ["0-7", "8-15"]
 
+    @pytest.mark.parametrize("text", [None, "{", OSError(24, "Too many open files")])
+    def test_a_failed_read_of_the_state_changes_nothing(self, text, words):
+        node = FailingKernel()
+        node.plain.texts[STATE] = STATIC_STATE
+        made = views(node=node)
+        assert self.pools(made) == ["1-7", "8-15"]
+        before = made.current.topology
+        node.fail(STATE, text)
+        for _ in range(3):
+            made.refresh([])
+            assert made.current.topology == before
+        [(_, fields)] = words("cannot read the node's state")
+        assert fields["reason"].endswith("(the last good state stays in force)")
+        node.fail(STATE, STATIC_STATE.replace('"0"', '"0-1"'))
+        assert self.pools(made) == ["2-7", "8-15"]
+
+    def test_a_state_that_was_never_read_is_not_that_of_a_kubelet_without_cpus(self):
+        node = FailingKernel()
+        node.fail(STATE, OSError(24, "Too many open files"))
+        assert self.pools(views(node=node)) == []
+
+    @pytest.mark.parametrize(
+        ("path", "text"),
+        [
+            ("cpu/online", None),
+            ("cpu/online", ""),
+            ("cpu/online", OSError(5, "Input/output error")),
+            ("node/node1/cpulist", "x"),
+            ("node/node1/cpulist", OSError(5, "Input/output error")),
+        ],
+    )
+    def test_a_failed_read_of_cpus_changes_nothing(self, path, text):
+        node = FailingKernel()
+        made = views(node=node)
+        before = self.pools(made)
+        node.fail(f"/sys/devices/system/{path}", text)
+        assert self.pools(made) == before == ["0-7", "8-15"]
+
+    def test_pools_stay_while_it_is_not_known_who_runs(self):
+        made = views()
+        assert self.pools(made) == ["0-7", "8-15"]
+        made.refresh(None)
+        assert made.current.topology.shared_pools
+
     def test_a_document_s_pools_go_before(self, rules_file):
         rules_file.write_text("""\
 kind: NodeResourceTopology
 metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "5"}]'}}
 """)
         assert self.pools(views(rules_file)) == ["5"]
+
+
+STATIC_STATE = '{"policyName": "static", "defaultCpuSet": "1-15", "entries": {"u": {"main": "0"}}}'
+
+
+class FailingKernel(FakeKernel):
+    """Some of its files cannot be read, or say something else."""
+
+    def fail(self, path: str, text: str | OSError | None) -> None:
+        self.failing = {path: text} if isinstance(text, OSError) else {}
+        if text is None:
+            self.plain.texts.pop(path, None)
+        elif isinstance(text, str):
+            self.plain.texts[path] = text
+
+    def read(self, path: str) -> str:
+        if path in getattr(self, "failing", {}):
+            raise self.failing[path]
+        return super().read(path)
 
 
 class TestCpusByNumaNode:

@@ -1,15 +1,20 @@
 """Directories stand in for cgroups: inotify is the kernel's own."""
 
 import asyncio
+import errno
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import pytest
+from asyncinotify import Inotify, Mask
 from koord_host.knobs.layout import Driver, Layout
 from koordlet.states_informer import pod_arrivals
 from koordlet.states_informer.pod_arrivals import PodArrivals
 
+from tests.koordlet.conftest import Words
 from tests.support.processes import PATIENCE
 
 
@@ -96,3 +101,43 @@ async def test_files_are_no_pods(tmp_path: Path) -> None:
         (tmp_path / "cpu/kubepods/file").write_text("")
         await asyncio.sleep(0.1)
         assert not bell.times
+
+
+class FewWatches(Inotify):
+    """The kernel's own, of a user who has ``left`` watches left, or no instance below 0."""
+
+    left = 0
+
+    def __init__(self) -> None:
+        if FewWatches.left < 0:
+            raise OSError(errno.EMFILE, "Too many open files")
+        super().__init__()
+
+    def add_watch(self, path: Any, mask: Mask) -> Any:
+        if FewWatches.left <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        FewWatches.left -= 1
+        return super().add_watch(path, mask)
+
+
+@pytest.mark.parametrize("left", [-1, 0, 1])
+async def test_watches_that_are_refused_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Callable[..., Words], left: int
+) -> None:
+    monkeypatch.setattr(pod_arrivals, "_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(pod_arrivals, "Inotify", FewWatches)
+    monkeypatch.setattr(FewWatches, "left", left)
+    pods = tmp_path / "cpu/kubepods"
+    (pods / "pod1").mkdir(parents=True)
+    async with watching(tmp_path) as bell:
+        if left > 0:
+            (pods / "pod2").mkdir()
+            await bell.next()
+        await asyncio.sleep(0.2)
+        [(event, _)] = words()
+        assert event == "inotify unavailable, new pods are noticed late"
+        FewWatches.left = 100
+        await asyncio.sleep(0.2)
+        bell.rung.clear()
+        (pods / "pod1/c1").mkdir()
+        await bell.next()

@@ -1,6 +1,7 @@
 """The pods that run: by the kubelet's list, hook calls, NRI, a restart, and their cgroups."""
 
 import asyncio
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from koordlet.states_informer.pod_snapshot import PodSnapshot
 from koordlet.states_informer.pod_source import PodListPendingError
 
 from tests.support.node import NodeFixture
-from tests.support.node.pods import JOB, WEB, pod_list
+from tests.support.node.pods import JOB, WEB, PodSpec, pod_list
 from tests.support.processes import PATIENCE
 
 BOTH = pod_list([JOB, WEB])
@@ -156,6 +157,103 @@ def test_after_a_restart_those_with_a_cgroup_are_known(node, alone):
     assert names(PodInformer(node.layout, node.files, remembered=snapshot)) == {"web"}
 
 
+# ---- lists that lack pods that run
+
+STATIC = PodSpec("static", annotations={"kubernetes.io/config.source": "file"})
+LACKS = "the list lacks pods that run: "
+
+
+async def test_a_kubelet_that_lists_its_static_pods_alone_ends_no_others(
+    node, listed, source, words, caplog
+):
+    caplog.set_level("INFO", "pykoord")
+    source.answer = pod_list([STATIC, JOB, WEB])
+    await look(node, listed)
+    assert (listed.complete, listed.fresh, listed.trouble) == (True, True, "")
+    source.answer = pod_list([STATIC])
+    for _ in range(30):
+        assert await look(node, listed) == {"static", "job", "web"}
+        listed.drop_vanished()
+    assert (listed.complete, listed.fresh) == (True, False), "what runs is known, and evicts nobody"
+    assert listed.trouble == LACKS + "shop/job, shop/web"
+    node.files.remove_group(JOB.group(node.layout))
+    assert await look(node, listed) == {"static", "web"}, "this one has ended meanwhile"
+    source.answer = pod_list([STATIC, WEB])
+    assert await look(node, listed) == {"static", "web"}
+    assert (listed.complete, listed.fresh, listed.trouble) == (True, True, "")
+    assert [event for event, _ in words(FAILED, WORKS)] == [FAILED, WORKS]
+
+
+async def test_nor_after_a_restart_of_koordlet_that_knows_no_others(node, listed, source):
+    source.answer = pod_list([STATIC])
+    for _ in range(30):
+        assert await look(node, listed) == {"static"}
+        assert (listed.known, listed.fresh) == (False, False), "whose CPUs are their own"
+    groups = [spec.group(node.layout) for spec in (JOB, WEB)]
+    assert listed.trouble == LACKS + ", ".join(groups)
+    source.answer = pod_list([STATIC, JOB, WEB])
+    await look(node, listed)
+    assert (listed.known, listed.fresh) == (True, True)
+
+
+async def test_a_koordlet_that_restarts_meanwhile_remembers_the_others(node, source):
+    snapshot = PodSnapshot(str(node.directory / "pods.json"), "b1", print)
+    before = PodInformer(node.layout, node.files, source=source, remembered=snapshot)
+    await before.sync()
+    before.keep(before.inventory.records())
+    after = PodInformer(node.layout, node.files, source=source, remembered=snapshot)
+    assert not after.known
+    source.answer = OSError("refused")
+    assert await look(node, after) == {"job", "web"}
+    assert (after.known, after.fresh) == (True, False), "nothing else runs"
+    source.answer = pod_list([STATIC])
+    assert await look(node, after) == {"static", "job", "web"}
+    assert (after.known, after.fresh) == (True, False)
+    assert before.inventory.get(JOB.uid) == after.inventory.get(JOB.uid)
+
+
+async def test_a_pod_that_nobody_names_makes_a_list_incomplete_for_a_minute(node, listed, source):
+    """The kubelet is adding the pods of its first list; or it is a leftover of another's."""
+    source.answer = pod_list([WEB])
+    await look(node, listed)
+    assert (listed.known, listed.fresh) == (False, False)
+    node.steady += 60
+    await look(node, listed)
+    assert (listed.known, listed.fresh, listed.trouble) == (True, True, "")
+    assert names(listed) == {"web"}
+
+
+async def test_a_real_removal_counts_when_the_processes_have_ended(node, listed, source):
+    await look(node, listed)
+    source.answer = pod_list([WEB])
+    assert await look(node, listed) == {"job", "web"}, "deleted by force, and still running"
+    assert (listed.known, listed.fresh, listed.trouble) == (True, True, "")
+    node.files.end_processes(JOB.group(node.layout))
+    assert await look(node, listed) == {"job", "web"}, "its group is there"
+    node.steady += 60
+    assert await look(node, listed) == {"web"}, "an empty group that nobody removes"
+
+
+async def test_containers_run_on_while_a_status_does_not_name_them(node, listed, source):
+    await look(node, listed)
+    bare = json.loads(pod_list([JOB, WEB]))
+    for item in bare["items"]:
+        item["status"] = {}
+    source.answer = json.dumps(bare).encode()
+    await look(node, listed)
+    assert all(record.containers for record in listed.inventory.records())
+
+
+def test_nri_lists_sandboxes_that_have_ended_beside_those_that_replaced_them(node, alone):
+    old, new = JOB.pod(node.layout, ip="1"), JOB.pod(node.layout, ip="2")
+    container = replace(JOB.container(node.layout), pod=new)
+    ended = replace(WEB.pod(node.layout), uid="gone", cgroup_parent="/kubepods/podgone")
+    for pods in ([old, new, ended], [new, old, ended]):
+        alone.synchronize(pods, [container])
+        [record] = alone.inventory.records()
+        assert (record.pod.name, record.pod.ip) == ("job", "2")
+
+
 # ---- the list
 
 
@@ -164,6 +262,7 @@ async def test_the_list_says_who_runs_at_its_interval(node, listed, source):
     listed.changed = lambda: changes.append(1)
     assert await look(node, listed) == {"job", "web"}
     source.answer = pod_list([WEB])
+    node.files.remove_group(JOB.group(node.layout))
     await listed.sync()
     assert names(listed) == {"job", "web"}, "not due yet"
     assert await look(node, listed) == {"web"}

@@ -27,9 +27,10 @@ def node(name="n1", **allocatable):
 
 def status(cpu="1", age=0.0):
     usage = {"resources": {"cpu": cpu, "memory": "1000"}}
+    idle = {"resources": {"cpu": "0", "memory": "0"}}
     return {
         "updateTime": stamp(age),
-        "nodeMetric": {"nodeUsage": usage, "systemUsage": {}},
+        "nodeMetric": {"nodeUsage": usage, "systemUsage": idle},
         "podsMetric": [{"namespace": "ns", "name": "web", "podUsage": usage}],
         "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}},
     }

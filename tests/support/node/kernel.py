@@ -193,12 +193,18 @@ class FakeKernel(HeldByPath):
 
     def remove_group(self, group: str, subsystem: str = "cpu") -> None:
         """Let a cgroup vanish with all below it, as a pod does."""
+        for name in self.cgroups.entries(self.cgroups.directory(group, subsystem)):
+            self.remove_group(f"{group}/{name}")
+        self.end_processes(group, subsystem)
+        self.cgroups.remove_group(group)
+
+    def end_processes(self, group: str, subsystem: str = "cpu") -> None:
+        """Let all processes in a group and below it end."""
         path = self.cgroups.directory(group, subsystem)
         for name in self.cgroups.entries(path):
-            self.remove_group(f"{group}/{name}")
+            self.end_processes(f"{group}/{name}", subsystem)
         for pid in self.cgroups.read(f"{path}/cgroup.procs").split():
             self.end_process(int(pid))
-        self.cgroups.remove_group(group)
 
     def values(self, layout: Layout) -> dict[str, str]:
         """All that can be set on this node, by where it is.

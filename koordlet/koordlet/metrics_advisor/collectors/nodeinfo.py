@@ -38,6 +38,7 @@ class Collector:
         self._cpu_root = f"{sources.sys_root}/devices/system/cpu"
         self._processors = Processors(sources.tree, sources.sys_root)
         self._names: tuple[str, str] | None = None
+        self._texts: dict[str, str] = {}
 
     def collect(self, context: CollectContext) -> Samples:
         """Collect once."""
@@ -60,7 +61,12 @@ class Collector:
     def _model_and_vendor(self) -> tuple[str, str]:
         # Read once: the file has a paragraph for each CPU, and the kernel asks each for it.
         if self._names is None:
-            text = self._text(f"{self._sources.layout.proc_root}/cpuinfo")
+            try:
+                text = self._sources.tree.read(f"{self._sources.layout.proc_root}/cpuinfo")
+            except FileNotFoundError:
+                text = ""
+            except OSError:
+                return "", ""  # the next time
             self._names = (_line(text, "model name"), _line(text, "vendor_id"))
         return self._names
 
@@ -77,11 +83,14 @@ class Collector:
         return next(filter(None, texts), "")
 
     def _text(self, path: str) -> str:
-        """A file's text; "" where it is not there or not to be read."""
+        """A file's text; "" where it is not there, and what it said where a read fails."""
         try:
-            return self._sources.tree.read(path).strip()
+            self._texts[path] = self._sources.tree.read(path).strip()
+        except FileNotFoundError:
+            self._texts.pop(path, None)
         except OSError:
-            return ""
+            pass
+        return self._texts.get(path, "")
 
 
 def _flag(text: str) -> bool | None:

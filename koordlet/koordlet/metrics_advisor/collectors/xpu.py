@@ -121,11 +121,16 @@ class Collector:
             # A plugin that writes a file aside and renames it names it with a dot first.
             names = self._tree.names(self._directory)
             return [name for name in names if name not in entries and not name.startswith(".")]
-        except OSError as error:
+        except FileNotFoundError as error:
             if self._files:
                 return []  # its plugin has taken it away, with the devices
             raise UnavailableError(
                 f"{self._directory} is not there: no device plugin describes accelerators in it"
+            ) from error
+        except OSError as error:
+            # The devices that were described stay.
+            raise UnavailableError(
+                f"{self._directory} cannot be read: {error.strerror or error}"
             ) from error
 
     def _file(self, name: str, partial: list[str]) -> _File:

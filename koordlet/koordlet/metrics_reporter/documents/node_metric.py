@@ -4,8 +4,8 @@ Fields, windows and aggregations are Koordinator's (apis/slo/v1alpha1/nodemetric
 koordlet's states_nodemetric.go). On purpose different: where the memory the policy asks
 for is not measured, memory without page cache is reported instead; devices have their
 health; of pods with several containers each one's usage is reported too, as an extension, for
-recommendations (a pod's only container uses what the pod does); and before the node's first
-sample there is no status, where an empty one would read as an idle node.
+recommendations (a pod's only container uses what the pod does); and without samples of the node
+and of its system there is no status, where an empty one would read as an idle node.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ class NodeMetricInputs:
 
 @dataclass(frozen=True, slots=True)
 class NodeMetricStatus:
-    """A status, ``None`` before the node's first sample, and lines for people about it."""
+    """A status, and lines for people about it.
+
+    ``None`` without samples of the node and its system, such as before pods are known.
+    """
 
     status: Json | None
     notes: tuple[str, ...] = ()
@@ -84,8 +87,8 @@ def build(
     """The status at ``now``, seconds since the epoch."""
     lately = _Usage(cache, TimeWindow(now - policy.aggregate, now), policy.memory, _AVG)
     devices = known.gpus.devices if known.gpus else ()
-    node = lately.node(devices)[Aggregation.AVG]
-    if not node:
+    node, system = lately.node(devices)[Aggregation.AVG], lately.system()[Aggregation.AVG]
+    if not node or not system:
         return NodeMetricStatus(None)
     windows = [
         (seconds, _Usage(cache, TimeWindow(now - seconds, now), policy.memory, _AGGREGATED))
@@ -95,7 +98,7 @@ def build(
         "updateTime": rfc3339(now),
         "nodeMetric": {
             "nodeUsage": node,
-            "systemUsage": lately.system()[Aggregation.AVG],
+            "systemUsage": system,
             **_filled("aggregatedNodeUsages", [_node(*one, devices) for one in windows]),
             **_filled("aggregatedSystemUsages", [_system(*one) for one in windows]),
             **_filled("numaUsages", list(_numa(lately, known.memory))),

@@ -19,7 +19,7 @@ from koord_model.core_sched import CoreSchedGroup
 from koord_model.node import NodeView
 from koord_model.node_slo import HostApplication
 from koord_model.patch import NodePatch, Patch
-from koord_model.pod import Container, runs_in_vm
+from koord_model.pod import Container, Pod, runs_in_vm
 from koord_model.qos import KubeQoS, QoSClass
 from koord_model.resctrl import ResctrlLimits
 from koord_model.resources import RESOURCE_FIELDS
@@ -83,9 +83,11 @@ def compute_pod(
     """
     pod, scope = record.pod, pod_scope(record.pod.uid)
     if runs_in_vm(pod):
-        why = f'runtime handler "{pod.runtime_handler}": the pod runs in a virtual machine'
-        return DesiredState(scope, pod.full_name, skipped=why)
+        return DesiredState(scope, pod.full_name, skipped=_why_vm(pod))
     group = layout.group_of_parent(pod.cgroup_parent)
+    if layout.is_shared(group):
+        why = f'cgroup "/{group}" is not the pod\'s own'
+        return DesiredState(scope, pod.full_name, skipped=why)
     of_pod = runner.run(Stage.PRE_RUN_POD_SANDBOX, pod, view)
     parts = [(group, of_pod, {"pod": pod.full_name})]
     parts += list(_containers(record, runner, view, layout))
@@ -98,6 +100,15 @@ def compute_pod(
         for name in sandboxes
     ]
     return _desired_state(scope, parts, pod.full_name)
+
+
+def _why_vm(pod: Pod) -> str:
+    if pod.runtime_handler:
+        return f'runtime handler "{pod.runtime_handler}": the pod runs in a virtual machine'
+    return (
+        f'runtime class "{pod.runtime_class}": the pod may run in a virtual machine, as long as '
+        "neither a hook call nor NRI has named the class's handler"
+    )
 
 
 def compute_kube_qos(runner: HookRunner, view: NodeView, layout: Layout) -> DesiredState:

@@ -1,4 +1,9 @@
-"""The kubelet's pod list, read into records: only the fields that are used."""
+"""The kubelet's pod list, read into records: only the fields that are used.
+
+What containers are limited to is read from the specification: the status says what the runtime
+has, which may be what hooks made of it. While the kubelet has not accepted a resize, the
+specification is ahead of it, and the record says so.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,9 @@ import msgspec
 from koord_host.knobs.layout import Layout
 from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import ContainerSpec, PodSpec, ResourceRequirements
+from koord_kube.views.pod_qos import kube_qos_of
 from koord_model.demand import Amounts, Demand, InitContainer, amounts, requested, whole_pod
 from koord_model.pod import Container, Pod
-from koord_model.qos import KubeQoS
 from koord_model.quantity import milli
 from koord_model.resources import LinuxResources
 
@@ -21,6 +26,7 @@ class _Metadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    generation: int | None = None
     deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -42,11 +48,18 @@ class _ContainerStatus(msgspec.Struct):
     name: str = ""
     container_id: str | None = msgspec.field(default=None, name="containerID")
     state: _State | None = None
-    resources: ResourceRequirements | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
 
 
 class _Status(msgspec.Struct):
     phase: str = ""
+    conditions: list[_Condition] | None = None
+    resize: str | None = None
+    observed: int | None = msgspec.field(default=None, name="observedGeneration")
     started: datetime | None = msgspec.field(default=None, name="startTime")
     qos_class: str = msgspec.field(default="", name="qosClass")
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
@@ -70,6 +83,11 @@ class _PodList(msgspec.Struct):
 
 _DECODER = msgspec.json.Decoder(_PodList)
 _ENDED = {"Succeeded", "Failed"}
+_RESIZE_PENDING = "PodResizePending"
+_NOT_ACCEPTED = {"Proposed", "Deferred", "Infeasible"}
+"""Of a resize, as the status of Kubernetes before 1.33 says it."""
+_MIRROR = "kubernetes.io/config.mirror"
+"""What the API server has of a static pod; its value is the UID that the kubelet knows."""
 _PERIOD, _LEAST_QUOTA = 100_000, 1000  # µs; the kubelet's, unless a gate of it is open
 
 
@@ -90,35 +108,42 @@ def parse(text: bytes, layout: Layout) -> tuple[PodRecord, ...]:
 
 
 def _record(listed: _Pod, layout: Layout) -> PodRecord:
-    meta, status = listed.metadata, listed.status
-    qos = KubeQoS(status.qos_class) if status.qos_class in set(KubeQoS) else KubeQoS.GUARANTEED
+    meta, spec, status = listed.metadata, listed.spec, listed.status
+    uid = (meta.annotations or {}).get(_MIRROR) or meta.uid
     pod = Pod(
         name=meta.name,
         namespace=meta.namespace,
-        uid=meta.uid,
+        uid=uid,
         labels=meta.labels or {},
         annotations=meta.annotations or {},
-        cgroup_parent=layout.pod_group(qos, meta.uid),
-        runtime_handler=listed.spec.runtime_class or "",
-        ip="" if listed.spec.host_network else status.pod_ip or "",
-        resources=LinuxResources(cpu_quota=_pod_quota(listed.spec)),
+        cgroup_parent=layout.pod_group(kube_qos_of(status.qos_class, spec), uid),
+        runtime_class=spec.runtime_class or "",
+        ip="" if spec.host_network else status.pod_ip or "",
+        resources=LinuxResources(cpu_quota=_pod_quota(spec)),
     )
     running = [
         one
         for one in (*(status.init_containers or ()), *(status.containers or ()))
         if one.container_id and one.state is not None and one.state.running is not None
     ]
-    spec = listed.spec
     specs = {one.name: one for one in (*(spec.init_containers or ()), *(spec.containers or ()))}
     containers, runtime = {}, ""
     for one in running:
         prefix, ident = _split(one.container_id or "")
-        # In the status is what a container has, in the specification what it is to have.
-        resources = one.resources or specs.get(one.name, ContainerSpec()).resources
-        limits = LinuxResources(cpu_quota=_quota(resources))
+        limits = LinuxResources(cpu_quota=_quota(specs.get(one.name, ContainerSpec()).resources))
         containers[ident] = Container(pod, one.name, ident, resources=limits)
         runtime = runtime or prefix
-    return PodRecord(pod, containers, runtime or "containerd", _demand(listed))
+    return PodRecord(pod, containers, runtime, _demand(listed), _resize_pending(listed))
+
+
+def _resize_pending(listed: _Pod) -> bool:
+    """Whether the specification asks for what the kubelet has not accepted."""
+    meta, status = listed.metadata, listed.status
+    if meta.generation and status.observed and status.observed < meta.generation:
+        return True
+    return status.resize in _NOT_ACCEPTED or any(
+        one.type == _RESIZE_PENDING and one.status == "True" for one in status.conditions or ()
+    )
 
 
 def _demand(listed: _Pod) -> Demand:

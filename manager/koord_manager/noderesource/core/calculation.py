@@ -188,7 +188,8 @@ def _standing(strategies: Rows, states: Rows, now: float, settled: float) -> NDA
         reported, states["at"] + strategies["degrade"], np.maximum(states["at"], settled)
     )
     held = now - since <= strategies["hold"]
-    bad = np.where(reported, ResourceOutcome.STALE, ResourceOutcome.MISSING)
+    missing = np.where(states["partial"], ResourceOutcome.UNMEASURED, ResourceOutcome.MISSING)
+    bad = np.where(reported, ResourceOutcome.STALE, missing)
     bad = np.where(held & (strategies["hold"] > 0), ResourceOutcome.HELD, bad)
     bad = np.where(now < settled, ResourceOutcome.WAITING, bad)
     standing = np.where(reported & (now <= since), ResourceOutcome.LEFT, bad)

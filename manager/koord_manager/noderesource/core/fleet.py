@@ -96,6 +96,7 @@ class Fleet:
         self._free: list[int] = []
         self._pods: dict[str, dict[str, PodSummary]] = {}
         self._status: dict[str, tuple[bytes, float | None]] = {}
+        self._whole: dict[str, tuple[bytes, float | None]] = {}
         self._zones: dict[str, tuple[NumaZone, ...]] = {}
         self._stale: set[str] = set()
         self._tables = NodeTables(
@@ -107,7 +108,9 @@ class Fleet:
         )
         self._passes: dict[int, CalculationPass] = {}
         self.refused: dict[str, str] = {}
-        """Why a node's metric cannot be read, by name; it then counts as missing."""
+        """Why a node's metric cannot be used, by name."""
+        self.partial: set[str] = set()
+        """Nodes whose metric has no usage of the system."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -142,10 +145,10 @@ class Fleet:
     def drop(self, name: str) -> None:
         """Delete a node, its metric and its zones; its pods are deleted separately."""
         known = self._nodes.pop(name, None)
-        self._status.pop(name, None)
-        self._zones.pop(name, None)
+        for kept in (self._status, self._whole, self._zones, self.refused):
+            kept.pop(name, None)
         self._stale.discard(name)
-        self.refused.pop(name, None)
+        self.partial.discard(name)
         if known is not None:
             self._names[known.row] = ""
             self._free.append(known.row)
@@ -174,6 +177,7 @@ class Fleet:
         """
         if status is None:
             self._status.pop(name, None)
+            self._whole.pop(name, None)
         else:
             self._status[name] = (status, received)
         self._stale.add(name)
@@ -327,6 +331,7 @@ class Fleet:
         summed = account(metric, self._pods.get(name, {}))
         self._tables.accounts[known.row] = account_row(summed, metric)
         state = self._tables.states[known.row]
+        state["partial"] = name in self.partial
         if at is not None:
             state["reported"], state["at"] = True, at
         elif state["reported"]:
@@ -340,16 +345,32 @@ class Fleet:
             rows[place] = zone_row(zone, part)
 
     def _metric(self, name: str) -> tuple[MetricSummary, float | None]:
-        status, received = self._status.get(name, (None, None))
+        """The metric that counts, and when it is from.
+
+        No sample is no offer: a report without the system's usage leaves the last whole one in
+        force until that is too old.
+        """
+        newest = self._status.get(name)
         self.refused.pop(name, None)
-        if status is None:
+        self.partial.discard(name)
+        if newest is None:
             return _EMPTY, None
         try:
-            metric = metric_summary(status)
+            metric = metric_summary(newest[0])
         except ValueError as error:
             self.refused[name] = f"NodeMetric of {name} {error} (counts as missing)"
             return _EMPTY, None
-        return metric, metric.updated if received is None else received
+        if metric.is_whole:
+            self._whole[name] = newest
+            return metric, metric.updated if newest[1] is None else newest[1]
+        self.partial.add(name)
+        whole = self._whole.get(name)
+        counts = "counts as missing" if whole is None else "the last whole one counts"
+        self.refused[name] = f"NodeMetric of {name} has no systemUsage ({counts})"
+        if whole is None:
+            return _EMPTY, None
+        metric = metric_summary(whole[0])
+        return metric, metric.updated if whole[1] is None else whole[1]
 
     def _room_for(self, zones: int) -> None:
         was = self._tables.zones

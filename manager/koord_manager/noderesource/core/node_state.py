@@ -142,6 +142,11 @@ class MetricSummary:
     applications: Sequence[HostApplicationUsage] = ()
     reclaimable: MeasuredUsage = UNKNOWN
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it says what is used beside pods: a koordlet that has just started may not."""
+        return None not in self.system
+
 
 def metric_summary(status: bytes) -> MetricSummary:
     """The summary of a NodeMetric status' JSON, the same over the direct link and in the object.

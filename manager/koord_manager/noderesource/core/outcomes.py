@@ -34,6 +34,7 @@ class ResourceOutcome(IntEnum):
     RISING = 7
     FALLING = 8
     LEFT = 9
+    UNMEASURED = 10
 
 
 def aspect(tier: int, resource: int) -> str:
@@ -54,6 +55,7 @@ def outcome_text(
             f"{name} stays as it is: nodes are given time to report to this manager"
         ),
         ResourceOutcome.MISSING: f"no {name}: there is no NodeMetric of this node",
+        ResourceOutcome.UNMEASURED: f"no {name}: NodeMetric has no systemUsage yet",
         ResourceOutcome.STALE: (
             f"no {name}: NodeMetric is older than {strategy.degrade_minutes} min"
         ),

@@ -13,10 +13,11 @@ from functools import lru_cache
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import PodSpec, ResourceRequirements
+from koord_kube.views.pod_qos import kube_qos_of
 from koord_model.demand import Amounts, InitContainer, amounts, whole_pod
 from koord_model.keys import ANNOTATION_RESOURCE_STATUS, CPU, MEMORY, MID_CPU, MID_MEMORY
 from koord_model.priority import PriorityClass, priority_class_or_default
-from koord_model.qos import KubeQoS, QoSClass, qos_class_or_default
+from koord_model.qos import QoSClass, qos_class_or_default
 from koord_model.resource_status import parse
 
 LOW = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
@@ -75,7 +76,7 @@ def read_pod_summary(text: bytes) -> PodSummary:
     """
     pod = decode_view(_DECODER, text, "a valid Pod")
     labels, spec = pod.metadata.labels or {}, pod.spec
-    kube = _kube_qos(pod)
+    kube = kube_qos_of(pod.status.qos, spec)
     priority = priority_class_or_default(labels, spec.priority, kube)
     requests = _requests(spec)
     cpu, memory = _same(requests.get(CPU, 0)), _same(requests.get(MEMORY, 0))
@@ -108,22 +109,6 @@ def _requests(spec: PodSpec) -> Amounts:
 def _requests_of(resources: ResourceRequirements | None) -> Amounts:
     """The API server has put limits in for requests that are missing."""
     return amounts(resources.requests if resources else None)
-
-
-def _kube_qos(pod: _Pod) -> KubeQoS:
-    """Kubernetes' class from the status; if it is not set yet, from the requests."""
-    if pod.status.qos in set(KubeQoS):
-        return KubeQoS(pod.status.qos)
-    containers = [*(pod.spec.containers or ()), *(pod.spec.init_containers or ())]
-    given = [one.resources or ResourceRequirements() for one in containers]
-    if not any(amounts(one.requests) or amounts(one.limits) for one in given):
-        return KubeQoS.BEST_EFFORT
-    return KubeQoS.GUARANTEED if all(map(_guaranteed, given)) else KubeQoS.BURSTABLE
-
-
-def _guaranteed(given: ResourceRequirements) -> bool:
-    limits, requests = amounts(given.limits), amounts(given.requests)
-    return all(limits.get(name, 0) and limits[name] == requests.get(name) for name in (CPU, MEMORY))
 
 
 def _numa_nodes(text: str | None) -> tuple[int, ...]:

@@ -82,6 +82,7 @@ STATE = np.dtype(
     [
         ("there", _FLAG),
         ("reported", _FLAG),
+        ("partial", _FLAG),
         ("at", _REAL),
         ("written", _REAL),
         ("zones_written", _REAL),
@@ -91,7 +92,10 @@ STATE = np.dtype(
         ("written_outcome", "i1", (2, 2)),
     ]
 )
-"""``at`` is when the metric is from, or since when there is none. Times are of the epoch."""
+"""``at`` is when the metric is from, or since when there is none. Times are of the epoch.
+
+``partial`` is whether there is one that lacks what is needed.
+"""
 
 
 def grown(rows: Rows, number: int) -> Rows:

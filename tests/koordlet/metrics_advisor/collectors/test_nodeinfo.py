@@ -220,6 +220,22 @@ def test_model_and_vendor(cpuinfo: str, model: str, vendor: str) -> None:
     assert (found.model, found.vendor) == (model, vendor)
 
 
+def test_what_cannot_be_read_for_once_is_as_it_was() -> None:
+    cpuinfo, failed = {"/proc/cpuinfo": "model name\t: Xeon\n"}, OSError(24, "Too many open files")
+    paths = (f"{CPU}/smt/active", f"{CPU}/cpufreq/boost", "/sys/fs/resctrl/info/L3/cbm_mask")
+    one, tree = collector(machine() | cpuinfo | dict.fromkeys(paths, "1\n"))
+    tree.texts["/proc/cpuinfo"] = failed
+    assert cpus(one.collect(LOOK)).model == ""
+    tree.texts |= cpuinfo
+    before = cpus(one.collect(LOOK))
+    assert (before.model, before.smt, before.turbo, before.cbm_mask) == ("Xeon", True, True, "1")
+    tree.texts |= dict.fromkeys(paths, failed)
+    assert cpus(one.collect(LOOK)) == before
+    for path in paths:
+        tree.remove(path)
+    assert cpus(one.collect(LOOK)).smt is None
+
+
 @pytest.mark.parametrize(("name", "mask"), [("L3", "fffff"), ("L3CODE", "7ff"), ("L2", "")])
 def test_resctrl_s_full_mask(name: str, mask: str) -> None:
     texts = machine() | {f"/sys/fs/resctrl/info/{name}/cbm_mask": f"{mask}\n"}

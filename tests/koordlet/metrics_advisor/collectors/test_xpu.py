@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -225,7 +226,16 @@ def test_directories_hidden_files_and_empty_lists_are_nothing() -> None:
     assert (fact, found.partial) == (XPUs(()), ())
 
 
-def test_no_directory_is_unavailable_until_a_plugin_comes_and_empty_after_it_went() -> None:
+def raiser(error: OSError) -> Callable[[str], list[str]]:
+    def fail(_: str) -> list[str]:
+        raise error
+
+    return fail
+
+
+def test_no_directory_is_unavailable_until_a_plugin_comes_and_empty_after_it_went(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     one = collector({})
     look = CollectContext(0.0, 0.0)
     with pytest.raises(UnavailableError, match=f"{HERE} is not there"):
@@ -238,6 +248,11 @@ def test_no_directory_is_unavailable_until_a_plugin_comes_and_empty_after_it_wen
         assert one.collect(look).facts == (fact,)
         assert isinstance(fact, XPUs)
         assert [device.healthy for device in fact.devices] == [healthy]
+    error = OSError(24, "Too many open files")
+    with monkeypatch.context() as patched:
+        patched.setattr(tree, "names", raiser(error))
+        with pytest.raises(UnavailableError, match=f"{HERE} cannot be read: Too many open files"):
+            one.collect(look)  # the devices stay
     tree.remove(f"{HERE}/a")
     assert one.collect(look).facts == (XPUs(()),)
 

@@ -133,12 +133,14 @@ def test_what_has_not_run_for_half_of_a_window_is_blank(samples: Samples) -> Non
     assert node["aggregatedSystemUsages"][2]["usage"]["p95"]
 
 
-def test_no_status_before_the_first_sample() -> None:
+def test_no_status_before_the_first_samples_of_the_node_and_its_system() -> None:
     kept = Samples()
     kept.put("pod_cpu_usage", 1.0, "u")
-    assert build(kept, NOW, MetricCollectPolicy(), NodeMetricInputs()).status is None
-    kept.put("node_cpu_usage", 1.0)
-    assert build(kept, NOW, MetricCollectPolicy(), NodeMetricInputs()).status is None
+    kinds = ("node_cpu_usage", "node_memory_usage", "sys_cpu_usage", "sys_memory_usage")
+    for kind in kinds:
+        assert build(kept, NOW, MetricCollectPolicy(), NodeMetricInputs()).status is None
+        kept.put(kind, 1.0)
+    assert build(kept, NOW, MetricCollectPolicy(), NodeMetricInputs()).status is not None
 
 
 def test_pods_by_name_without_those_that_were_not_measured(samples: Samples) -> None:
@@ -342,8 +344,8 @@ def test_a_patch_leaves_nothing_of_an_older_status(samples: Samples) -> None:
     older["nodeMetric"]["nodeUsage"]["devices"] = [{"id": "gone"}]
     older["hostApplicationMetric"] = [{"name": "gone"}]
     bare = Samples()
-    node = [Series("node_cpu_usage"), Series("node_memory_usage")]
-    bare.kept = {series: samples.kept[series] for series in node}
+    kinds = ("node_cpu_usage", "node_memory_usage", "sys_cpu_usage", "sys_memory_usage")
+    bare.kept = {Series(kind): samples.kept[Series(kind)] for kind in kinds}
     newer = status_of(bare, policy=MetricCollectPolicy(durations=()))
     assert merged({"status": older}, merge_patch(newer)) == {"status": newer}
     assert merged({"status": newer}, merge_patch(older)) == {"status": older}

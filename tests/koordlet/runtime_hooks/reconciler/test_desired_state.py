@@ -95,6 +95,22 @@ def test_pods_in_virtual_machines_are_left_alone(handler):
     assert handler in found.skipped
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"runtime_class": "secure"}, 'runtime class "secure": the pod may run in a virtual'),
+        ({"cgroup_parent": "/"}, 'cgroup "/" is not the pod\'s own'),
+        ({"cgroup_parent": "/kubepods/burstable"}, 'cgroup "/kubepods/burstable" is not'),
+    ],
+)
+def test_groups_that_may_be_of_others_are_left_alone(changes, why):
+    record = PodRecord(replace(POD, **changes), RECORD.containers)
+    idle = lambda: Patch(knobs={"cpu.idle": 1})  # noqa: E731
+    found = computed(record, pre_run_pod_sandbox=idle, pre_create_container=idle)
+    assert found.values == ()
+    assert found.skipped.startswith(why)
+
+
 def test_what_is_wrong_is_to_be_logged_with_its_subject():
     def pre_create_container() -> Patch:
         raise ValueError("annotation x is y")

@@ -73,7 +73,9 @@ class TestRounds:
         assert node.read(WEB_MAIN, "cpu.max") == "150000 100000"
 
     @pytest.mark.parametrize("listed", [False, True])
-    async def test_after_a_restart_pods_are_known_unless_there_is_a_list(self, node, listed):
+    async def test_after_a_restart_pods_are_known_and_pools_unless_there_is_a_list(
+        self, node, listed
+    ):
         own = {keys.ANNOTATION_RESOURCE_STATUS: {"cpuset": "0"}}
         lse = PodSpec("lse", KubeQoS.GUARANTEED, "LSE", annotations=own)
         node.start(lse, WEB)
@@ -84,7 +86,7 @@ class TestRounds:
             shared = before.reconcile_loop.view.topology
         assert shared is not None
         after = node.start_koordlet(pod_list_source="/none" if listed else "").reconcile_loop
-        assert names(after) == (set() if listed else {"lse", "web"})
+        assert names(after) == {"lse", "web"}
         assert (after.view.topology == shared) is not listed
 
     async def test_what_is_wrong_is_logged_once(self, node, tmp_path, words):

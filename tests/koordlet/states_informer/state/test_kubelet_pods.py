@@ -41,7 +41,7 @@ def test_a_pod_with_its_running_containers():
     [record] = parse(listed(pod()), LAYOUT)
     assert record.pod.name == "job-1"
     assert record.pod.cgroup_parent == "kubepods/besteffort/poda-b"
-    assert record.pod.runtime_handler == "kata"
+    assert (record.pod.runtime_class, record.pod.runtime_handler) == ("kata", "")
     assert record.pod.ip == "10.0.0.7"
     assert {ident: one.name for ident, one in record.containers.items()} == {"c1": "main"}
     assert record.runtime == "containerd"
@@ -85,11 +85,30 @@ class TestQuotas:
     def test_a_limit_is_a_quota_of_100_ms(self, cpu, quota):
         assert self.quotas({"containers": [limits("main", cpu)]}) == (quota, quota)
 
-    def test_what_a_container_has_goes_before_what_it_is_to_have(self):
+    def test_the_status_has_what_hooks_made_of_it(self):
         running = {"containerID": "containerd://c1", "state": {"running": {}}}
-        resized = [{**running, **limits("main", "1")}]
+        divided = [{**running, **limits("main", "1600m")}]
         spec = {"containers": [limits("main", "2")]}
-        assert self.quotas(spec, containerStatuses=resized) == (200_000, 100_000)
+        assert self.quotas(spec, containerStatuses=divided) == (200_000, 200_000)
+
+    @pytest.mark.parametrize(
+        ("generation", "status", "pending"),
+        [
+            (None, {}, False),
+            (2, {"observedGeneration": 2}, False),
+            (2, {"observedGeneration": 1}, True),
+            (2, {}, False),
+            (1, {"conditions": [{"type": "PodResizePending", "status": "True"}]}, True),
+            (1, {"conditions": [{"type": "PodResizePending", "status": "False"}]}, False),
+            (1, {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]}, False),
+            (None, {"resize": "Infeasible"}, True),
+            (None, {"resize": "InProgress"}, False),
+        ],
+    )
+    def test_a_resize_that_the_kubelet_has_not_accepted(self, generation, status, pending):
+        one = pod(**status)
+        one["metadata"]["generation"] = generation
+        assert parse(listed(one), LAYOUT)[0].resize_pending is pending
 
     @pytest.mark.parametrize(
         ("spec", "quota"),
@@ -116,6 +135,19 @@ class TestQuotas:
     )
     def test_the_pod_s_is_the_sum_unless_one_has_none(self, spec, quota):
         assert self.quotas(spec)[0] == quota
+
+
+def test_without_a_class_in_the_status_it_is_computed():
+    one = pod(qosClass="")
+    one["spec"] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}
+    assert parse(listed(one), LAYOUT)[0].pod.cgroup_parent == "kubepods/burstable/poda-b"
+
+
+def test_the_api_servers_copy_of_a_static_pod_has_the_kubelets_uid():
+    one = pod()
+    one["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "4f1c"}
+    [record] = parse(listed(one), LAYOUT)
+    assert (record.pod.uid, record.pod.cgroup_parent) == ("4f1c", "kubepods/besteffort/pod4f1c")
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

@@ -46,11 +46,14 @@ ZONES = (NumaZone("node-0", 0, CpuMemory(5000, 5000)), NumaZone("node-1", 1, Cpu
 NOTHING = {BATCH_CPU: None, BATCH_MEMORY: None, MID_CPU: None, MID_MEMORY: None}
 
 
+IDLE = {"resources": {"cpu": "0", "memory": "0"}}
+
+
 def status(cpu: int = 1000, memory: int = 1000, **more: Any) -> bytes:
     usage = {"resources": {"cpu": f"{cpu}m", "memory": str(memory)}}
     given = {
         "updateTime": "2026-11-20T10:00:00Z",
-        "nodeMetric": {"nodeUsage": usage, "systemUsage": {}},
+        "nodeMetric": {"nodeUsage": usage, "systemUsage": IDLE},
         "podsMetric": [{"namespace": "ns", "name": "web", "podUsage": usage}],
         "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}},
     }
@@ -201,6 +204,44 @@ def test_a_metric_that_cannot_be_read_is_told() -> None:
     one.metric("n", status())
     one.calculate(NOW)
     assert one.refused == {}
+
+
+HALF = [
+    {},
+    {"nodeMetric": {}},
+    {"nodeMetric": {"nodeUsage": IDLE}},
+    {"nodeMetric": {"nodeUsage": IDLE, "systemUsage": {}}},
+    {"nodeMetric": {"systemUsage": {"resources": {"cpu": "1"}}}},
+    {"nodeMetric": {"systemUsage": {"resources": {"cpu": "x", "memory": "1"}}}},
+]
+
+
+@pytest.mark.parametrize("half", HALF)
+def test_no_sample_is_no_offer(half: dict[str, Any]) -> None:
+    one = fleet()
+    one.metric("n", None)
+    one.metric("n", json.dumps({"updateTime": "2026-11-20T10:00:00Z"} | half).encode())
+    assert resources(one) == NOTHING
+    assert outcomes(one)[0] == "no batch-cpu: NodeMetric has no systemUsage yet"
+    assert one.refused["n"] == "NodeMetric of n has no systemUsage (counts as missing)"
+    one.metric("n", status())
+    assert resources(one)[BATCH_CPU] == 4500
+    assert one.refused == {}
+
+
+@pytest.mark.parametrize("half", HALF)
+@pytest.mark.parametrize("received", [None, NOW + 600])
+def test_a_half_filled_report_leaves_the_last_whole_one_in_force(
+    half: dict[str, Any], received: float | None
+) -> None:
+    one = fleet()
+    before = resources(one)
+    late = {"updateTime": "2026-11-20T10:10:00Z"} | half
+    one.metric("n", json.dumps(late).encode(), received)
+    assert resources(one, NOW + 900) == before
+    assert one.refused["n"] == "NodeMetric of n has no systemUsage (the last whole one counts)"
+    assert resources(one, NOW + 901) == NOTHING
+    assert outcomes(one)[0] == "no batch-cpu: NodeMetric is older than 15 min"
 
 
 def test_what_came_straight_from_the_node_is_as_old_as_its_coming() -> None:

@@ -18,7 +18,9 @@ def fleet() -> Fleet:
     facts = NodeState(capacity=CpuMemory(10_000, 1 << 40), reserved=CpuMemory(1000, 0))
     found.node("n", facts, ColocationStrategy(enable=True), NOW)
     found.calculate(NOW)
-    found.metric("n", b'{"updateTime":"2026-11-20T10:00:00Z"}')
+    idle = {"resources": {"cpu": "0", "memory": "0"}}
+    status = {"updateTime": "2026-11-20T10:00:00Z", "nodeMetric": {"systemUsage": idle}}
+    found.metric("n", json.dumps(status).encode())
     found.calculate(NOW + 10)
     found.calculate(NOW + 20)
     return found
