@@ -9,16 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from koord_host.knobs.layout import Driver, Layout
+from koord_host.knobs.table import KNOBS
 from koord_host.resource_executor.kubelet_words import SURE_SECONDS
 from koord_model.keys import CPU, MEMORY
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import PodView
 
 from tests.support.node.strategies import StrategyNode, StrategyRun
-from tests.support.node.workload import Measured, everything_on
+from tests.support.node.workload import Measured, everything_on, measured, some_pods
 from tests.support.views import (
     GIB,
     FakeHistory,
@@ -29,7 +31,7 @@ from tests.support.views import (
     stats,
 )
 
-QUOTA, MIN, HIGH, CPUS = "cpu.cfs_quota_us", "memory.min", "memory.high", "cpuset.cpus"
+QUOTA, MIN, CPUS = "cpu.cfs_quota_us", "memory.min", "cpuset.cpus"
 FIRST = {"main": 1000, "side": 500}
 LAG = 12
 """Rounds that the kubelet's list may be late."""
@@ -216,3 +218,66 @@ def test_whatever_happens_the_kubelets_last_word_stands(
         limits = [100 * scene.kubelet.limits[name] for name in FIRST]
         assert scene.quotas() == [whole, *limits]
         assert scene.run.executor._baselines.all() == []
+
+
+@pytest.mark.parametrize("seen", [0, 1, 5], ids="killed {} rounds after it".format)
+@pytest.mark.parametrize("milli", [200, 1440, 3000])
+@pytest.mark.parametrize("version", [1, 2])
+def test_restore_puts_no_former_limit_back(version: int, milli: int, seen: int) -> None:
+    with ExitStack() as stack:
+        scene = Scene(stack, version, Driver.CGROUPFS)
+        for _ in range(3):
+            scene.round()
+        scene.kubelet.resize("main", milli, 3)
+        scene.kubelet.step()
+        for _ in range(seen):
+            scene.round()
+        said = scene.kubelet.said
+        scene.run.__exit__()
+        scene.node.restored()
+        assert {group: scene.node.value(group, QUOTA) for group in said} == said
+
+
+OTHER_VALUES: dict[str, tuple[int | str, ...]] = {
+    "cpuset.cpus": ("2-5", "0-15"),
+    "memory.min": (0, 64 << 20),
+    "memory.low": (0, 96 << 20),
+    "memory.high": (1 << 30, -1),
+    "memory.oom.group": (1, 0),
+    "cpu.cfs_quota_us": (150_000, 250_000),
+    "cpu.shares": (50, 3000),
+}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("policy", ["cpuset", "cfsQuota"])
+def test_whatever_the_kubelet_sets_of_what_strategies_hold_is_put_back(
+    version: int, policy: str, tmp_path: Path
+) -> None:
+    """Of each file that they write, and the kubelet too; and what they want goes on."""
+    classes = (QoSClass.LS, QoSClass.BE, QoSClass.LS, QoSClass.BE, QoSClass.LSR)
+    with StrategyNode(tmp_path, version, vendor=True) as node:
+        node.start(*some_pods(node.layout, *classes))
+        node.slo = everything_on(policy)
+        with node.run() as run:
+            for _ in range(4):
+                node.measured = measured(node.pods, 0.8, 3, at=node.wall)
+                run.round()
+            held = [
+                one.target
+                for one in run.executor._baselines.all()
+                if one.strategy and KNOBS[one.target.knob].kubelet
+            ]
+            assert {one.knob for one in held} >= {QUOTA if policy == "cfsQuota" else CPUS, MIN}
+            wanted, said = {one: node.value(*one) for one in held}, {}
+            for target in held:
+                for value in OTHER_VALUES[target.knob]:
+                    with suppress(OSError):
+                        node.set(*target, value)
+                        said[target] = node.value(*target)
+            run.rounds_of(61.0, 3.0)  # files are read again each minute
+            assert {one: node.value(*one) for one in held} == wanted
+            node.slo = None
+            run.rounds_of(1.0, 11.0, 1.0, 61.0)
+            assert {one: node.value(*one) for one in said} == said
+            assert run.executor._baselines.all() == []
