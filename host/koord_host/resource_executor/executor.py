@@ -342,7 +342,7 @@ class Executor:
             return
         value = state.decision.value
         bound = self._bound_by_idle(state.target, running)
-        if not bound:
+        if not bound and text != state.text:
             self._words.look(state.target, text, running.now)
         if not bound and (text == state.text or self._holds(state, text)):
             state.text, state.left = text, None
@@ -468,6 +468,7 @@ class Executor:
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_SECONDS
             self._baselines.forget_gone(self._is_there_still)
+            self._words.forget_gone()
 
     def _is_there_still(self, baseline: BaselineValue) -> bool:
         return place_identity.is_same(self._files, self._layout, baseline)

@@ -25,6 +25,7 @@ from koord_host.planning.ordering import PERIOD, QUOTA
 from koord_host.resource_executor import place_identity
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
 from koord_host.resource_executor.restore import is_ours
+from koord_host.resource_executor.writer import decoded
 
 WAIT_SECONDS = 2.0
 """Two rounds of strategies: a plan that was under way, and the one that knows."""
@@ -81,7 +82,6 @@ class KubeletWords:
         """What the list says in a scope; replaces what it said there."""
         for target in self._scopes.pop(scope, {}).keys() - limits.keys():
             del self._listed[target], self._since[target]
-            self._put_back.pop(target, None)
         if limits:
             self._scopes[scope] = limits
         for target, limit in limits.items():
@@ -97,10 +97,14 @@ class KubeletWords:
         held = (target for target in self._listed if self._holds(target))
         return self._as_listed(one for one in held if now >= self._since[one] + SURE_SECONDS)
 
+    def forget_gone(self) -> None:
+        """Forget what groups were put back to that are gone."""
+        self._put_back = {one: row for one, row in self._put_back.items() if self._is_same(row)}
+
     def note_put_back(self, baselines: Iterable[BaselineValue]) -> None:
-        """Remember what targets were put back to, for as long as the list has them."""
+        """Remember what targets were put back to, for as long as their groups are there."""
         for one in baselines:
-            if one.target in self._listed:
+            if one.target.knob == QUOTA:
                 self._put_back[one.target] = one._replace(ours=one.text, pending=())
 
     def _holds(self, target: Target) -> bool:
@@ -117,11 +121,13 @@ class KubeletWords:
             if row is None or row.text is None:
                 continue
             form = self._layout.form(KNOBS[target.knob], target.place)
-            found, limit = form.decode(row.text), self._listed[target]
-            if found in (limit, NO_LIMIT):
+            found, limit = decoded(self._layout, target, row.text), self._listed[target]
+            if found in (limit, NO_LIMIT, None):
                 continue
             if target.knob == QUOTA:
                 limit = limit * self._period(target.place) // LISTED_PERIOD
+            if found == limit:
+                continue
             newer.append(row._replace(text=form.encode(limit, "")))
             if baseline is None:
                 del self._put_back[target]
