@@ -75,6 +75,7 @@ class PodInventory:
         before = self._records.get(container.pod.uid)
         if before is None:
             before = PodRecord(container.pod, {}, runtime)
+        before = _resized(before, container)
         containers = {**before.containers, container.id: replace(container, pod=before.pod)}
         return self._report(replace(before, containers=containers), now)
 
@@ -100,3 +101,12 @@ class PodInventory:
         if self._records.get(uid) != record:
             self._records[uid] = record
         return self._records[uid]
+
+
+def _resized(record: PodRecord, container: Container) -> PodRecord:
+    """Without the pod's quota, where a container gets another: the list is older than that."""
+    known, quota = record.containers.get(container.id), container.resources.cpu_quota
+    if known is None or not quota or known.resources.cpu_quota in (quota, None):
+        return record
+    resources = replace(record.pod.resources, cpu_quota=None)
+    return replace(record, pod=replace(record.pod, resources=resources))

@@ -1,6 +1,8 @@
 from dataclasses import replace
 
+import pytest
 from koord_model.pod import Container, Pod
+from koord_model.resources import LinuxResources
 from koordlet.states_informer.state.pod_inventory import PodInventory, PodRecord
 
 POD = Pod("web-1", "shop", "u1", cgroup_parent="kubepods/podu1")
@@ -47,6 +49,18 @@ def test_the_list_has_the_last_word_but_for_what_came_after_it_was_asked_for() -
     assert {record.pod.uid for record in inventory.records()} == {"u2", "u3"}
     inventory.replace([PodRecord(replace(POD, uid="u3"))], asked_at=4.0)
     assert {record.pod.uid for record in inventory.records()} == {"u3"}
+
+
+@pytest.mark.parametrize(("quota", "whole"), [(200_000, None), (100_000, 100_000), (None, 100_000)])
+def test_what_a_pod_has_is_not_known_from_a_resize_on_until_a_list(
+    quota: int | None, whole: int | None
+) -> None:
+    inventory = PodInventory()
+    given = LinuxResources(cpu_quota=100_000)
+    listed = PodRecord(replace(POD, resources=given), {"c1": replace(MAIN, resources=given)})
+    inventory.replace([listed], 1.0)
+    updated = replace(MAIN, resources=LinuxResources(cpu_quota=quota))
+    assert inventory.saw_container(updated, 2.0).pod.resources.cpu_quota == whole
 
 
 def test_what_says_the_same_stays_the_same_object() -> None:
