@@ -63,15 +63,23 @@ class Prober:
         self._lock = threading.Lock()
 
     def start(self, name: str, functions: Sequence[PCIFunction]) -> bool:
-        """Probe a vendor, unless its last probe still hangs; whether it was started."""
+        """Probe a vendor, unless its last probe still hangs; whether it was started.
+
+        Where no thread can be started, that is its answer.
+        """
         with self._lock:
             if name in self._busy:
                 return False
+            thread = threading.Thread(
+                target=self._probe, args=(name, functions), name=f"probe {name}", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:
+                at = self._make_node().wall
+                self._events.put(Answer(name, (), "ToolFailed", str(error), at=at))
+                return True
             self._busy.add(name)
-        thread = threading.Thread(
-            target=self._probe, args=(name, functions), name=f"probe {name}", daemon=True
-        )
-        thread.start()
         return True
 
     def _probe(self, name: str, functions: Sequence[PCIFunction]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from koord_hooks.runner import HookResult
 from koord_hooks.stages import Stage
+from koord_host.knobs.table import KNOBS
 from koord_host.planning.desired_values import Target
 from koord_host.planning.jobs import InlineJobs, Job, JobKey
 from koord_host.planning.outcomes import Outcome, Result, Round
@@ -38,6 +39,11 @@ from tools import flag_tables
 PAGE, MANAGER, SCHEDULER = page("operations.md"), page("manager.md"), page("scheduler.md")
 
 Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
+
+
+def test_files_that_the_kubelet_writes_are_those_of_the_knob_table() -> None:
+    named = code(between(PAGE, "<!-- kubelet -->", "<!-- end -->"))
+    assert named == [knob.name for knob in KNOBS.values() if knob.kubelet]
 
 
 def test_flags_are_those_of_the_programs() -> None:

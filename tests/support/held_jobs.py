@@ -18,6 +18,9 @@ class HeldJobs:
         self._kinds[job.key.kind] = None
         self.queue.put(job)
 
+    def retry(self) -> None:
+        self.run()
+
     def run(self, *kinds: str) -> None:
         """Do all that waits, of some kinds if named."""
         for kind in kinds or tuple(self._kinds):

@@ -22,11 +22,21 @@ class CPUTimes(NamedTuple):
 
 
 class MemInfo(NamedTuple):
-    """The machine's memory in bytes; ``available`` is ``None`` before Linux 3.14."""
+    """The machine's memory in bytes; ``available`` is ``None`` before Linux 3.14.
+
+    ``total`` is without ``huge_pages``, which are set aside, in use or not: they are neither
+    free nor available, whatever ends.
+    """
 
     total: int
     free: int
     available: int | None
+    huge_pages: int = 0
+
+    @property
+    def whole(self) -> int:
+        """All of it, huge pages too."""
+        return self.total + self.huge_pages
 
 
 def cpu_times(text: str) -> CPUTimes:
@@ -61,7 +71,19 @@ def _jiffies(words: list[str]) -> int:
 def memory(text: str) -> MemInfo:
     """From /proc/meminfo."""
     available = _bytes(text, "MemAvailable:") if "MemAvailable:" in text else None
-    return MemInfo(_bytes(text, "MemTotal:"), _bytes(text, "MemFree:"), available)
+    huge = _huge_pages(text)
+    total = max(_bytes(text, "MemTotal:") - huge, 0)
+    return MemInfo(total, _bytes(text, "MemFree:"), available, huge)
+
+
+def _huge_pages(text: str) -> int:
+    """Of all sizes; before Linux 4.19 those of the default size alone are shown."""
+    if "\nHugetlb:" in text:
+        return _bytes(text, "Hugetlb:")
+    if "\nHugePages_Total:" not in text:
+        return 0
+    # Its line is a number of pages, and no amount.
+    return (_bytes(text, "HugePages_Total:") >> 10) * _bytes(text, "Hugepagesize:")
 
 
 def numa_memory_used(text: str) -> int:

@@ -68,7 +68,8 @@ class Knob:
     ``v1`` and ``v2`` are file names, "" where that version has none. ``low`` and
     ``high`` bound numbers; ``unlimited`` is whether -1 is a value. ``root`` is whether
     only the root group has the file. ``one_shot``: a write is done once and leaves no
-    state; the file cannot be read.
+    state; the file cannot be read. ``kubelet`` is whether the kubelet writes it too, itself or
+    through the container runtime: when a pod starts, is resized, or its class is updated.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Knob:
     on_drift: DriftPolicy = DriftPolicy.HOLD
     root: bool = False
     one_shot: bool = False
+    kubelet: bool = False
 
     def file(self, version: int) -> str:
         """The file's name on a cgroup version, "" where it has none."""
@@ -158,7 +160,15 @@ def _throttle(way: str, unit: str) -> Knob:
 
 
 _ROWS = (
-    _cpu("cpu.shares", "cpu.weight", MergeRule.PRIORITY, v2_form=WEIGHT_V2, low=2, high=262144),
+    _cpu(
+        "cpu.shares",
+        "cpu.weight",
+        MergeRule.PRIORITY,
+        v2_form=WEIGHT_V2,
+        low=2,
+        high=262144,
+        kubelet=True,
+    ),
     _cpu(
         "cpu.cfs_quota_us",
         "cpu.max",
@@ -167,9 +177,16 @@ _ROWS = (
         low=1000,
         unlimited=True,
         nesting=Nesting.WITHIN,
+        kubelet=True,
     ),
     _cpu(
-        "cpu.cfs_period_us", "cpu.max", MergeRule.PRIORITY, v2_form=PERIOD_V2, low=1000, high=10**6
+        "cpu.cfs_period_us",
+        "cpu.max",
+        MergeRule.PRIORITY,
+        v2_form=PERIOD_V2,
+        low=1000,
+        high=10**6,
+        kubelet=True,
     ),
     _cpu("cpu.cfs_burst_us", "cpu.max.burst", MergeRule.PRIORITY, low=0, high=10**8),
     # In some vendors' kernels only, as memory.wmark_*, .priority, .use_priority_oom and
@@ -185,6 +202,7 @@ _ROWS = (
         v1_form=CPUS,
         v2_form=CPUS,
         nesting=Nesting.WITHIN,
+        kubelet=True,
     ),
     Knob(
         "cpuset.mems",
@@ -195,13 +213,14 @@ _ROWS = (
         v1_form=CPUS,
         v2_form=CPUS,
         nesting=Nesting.WITHIN,
+        kubelet=True,
     ),
-    _bytes("memory.limit_in_bytes", MergeRule.LEAST, "memory.max", unlimited=True),
-    _bytes("memory.memsw.limit_in_bytes", MergeRule.LEAST, "", unlimited=True),
-    # On v1 in some vendors' kernels only.
-    _protected("memory.min", MergeRule.MOST, nesting=Nesting.WITHIN),
-    _protected("memory.low", MergeRule.MOST, nesting=Nesting.WITHIN),
-    _protected("memory.high", MergeRule.LEAST, unlimited=True),
+    _bytes("memory.limit_in_bytes", MergeRule.LEAST, "memory.max", unlimited=True, kubelet=True),
+    _bytes("memory.memsw.limit_in_bytes", MergeRule.LEAST, "", unlimited=True, kubelet=True),
+    # On v1 in some vendors' kernels only. The kubelet's with its gate MemoryQoS.
+    _protected("memory.min", MergeRule.MOST, nesting=Nesting.WITHIN, kubelet=True),
+    _protected("memory.low", MergeRule.MOST, nesting=Nesting.WITHIN, kubelet=True),
+    _protected("memory.high", MergeRule.LEAST, unlimited=True, kubelet=True),
     _memory("memory.wmark_ratio", MergeRule.PRIORITY, low=0, high=100),
     _memory("memory.wmark_scale_factor", MergeRule.PRIORITY, low=1, high=1000),
     _memory("memory.wmark_min_adj", MergeRule.PRIORITY, low=-25, high=50),
@@ -216,7 +235,7 @@ _ROWS = (
         low=1,
         one_shot=True,
     ),
-    _memory("memory.oom.group", MergeRule.PRIORITY, low=0, high=1),
+    _memory("memory.oom.group", MergeRule.PRIORITY, low=0, high=1, kubelet=True),
     _memory("memory.pagecache_limit.enable", MergeRule.PRIORITY, low=0, high=1),
     _bytes("memory.pagecache_limit.size", MergeRule.LEAST),
     _memory("memory.pagecache_limit.sync", MergeRule.PRIORITY, low=0, high=1),

@@ -119,7 +119,11 @@ class Jobs(Protocol):
     """Where slow effects are handed in; for any thread."""
 
     def submit(self, job: Job) -> None:
-        """Have a job done, instead of one with its key that waits."""
+        """Have a job done, instead of one with its key that waits. Raises nothing."""
+        ...
+
+    def retry(self) -> None:
+        """Begin what waits since it could not begin; to be called now and then."""
         ...
 
     def cancel(self) -> None:
@@ -252,6 +256,9 @@ class InlineJobs:
                 failed = False
             finally:
                 self._queue.end(running, failed=failed)
+
+    def retry(self) -> None:
+        """Nothing waits."""
 
     def cancel(self) -> None:
         """Nothing waits."""

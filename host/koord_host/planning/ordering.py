@@ -307,6 +307,21 @@ def _ratio(quota: int, period: int) -> float:
     return math.inf if quota == NO_LIMIT else (quota << 20) // period
 
 
+def outgrows(change: ValueChange, other: Target, value: Value) -> bool:
+    """Whether a change would give a group more than the one above it has.
+
+    ``other`` is the same knob of the group above or below, which has ``value``.
+    """
+    target, wanted = change.target, change.wanted
+    if target.knob != other.knob or KNOBS[target.knob].nesting is Nesting.FREE:
+        return False
+    if target.place.rpartition("/")[0] == other.place:
+        return _join(ValueChange(other, value, wanted)) != value
+    if other.place.rpartition("/")[0] == target.place:
+        return _join(ValueChange(target, wanted, value)) != wanted
+    return False
+
+
 def _join(change: ValueChange) -> Value:
     """The least value that has room for what is and for what shall be."""
     now, wanted = change.current, change.wanted

@@ -22,6 +22,7 @@ class Outcome(StrEnum):
     INVALID = "invalid"  # out of range: never written
     REFUSED = "refused"  # the kernel said no, or kept something else
     YIELDED = "yielded"  # somebody else's value stays
+    WAITING = "waiting"  # the kubelet has set it; ours follows once it is computed from that
     OVERRIDDEN = "overridden"  # another knob of the place leaves no room for it
 
 

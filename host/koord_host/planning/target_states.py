@@ -111,9 +111,10 @@ class TargetStates(dict[Target, TargetState]):
         code: int = 0,
         alert: bool = False,
         reported: bool = False,
+        delay: float | None = None,
     ) -> None:
         """Report a target's outcome, a failure only once, and schedule the next check."""
-        delay = self._refresh_seconds
+        delay = self._refresh_seconds if delay is None else delay
         news = outcome is Outcome.WRITTEN
         if outcome is Outcome.REFUSED and retry(code) is Retry.SOON:
             state.backoff = min(max(state.backoff * 2, _FIRST_BACKOFF), delay)

@@ -20,10 +20,13 @@ from koord_host.resource_executor import place_identity
 _CURRENT, _RECLAIM = "memory.current", "memory.reclaim"
 
 
-def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> str:
+def write(
+    files: KernelFiles, layout: Layout, target: Target, value: Value, *, reclaims: bool = True
+) -> str:
     """Have the kernel take a value, in one write or one a line; the file's text then.
 
-    Of a process only while it is in the group in which it was listed.
+    Of a process only while it is in the group in which it was listed. ``reclaims`` is whether
+    memory that is in the way of a limit is freed, which may take long.
 
     Raises:
         OSError: refused, or gone; the errno says which.
@@ -33,10 +36,10 @@ def write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> s
         files, layout, target.place
     ):
         raise ProcessLookupError(errno.ESRCH, "is no longer in the group", target.place)
-    return _write(files, layout, target, value)
+    return _write(files, layout, target, value, reclaims)
 
 
-def _write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> str:
+def _write(files: KernelFiles, layout: Layout, target: Target, value: Value, reclaims: bool) -> str:
     knob = KNOBS[target.knob]
     path = layout.path(knob, target.place)
     form = layout.form(knob, target.place)
@@ -45,7 +48,7 @@ def _write(files: KernelFiles, layout: Layout, target: Target, value: Value) -> 
     if form.lines is not None:
         return _write_lines(files, path, form, value)
     if target.knob == LIMIT and layout.version == 2:
-        _make_room(files, path, value)
+        _make_room(files, path, value, reclaims)
     # On cgroup v2 the file holds the quota too.
     current = files.read(path) if target.knob == PERIOD else ""
     return files.write_and_read(path, form.encode(value, current))
@@ -62,7 +65,9 @@ def once(files: KernelFiles, layout: Layout, target: Target, value: Value) -> No
     files.write(layout.path(knob, target.place), text)
 
 
-def put_back(files: KernelFiles, layout: Layout, target: Target, found: Value) -> tuple[str, Value]:
+def put_back(
+    files: KernelFiles, layout: Layout, target: Target, found: Value, *, reclaims: bool = True
+) -> tuple[str, Value]:
     """Have the kernel take again what was found once; the file's text then, and what it took.
 
     A group with tasks that had no CPUs of its own cannot have none again on v2 (Linux 6.1
@@ -73,7 +78,7 @@ def put_back(files: KernelFiles, layout: Layout, target: Target, found: Value) -
         OSError: as ``write`` does.
     """
     try:
-        return _write(files, layout, target, found), found
+        return _write(files, layout, target, found, reclaims), found
     except OSError as error:
         if error.errno != errno.ENOSPC or found != "" or layout.version != 2:
             raise
@@ -104,7 +109,12 @@ def _write_lines(files: KernelFiles, path: str, form: Form, value: Value) -> str
     return text
 
 
-def _make_room(files: KernelFiles, path: str, value: Value) -> None:
+def excess(files: FileReader, layout: Layout, target: Target, value: Value) -> int:
+    """Bytes in use above a limit that is to be set."""
+    return max(usage(files, layout, target) - int(value), 0)
+
+
+def _make_room(files: KernelFiles, path: str, value: Value, reclaims: bool) -> None:
     """See that a group's pages fit below its new ``memory.max``.
 
     Where they do not, cgroup v2 frees what it can and kills for the rest; v1 refuses
@@ -118,13 +128,15 @@ def _make_room(files: KernelFiles, path: str, value: Value) -> None:
     limit = int(value)
     if limit < 0 or _usage(files, directory) <= limit:
         return
-    # Missing before Linux 5.19; EAGAIN if it frees less than requested.
-    with contextlib.suppress(OSError):
-        over = _usage(files, directory) - limit
-        files.write(f"{directory}/{_RECLAIM}", str(over))
+    if reclaims:
+        # Missing before Linux 5.19; EAGAIN if it frees less than requested.
+        with contextlib.suppress(OSError):
+            over = _usage(files, directory) - limit
+            files.write(f"{directory}/{_RECLAIM}", str(over))
     usage = _usage(files, directory)
     if usage > limit:
-        raise OSError(errno.EBUSY, f"{usage} bytes are in use and cannot be freed", path)
+        how = "cannot be freed" if reclaims else "are to be freed first"
+        raise OSError(errno.EBUSY, f"{usage} bytes are in use and {how}", path)
 
 
 def usage(files: FileReader, layout: Layout, target: Target) -> int:

@@ -67,7 +67,9 @@ _log = get_log("koord_host.baselines")
 
 
 class BaselineValue(NamedTuple):
-    """What a target held before its first change; ``text`` is the file's, as it was.
+    """What a target held before its first change, or what the kubelet has set it to since.
+
+    ``text`` is the file's, as it was.
 
     ``text`` is ``None`` where there was no file (another agent's, that we made). ``ours`` is
     what the file held after our last write, ``None`` before the first was read back.
@@ -152,12 +154,27 @@ class BaselineStore:
                 self._unsure.discard(row.target)
                 former += before
             self._pending = [(*target, text) for target, text in pending]
+            self._expect(self._pending)
             self._write(
                 (_KEEP, _rows(rows)),
                 (_FORGET, former),
                 (_SET_OWNER, self._set_owners(owners)),
                 (_ADD_PENDING, self._pending),
             )
+
+    def _expect(self, pending: Iterable[tuple[str, str, str]]) -> None:
+        """Until ``record_writes`` says so, a file may hold any of these, after a defect too."""
+        for place, knob, text in pending:
+            target = Target(place, knob)
+            if (known := self._known.get(target)) is not None:
+                self._known[target] = known._replace(pending=(*known.pending, text))
+
+    def amend(self, baselines: Iterable[BaselineValue]) -> None:
+        """Have other values put back one day, of targets that are or were remembered."""
+        with self._turn:
+            rows = list(baselines)
+            self._known.update((row.target, row) for row in rows)
+            self._write((_KEEP, _rows(rows)))
 
     def _inherited(self, row: BaselineValue) -> tuple[BaselineValue, list[Target]]:
         """With what an earlier release found, and the rows that it takes the place of.
@@ -196,6 +213,10 @@ class BaselineStore:
         """Remember what the files held after our writes, in one transaction."""
         rows = []
         with self._turn:
+            for place, knob, _ in self._pending:
+                known = self._known.get(target := Target(place, knob))
+                if known is not None and known.pending and target not in self._unsure:
+                    self._known[target] = known._replace(pending=())
             for target, text in written:
                 known = self._known.get(target)
                 if known is not None and (known.ours != text or known.pending):

@@ -4,8 +4,9 @@ A round (``apply``) reads targets whose desired values changed, that are due for
 refresh, or that were refused and may be tried again:
 
 1. The values desired for each become one (``arbiter``).
-2. Each is read. Where it is as decided, nothing is written; where somebody else has
-   changed it since, a policy says what to do (``drift``).
+2. Each is read. Where it is as decided, nothing is written; where the kubelet has set it
+   since, that is what is put back one day (``kubelet_words``); where somebody else has
+   changed it, a policy says what to do (``drift``).
 3. What differs is brought into an order the kernel accepts (``ordering``).
 4. What was found, and what will be written, is remembered (``baselines``) before
    anything is written.
@@ -28,7 +29,7 @@ Everything but jobs runs in the caller's thread, and takes as long as the kernel
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from koord_host.kernel_files.interface import KernelFiles
 from koord_host.knobs.forms import Value
@@ -39,13 +40,22 @@ from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Ta
 from koord_host.planning.drift import DriftPolicyOf, DriftResponse, by_row
 from koord_host.planning.jobs import InlineJobs, Jobs
 from koord_host.planning.ledger import Ledger
-from koord_host.planning.ordering import BOUND_TOGETHER, IDLE, SHARES, ValueChange, parts
+from koord_host.planning.ordering import (
+    BOUND_TOGETHER,
+    IDLE,
+    LIMIT,
+    SHARES,
+    ValueChange,
+    outgrows,
+    parts,
+)
 from koord_host.planning.outcomes import EMPTY, Outcome, Round, joined
 from koord_host.planning.target_states import RoundState, TargetState, TargetStates
 from koord_host.planning.validity import invalid, trouble
-from koord_host.resource_executor import place_identity
+from koord_host.resource_executor import attempt, place_identity
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
 from koord_host.resource_executor.journal import Journal
+from koord_host.resource_executor.kubelet_words import WHY, KubeletWords
 from koord_host.resource_executor.one_shot_actions import OneShotActions
 from koord_host.resource_executor.rollback import Rollback
 from koord_host.resource_executor.writer import Writer, decoded
@@ -84,7 +94,8 @@ class Executor:
         self._ledger = Ledger()
         self._again: dict[Target, None] = {}
         self._states = TargetStates(refresh_seconds)
-        self._rollback = Rollback(files, layout, baselines, self._states, self._ledger)
+        self._words = words = KubeletWords(files, layout, baselines)
+        self._rollback = Rollback(files, layout, baselines, self._states, self._ledger, words)
         self._writer = Writer(files, layout, journal, baselines, self._states, clock)
         self._actions = OneShotActions(files, layout, journal, clock, jobs or InlineJobs(monotonic))
         self._invalid: dict[Target, set[tuple[Owner, DesiredValue]]] = {}
@@ -108,6 +119,13 @@ class Executor:
         back, and other values stay as they are.
         """
         self._ledger.put(owner, scope, ())
+
+    def set_listed(self, scope: str, limits: Mapping[Target, int]) -> None:
+        """What the kubelet's list says of limits in a scope; replaces what it said there.
+
+        Quotas are in terms of ``LISTED_PERIOD``.
+        """
+        self._words.set_listed(scope, limits, self._monotonic())
 
     def reread(self, owner: Owner, scope: str) -> None:
         """Read a scope's targets in the next round, and write ours where it is not there.
@@ -142,9 +160,9 @@ class Executor:
     def base(self, target: Target) -> Value | None:
         """What a target would have without strategies; for any thread.
 
-        What others want of it, else what was found before its first change; ``None``
-        where neither is known: it has what it has. A group made anew under its old name
-        may for some minutes be given what was found in the one before it.
+        What others want of it, else the kubelet's latest word, or what was found before its
+        first change; ``None`` where neither is known: it has what it has. A group made anew
+        under its old name may for some minutes be given what was found in the one before it.
         """
         desired_values = [
             (owner, desired)
@@ -180,6 +198,7 @@ class Executor:
         ``between`` is called between two of them, and may call ``apply_urgent``.
         """
         now = self._monotonic()
+        self._ledger.put_back(dict.fromkeys(self._words.settle(now)))
         due_by_time = self._states.is_due(now)
         if not (self._ledger.changed or self._again or due_by_time or self._actions):
             return EMPTY
@@ -243,8 +262,11 @@ class Executor:
                 self._check_rollback(state, running)
             else:
                 self._check(state, running)
+        self._words.follow()
+        self._wait_together(running)
         if running.changes:
             self._writer.carry_out(running)
+            self._make_room(running)
         self._baselines.set_owners(running.owners.items())
         self._rollback.forget_done(running)
         return Round(tuple(running.results), tuple(running.conflicts))
@@ -297,6 +319,19 @@ class Executor:
 
     # ---- reading
 
+    def _make_room(self, running: RoundState) -> None:
+        """Have freed, as jobs, what is in the way of limits; these are tried again soon."""
+        for target, error in running.errors.items():
+            if target.knob != LIMIT or error.errno != errno.EBUSY or self._layout.version == 1:
+                continue
+            decision = self._states[target].decision
+            over = attempt.excess(self._files, self._layout, target, decision.value)
+            if over > 0:
+                action = DesiredValue(
+                    Target(target.place, "memory.reclaim"), over, decision.why, decision.pod
+                )
+                self._actions.put(decision.owners[0], action)
+
     def _check(self, state: TargetState, running: RoundState) -> None:
         """Read a target; note a change where it is not as decided."""
         state.due = 0.0
@@ -307,6 +342,8 @@ class Executor:
             return
         value = state.decision.value
         bound = self._bound_by_idle(state.target, running)
+        if not bound and text != state.text:
+            self._words.look(state.target, text, running.now)
         if not bound and (text == state.text or self._holds(state, text)):
             state.text, state.left = text, None
             if state.identity is None:
@@ -320,10 +357,33 @@ class Executor:
         if state.left is not None and not bound:
             state.left = text
             self._states.settle(state, Outcome.YIELDED, running, current, reason=_THEIRS)
+        elif state.strategy and (delay := self._words.waits(state.target, running.now)):
+            self._wait(state, current, delay, running)
         elif bound or state.text is None or not self._leave(state, text, current, running):
             # What cannot be understood is written over as if it were ours.
             now = value if current is None else current
             running.changes[state.target] = ValueChange(state.target, now, value)
+
+    def _wait(
+        self, state: TargetState, current: Value | None, delay: float, running: RoundState
+    ) -> None:
+        state.text = None
+        self._states.settle(state, Outcome.WAITING, running, current, reason=WHY, delay=delay)
+
+    def _wait_together(self, running: RoundState) -> None:
+        """Have a change wait that would give a group more than the one above it has, which waits.
+
+        Or a group less than one below it has, which waits.
+        """
+        for waiting in self._words.waiting(running.now):
+            delay = self._words.waits(waiting, running.now)
+            value = self._writer.before(waiting, running)
+            for change in list(running.changes.values()):
+                state = self._states[change.target]
+                if value is None or state.returning or not outgrows(change, waiting, value):
+                    continue
+                del running.changes[change.target]
+                self._wait(state, change.current, delay, running)
 
     def _check_rollback(self, state: TargetState, running: RoundState) -> None:
         """Read a target that is to be put back; note a change where it is ours still."""
@@ -408,6 +468,7 @@ class Executor:
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_SECONDS
             self._baselines.forget_gone(self._is_there_still)
+            self._words.forget_gone()
 
     def _is_there_still(self, baseline: BaselineValue) -> bool:
         return place_identity.is_same(self._files, self._layout, baseline)

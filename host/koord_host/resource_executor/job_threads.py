@@ -1,6 +1,7 @@
 """Jobs done in threads: one a kind, begun when there is a job, gone when there is none.
 
-The threads are daemons: one that hangs in the kernel keeps no program from ending.
+The threads are daemons: one that hangs in the kernel keeps no program from ending. Where the
+system has no more threads, jobs wait until it has.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from koord_host.planning.jobs import Job, JobEnd, JobQueue, JobState
 
 
 class JobThreads:
-    """Implements ``koord_host.planning.jobs.Jobs``; ``on_defect`` hears of each job that raised."""
+    """Implements ``koord_host.planning.jobs.Jobs``; ``on_defect`` hears of each job that raised.
+
+    And once of a kind of jobs for which there is no thread.
+    """
 
     def __init__(
         self,
@@ -25,22 +29,34 @@ class JobThreads:
         self._changed = threading.Condition()
         self._kinds: set[str] = set()
         """Those that have a thread."""
+        self._starved: set[str] = set()
+        """Those that could get none."""
 
     def submit(self, job: Job) -> None:
-        """Have a job done, instead of one with its key that waits.
-
-        Raises:
-            RuntimeError: the system has no more threads; the job waits for the next one of its
-                kind to be submitted.
-        """
-        kind = job.key.kind
+        """Have a job done, instead of one with its key that waits."""
         with self._changed:
             self._queue.put(job)
-            if kind in self._kinds:
-                return
-            thread = threading.Thread(target=self._work, args=(kind,), name=kind, daemon=True)
+            self._start_thread(job.key.kind)
+
+    def retry(self) -> None:
+        """Begin what waits since no thread could be started for it."""
+        with self._changed:
+            for kind in tuple(self._starved):
+                self._start_thread(kind)
+
+    def _start_thread(self, kind: str) -> None:
+        if kind in self._kinds:
+            return
+        thread = threading.Thread(target=self._work, args=(kind,), name=kind, daemon=True)
+        try:
             thread.start()
-            self._kinds.add(kind)
+        except RuntimeError as error:
+            if kind not in self._starved:
+                self._starved.add(kind)
+                self._on_defect(kind, RuntimeError(f"{error}; the job waits"))
+            return
+        self._starved.discard(kind)
+        self._kinds.add(kind)
 
     def cancel(self) -> None:
         """Drop what waits, and have stop what runs. What is submitted later is done."""

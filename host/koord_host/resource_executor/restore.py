@@ -161,9 +161,7 @@ def compare(
     try:
         now = form.decode(text)
         found = None if baseline.text is None else form.decode(baseline.text)
-        written = [one for one in (baseline.ours, *baseline.pending) if one is not None]
-        ours = [form.decode(one) for one in written]
-        broken_off = bool(baseline.pending) and form.made_of(text, [found or "", *ours])
+        ours = _is_written(baseline, text, layout)
     except ValueError as error:
         return RestoreResult(target, RestoreOutcome.REFUSED, reason=str(error))
     if found is None:
@@ -172,12 +170,35 @@ def compare(
         )
     if form.same(now, found) and not waking:
         return RestoreResult(target, RestoreOutcome.UNCHANGED, now, now)
-    is_ours = broken_off or any(form.same(one, now) for one in ours)
-    if not force and not waking and not is_ours:
+    if not force and not waking and not ours:
         return RestoreResult(
             target, RestoreOutcome.SKIPPED, now, found, "changed by somebody else since"
         )
     return ValueChange(target, now, form.complete(found, now))
+
+
+def is_ours(baseline: BaselineValue, text: str, layout: Layout) -> bool:
+    """Whether a file has what was found in it, or what was written here.
+
+    Raises:
+        ValueError: no kernel gives this text.
+    """
+    form = layout.form(KNOBS[baseline.target.knob], baseline.target.place)
+    if baseline.text is not None and form.same(form.decode(baseline.text), form.decode(text)):
+        return True
+    return _is_written(baseline, text, layout)
+
+
+def _is_written(baseline: BaselineValue, text: str, layout: Layout) -> bool:
+    """Whether a file has what was written here, or part of what was about to be."""
+    form = layout.form(KNOBS[baseline.target.knob], baseline.target.place)
+    now = form.decode(text)
+    written = [one for one in (baseline.ours, *baseline.pending) if one is not None]
+    ours = [form.decode(one) for one in written]
+    if any(form.same(one, now) for one in ours):
+        return True
+    found = "" if baseline.text is None else form.decode(baseline.text)
+    return bool(baseline.pending) and form.made_of(text, [found, *ours])
 
 
 def _now(files: FileReader, layout: Layout, target: Target) -> Value:

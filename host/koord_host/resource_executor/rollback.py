@@ -20,6 +20,7 @@ from koord_host.planning.outcomes import Outcome, Result
 from koord_host.planning.target_states import RoundState, TargetState, TargetStates
 from koord_host.resource_executor import place_identity
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
+from koord_host.resource_executor.kubelet_words import KubeletWords
 from koord_host.resource_executor.restore import RestoreOutcome, compare
 from koord_host.resource_executor.writer import decoded
 
@@ -39,12 +40,14 @@ class Rollback:
         baselines: BaselineStore,
         states: TargetStates,
         ledger: Ledger,
+        words: KubeletWords,
     ) -> None:
         self._files = files
         self._layout = layout
         self._baselines = baselines
         self._states = states
         self._ledger = ledger
+        self._words = words
 
     def begin(self, target: Target, state: TargetState | None) -> bool:
         """No owner wants a target: return whether it is to be read, to be put back.
@@ -108,15 +111,18 @@ class Rollback:
 
     def forget_done(self, running: RoundState) -> None:
         """Forget what was put back, or cannot be any more; what was refused is tried again."""
-        done = []
+        done, put_back = [], []
         for result in running.results:
             state = self._states.get(result.target)
             if state is None or not state.returning:
                 continue
             if result.outcome in _DONE or self._is_asleep(result):
                 done.append(result.target)
+                if result.outcome in (Outcome.WRITTEN, Outcome.UNCHANGED):
+                    put_back.append(self._baselines.get(result.target))
         for target in done:
             del self._states[target]
+        self._words.note_put_back(one for one in put_back if one is not None)
         self._baselines.forget(done)
 
     def _is_asleep(self, result: Result) -> bool:

@@ -188,9 +188,11 @@ class Writer:
         running.after.pop(target, None)
         state = self._states.get(target)
         if state is None or not state.returning:
-            running.after[target] = attempt.write(self._files, self._layout, target, value)
+            running.after[target] = attempt.write(
+                self._files, self._layout, target, value, reclaims=False
+            )
             return
-        text, taken = attempt.put_back(self._files, self._layout, target, value)
+        text, taken = attempt.put_back(self._files, self._layout, target, value, reclaims=False)
         running.after[target] = text
         if taken != value:
             state.decision = state.decision._replace(value=taken)

@@ -364,6 +364,7 @@ def _log_result(
     deduplicator: LogDeduplicator, metrics: ReconcileMetrics, jobs: Jobs, done: ReconcileResult
 ) -> None:
     metrics.count(done)
+    jobs.retry()
     for one in jobs.take_overdue():
         _log.error("job hangs", **_job_fields(one), deadline=f"{one.seconds:g} s")
     for line in done.defects:

@@ -236,8 +236,18 @@ class CollectorRunner:
 
         one.pending = began
         # A daemon thread: koordlet's exit must not wait for a call that hangs.
-        one.thread = threading.Thread(target=ask, name=f"collector {one.name}", daemon=True)
-        one.thread.start()
+        thread = threading.Thread(target=ask, name=f"collector {one.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # No thread is left: the other collectors go on, and this one is tried again.
+            reason = describe_error(error)
+            if self._deduplicator.is_new(one.name, reason):
+                _log.error("collector failed", collector=one.name, reason=reason)
+            one.state = replace(one.state, available=False, reason=reason)
+            one.due = _next(one.due, one.interval, began)
+            return
+        one.thread = thread
 
     def _collect(self, one: ScheduledCollector, context: CollectContext, began: float) -> Samples:
         """``began`` is when the round did: collectors of one interval stay in one run."""

@@ -104,10 +104,13 @@ class PlanQueue:
         """Apply queued plans, if there are any; in the writer's thread."""
         if self._plans.empty():
             return
-        since = self._take()
+        since, one_shot = self._take()
         self._rounds.append(self._executor.apply_urgent())
         now = self._monotonic()
         self._seconds += [now - one for one in since]
+        # Last: nothing about these is to be in the way of what has a state.
+        for name, values in one_shot:
+            self._executor.run_once(owner(name), values)
 
     def take_applied(self) -> AppliedPlans:
         """The plans applied since the last call, once a round; in the writer's thread."""
@@ -118,20 +121,20 @@ class PlanQueue:
         self._rounds, self._seconds = [], []
         return applied
 
-    def _take(self) -> list[float]:
-        """Take the queued plans; return when each was queued."""
+    def _take(self) -> tuple[list[float], list[tuple[str, tuple[DesiredValue, ...]]]]:
+        """Take the queued plans; return when each was queued, and what they want done once."""
         plan, since = None, []
+        one_shot: list[tuple[str, tuple[DesiredValue, ...]]] = []
         while not self._plans.empty():
             at, plan = self._plans.get()
             since.append(at)
             for line in plan.lines:
                 self._journal.add(line)
-            for name, one_shot in plan.one_shot:
-                self._executor.run_once(owner(name), one_shot)
+            one_shot += plan.one_shot
         if plan is not None:
             self._set_desired(plan)
             self._hold(plan.caches)
-        return since
+        return since, one_shot
 
     def _set_desired(self, plan: NodePlan) -> None:
         for name in self._named - plan.desired.keys():

@@ -172,8 +172,8 @@ class StrategyLoop:
             complete=self._is_complete(view),
         )
         if node_plan.differs(self._last_plan):
-            self._last_plan = node_plan
             self._pass_on(node_plan)
+            self._last_plan = node_plan
 
     def _decide_evictions(
         self, view: StrategyView, found: RoundPlans

@@ -123,5 +123,7 @@ def _log_result(result: Result) -> None:
         _node_log.warning("not written", value=result.new, **fields)
     elif result.outcome is Wrote.YIELDED:
         _node_log.warning("left as another process set it", value=result.old, **fields)
+    elif result.outcome is Wrote.WAITING:
+        _node_log.info("set by the kubelet", value=result.old, **fields)
     elif result.outcome is Wrote.UNSUPPORTED:
         _node_log.info("knob not supported by this kernel", **fields)

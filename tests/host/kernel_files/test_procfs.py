@@ -49,7 +49,21 @@ def test_no_line_after_the_cpus_is_read() -> None:
 
 
 def test_memory_in_bytes() -> None:
-    assert procfs.memory(MEMINFO) == (1000 << 10, 300 << 10, 700 << 10)
+    assert procfs.memory(MEMINFO) == (1000 << 10, 300 << 10, 700 << 10, 0)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "HugePages_Total: 100\nHugepagesize: 2 kB\n",
+        "HugePages_Total: 1\nHugepagesize: 2 kB\nHugetlb: 200 kB\n",
+    ],
+    ids=["before Linux 4.19", "of all sizes"],
+)
+def test_huge_pages_are_set_aside_used_or_not(lines: str) -> None:
+    found = procfs.memory(MEMINFO + lines)
+    assert (found.total, found.huge_pages, found.whole) == (800 << 10, 200 << 10, 1000 << 10)
+    assert procfs.memory(MEMINFO + "HugePages_Total: 0\nHugepagesize: 2 kB\n").huge_pages == 0
 
 
 def test_old_kernels_do_not_say_what_is_available() -> None:

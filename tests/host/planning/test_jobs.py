@@ -36,6 +36,10 @@ class Clock:
 def nothing(_: CancelToken) -> None: ...
 
 
+def no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def job(kind: str = "k", target: str = "", owner: str = "", **more: float) -> Job:
     return Job(JobKey(kind, target, owner), more.pop("seconds", 10.0), nothing, **more)
 
@@ -237,6 +241,23 @@ class TestThreads:
             assert jobs.ended() == {("short", JobEnd.DONE): number}
         with jobs._changed:
             assert jobs._changed.wait_for(lambda: not jobs._kinds, PATIENCE)
+
+    def test_where_no_thread_can_be_had_jobs_wait_for_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reported: list[str] = []
+        jobs, done = JobThreads(lambda kind, error: reported.append(f"{kind}: {error}")), []
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", no_thread)
+            for number in range(3):
+                key = JobKey("reclaim", str(number))
+                jobs.submit(Job(key, 60.0, lambda _, n=number: done.append(n)))  # type: ignore[misc]
+                jobs.retry()
+        assert [one.state for one in jobs.states()] == ["waiting"] * 3
+        assert reported == ["reclaim: can't start new thread; the job waits"]
+        jobs.retry()
+        assert jobs.wait(PATIENCE) == ()
+        assert done == [0, 1, 2]
 
     def test_a_defect_is_reported_and_the_next_one_is_done(self) -> None:
         reported: list[tuple[str, str]] = []

@@ -16,7 +16,7 @@ from tests.support.held_jobs import HeldJobs
 
 BE = "kubepods/besteffort"
 POD = f"{BE}/pod1"
-RECLAIM = "memory.reclaim"
+RECLAIM, LIMIT = "memory.reclaim", "memory.limit_in_bytes"
 
 
 def do(node: Node, value: int, place: str = POD, knob: str = RECLAIM) -> Result:
@@ -84,6 +84,21 @@ class TestAsAJob:
         assert memory(node2) == 7 << 20
         assert only(node2.executor.apply()).new == 1 << 20
         assert node2.executor.apply().results == ()
+
+    def test_no_round_waits_for_memory_that_is_in_the_way_of_a_limit(
+        self, node2: Node, jobs: HeldJobs
+    ) -> None:
+        node2.files.set_usage(POD, 3 << 30, reclaimable=3 << 30)
+        limit, shares = desired(POD, LIMIT, 1 << 30), desired(POD, "cpu.shares", 512)
+        found = {one.target.knob: one for one in node2.set_desired(limit, shares).results}
+        assert found["cpu.shares"].outcome is Outcome.WRITTEN
+        assert "are to be freed first" in found[LIMIT].reason
+        assert memory(node2) == 3 << 30
+        jobs.run()
+        assert memory(node2) == 1 << 30
+        done = {one.target.knob: one.outcome for one in node2.later(1).results}
+        assert done == {RECLAIM: Outcome.WRITTEN, LIMIT: Outcome.WRITTEN}
+        assert node2.value(POD, LIMIT) == str(1 << 30)
 
     @pytest.mark.parametrize("late", [False, True])
     def test_what_waits_is_done_once_with_its_newest_value_unless_it_is_late(

@@ -266,6 +266,30 @@ def test_one_that_hangs_aside_holds_nobody_up_and_is_shown(
     assert observer.states()[1].available
 
 
+def test_without_a_thread_for_one_the_others_go_on_and_it_is_tried_again(
+    clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    slow = ScheduledCollector("slow", Asked(lambda _: found(7)), 1.0, blocking=True)
+    good = Asked(lambda _: found(1))
+    observer, kept = observing(slow, ScheduledCollector("good", good, 1.0))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        for _ in range(3):
+            observer.collect_once()
+            clock.now += 1
+    assert len(good.at) == len(kept.samples) == 3
+    assert "can't start new thread" in observer.states()[1].reason
+    assert len(caplog.records) == 1
+    observer.collect_once()
+    assert slow.thread is not None
+    slow.thread.join(PATIENCE)
+    observer.collect_once()
+    assert Sample(CPU, 7) in kept.samples
+
+
 def test_a_wall_clock_that_is_set_makes_nobody_look_stuck(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

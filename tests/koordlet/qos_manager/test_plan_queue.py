@@ -63,8 +63,9 @@ class Bench:
         for one in plans:
             self.plan_queue.put(one)
         self.plan_queue.apply_queued()
-        self.tasks.reconcile(self.executor, complete=True)
+        due = self.tasks.set_desired(self.executor, complete=True)
         self.executor.apply()
+        self.tasks.reconcile(due=due)
         self.applied = self.plan_queue.take_applied()
 
     @property
@@ -117,6 +118,18 @@ def test_of_several_rounds_the_last_counts_and_each_is_reported_once() -> None:
     assert bench.applied.seconds == (2.0, 2.0)
     bench.round()
     assert bench.applied == AppliedPlans()
+
+
+def test_where_no_job_can_begin_values_are_written_all_the_same() -> None:
+    bench = Bench()
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    bench.executor._actions._jobs.submit = no_thread  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        bench.round(plan(50_000, one_shot=(("memory_offload", (ACTION,)),)))
+    assert bench.quota == "50000 100000"
 
 
 def test_decisions_and_notes_are_in_the_journal_in_order(bench: Bench, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Collector:
 
     def _node(self, cold: float, reading: FileReading) -> list[Sample]:
         memory = reading.of_node(f"{self._layout.proc_root}/meminfo", procfs.memory)
-        used = None if memory is None else memory.total - memory.free
+        used = None if memory is None else memory.whole - memory.free
         return _samples("node", (), cold, used)
 
     def _group(self, one: LabelledCgroup, reading: FileReading) -> list[Sample]:

@@ -1,11 +1,13 @@
 """CPU and memory of the whole machine and of its NUMA nodes.
 
 Samples, CPU in cores and memory in bytes: ``node_cpu_usage``, ``node_memory_usage``,
-``node_numa_cpu_usage``, ``node_numa_memory_usage``. Source files: /proc/stat,
-/proc/meminfo, /sys/devices/system/node (node*/cpulist, node*/meminfo).
+``node_memory_huge_pages`` where there are any, ``node_numa_cpu_usage``,
+``node_numa_memory_usage``. Source files: /proc/stat, /proc/meminfo, /sys/devices/system/node
+(node*/cpulist, node*/meminfo).
 
 CPU is user, nice, system, irq and softirq time; waiting for disks and time
-stolen by a hypervisor do not count. Memory is what is not available; of a NUMA node, where the
+stolen by a hypervisor do not count. Memory is what is not available, so huge pages count
+whether they are used or not, as they do for Koordinator; of a NUMA node, where the
 kernel does not calculate that, all but what is free, pages of files and reclaimable slabs.
 """
 
@@ -34,6 +36,7 @@ ENABLED_BY: tuple[str, ...] = ()
 
 _CPU = Series("node_cpu_usage")
 _MEMORY = Series("node_memory_usage")
+_HUGE_PAGES = Series("node_memory_huge_pages")
 _MOST_CORES = 2.0
 """Of one CPU; ticks that are counted late make it a little more than one. What is above is
 a counter that came back from a CPU's absence, where the kernel sums those that run."""
@@ -63,7 +66,9 @@ class Collector:
                 raise UnavailableError(
                     f"{self._meminfo} has no MemAvailable; Linux 3.14 and newer have"
                 )
-            samples.append(Sample(_MEMORY, float(max(memory.total - memory.available, 0))))
+            samples.append(Sample(_MEMORY, float(max(memory.whole - memory.available, 0))))
+            if memory.huge_pages:
+                samples.append(Sample(_HUGE_PAGES, float(memory.huge_pages)))
         times = reading.of_node(self._stat, procfs.cpu_times)
         cores = None if times is None else self._cores(times, context.steady)
         by_cpu = {} if times is None else self._by_cpu(times, context.steady)

@@ -45,7 +45,7 @@ class Collector:
         samples: list[Sample] = []
         node = reading.of_node(self._meminfo, procfs.memory)
         if node is not None:
-            samples.append(Sample(_NODE, float(max(node.total - node.free, 0))))
+            samples.append(Sample(_NODE, float(max(node.whole - node.free, 0))))
         for pod in self._files.of(context.pods):
             for files in pod:
                 used = reading.of_group(files.file, self._with_page_cache)

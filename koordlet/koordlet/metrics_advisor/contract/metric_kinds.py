@@ -40,6 +40,9 @@ def _rows() -> tuple[MetricKind, ...]:
         MetricKind(
             "node_memory_usage_with_page_cache", "bytes", "memory of the node, page cache too"
         ),
+        MetricKind(
+            "node_memory_huge_pages", "bytes", "memory set aside for huge pages, used or not"
+        ),
         MetricKind("node_numa_cpu_usage", "cores", "CPU of a NUMA node", _NUMA),
         MetricKind("node_numa_memory_usage", "bytes", "memory of a NUMA node", _NUMA),
         MetricKind("sys_cpu_usage", "cores", "CPU of what is neither pod nor host application"),

@@ -43,6 +43,7 @@ from koordlet.qos_manager.eviction.policy.backend import (
     EvictionOutcome,
     EvictionResult,
 )
+from koordlet.qos_manager.eviction.policy.effect import PAUSE_SECONDS, EvictionEffect
 from koordlet.qos_manager.eviction.policy.guard import own_names, refusal
 from koordlet.qos_manager.eviction.policy.selection import (
     Claimed,
@@ -101,6 +102,7 @@ class Evictor:
         self._monotonic = monotonic
         self._account = EvictionAccount(limits, monotonic(), pretended=self._backend is None)
         self._shadow = EvictionAccount(limits, monotonic(), pretended=True)
+        self._effect = EvictionEffect()
         self._event_writer = event_writer
         self._waiting: asyncio.Queue[tuple[Eviction, EvictionAttempt]] = asyncio.Queue()
         self._news: list[Decided] = []
@@ -131,6 +133,7 @@ class Evictor:
         for late in self._account.observe(view):
             self._log_overdue(late)
         self._shadow.observe(view)
+        self._compare(view, claims)
         done = self._choose(
             self._account, view, [one for one in claims if one[1] is StrategyMode.ON]
         )
@@ -172,6 +175,19 @@ class Evictor:
         finally:
             await way.close()
 
+    def _compare(
+        self, view: StrategyView, claims: Sequence[tuple[str, StrategyMode, EvictionClaim]]
+    ) -> None:
+        """See what earlier evictions have lowered."""
+        needs = {(name, one.rule, one.resource): one.need for name, _, one in claims}
+        for strategy, rule, resource in self._effect.observe(
+            needs, self._account.expected, view.steady
+        ):
+            reason = f"the last evictions did not lower the need; none for {PAUSE_SECONDS:g} s"
+            _log.warning(
+                "evictions in vain", strategy=strategy, rule=rule, resource=resource, reason=reason
+            )
+
     def _choose(
         self,
         account: EvictionAccount,
@@ -183,7 +199,11 @@ class Evictor:
         if not claims:
             return EvictionSelection()
         room = account.room(view.steady)
-        room = replace(room, going={**self._account.expected, **room.going, **(gone or {})})
+        room = replace(
+            room,
+            going={**self._account.expected, **room.going, **(gone or {})},
+            in_vain=self._effect.paused(view.steady),
+        )
         shown = account is self._shadow or self._backend is None
         choice = select_evictions(claims, room, self._refusal, only_shown=shown)
         for one in choice.evictions:
@@ -195,6 +215,9 @@ class Evictor:
                 view.steady,
                 stays=self._backend is not None and self._backend.pod_stays,
             )
+            if not shown:
+                reason = one.strategy, one.claim.rule, one.claim.resource
+                self._effect.book(reason, one.claim.need, one.pod.uid, one.frees.get(reason, 0.0))
         return choice
 
     def _refusal(self, pod: PodView, claim: EvictionClaim) -> str:
@@ -238,6 +261,7 @@ class Evictor:
         if outcome.end in _SUCCEEDED:
             self._account.accepted(uid, now)
         else:
+            self._effect.refused(uid)
             self._account.refused(
                 uid,
                 outcome.reason,

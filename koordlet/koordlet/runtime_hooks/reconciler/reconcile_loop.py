@@ -85,7 +85,13 @@ class NodeReconcileLoop:
     def hurry(self) -> None:
         """Write what strategies want at once, and start a round soon."""
         if not self._ending:
-            self._writer.submit(self._plan_queue.apply_queued).add_done_callback(_log_failure)
+            try:
+                work = self._writer.submit(self._plan_queue.apply_queued)
+            except RuntimeError as error:
+                # No thread for the writer: plans wait for the next round.
+                _log.error("plan not applied yet", reason=describe_error(error))
+            else:
+                work.add_done_callback(_log_failure)
         self.wake()
 
     def saw(self, stage: Stage, subject: Pod | Container) -> None:
@@ -135,7 +141,14 @@ class NodeReconcileLoop:
         records = self.inventory.records()
         touched, self._touched = self._touched, set()
         loop = asyncio.get_running_loop()
-        found, problems = await loop.run_in_executor(self._writer, self._round, records, touched)
+        try:
+            found, problems = await loop.run_in_executor(
+                self._writer, self._round, records, touched
+            )
+        except Exception:
+            # A defect, or no thread for the writer: the next round is to look at them.
+            self._touched |= touched
+            raise
         for line in problems:
             _log.warning("rules", reason=line)
         self._on_result(found)

@@ -30,6 +30,7 @@ from koordlet.runtime_hooks.reconciler.desired_state import (
     container_group,
     pod_scope,
 )
+from koordlet.runtime_hooks.reconciler.listed_limits import listed_limits
 from koordlet.runtime_hooks.reconciler.runtime_weights import WeightLearner
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
 from koordlet.states_informer.state.pod_inventory import PodRecord
@@ -142,8 +143,9 @@ class NodeReconciler:
             # Theirs was written, or left, by another formula.
             self._executor.reread_at(self._layout.is_container)
         self._reconcile_node(tuple(record.pod for record in records), view)
-        troubles = self._tasks.reconcile(self._executor, complete=complete)
+        due = self._tasks.set_desired(self._executor, complete=complete)
         writes = self._executor.apply(between)
+        troubles = self._tasks.reconcile(due=due)
         if self._shape is not None:
             self._shape(*self._traffic)
         return ReconcileResult(writes, troubles, len(records), defects=tuple(defects))
@@ -175,6 +177,7 @@ class NodeReconciler:
         cached = self._cached.get(scope)
         if cached is not None and cached.record is record and cached.view is view:
             return False
+        self._executor.set_listed(scope, listed_limits(record, self._layout))
         limited, sandboxes = self._limited(record), self._sandboxes(record)
         desired = compute_pod(limited, sandboxes, self._runner, view, self._layout)
         self._hold(desired)
@@ -189,6 +192,7 @@ class NodeReconciler:
     def _forget(self, scope: str) -> None:
         self._cached.pop(scope, None)
         self._executor.forget(HOOKS, scope)
+        self._executor.set_listed(scope, {})
         self._tasks.forget(scope)
 
     def _reconcile_node(self, pods: tuple[Pod, ...], view: NodeView) -> None:

@@ -100,26 +100,38 @@ class TaskReconciler:
         self._shared = class_limits(slo)
         self._changed = True
 
-    def reconcile(self, executor: Executor, *, complete: bool) -> tuple[str, ...]:
-        """Bring the tasks in line, where something has changed or it is time to look.
+    def set_desired(self, executor: Executor, *, complete: bool) -> bool:
+        """Have the executor write scores, where something has changed or it is time to look.
 
         Unless what is held is ``complete``, groups of pods that are not known yet
         are left: after a start they may well be running.
 
         Returns:
-            Lines for people about what could not be done, of jobs that have ended since.
+            Whether the rest is due, too, which is to be reconciled after these writes.
         """
         now = self._monotonic()
         # Once all are known, groups of an earlier run can go.
         self._changed |= complete != self._complete
         self._complete = complete
         self._changed |= self._mistaken.is_set()
-        if self._changed or (self._held and now >= self._looked_at + self._refresh_seconds):
+        if not self._changed and not (
+            self._held and now >= self._looked_at + self._refresh_seconds
+        ):
+            return False
+        executor.set_desired(self._owner, "oom scores", tuple(self._all_scores()))
+        return True
+
+    def reconcile(self, *, due: bool) -> tuple[str, ...]:
+        """Bring cores and resctrl groups in line, if that is due.
+
+        Returns:
+            Lines for people about what could not be done, of jobs that have ended since.
+        """
+        if due:
             self._mistaken.clear()
-            self._changed, self._looked_at = False, now
-            executor.set_desired(self._owner, "oom scores", tuple(self._all_scores()))
             self._reconcile_core_sched()
-            self._reconcile_resctrl(complete)
+            self._reconcile_resctrl(self._complete)
+            self._changed, self._looked_at = False, self._monotonic()
         return tuple(self._troubles.get() for _ in range(self._troubles.qsize()))
 
     def _all_scores(self) -> Iterator[DesiredValue]:

@@ -311,7 +311,16 @@ def _container(known: _KnownPod, ident: str) -> Container:
 
 def _limits(known: _KnownPod, pods: Mapping[Source, Pod]) -> LinuxResources:
     found = believe(LIMITS_ASKED, _in_force(known, pods, _OF_POD))
-    return found.value.resources if found is not None else LinuxResources()
+    if found is None:
+        return LinuxResources()
+    limits = found.value.resources
+    # A container may have been resized since: its pod's quota is not what was said then.
+    before = known.said[found.source].containers
+    is_same = all(
+        _container(known, ident).resources.cpu_quota in (one.resources.cpu_quota, None)
+        for ident, one in before.items()
+    )
+    return limits if is_same else replace(limits, cpu_quota=None)
 
 
 def _in_force(known: _KnownPod, said: Mapping[Source, T], ident: str) -> Mapping[Source, T]:

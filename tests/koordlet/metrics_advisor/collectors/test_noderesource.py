@@ -51,6 +51,14 @@ def test_memory_is_known_at_once_and_cpu_at_the_second_look(node: UsedNode, rate
     }
 
 
+def test_huge_pages_are_used_memory_and_are_named(node: UsedNode, rounds: Rounds) -> None:
+    meminfo = node.tree.read("/proc/meminfo") + "Hugetlb: 100 kB\n"
+    node.tree.texts["/proc/meminfo"] = meminfo
+    found = values(rounds.look())
+    assert found["node_memory_usage",] == 400 * KIB
+    assert found["node_memory_huge_pages",] == 100 * KIB
+
+
 def test_a_cpu_that_goes_offline_and_comes_back(node: UsedNode, rounds: Rounds) -> None:
     node.put_cpus(dict.fromkeys(range(4), 100_000))
     rounds.look()

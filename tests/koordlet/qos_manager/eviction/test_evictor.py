@@ -29,6 +29,7 @@ from koordlet.qos_manager.eviction.evictor import Evictor, open_evictor
 from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
 from koordlet.qos_manager.eviction.policy.account import EvictionLimits
 from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
+from koordlet.qos_manager.eviction.policy.effect import MOST_IN_VAIN
 from koordlet.qos_manager.eviction.policy.events import PodEvent
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from prometheus_client import CollectorRegistry, generate_latest
@@ -175,6 +176,20 @@ async def test_a_pod_goes_with_an_event_and_counts_until_that_was_measured(
     [line, _] = [one for one in caplog.records if one.message == "evicted"]
     assert line.fields["pod"] == "ns/a"  # type: ignore[attr-defined]
     assert backend.closed == 1
+
+
+async def test_successors_of_pods_that_went_in_vain_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backend = FakeBackend()
+    async with bench_of(backend) as bench:
+        for number in range(60):
+            pod = pod_view(f"be{number}")
+            await bench.round([pod], claim(8, pod))
+            await bench.round([], claim(8, pod), after=4.0)
+        assert len(backend.evicted) == MOST_IN_VAIN + 1, "one more after the pause"
+    lines = [one for one in caplog.records if one.message == "evictions in vain"]
+    assert len(lines) == 2
 
 
 async def test_a_budget_forbids_one_and_the_next_goes_in_the_next_round() -> None:

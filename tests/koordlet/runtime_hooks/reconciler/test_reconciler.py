@@ -70,10 +70,10 @@ class Bench(NodeFixture):
     def shares(self, *groups: str) -> list[str]:
         return [self.read(group, "cpu.shares") for group in groups]
 
-    def disturb(self, *groups: str) -> None:
+    def disturb(self, *groups: str, value: int = 7) -> None:
         """Another process sets their shares."""
         for group in groups:
-            self.write(group, "cpu.shares", 7)
+            self.write(group, "cpu.shares", value)
 
     def want(self, *groups: str) -> None:
         """A strategy wants shares of groups."""
@@ -217,10 +217,10 @@ def test_files_of_a_pod_are_checked_before_they_are_due_if_its_runtime_may_have_
     bench, a, b = Bench(runner()), record("a"), record("b")
     bench.want(*POD_A, *OTHERS)
     bench.round(a, b)
-    bench.disturb(*POD_A, *OTHERS)
+    bench.disturb(*POD_A, *OTHERS, value=1024)
     done = bench.round(record("a", **limits) if limits else a, b, **more)
     for group in (*POD_A, *OTHERS):
-        assert bench.shares(group) == ["100" if group in checked else "7"], group
+        assert bench.shares(group) == ["100" if group in checked else "1024"], group
     assert {one.reason for one in done.writes.results} <= {""}, "the runtime is no drift"
 
 
@@ -229,11 +229,13 @@ def test_with_systemd_groups_above_pods_are_checked_each_time():
     pod = f"{slices[1]}/kubepods-besteffort-poda.slice"
     bench = Bench(runner(), Driver.SYSTEMD)
     bench.files.cgroups.make_group(pod)
+    found = bench.shares(*slices, pod)
     bench.want(*slices, pod)
     bench.round()
-    bench.disturb(*slices, pod)
+    for group, shares in zip((*slices, pod), found, strict=True):
+        bench.disturb(group, value=int(shares))
     done = bench.round()
-    assert bench.shares(*slices, pod) == ["100", "100", "7"]
+    assert bench.shares(*slices, pod) == ["100", "100", found[2]]
     assert {one.reason for one in done.writes.results} == {""}, "systemd is no drift"
 
 

@@ -65,9 +65,9 @@ class Bench(NodeFixture):
     def reconcile(self, after: float = 0.0, *, complete: bool = True) -> tuple[str, ...]:
         """Reconcile after some seconds; what could not be done."""
         self.steady += after
-        troubles = self.tasks.reconcile(self.apply, complete=complete)
+        due = self.tasks.set_desired(self.apply, complete=complete)
         self.apply.apply()
-        return troubles
+        return self.tasks.reconcile(due=due)
 
     def scores(self, *pids: int) -> list[int]:
         return [int(self.files.read(f"/proc/{pid}/oom_score_adj")) for pid in pids]
@@ -117,7 +117,7 @@ class TestScores:
     def test_a_reused_pid_is_left_until_the_next_listing(self, bench, there, score):
         early, late = (bench.files.start_process(MAIN) for _ in range(2))
         bench.want(self.WANTED)
-        bench.tasks.reconcile(bench.apply, complete=True)
+        bench.tasks.set_desired(bench.apply, complete=True)
         bench.files.reuse_pid(early, there, -998)
         outcomes = Counter(one.outcome for one in bench.apply.apply().results)
         assert outcomes == {Outcome.GONE: 1, Outcome.WRITTEN: 1}

@@ -56,6 +56,18 @@ def test_the_list_has_the_last_word_but_for_what_came_after_it_was_asked_for() -
     assert {record.pod.uid for record in inventory.records()} == {"u3"}
 
 
+@pytest.mark.parametrize(("quota", "whole"), [(200_000, None), (100_000, 100_000), (None, 100_000)])
+def test_what_a_pod_has_is_not_known_from_a_resize_on_until_a_list(
+    quota: int | None, whole: int | None
+) -> None:
+    inventory = PodInventory()
+    given = LinuxResources(cpu_quota=100_000)
+    listed = PodRecord(replace(POD, resources=given), {"c1": replace(MAIN, resources=given)})
+    inventory.replace([listed], 1.0)
+    updated = replace(MAIN, resources=LinuxResources(cpu_quota=quota))
+    assert inventory.saw_container(updated, 2.0).pod.resources.cpu_quota == whole
+
+
 def test_what_says_the_same_stays_the_same_object() -> None:
     inventory = PodInventory()
     inventory.replace([PodRecord(POD, {"c1": MAIN})], 1.0)
@@ -127,9 +139,9 @@ def test_limits_are_the_latest_request_or_the_list_that_was_asked_for_after_it()
     inventory = PodInventory()
     inventory.replace([listed(quota=100)], 1.0)
     inventory.saw_container(replace(MAIN, resources=LinuxResources(cpu_quota=200)), 2.0)
-    assert quotas(inventory) == (100, 200)
+    assert quotas(inventory) == (None, 200)
     inventory.replace([listed(quota=100)], 1.5)
-    assert quotas(inventory) == (100, 200), "requested before the update"
+    assert quotas(inventory) == (None, 200), "requested before the update"
     inventory.replace([listed(quota=300)], 3.0)
     assert quotas(inventory) == (300, 300)
 
@@ -142,9 +154,9 @@ def test_a_resize_that_is_not_accepted_changes_nothing() -> None:
     inventory.replace([listed(quota=500, resize_pending=True)], 3.0)
     assert quotas(inventory) == (100, 100)
     inventory.saw_container(replace(MAIN, resources=LinuxResources(cpu_quota=500)), 4.0)
-    assert quotas(inventory) == (100, 500), "the kubelet has begun with it"
+    assert quotas(inventory) == (None, 500), "the kubelet has begun with it"
     inventory.replace([listed(quota=500, resize_pending=True)], 5.0)
-    assert quotas(inventory) == (100, 500)
+    assert quotas(inventory) == (None, 500)
 
 
 def test_what_is_recalled_counts_less_than_anything_said_later() -> None:

@@ -20,7 +20,6 @@ from msgspec import Meta
 
 from koordlet.qos_manager.core.strategy import StrategyView, Term, shown
 from koordlet.qos_manager.eviction.claims import usage
-from koordlet.qos_manager.eviction.claims.measurements import average
 from koordlet.qos_manager.eviction.claims.ranking import ReleaseOfPod
 
 PSI_SECONDS = 30.0
@@ -181,7 +180,7 @@ def weight(view: StrategyView, threshold: NodeThreshold) -> ReleaseOfPod:
 
 def _memory_available(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:
     capacity = usage.capacity(view, usage.MEMORY)
-    used = average(view, usage.MEMORY.node_kind)
+    used = usage.node_use(view, usage.MEMORY)
     if capacity is None or used is None:
         return None
     available = max(capacity - used, 0.0)
@@ -203,7 +202,7 @@ def _memory_available(view: StrategyView, threshold: NodeThreshold) -> SignalRea
 
 def _cpu_usage(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:
     capacity = usage.capacity(view, usage.CPU)
-    used = average(view, usage.CPU.node_kind, seconds=threshold.window_seconds)
+    used = usage.node_use(view, usage.CPU, threshold.window_seconds)
     percent = threshold.percent or 0.0
     if capacity is None or used is None:
         return None

@@ -8,7 +8,8 @@ CPUEvict, MemoryEvict and BEMemoryEvict)::
 
 which is Koordinator's capacity × (use − lower) / 100 without its rounding to whole percent.
 Where use is an average, the need is the smaller of that and of the newest value: an average
-still shows pods that have gone, for as long as its window. A pod releases what it uses.
+still shows pods that have gone, for as long as its window. A pod releases what it uses. Memory
+that is set aside for huge pages is neither capacity nor used here: no eviction frees it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,20 @@ def need(used: float, capacity: float, band: ThresholdBand) -> float:
 def capacity(view: StrategyView, measure: UsageMeasure) -> float | None:
     """Of the node: cores, or bytes; ``None`` until it is known."""
     found = len(view.cpus) if measure is CPU else view.memory_bytes
-    return float(found) if found else None
+    return max(found - set_aside(view, measure), 0.0) or None if found else None
+
+
+def node_use(
+    view: StrategyView, measure: UsageMeasure, seconds: float | None = None
+) -> float | None:
+    """What the node uses of that: an average, or the newest; ``None`` where it is not known."""
+    found = average(view, measure.node_kind, seconds=seconds)
+    return None if found is None else max(found - set_aside(view, measure), 0.0)
+
+
+def set_aside(view: StrategyView, measure: UsageMeasure) -> float:
+    """What is set aside for huge pages."""
+    return (view.latest.value("node_memory_huge_pages") or 0.0) if measure is MEMORY else 0.0
 
 
 def used_by(view: StrategyView, measure: UsageMeasure) -> ReleaseOfPod:
@@ -81,8 +95,8 @@ def plan(view: StrategyView, rule: UsageRule, band: ThresholdBand) -> Plan:
     if (waiting := eviction_claim.waits(view)) is not None:
         return waiting
     total = capacity(view, measure)
-    newest = average(view, measure.node_kind)
-    over_window = average(view, measure.node_kind, seconds=rule.window_seconds)
+    newest = node_use(view, measure)
+    over_window = node_use(view, measure, rule.window_seconds)
     if total is None:
         return eviction_claim.nothing(f"no eviction: the node's {measure.word} is not known")
     if newest is None or over_window is None:

@@ -56,7 +56,7 @@ class EvictionAllowance:
     ``left`` of ``per_minute`` evictions are left; ``cooling`` says for how many seconds there
     are none yet for a resource; ``going`` are the pods on their way out, with what each frees
     by claimant; ``barred`` those that are not to be tried now, and why; ``warned`` how many
-    seconds ago pods were warned.
+    seconds ago pods were warned; ``in_vain`` for how many seconds claims are not served.
     """
 
     left: int
@@ -65,6 +65,7 @@ class EvictionAllowance:
     going: Mapping[str, Mapping[Reason, float]] = field(default_factory=dict)
     barred: Mapping[str, str] = field(default_factory=dict)
     warned: Mapping[str, float] = field(default_factory=dict)
+    in_vain: Mapping[Reason, float] = field(default_factory=dict)
 
 
 class OverduePod(NamedTuple):

@@ -7,8 +7,10 @@ pods, for what was promised, for use, and thresholds of our own. For each claim:
    rounds that are still there or have just gone, and those that end for other reasons. It
    counts for all claims of the resource, whichever of them it was for.
 2. Within the cool time of its resource nothing more is chosen, unless it may not wait.
-3. Its victims are taken in their order until enough is freed, or the minute's budget is spent.
-   A pod that the guard or the account bars is passed over, and the next one taken.
+3. What was evicted in vain lately (``effect``) is not served.
+4. Its victims are taken in their order until enough is freed, or the minute's budget is spent.
+   A pod that the guard or the account bars is passed over, and the next one taken. So is one
+   without which enough is freed by those after it, and one that frees next to nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ Claimed = tuple[str, StrategyMode, EvictionClaim]
 Decided = tuple[str, StrategyMode, Decision]
 
 _ROUNDING = 1e-9
+_LEAST_SHARE = 0.01
+"""Of what is to be freed: a node has hardly more than a hundred pods, so that those that free less
+than this hardly help together."""
 _UNITS = {"cpu": "cores", "memory": "bytes"}
 
 
@@ -135,6 +140,11 @@ class _Selector:
             more = (Term("cool time left", cooling, "s"),)
             self._say(ask, "no eviction yet: one was a short time ago, or koordlet started", *more)
             return
+        pause = self._room.in_vain.get((strategy, claim.rule, claim.resource), 0.0)
+        if pause > 0:
+            more = (Term("pause left", pause, "s"),)
+            self._say(ask, "no eviction: the last ones did not lower what is needed", *more)
+            return
         waits = self._take(ask)
         if ask.rest > 0:
             self._say(ask, f"not enough: {waits}")
@@ -151,16 +161,14 @@ class _Selector:
 
     def _take(self, ask: _OpenClaim) -> str:
         """Take victims until enough is freed; else return why it is not."""
-        claim, seen = ask.claim, set[str]()
-        for victim in claim.victims:
-            uid = victim.pod.uid
+        claim, needed = ask.claim, self._needed(ask)
+        for victim in self._candidates(claim):
             if ask.rest <= 0:
                 break
-            if uid in seen or uid in self._chosen or uid in self._room.going:
-                continue
-            seen.add(uid)
             if why := self._bars(victim, claim):
                 self._say_of(ask, victim.pod, f"not evicted for {claim.resource}: {why}")
+            elif victim.pod.uid not in needed:
+                continue
             elif (seconds := self._notice(victim.pod, claim)) > 0:
                 self._warn(ask, victim, seconds)
             elif self._left <= 0:
@@ -168,6 +176,33 @@ class _Selector:
             else:
                 self._evict(ask, victim)
         return "no further pod may be evicted"
+
+    def _candidates(self, claim: EvictionClaim) -> list[EvictionVictim]:
+        """The victims that are not on their way out; each once."""
+        first = {victim.pod.uid: victim for victim in reversed(claim.victims)}
+        listed = dict.fromkeys(victim.pod.uid for victim in claim.victims)
+        return [
+            first[uid] for uid in listed if uid not in self._chosen and uid not in self._room.going
+        ]
+
+    def _needed(self, ask: _OpenClaim) -> frozenset[str]:
+        """The UIDs of victims that go, in their order, without those that would go for nothing."""
+        rest = ask.rest * (1 - _ROUNDING)
+        able = [one for one in self._candidates(ask.claim) if not self._bars(one, ask.claim)]
+        if sum(one.releases for one in able) < rest:
+            able = [one for one in able if one.releases >= _LEAST_SHARE * rest]
+        chosen: list[EvictionVictim] = []
+        freed = 0.0
+        for big in (True, False):
+            for victim in able:
+                if freed < rest and (victim.releases >= _LEAST_SHARE * rest) is big:
+                    chosen.append(victim)
+                    freed += victim.releases
+        for victim in sorted(chosen, key=lambda one: one.releases):
+            if freed - victim.releases >= rest:
+                chosen.remove(victim)
+                freed -= victim.releases
+        return frozenset(victim.pod.uid for victim in chosen)
 
     def _bars(self, victim: EvictionVictim, claim: EvictionClaim) -> str:
         if why := self._refusal(victim.pod, claim) or self._room.barred.get(victim.pod.uid, ""):

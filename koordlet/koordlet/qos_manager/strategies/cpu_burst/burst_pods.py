@@ -10,7 +10,13 @@ from koord_host.knobs.forms import NO_LIMIT, Value
 from koord_model.cpu_burst import BurstPolicy, CPUBurst, of_pod
 from koord_model.keys import CPU
 
-from koordlet.qos_manager.core.strategy import ContainerView, Decision, PodView, StrategyView
+from koordlet.qos_manager.core.strategy import (
+    ContainerView,
+    Decision,
+    PodView,
+    StrategyView,
+    WindowStats,
+)
 from koordlet.qos_manager.strategies.cpu_burst.burst_limiter import spread
 from koordlet.qos_manager.strategies.cpu_burst.quota_burst import BurstQuota, Key, within
 from koordlet.qos_manager.strategies.cpu_burst.share_pool import BESIDE
@@ -26,7 +32,8 @@ _LEAST_QUOTA = 1000
 _LOOK_SECONDS = 10.0
 """How long quotas that only hooks and the kubelet change are taken for what they were."""
 _REST_SECONDS = 30.0
-"""After a change of the limit: let its writer apply it first."""
+"""After a container was resized none of its pod bursts: the kernel may refuse the kubelet a pod's
+quota that is below one of a container."""
 
 
 class BurstPod(NamedTuple):
@@ -43,6 +50,13 @@ class BurstPod(NamedTuple):
     period: int = _DEFAULT_PERIOD
     quotas: tuple[BurstQuota, ...] = ()
     notes: tuple[Decision, ...] = ()
+
+    def is_due(self, view: StrategyView, throttled: Mapping[tuple[str, ...], WindowStats]) -> bool:
+        """Whether its files are to be looked at again."""
+        return self.due <= view.steady or any(
+            one.raised or (one.key in throttled and throttled[one.key].last > 0)
+            for one in self.quotas
+        )
 
 
 def may_burst(pod: PodView) -> bool:
@@ -68,6 +82,9 @@ def looked_at(view: StrategyView, pod: PodView, node: CPUBurst, known: BurstPod 
     base, period = _bandwidth(view, pod.group)
     found = (_quota(view, pod, one, asked, before) for one in pod.containers)
     quotas = tuple(one for one in found if one is not None)
+    if any(_is_resized(one, before.get(one.key)) for one in quotas):
+        until = view.steady + _REST_SECONDS
+        quotas = tuple(one._replace(quota=one.base, rest_until=until) for one in quotas)
     # Not all pods in the same round.
     due = view.steady + _LOOK_SECONDS * (1 + spread(pod.uid)) / 2
     return BurstPod(pod, asked, due, base, period, quotas, notes)
@@ -78,6 +95,24 @@ def _bandwidth(view: StrategyView, group: str) -> tuple[int, int]:
     base = _number(view.cgroups.base(group, QUOTA), NO_LIMIT)
     period = _number(view.cgroups.now(group, PERIOD), _DEFAULT_PERIOD)
     return base if base > 0 else NO_LIMIT, max(period, 1)
+
+
+def _is_resized(now: BurstQuota, before: BurstQuota | None) -> bool:
+    if before is None:
+        return False
+    return now.found != before.found or 0 != before.limit != now.limit != 0
+
+
+def _base(found: int, limit: int, period: int, ratio: float, known: BurstQuota | None) -> int:
+    """The quota without burst: what was found, unless that cannot be.
+
+    What it was changed to since the last look is the kubelet's word, whatever the limit was
+    said to be.
+    """
+    if known is None or known.limit != limit or known.period != period:
+        plausible = _plausible(found, limit, period, ratio)
+        return plausible if known is None or known.found == found else found
+    return known.base if known.found == found else found
 
 
 def _plausible(base: int, limit: int, period: int, ratio: float) -> int:
@@ -105,25 +140,24 @@ def _quota(
     """A container's quota; ``None`` where it has none."""
     limits = pod.demand.container_limits if pod.demand else {}
     limit = limits.get(one.container.name, {}).get(CPU, 0)
-    base, period = _bandwidth(view, one.group)
-    if base == NO_LIMIT:
+    found, period = _bandwidth(view, one.group)
+    if found == NO_LIMIT:
         return None
-    base = _plausible(base, limit, period, view.node.cpu_normalization_ratio)
     key = pod.uid, one.container.id
     known = before.get(key)
-    made = BurstQuota(one, key, asked, limit, base, period, base, view.steady)
+    base = _base(found, limit, period, view.node.cpu_normalization_ratio, known)
+    made = BurstQuota(one, key, asked, limit, base, period, base, view.steady, found=found)
     if asked.policy not in BY_QUOTA:
         return made
     if known is None:
         now = _number(view.cgroups.now(one.group, QUOTA), base)
         return made._replace(quota=within(now, base, made.most))
-    if limit and known.limit and limit != known.limit:
-        return made._replace(rest_until=view.steady + _REST_SECONDS)
     return known._replace(
         of=one,
         asked=asked,
         limit=limit or known.limit,
         base=base,
+        found=found,
         period=period,
         quota=within(known.quota, base, made.most),
     )

@@ -57,6 +57,8 @@ class QuotaCause(StrEnum):
 class BurstQuota(NamedTuple):
     """A container's quota, ``base`` without burst; ``most`` is as far as it may grow.
 
+    ``found`` is the base as the cgroups have it, or would without strategies.
+
     ``asked`` is what the pod asks for. ``limit`` is the specification's in millicores, 0 where
     it is not known. ``used_at`` is the wall-clock time of the point of throttling that
     raised it last, ``busy_at`` when it was last needed; before ``rest_until`` it does not grow.
@@ -73,6 +75,7 @@ class BurstQuota(NamedTuple):
     cause: QuotaCause = QuotaCause.FOUND
     rest_until: float = float("-inf")
     used_at: float = 0.0
+    found: int = 0
     tokens: BurstTokens | None = None
 
     @property

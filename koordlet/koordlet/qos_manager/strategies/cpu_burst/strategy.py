@@ -172,13 +172,17 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
 def _pods(
     view: StrategyView, settings: Settings, before: Mapping[str, _PodState], same: bool
 ) -> dict[str, BurstPod]:
-    """Every pod that may burst; unchanged pods are not checked again."""
+    """Every pod that may burst; unchanged pods are not checked again.
+
+    Those whose quotas are raised, or may be now, are: the kubelet may have resized them.
+    """
+    throttled = view.history.windows("container_cpu_throttled", WINDOW)
     found = {}
     for pod in view.pods:
         if may_burst(pod):
             kept = before.get(pod.uid)
             known = kept.pod if kept else None
-            if known is None or known.of is not pod or not same or known.due <= view.steady:
+            if known is None or known.of is not pod or not same or known.is_due(view, throttled):
                 known = looked_at(view, pod, settings.node, known)
             found[pod.uid] = known
     return found

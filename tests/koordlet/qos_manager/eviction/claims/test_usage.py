@@ -120,6 +120,17 @@ def test_use_must_be_above_the_threshold_over_the_window_and_now(
     assert plan.decisions[0].outcome.startswith(outcome)
 
 
+@pytest.mark.parametrize(("used", "need"), [(97.0, 25 - 28 * 0.6), (90.0, None)])
+def test_huge_pages_are_neither_used_nor_capacity(used: float, need: float | None) -> None:
+    seen = FakeLatest(
+        {("node_memory_usage",): used, ("node_memory_huge_pages",): 72.0},
+        memory_info(100),
+        pod_memory_usage={"a": 5.0},
+    )
+    claims = planned(view(pods=PODS, latest=seen), usage.MEMORY, None).claims
+    assert [one.need for one in claims] == [pytest.approx(need)] * (need is not None)
+
+
 def test_the_decision_has_the_numbers() -> None:
     numbers = {one.name: one.value for one in planned(node(7.5, full(7.0))).decisions[0].given}
     assert numbers == {

@@ -91,6 +91,25 @@ class TestOneClaim:
         rounded = select(claim(0.1 + 0.2, {"a": 0.1, "b": 0.2, "c": 1}))
         assert names(rounded) == ["a", "b"], "rounding is no need"
 
+    @pytest.mark.parametrize(
+        ("need", "victims", "gone"),
+        [
+            # In their order, but none whose going is for nothing,
+            (305.0, {"a": 0.1, "b": 400}, ["b"]),
+            (5.0, {"a": 1, "b": 2, "c": 9}, ["c"]),
+            (5.0, {"a": 2, "b": 1, "c": 3}, ["a", "c"]),
+            # or whose going is next to nothing,
+            (305.0, {"a": 0.1, "b": 100}, ["b"]),
+            (305.0, {"a": 0.1, "b": 0.2}, []),
+            # unless it is just that which is missing.
+            (100.5, {"a": 0.5, "b": 100}, ["a", "b"]),
+        ],
+    )
+    def test_nobody_goes_in_vain(
+        self, need: float, victims: dict[str, float], gone: list[str]
+    ) -> None:
+        assert names(select(claim(need, victims))) == gone
+
     @pytest.mark.parametrize("need", [0.0, -1.0, float("nan")])
     def test_no_need_no_eviction(self, need: float) -> None:
         assert select(claim(need, {"a": 5})) == EvictionSelection()
@@ -174,6 +193,13 @@ def test_within_the_cool_time_only_forced_claims_are_met() -> None:
     assert "cpu: no eviction yet" in said(choice)[0]
     assert "cool time left 3 s" in str(choice.decisions[0][2])
     assert names(select(replace(of_cpu, forced=True), cooling=cooling)) == ["a"]
+
+
+def test_what_was_evicted_in_vain_is_not_served_for_a_while() -> None:
+    both = claim(1, {"a": 1}), claim(1, {"b": 1}, "CPUEvict", "cpu")
+    choice = select(*both, in_vain={WHO: 120.0})
+    assert names(choice) == ["b"]
+    assert "memory: no eviction: the last ones did not lower what is needed" in said(choice)[-1]
 
 
 def test_with_a_notice_a_pod_is_warned_first_and_goes_later() -> None:

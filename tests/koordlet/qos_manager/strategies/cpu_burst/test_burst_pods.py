@@ -103,8 +103,19 @@ def test_raised_quotas_stay_and_are_looked_at_in_turns() -> None:
     assert STEADY + 5 <= first.due < STEADY + 10
     raised = first._replace(quotas=tuple(one._replace(quota=99_000) for one in first.quotas))
     assert values(look(cgroups, known=raised)) == [100_000, 99_000]
-    halved = FakeCgroups(CGROUPS, {(A, QUOTA): 60_000, (B, QUOTA): 30_000})
-    assert values(look(halved, known=raised)) == [99_000, 90_000]
+
+
+@pytest.mark.parametrize("base", [30_000, 200_000])
+def test_what_the_kubelet_sets_is_the_base_before_its_list_says_so(base: int) -> None:
+    first = look(FakeCgroups(CGROUPS))
+    raised = first._replace(quotas=tuple(one._replace(quota=120_000) for one in first.quotas))
+    resized = FakeCgroups(CGROUPS, {(A, QUOTA): base})
+    found = look(resized, known=raised, steady=STEADY + 9)
+    assert values(found) == [base, 50_000]
+    assert {one.rest_until for one in found.quotas} == {STEADY + 39}
+    again = look(resized, known=found, steady=STEADY + 12)
+    assert values(again) == [base, 50_000]
+    assert {one.rest_until for one in again.quotas} == {STEADY + 39}
 
 
 def test_another_limit_begins_anew_and_gives_its_writer_time() -> None:
@@ -112,8 +123,8 @@ def test_another_limit_begins_anew_and_gives_its_writer_time() -> None:
     raised = first._replace(quotas=tuple(one._replace(quota=120_000) for one in first.quotas))
     resized = pod_view(containers={"a": ({}, {"cpu": 2000}), "b": ({}, {"cpu": 500})})
     found = look(FakeCgroups(CGROUPS), resized, known=raised, steady=STEADY + 9)
-    assert values(found) == [100_000, 120_000]
-    assert found.quotas[0].rest_until == STEADY + 39
+    assert values(found) == [100_000, 50_000]
+    assert {one.rest_until for one in found.quotas} == {STEADY + 39}
     unlisted = pod_view(containers=("a", "b"), listed=False)
     again = look(FakeCgroups(CGROUPS), unlisted, known=found, steady=STEADY + 12)
     assert [one.limit for one in again.quotas] == [2000, 500]
