@@ -128,9 +128,12 @@ class Dispatcher:
             self._missed(target, stage, verdict, error)
             return
         except asyncio.CancelledError:
-            breaker.withdrawn(ticket)
             self._count(target, stage, "cancelled")
             raise
+        finally:
+            # Whatever became of the call: a ticket that stayed out would bar the server for good.
+            # After an answer or a failure this changes nothing.
+            breaker.withdrawn(ticket)
         breaker.answered()
         self._metrics.hook_seconds.labels(target.name, stage.value).observe(
             time.perf_counter() - started
@@ -166,7 +169,8 @@ class Dispatcher:
     ) -> None:
         """An answer after its deadline is dropped and counted; it shows that the server lives."""
         result = await answer
-        if isinstance(result, HookError) and not result.reached:
+        reached = not isinstance(result, Exception) or isinstance(result, NotSubscribedError)
+        if not (reached or (isinstance(result, HookError) and result.reached)):
             return
         self._count(target, stage, "late")
         log.warning("late hook answer dropped", server=target.name, stage=stage)
@@ -226,7 +230,13 @@ class Dispatcher:
                 self._tasks.create_task(self._probe(target, target.breaker))
 
     async def _probe(self, target: HookTarget, breaker: Breaker) -> None:
-        if not await target.probe():
+        try:
+            answers = await target.probe()
+        except Exception as error:
+            # Of one target, and the others are to be probed all the same.
+            log.error("defect: probe failed", server=target.name, error=repr(error))
+            answers = False
+        if not answers:
             breaker.probe_failed(time.monotonic())
         elif breaker.probe_answered():
             log.info("hook server available again", server=target.name)

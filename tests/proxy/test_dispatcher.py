@@ -459,6 +459,62 @@ async def test_a_call_given_up_cancels_the_hook_call(served, trial):
         assert target.breaker.admit()
 
 
+class GoneError(BaseException):
+    """Neither an error of a hook server nor one of Python's ordinary ones."""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [KeyError("defect"), asyncio.InvalidStateError(), GoneError(), GeneratorExit()],
+    ids=repr,
+)
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+async def test_whatever_ends_a_trial_the_next_call_is_one(policy, end):
+    """It is asked within the call, so that any exception comes through."""
+    target = Scripted("a", policy=policy)
+    target.breaker.failed(time.monotonic())
+    target.breaker.probe_answered()
+    ask = target.ask
+
+    async def ending(*_: object) -> None:
+        raise end
+
+    target.ask = ending  # type: ignore[method-assign]
+    async with dispatching(target) as dispatcher:
+        with pytest.raises(type(end)):
+            await dispatcher.create()
+        target.ask = ask  # type: ignore[method-assign]
+        assert (await dispatcher.create()).asked == 1
+        assert target.breaker.state is CLOSED
+
+
+async def test_a_target_replaced_while_a_trial_runs_bars_nobody(served):
+    hanging(served)
+    target = target_of(served)
+    target.breaker.failed(time.monotonic())
+    target.breaker.probe_answered()
+    async with dispatching(target) as dispatcher:
+        call = await dispatcher.under_way(served)
+        dispatcher.replace([])
+        await target.close()
+        assert len((await call).missed) == 1
+        assert target.breaker.probe_due(time.monotonic() + 1)
+
+
+async def test_a_defect_in_a_probe_ends_no_others():
+    broken, back = Scripted("a"), Scripted("b")
+
+    async def probe() -> bool:
+        raise KeyError("defect")
+
+    broken.probe = probe  # type: ignore[method-assign]
+    for target in (broken, back):
+        target.breaker.failed(-100)
+    async with dispatching(broken, back):
+        await until(lambda: back.breaker.state is HALF_OPEN)
+        assert broken.breaker.state is OPEN
+
+
 class TestReplacing:
     async def test_those_left_out_are_closed_after_their_deadline(self):
         gone, stays = Scripted("a", timeout=0.1), Scripted("b")
