@@ -278,8 +278,8 @@ class _Connection(asyncio.Protocol):
         self._on_room()
 
     def _lost(self, reason: str) -> None:
-        for failure in self._http2.close(reason):
-            self._settle(failure)
+        for event in self._http2.close(reason):
+            self._settle(event)
         if self._transport is not None:
             self._transport.close()
 
