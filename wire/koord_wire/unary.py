@@ -199,6 +199,10 @@ class UnaryConnection:
         self._send_body(stream, one)
         return stream
 
+    def retire(self, reason: str) -> None:
+        """Open no more requests here; those that are open still end properly."""
+        self._going_away = self._going_away or reason
+
     def cancel(self, stream: int) -> None:
         """Nobody waits for this answer any more."""
         if self._streams.pop(stream, None) is not None:
@@ -277,7 +281,7 @@ class UnaryConnection:
 
     def close(self, reason: str) -> list[Event]:
         """The connection is gone: requests that have no answer by now get none any more."""
-        self._going_away = self._going_away or reason
+        self.retire(reason)
         for stream in list(self._streams):
             self._failed(stream, reason, processed=True)
         return self._take_events()
