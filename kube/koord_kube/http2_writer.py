@@ -99,6 +99,7 @@ class Http2Writer:
             header = await self._cluster.credentials.header(anew=True)
             response = await self._sent(request, header)
         if response.status < 300:
+            self._cluster.backoff.succeeded()
             return response.body
         secret = header.rpartition(" ")[2]
         names = {name.title(): value for name, value in response.headers().items()}
