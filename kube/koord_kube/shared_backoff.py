@@ -44,7 +44,7 @@ class SharedBackoff:
     ) -> None:
         """Wait for the next try of what failed just now; see ``RetrySchedule.failed``."""
         now = self._monotonic()
-        self._schedule.failed(
+        earlier = self._schedule.failed(
             retry,
             now,
             wait,
@@ -52,6 +52,8 @@ class SharedBackoff:
             was_answered=was_answered,
             is_first=is_first,
         )
+        if earlier:
+            self._wake()
         try:
             while retry.due > now and await self._was_woken(retry.due - now):
                 now = self._monotonic()

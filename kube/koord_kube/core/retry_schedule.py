@@ -64,8 +64,10 @@ class RetrySchedule:
         retry_after: float = 0.0,
         was_answered: bool = False,
         is_first: bool = False,
-    ) -> None:
+    ) -> bool:
         """A try failed: the next is due in ``wait`` seconds, or earlier by the rules above.
+
+        Returns whether another one's next try is due earlier by that.
 
         ``retry_after`` is what the server asked for, ``was_answered`` says that it did answer:
         it refused. ``is_first`` begins a new row of failures.
@@ -80,7 +82,7 @@ class RetrySchedule:
         retry.due = now + max(wait, retry_after)
         retry.not_before = now + max(retry_after, alone if retry.answered else 0.0)
         self._waiting.add(retry)
-        self._plan_probe(now)
+        return self._plan_probe(now)
 
     def succeeded(self, now: float) -> bool:
         """Some request succeeded; returns whether anybody's next try is due earlier by that."""
