@@ -26,7 +26,7 @@ from koord_proxy.contract.events import (
     SessionEvent,
     Treatment,
 )
-from koord_proxy.contract.runtime_api import InterceptedRequest, RuntimeApi
+from koord_proxy.contract.runtime_api import InterceptedRequest, RewrittenRequest, RuntimeApi
 from koord_proxy.contract.runtime_client import NotKubernetesError, RuntimeNotFoundError
 from koord_proxy.dispatcher import Dispatcher, DispatchResult
 from koord_proxy.metrics import Metrics
@@ -298,9 +298,10 @@ class Interceptor:
         verdict = await self._dispatcher.ask(call.method.pre, call.facts)
         if verdict.refusal:
             return CallDecision("refused", refusal=verdict.refusal)
-        message, left_out = None, ()
+        sent = RewrittenRequest(None)
         if verdict.asked:
-            message, left_out = call.request.rewrite(verdict.merge, complete=is_known)
+            sent = call.request.rewrite(verdict.merge, complete=is_known)
+        message, left_out = sent
         verdict.merge.undo(left_out)
         if message is not None:
             call.changed = ", ".join(sorted(map(str, verdict.merge.claims)))
