@@ -8,6 +8,7 @@ keep the record or let it go, and ask the hooks that come after.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -242,6 +243,7 @@ class Interceptor:
             # A defect in here must not stop a pod.
             log.error("defect: call not hooked", method=call.method.name, error=repr(error))
             decision = CallDecision("error")
+            self._note_unhooked(call)
         try:
             if decision.refusal:
                 # Over for us: nothing of it comes back.
@@ -352,6 +354,21 @@ class Interceptor:
         self._find(call, looked_up=True)
         return found is not None
 
+    def _note_unhooked(self, call: InterceptedCall) -> None:
+        """Record that a defect of ours kept hooks from a call."""
+        stage = call.method.pre
+        if stage is None or call.before is not None:
+            return
+        now = time.time()
+        self._note(
+            call,
+            [
+                MissedHookCall(stage.value, target.name, "a defect of the proxy", now)
+                for target in self._dispatcher.subscribed[stage]
+                if target.waits
+            ],
+        )
+
     def _note(self, call: InterceptedCall, missed: Iterable[MissedHookCall]) -> None:
         """Record a call before the runtime sees it."""
         record = call.record
@@ -393,6 +410,9 @@ class Interceptor:
                 self._store.made(record, made)
             else:
                 self._store.not_made(record)
+                if response is not None:
+                    # It was made, under an id that cannot be read.
+                    self._met()
             return
         if method.ends:
             if response is not None:
@@ -437,7 +457,10 @@ def _not_looked_up(call: InterceptedCall, server: str) -> str:
 
 
 def _log_verdict(call: InterceptedCall, verdict: DispatchResult) -> None:
-    say = log.warning if verdict.missed else log.info
+    say = log.info
+    if verdict.missed:
+        # One line tells of a server that is away, and its calls and pods are counted.
+        say = log.warning if len(verdict.missed) > verdict.expected else log.debug
     say(
         "unmanaged" if verdict.missed else "hooked",
         method=call.method.name,

@@ -408,6 +408,53 @@ class TestBreaker:
             assert closed.breaker.state is OPEN
 
 
+class TestOutage:
+    """Of a server that stays away: one line, and what went without it in numbers."""
+
+    def lines(self, caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
+        warned = [one for one in caplog.records if one.levelno >= logging.WARNING]
+        return [(one.getMessage(), one.fields) for one in warned]
+
+    async def test_it_is_logged_once_and_counted(self, caplog, monkeypatch):
+        gone = Scripted("gone", UNREACHABLE, alive=True)
+        async with dispatching(gone) as dispatcher:
+            for number in range(30):
+                asked = facts()
+                asked.pod_meta.uid = str(number % 3)
+                # Each is a trial that fails: the server answers probes, and no calls.
+                gone.breaker.probe_answered()
+                verdict = await dispatcher.ask(CREATE, asked)
+                assert len(verdict.missed) == 1
+                assert verdict.expected == (number > 0)
+            assert [line for line, _ in self.lines(caplog)] == [
+                "hook server unavailable, skipping it until it answers",
+                "hook not applied",
+            ]
+            caplog.clear()
+            monkeypatch.setattr(dispatcher_module, "REMIND_SECONDS", 0.0)
+            await until(lambda: self.lines(caplog))
+            monkeypatch.setattr(dispatcher_module, "REMIND_SECONDS", 600.0)
+            line, fields = self.lines(caplog)[0]
+            assert line == "hook server still unavailable"
+            assert (fields["server"], fields["calls"], fields["pods"]) == ("gone", 30, 3)
+            caplog.clear()
+            gone.answer = None
+            gone.breaker.probe_answered()
+            await dispatcher.create()
+        again = [fields for line, fields in events(caplog) if "has answered" in line]
+        assert [(one["calls"], one["pods"]) for one in again] == [(30, 3)]
+
+    async def test_another_servers_misses_are_lines_of_their_own(self, caplog):
+        gone, other = Scripted("gone", UNREACHABLE), Scripted("other")
+        async with dispatching(gone, other) as dispatcher:
+            await dispatcher.create()
+            caplog.clear()
+            other.answer = UNREACHABLE
+            verdict = await dispatcher.create()
+            assert (len(verdict.missed), verdict.expected) == (2, 1)
+        assert [fields["server"] for _, fields in self.lines(caplog)] == ["other", "other"]
+
+
 class TestRegisteredAnew:
     """Whoever writes its registration again has most likely just begun to serve."""
 

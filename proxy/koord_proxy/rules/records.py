@@ -55,8 +55,22 @@ class RuntimeRecord:
     """Calls under way that may change it: until they end, the runtime tells what was before."""
 
     def note(self, missed: Iterable[MissedHookCall]) -> None:
-        """Remember hooks that did not happen; of many, the last ones."""
-        self.missed = [*self.missed, *missed][-KEPT_MISSED:]
+        """Remember hooks that did not happen.
+
+        Of many, those go first that the same server missed again at the same stage: one that is
+        gone for good must not push out what another one missed once.
+        """
+        kept = [*self.missed, *missed]
+        while len(kept) > KEPT_MISSED:
+            del kept[_most_dispensable(kept)]
+        self.missed = kept
+
+
+def _most_dispensable(missed: list[MissedHookCall]) -> int:
+    """The oldest of which there is a newer one, else the oldest."""
+    newest = {(one.stage, one.server): place for place, one in enumerate(missed)}
+    repeated = (place for place, one in enumerate(missed) if newest[one.stage, one.server] != place)
+    return next(repeated, 0)
 
 
 def put_into_pod(container: RuntimeRecord, pod: RuntimeRecord) -> None:
