@@ -21,7 +21,6 @@ from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.credentials import Anonymous, Credentials
 from koord_kube.failures import reason_of
 from koord_kube.protocol.api import (
-    Api,
     ApiError,
     GoneError,
     ListPage,
@@ -115,6 +114,11 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    @property
+    def backoff(self) -> SharedBackoff:
+        """What all clients of the cluster share."""
+        return self.cluster.backoff
 
     async def close(self) -> None:
         """Close all connections; the next request opens a new one."""
@@ -217,7 +221,7 @@ class Client:
                 pieces = response.content.iter_any()
                 # A server that does not support the option does not mark the end of a list.
                 while piece := await self._piece(pieces, listing=listing):
-                    self.cluster.backoff.succeeded()
+                    self.backoff.succeeded()
                     for line in lines.feed(piece):
                         change = request.watch_event(line)
                         listing = listing and not change.ends_list
@@ -316,7 +320,7 @@ class Client:
             header = await self.cluster.credentials.header(anew=True)
             response = await self._send_once(request, header, seconds)
         if response.status < 300:
-            self.cluster.backoff.succeeded()
+            self.backoff.succeeded()
             return response
         async with response:
             body = await response.read()
@@ -369,11 +373,6 @@ class _Sessions:
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
-
-
-def backoff_of(api: Api) -> SharedBackoff:
-    """What users of the same API server share; its own for an API that is no ``Client``."""
-    return api.cluster.backoff if isinstance(api, Client) else SharedBackoff()
 
 
 def content_type(request: Request) -> str:

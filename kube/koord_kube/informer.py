@@ -12,12 +12,12 @@ from typing import Generic, TypeVar
 import anyio
 import msgspec
 
-from koord_kube.client import backoff_of
 from koord_kube.core.reflector import Reflector, ReflectorAction, ReflectorStep, ReflectorTiming
 from koord_kube.core.retry_schedule import RequestRetry
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api, ApiError, ListPage, NotFoundError, WatchEvent
 from koord_kube.protocol.resources import Resource
+from koord_kube.shared_backoff import backoff_of
 from koord_kube.views.metadata import NamedObject, decode_named
 
 T = TypeVar("T")

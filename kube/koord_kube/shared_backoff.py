@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import anyio
 
@@ -74,3 +75,16 @@ class SharedBackoff:
     def _wake(self) -> None:
         for sleep in self._sleeps:
             sleep.cancel()
+
+
+@runtime_checkable
+class _HasBackoff(Protocol):
+    """A client of a cluster."""
+
+    @property
+    def backoff(self) -> SharedBackoff: ...
+
+
+def backoff_of(api: object) -> SharedBackoff:
+    """What all clients of the same cluster share; for another API one of its own."""
+    return api.backoff if isinstance(api, _HasBackoff) else SharedBackoff()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -44,6 +46,12 @@ async def informers(api: KubeApi) -> AsyncIterator[list[Informer[object]]]:
         yield made
         for task in tasks:
             task.cancel()
+
+
+def test_an_informer_alone_does_not_load_the_client() -> None:
+    """Some megabytes, which a node without a cluster does not need."""
+    program = "import sys, koord_kube.informer; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 async def test_after_an_outage_all_are_back(
