@@ -31,6 +31,7 @@ from koord_kube.protocol.api import (
 from koord_kube.protocol.lines import Lines
 from koord_kube.protocol.request import ITEMS, OBJECT, Request
 from koord_kube.protocol.resources import Resource
+from koord_kube.shared_backoff import SharedBackoff
 
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -46,7 +47,8 @@ class Cluster:
 
     ``context`` is what the server is verified by; ``None`` over plain HTTP.
     ``server_name`` is the name in its certificate where it is not the URL's. ``new_context``
-    makes another context, for connections that offer another protocol.
+    makes another context, for connections that offer another protocol. ``backoff`` is shared by
+    all that the program asks of this server.
     """
 
     url: str
@@ -55,6 +57,7 @@ class Cluster:
     server_name: str | None = None
     proxy: str | None = None
     new_context: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
+    backoff: SharedBackoff = field(default_factory=SharedBackoff, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Limits:
 
     A watch is ended by the server after ``watch`` to twice as long, and given up ``grace``
     later where it does not: then the connection is dead.
+
+    While the server is away, somebody tries at least each ``probe``.
     """
 
     qps: float = 20.0
@@ -78,6 +83,7 @@ class Limits:
     listing: float = 60.0
     watch: float = 300.0
     grace: float = 15.0
+    probe: float = 2.0
 
 
 class Client:
@@ -108,6 +114,11 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    @property
+    def backoff(self) -> SharedBackoff:
+        """What all clients of the cluster share."""
+        return self.cluster.backoff
 
     async def close(self) -> None:
         """Close all connections; the next request opens a new one."""
@@ -210,6 +221,7 @@ class Client:
                 pieces = response.content.iter_any()
                 # A server that does not support the option does not mark the end of a list.
                 while piece := await self._piece(pieces, listing=listing):
+                    self.backoff.succeeded()
                     for line in lines.feed(piece):
                         change = request.watch_event(line)
                         listing = listing and not change.ends_list
@@ -308,6 +320,7 @@ class Client:
             header = await self.cluster.credentials.header(anew=True)
             response = await self._send_once(request, header, seconds)
         if response.status < 300:
+            self.backoff.succeeded()
             return response
         async with response:
             body = await response.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 import yaml
 
 from koord_kube.client import Client, Cluster, Limits
+from koord_kube.core.retry_schedule import RetryTiming
 from koord_kube.credentials import ACCOUNT, Anonymous, TokenFile, server_context
+from koord_kube.shared_backoff import SharedBackoff
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
@@ -41,7 +44,9 @@ async def connect(
             cluster = in_cluster(environ, account)
     except OSError as error:
         raise ConnectError(str(error)) from None
-    return Client(cluster, limits)
+    limits = limits or Limits()
+    backoff = SharedBackoff(RetryTiming(probe=limits.probe))
+    return Client(replace(cluster, backoff=backoff), limits)
 
 
 def in_cluster(environ: Mapping[str, str], account: Path = ACCOUNT) -> Cluster:

@@ -24,6 +24,8 @@ _ENCODER = msgspec.json.Encoder()
 _NO_BODY: Headers = ()
 _RESENDS = 3
 """How often a write is sent again which the server says it did not process."""
+_SHUTDOWN_SECONDS = 1.0
+"""How long the other end may take to say goodbye; one that hangs never does."""
 
 
 class _NotProcessedError(Exception):
@@ -36,11 +38,12 @@ class Http2UnsupportedError(ApiError):
 
 @dataclass(eq=False, slots=True)
 class _Write:
-    """One request, and who waits for its answer."""
+    """One request, and who waits for its answer, ``since`` it left or was put into the queue."""
 
     request: Request
     token: bytes
     answer: asyncio.Future[Response]
+    since: float
     connection: _Connection | None = None
     stream: int = 0
 
@@ -49,8 +52,11 @@ class Http2Writer:
     """Sends writes to one API server. ``leads`` is asked for each at the moment it leaves.
 
     Writes that are made in one turn of the event loop leave together. Where the server allows no
-    more at a time they wait, in order. A lost connection is made again with the next write; one
+    more at a time they wait, in order. A lost connection is made again with the next write; a write
     whose fate is not known fails, since it may have been processed.
+
+    A connection on which nothing was answered for the whole time of a write counts as lost for
+    those that come after: a server that hangs, or whose load balancer lost it, keeps TCP alive.
     """
 
     def __init__(
@@ -76,6 +82,8 @@ class Http2Writer:
         self._waiting: deque[_Write] = deque()
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._left: list[_Connection] = []
+        """Connections that are not used any more, and have not ended yet."""
 
     async def write(self, request: Request) -> bytes:
         """Send a write and return the body of its answer.
@@ -91,6 +99,7 @@ class Http2Writer:
             header = await self._cluster.credentials.header(anew=True)
             response = await self._sent(request, header)
         if response.status < 300:
+            self._cluster.backoff.succeeded()
             return response.body
         secret = header.rpartition(" ")[2]
         names = {name.title(): value for name, value in response.headers().items()}
@@ -101,15 +110,16 @@ class Http2Writer:
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.gather(self._connecting, return_exceptions=True)
-        if self._connection is not None:
-            await self._connection.close()
+        for connection in (self._connection, *self._left):
+            if connection is not None:
+                await connection.close()
         self._fail_waiting(OSError("the client was closed"))
 
     async def _sent(self, request: Request, header: str) -> Response:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._deadline
         for _ in range(_RESENDS):
-            write = _Write(request, header.encode(), loop.create_future())
+            write = _Write(request, header.encode(), loop.create_future(), loop.time())
             timer = loop.call_at(end, self._expire, write)
             try:
                 self._waiting.append(write)
@@ -125,8 +135,13 @@ class Http2Writer:
         raise ApiError(f"{request}: the server refused to process it {_RESENDS} times")
 
     def _expire(self, write: _Write) -> None:
-        if not write.answer.done():
-            write.answer.set_exception(TimeoutError())
+        if write.answer.done():
+            return
+        write.answer.set_exception(TimeoutError())
+        connection = write.connection or self._connection
+        if connection is not None and connection.answered_at <= write.since:
+            connection.retire()
+            self._pump()
 
     def _abandon(self, write: _Write) -> None:
         """Nobody waits for it any more; mostly it has its answer."""
@@ -141,6 +156,8 @@ class Http2Writer:
         """Send what waits, as far as the server allows; connect where there is no connection."""
         connection = self._connection
         if connection is None or not connection.usable:
+            if connection is not None:
+                self._left = [one for one in (*self._left, connection) if not one.is_closed]
             self._connection = None
             if self._waiting and self._connecting is None:
                 self._connecting = asyncio.get_running_loop().create_task(self._connect())
@@ -166,6 +183,7 @@ class Http2Writer:
                     target.port or 443,
                     ssl=self._context,
                     server_hostname=self._cluster.server_name or target.hostname,
+                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
                 )
         except (OSError, ssl.SSLError, TimeoutError) as error:
             self._connecting = None
@@ -200,10 +218,16 @@ class _Connection(asyncio.Protocol):
         self._flushing = False
         self._closed = asyncio.get_running_loop().create_future()
         self.speaks_http2 = False
+        self.answered_at = 0.0
+        """When it was made, or the last answer came; seconds of the event loop's clock."""
 
     @property
     def usable(self) -> bool:
-        return not self._closed.done() and self._http2.usable
+        return not self.is_closed and self._http2.usable
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed.done()
 
     @property
     def free(self) -> int:
@@ -221,7 +245,7 @@ class _Connection(asyncio.Protocol):
         write.stream = self._http2.request(
             request.method.encode(), path.encode(), body, write.token, headers
         )
-        write.connection = self
+        write.connection, write.since = self, asyncio.get_running_loop().time()
         self._writes[write.stream] = write
         self._flush_soon()
 
@@ -229,6 +253,11 @@ class _Connection(asyncio.Protocol):
         if self._writes.pop(write.stream, None) is not None:
             self._http2.cancel(write.stream)
             self._flush_soon()
+
+    def retire(self) -> None:
+        """Send nothing more on it; it is closed when its last write has ended."""
+        self._http2.retire("no write was answered in time")
+        self._flush_soon()
 
     async def close(self) -> None:
         if self._transport is not None:
@@ -246,11 +275,14 @@ class _Connection(asyncio.Protocol):
             output = self._http2.take_output()
             if output:
                 self._transport.write(output)
+            if not self._http2.usable and not self._http2.open_streams:
+                self._transport.close()
 
     # ---- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self.answered_at = asyncio.get_running_loop().time()
         notice_lost_peer(transport.get_extra_info("socket"))
         chosen = transport.get_extra_info("ssl_object")
         self.speaks_http2 = chosen is not None and chosen.selected_alpn_protocol() == "h2"
@@ -264,12 +296,12 @@ class _Connection(asyncio.Protocol):
             self._flush()
             self._lost(str(error))
             return
+        if events:
+            self.answered_at = asyncio.get_running_loop().time()
         for event in events:
             self._settle(event)
         self._on_room()
         self._flush()
-        if not self._http2.usable and not self._http2.open_streams and self._transport is not None:
-            self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost(reason_of(error) if error else "the server closed the connection")
@@ -278,8 +310,8 @@ class _Connection(asyncio.Protocol):
         self._on_room()
 
     def _lost(self, reason: str) -> None:
-        for failure in self._http2.close(reason):
-            self._settle(failure)
+        for event in self._http2.close(reason):
+            self._settle(event)
         if self._transport is not None:
             self._transport.close()
 

@@ -13,9 +13,11 @@ import anyio
 import msgspec
 
 from koord_kube.core.reflector import Reflector, ReflectorAction, ReflectorStep, ReflectorTiming
+from koord_kube.core.retry_schedule import RequestRetry
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api, ApiError, ListPage, NotFoundError, WatchEvent
 from koord_kube.protocol.resources import Resource
+from koord_kube.shared_backoff import backoff_of
 from koord_kube.views.metadata import NamedObject, decode_named
 
 T = TypeVar("T")
@@ -24,6 +26,7 @@ Handler = Callable[[str, T | None, T | None], None]
 """Gets an object's key, what it was and what it is; ``None``: it was, or is, not there."""
 
 _RANDOM = random.SystemRandom()
+_NO_ANSWER = ApiError("a watch that ended at once")
 
 
 class Informer(Generic[T]):
@@ -67,6 +70,7 @@ class Informer(Generic[T]):
         self._on_warning = on_warning
         self._monotonic = monotonic
         self._reflector = Reflector(chance, timing or ReflectorTiming())
+        self._backoff, self._retry = backoff_of(api), RequestRetry()
         self._source_trouble = ""
         self._warned: set[str] = set()
         self._undecoded: dict[str, str] = {}
@@ -127,22 +131,39 @@ class Informer(Generic[T]):
             ReflectorAction.LIST: self._list,
             ReflectorAction.WATCH: self._watch,
         }
+        failure = _NO_ANSWER
         while True:
-            await anyio.sleep(step.wait)
+            if step.wait:
+                await self._pause(step, failure)
+            failure = _NO_ANSWER
             try:
                 step = await doing[step.action]()
             except ApiError as error:
-                failures = self._reflector.failures
-                step = self._reflector.failed(error.status, error.retry_after)
-                if self._reflector.failures == failures:
-                    continue  # this server needs another form of the request
-                self.absent = isinstance(error, NotFoundError)
-                if self.absent:
-                    self._known.set()
-                if self.absent and self.is_optional:
-                    self._source_trouble = ""
-                else:
-                    self._troubled(str(error))
+                failure = error
+                step = self._after(error)
+
+    async def _pause(self, step: ReflectorStep, failure: ApiError) -> None:
+        await self._backoff.pause(
+            self._retry,
+            step.wait,
+            retry_after=failure.retry_after,
+            was_answered=400 <= failure.status < 500,
+            is_first=self._reflector.failures == 1,
+        )
+
+    def _after(self, error: ApiError) -> ReflectorStep:
+        failures = self._reflector.failures
+        step = self._reflector.failed(error.status, error.retry_after)
+        if self._reflector.failures == failures:
+            return step  # this server needs another form of the request
+        self.absent = isinstance(error, NotFoundError)
+        if self.absent:
+            self._known.set()
+        if self.absent and self.is_optional:
+            self._source_trouble = ""
+        else:
+            self._troubled(str(error))
+        return step
 
     async def _list(self) -> ReflectorStep:
         there: set[str] = set()

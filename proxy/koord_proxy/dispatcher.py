@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from koord_hooks.protocol import HookRequest, HookResponse
@@ -26,6 +26,10 @@ from koord_proxy.rules.registration import FailurePolicy
 
 log = get_log("koord_proxy.hooks")
 
+REMIND_SECONDS = 600.0
+"""Between two lines about a server that stays away."""
+MOST_PODS = 10_000
+"""Pods of an outage that are told apart."""
 PROBE_SECONDS = 0.25
 """How often it is looked whether a probe is due."""
 
@@ -35,13 +39,25 @@ class DispatchResult:
     """What came of asking everybody.
 
     ``refusal`` is set if the call must fail; ``missed`` are the hooks that were
-    due and did not happen.
+    due and did not happen. Of these ``expected`` were to be missed: their server is known to be
+    away, which was logged when it began.
     """
 
     merge: Merge
     refusal: str = ""
     missed: list[MissedHookCall] = field(default_factory=list)
+    expected: int = 0
     asked: int = 0
+
+
+@dataclass(slots=True)
+class _Outage:
+    """A server that is away: since when (monotonic), and what it missed since it was logged."""
+
+    since: float
+    logged_at: float
+    calls: int = 0
+    pods: set[str] = field(default_factory=set)
 
 
 class Dispatcher:
@@ -52,6 +68,7 @@ class Dispatcher:
         self._tasks = tasks
         self._targets: tuple[HookTarget, ...] = ()
         self.subscribed: dict[Stage, tuple[HookTarget, ...]] = {}
+        self._outages: dict[str, _Outage] = {}
         self._set(())
 
     @property
@@ -117,7 +134,7 @@ class Dispatcher:
         try:
             response = await self._within_deadline(target, stage, verdict.merge.facts)
         except NotSubscribedError:
-            breaker.answered()
+            self._answered(target)
             self._count(target, stage, "not_subscribed")
             return
         except HookError as error:
@@ -128,10 +145,13 @@ class Dispatcher:
             self._missed(target, stage, verdict, error)
             return
         except asyncio.CancelledError:
-            breaker.withdrawn(ticket)
             self._count(target, stage, "cancelled")
             raise
-        breaker.answered()
+        finally:
+            # Whatever became of the call: a ticket that stayed out would bar the server for good.
+            # After an answer or a failure this changes nothing.
+            breaker.withdrawn(ticket)
+        self._answered(target)
         self._metrics.hook_seconds.labels(target.name, stage.value).observe(
             time.perf_counter() - started
         )
@@ -166,21 +186,51 @@ class Dispatcher:
     ) -> None:
         """An answer after its deadline is dropped and counted; it shows that the server lives."""
         result = await answer
-        if isinstance(result, HookError) and not result.reached:
+        reached = not isinstance(result, Exception) or isinstance(result, NotSubscribedError)
+        if not (reached or (isinstance(result, HookError) and result.reached)):
             return
         self._count(target, stage, "late")
         log.warning("late hook answer dropped", server=target.name, stage=stage)
         target.breaker.probe_answered()
 
     def _learn(self, target: HookTarget, error: HookError) -> None:
+        now = time.monotonic()
         if error.reached:
-            target.breaker.answered()
-        elif target.breaker.failed(time.monotonic()):
+            self._answered(target)
+        elif target.breaker.failed(now) and target.name not in self._outages:
+            self._outages[target.name] = _Outage(now, now)
             log.warning(
                 "hook server unavailable, skipping it until it answers",
                 server=target.name,
                 error=str(error),
             )
+
+    def _answered(self, target: HookTarget) -> None:
+        target.breaker.answered()
+        outage = self._outages.pop(target.name, None)
+        if outage is not None:
+            _log_outage(log.info, "hook server has answered again", target.name, outage)
+
+    def _count_missed(self, target: HookTarget, facts: HookRequest) -> bool:
+        """Count a missed call for an outage; whether that is known, and its line was written."""
+        outage = self._outages.get(target.name)
+        if outage is None:
+            return False
+        outage.calls += 1
+        if len(outage.pods) < MOST_PODS:
+            outage.pods.add(facts.pod_meta.uid or facts.pod_meta.name)
+        # The call that found out is told of by itself.
+        return outage.calls > 1
+
+    def _remind(self, now: float) -> None:
+        """Say of servers that stay away how many calls and pods go without them."""
+        names = {target.name for target in self._targets}
+        for name, outage in list(self._outages.items()):
+            if name not in names:
+                del self._outages[name]
+            elif outage.calls and now - outage.logged_at >= REMIND_SECONDS:
+                outage.logged_at = now
+                _log_outage(log.warning, "hook server still unavailable", name, outage)
 
     def _missed(
         self, target: HookTarget, stage: Stage, verdict: DispatchResult, error: HookError
@@ -188,7 +238,8 @@ class Dispatcher:
         self._count(target, stage, error.outcome)
         # After a call there is nothing left to refuse.
         refused = target.policy is FailurePolicy.FAIL and stage not in POST_STAGES
-        say = log.debug if error.outcome == "skipped" else log.warning
+        known = not error.reached and self._count_missed(target, verdict.merge.facts)
+        say = log.debug if known or error.outcome == "skipped" else log.warning
         say(
             "hook not applied",
             server=target.name,
@@ -204,6 +255,7 @@ class Dispatcher:
                 "(its failure policy is Fail)"
             )
         else:
+            verdict.expected += known
             verdict.missed.append(MissedHookCall(stage.value, target.name, str(error), time.time()))
 
     def _count(self, target: HookTarget, stage: Stage, outcome: str) -> None:
@@ -214,6 +266,7 @@ class Dispatcher:
         while True:
             await asyncio.sleep(PROBE_SECONDS)
             now = time.monotonic()
+            self._remind(now)
             due = [target for target in self._targets if target.breaker.probe_due(now)]
             # Together: one that hangs must not keep the others waiting.
             await asyncio.gather(*(self._probe(target, target.breaker) for target in due))
@@ -226,10 +279,21 @@ class Dispatcher:
                 self._tasks.create_task(self._probe(target, target.breaker))
 
     async def _probe(self, target: HookTarget, breaker: Breaker) -> None:
-        if not await target.probe():
+        try:
+            answers = await target.probe()
+        except Exception as error:
+            # Of one target, and the others are to be probed all the same.
+            log.error("defect: probe failed", server=target.name, error=repr(error))
+            answers = False
+        if not answers:
             breaker.probe_failed(time.monotonic())
         elif breaker.probe_answered():
             log.info("hook server available again", server=target.name)
+
+
+def _log_outage(say: Callable[..., None], event: str, name: str, outage: _Outage) -> None:
+    seconds = round(time.monotonic() - outage.since)
+    say(event, server=name, seconds=seconds, calls=outage.calls, pods=len(outage.pods))
 
 
 async def _collected(

@@ -8,6 +8,7 @@ keep the record or let it go, and ask the hooks that come after.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from koord_proxy.contract.events import (
     SessionEvent,
     Treatment,
 )
-from koord_proxy.contract.runtime_api import InterceptedRequest, RuntimeApi
+from koord_proxy.contract.runtime_api import InterceptedRequest, RewrittenRequest, RuntimeApi
 from koord_proxy.contract.runtime_client import NotKubernetesError, RuntimeNotFoundError
 from koord_proxy.dispatcher import Dispatcher, DispatchResult
 from koord_proxy.metrics import Metrics
@@ -37,6 +38,8 @@ from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.store import RecordStore
 
 log = get_log("koord_proxy.calls")
+
+UPDATE = "UpdateContainerResources"
 
 
 class Decidable(Protocol):
@@ -114,15 +117,21 @@ class Interceptor:
         tasks: asyncio.TaskGroup,
         skip: SkipRule,
         adopt: Callable[[RecordKind, str], Awaitable[RuntimeRecord | None]],
+        refresh: Callable[[RuntimeRecord], Awaitable[bool]] | None = None,
         met: Callable[[], None] = lambda: None,
     ) -> None:
-        """``met`` is called when something that is unknown here turns out to run."""
+        """``adopt`` looks up what is unknown here, and ``met`` is called when it turns out to run.
+
+        ``refresh`` puts the limits that a container has now into its record, and returns whether
+        it could. Without it records are believed.
+        """
         self._api = api
         self._store = store
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._tasks = tasks
         self._adopt = adopt
+        self._refresh = refresh
         self._met = met
         # For what any client can cause, as often as it likes.
         self._warnings = LogLimiter(log)
@@ -173,7 +182,8 @@ class Interceptor:
                 connection.release(arrived.stream)
             return
         decide = self._decide(connection, calls, arrived.stream, call)
-        if call.facts is not None and self._dispatcher.immediate(call.method.pre):
+        immediate = self._dispatcher.immediate(call.method.pre) and not self._is_update(call)
+        if call.facts is not None and immediate:
             # Nothing to wait for: its headers and its message go out in one write.
             _run_through(decide)
         else:
@@ -193,6 +203,10 @@ class Interceptor:
         call = InterceptedCall(request)
         self._find(call)
         return call
+
+    def _is_update(self, call: InterceptedCall) -> bool:
+        """Whether it names some limits, and what else is in force has to be looked up."""
+        return self._refresh is not None and call.method.name == UPDATE
 
     def _has_pre_hooks(self, method: InterceptedMethod) -> bool:
         """Whether hooks are called before it goes on."""
@@ -229,6 +243,7 @@ class Interceptor:
             # A defect in here must not stop a pod.
             log.error("defect: call not hooked", method=call.method.name, error=repr(error))
             decision = CallDecision("error")
+            self._note_unhooked(call)
         try:
             if decision.refusal:
                 # Over for us: nothing of it comes back.
@@ -257,6 +272,7 @@ class Interceptor:
             )
 
     async def _ask(self, call: InterceptedCall) -> CallDecision:
+        was_found = call.facts is None
         if call.facts is None:
             try:
                 found = await self._look_up(call)
@@ -280,16 +296,29 @@ class Interceptor:
         if self.skip.matches(call.facts):
             self._note(call, missed=())
             return CallDecision("exempt")
+        is_known = was_found or await self._look_up_limits(call)
         verdict = await self._dispatcher.ask(call.method.pre, call.facts)
         if verdict.refusal:
             return CallDecision("refused", refusal=verdict.refusal)
-        message, left_out = call.request.rewrite(verdict.merge) if verdict.asked else (None, ())
+        sent = RewrittenRequest(None)
+        if verdict.asked:
+            sent = call.request.rewrite(verdict.merge, complete=is_known)
+        message, left_out = sent
         verdict.merge.undo(left_out)
         if message is not None:
             call.changed = ", ".join(sorted(map(str, verdict.merge.claims)))
         self._note(call, missed=verdict.missed)
         result = "missed" if verdict.missed else "hooked"
         return CallDecision(result, message, verdict=verdict, left_out=left_out)
+
+    async def _look_up_limits(self, call: InterceptedCall) -> bool:
+        """Have an update laid over the limits in force; whether these are known."""
+        if call.record is None or self._refresh is None or not self._is_update(call):
+            return True
+        is_known = await self._refresh(call.record)
+        # Anew in any case: another call may have changed the record meanwhile.
+        call.facts = _facts_of(call.request, call.record)
+        return is_known
 
     def _find(self, call: InterceptedCall, *, looked_up: bool = False) -> None:
         """What is known of the pod or container that the call is about.
@@ -325,6 +354,21 @@ class Interceptor:
         self._find(call, looked_up=True)
         return found is not None
 
+    def _note_unhooked(self, call: InterceptedCall) -> None:
+        """Record that a defect of ours kept hooks from a call."""
+        stage = call.method.pre
+        if stage is None or call.before is not None:
+            return
+        now = time.time()
+        self._note(
+            call,
+            [
+                MissedHookCall(stage.value, target.name, "a defect of the proxy", now)
+                for target in self._dispatcher.subscribed[stage]
+                if target.waits
+            ],
+        )
+
     def _note(self, call: InterceptedCall, missed: Iterable[MissedHookCall]) -> None:
         """Record a call before the runtime sees it."""
         record = call.record
@@ -336,6 +380,7 @@ class Interceptor:
             self._store.expect(record)
         elif call.method.pre is not None and not call.method.ends:
             call.before = record.facts
+            record.updates += 1
             if record.facts != call.facts or missed:
                 record.facts = call.facts
                 self._store.put(record)
@@ -349,6 +394,8 @@ class Interceptor:
                 self._met()
             return
         facts = record.facts
+        if call.before is not None:
+            record.updates -= 1
         if response is None and call.changed:
             # The runtime's own message cannot say whose values they are.
             log.warning(
@@ -363,6 +410,9 @@ class Interceptor:
                 self._store.made(record, made)
             else:
                 self._store.not_made(record)
+                if response is not None:
+                    # It was made, under an id that cannot be read.
+                    self._met()
             return
         if method.ends:
             if response is not None:
@@ -407,7 +457,10 @@ def _not_looked_up(call: InterceptedCall, server: str) -> str:
 
 
 def _log_verdict(call: InterceptedCall, verdict: DispatchResult) -> None:
-    say = log.warning if verdict.missed else log.info
+    say = log.info
+    if verdict.missed:
+        # One line tells of a server that is away, and its calls and pods are counted.
+        say = log.warning if len(verdict.missed) > verdict.expected else log.debug
     say(
         "unmanaged" if verdict.missed else "hooked",
         method=call.method.name,
@@ -429,6 +482,6 @@ def _run_through(coroutine: Coroutine[Any, Any, None]) -> None:
 
 def _facts_of(request: InterceptedRequest, record: RuntimeRecord) -> HookRequest:
     """The facts hooks are asked with: a copy, since hooks change it."""
-    if request.method.name == "UpdateContainerResources":
+    if request.method.name == UPDATE:
         return request.updated_facts(cast("ContainerHookRequest", record.facts))
     return deepcopy(record.facts)

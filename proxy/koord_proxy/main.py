@@ -88,6 +88,7 @@ class Proxy:
             tasks=tasks,
             skip=_skip_rule(settings),
             adopt=self.reconciler.adopt,
+            refresh=self.reconciler.refresh,
             met=self.reconciler.wake,
         )
         self.repairer = Repairer(
@@ -95,12 +96,13 @@ class Proxy:
             store=self.store,
             dispatcher=self.dispatcher,
             connect=mode.runtime,
+            refresh=self.reconciler.refresh,
         )
         self.relay = Relay(
             backend_path=backend, session=mode.session, interceptor=self.interceptor, tasks=tasks
         )
-        # What has ended meanwhile, unasked, is known to nobody else.
-        self.relay.backend_returned = self.reconciler.wake
+        # What has ended or changed meanwhile, unasked, is known to nobody else.
+        self.relay.backend_returned = self.reconciler.runtime_returned
         self.directory = HookDirectory(
             settings.hook_config_path, self._use, self.dispatcher.probe_now, self.store
         )

@@ -15,12 +15,15 @@ from koord_proxy.contract.runtime_client import (
     RuntimeListItem,
     RuntimeNotFoundError,
 )
+from koord_proxy.rules.merge import ContainerHookRequest
 from koord_proxy.rules.records import (
     MissedHookCall,
     RecordKind,
     RuntimeRecord,
     identity,
+    names_of,
     put_into_pod,
+    with_limits_in_force,
 )
 from koord_proxy.store import RecordStore
 
@@ -39,8 +42,9 @@ ADOPT_SECONDS = 2.0
 class RecordReconciler:
     """Compares the store with the runtime's lists, and looks up what is unknown.
 
-    That is done at start, and whenever ``wake`` says so. ``missed`` says which hooks something
-    that is adopted went without.
+    That is done at start, and whenever ``wake`` says so. At start, and when the runtime was away,
+    the limits of containers that are known are looked up too: somebody may have changed them
+    past the proxy. ``missed`` says which hooks something that is adopted went without.
     """
 
     def __init__(
@@ -53,11 +57,17 @@ class RecordReconciler:
         self._connect = connect
         self._missed = missed
         self._due = asyncio.Event()
+        self._limits_due = True
         self.done = False
 
     def wake(self) -> None:
-        """Compare again: something is unknown here, or the runtime was away."""
+        """Compare again: something is unknown here."""
         self._due.set()
+
+    def runtime_returned(self) -> None:
+        """Compare all again: the runtime was away, and who knows who talked to it since."""
+        self._limits_due = True
+        self.wake()
 
     async def run_forever(self) -> None:
         """Reconcile whenever that is due, the first time now."""
@@ -104,6 +114,41 @@ class RecordReconciler:
             self.wake()
             return None
 
+    async def refresh(self, record: RuntimeRecord) -> bool:
+        """Look up the limits that a container has now; whether its record has them.
+
+        While another call is changing them, that call's word is the newest.
+        """
+        if record.updates:
+            return True
+        try:
+            async with asyncio.timeout(ADOPT_SECONDS), self._connect() as runtime:
+                await self._refresh(runtime, record)
+        except (RuntimeNotFoundError, NotKubernetesError):
+            # The runtime will say so.
+            return True
+        except (RuntimeCallError, TimeoutError) as error:
+            log.warning("limits not looked up", id=record.id, error=str(error) or "no answer")
+            return False
+        return True
+
+    async def _refresh(self, runtime: RuntimeClient, record: RuntimeRecord) -> bool:
+        """Take the limits in force over; whether they were others than the record's."""
+        before = record.facts
+        told = (await runtime.container(record.id)).facts
+        if not (
+            isinstance(before, ContainerHookRequest) and isinstance(told, ContainerHookRequest)
+        ):
+            return False
+        facts = with_limits_in_force(before, told)
+        is_current = self._store.get(record.kind, record.id) is record and record.facts is before
+        if facts == before or record.updates or not is_current:
+            return False
+        record.facts = facts
+        self._store.put(record)
+        log.info("limits were changed past the proxy", id=record.id, **names_of(facts))
+        return True
+
     async def _reconcile(self, runtime: RuntimeClient) -> None:
         store = self._store
         # Only what was known before the lists were made can be missing in them.
@@ -125,6 +170,8 @@ class RecordReconciler:
             if self._is_unknown(RecordKind.CONTAINER, one):
                 adoption = self._adopt_container(runtime, one.id, one.sandbox)
                 adopted += await self._try(adoption)
+        if self._limits_due:
+            await self._refresh_all(runtime, containers)
         dropped = len(gone) + len(gone_pods)
         # Containers that are nothing of Kubernetes' make us look as well: no news.
         say = log.debug if self.done and not (adopted or dropped) else log.info
@@ -135,6 +182,15 @@ class RecordReconciler:
             dropped=dropped,
             adopted=adopted,
         )
+
+    async def _refresh_all(
+        self, runtime: RuntimeClient, containers: Iterable[RuntimeListItem]
+    ) -> None:
+        for one in containers:
+            record = self._store.get(RecordKind.CONTAINER, one.id)
+            if one.live and record is not None:
+                await self._try(self._refresh(runtime, record))
+        self._limits_due = False
 
     def _is_unknown(self, kind: RecordKind, one: RuntimeListItem) -> bool:
         """Whether something that may run was made past the proxy."""

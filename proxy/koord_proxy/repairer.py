@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -57,11 +57,14 @@ class Repairer:
         store: RecordStore,
         dispatcher: Dispatcher,
         connect: Callable[[], RuntimeClient],
+        refresh: Callable[[RuntimeRecord], Awaitable[bool]] | None = None,
     ) -> None:
+        """``refresh`` is as the interceptor's."""
         self._api = api
         self._store = store
         self._dispatcher = dispatcher
         self._connect = connect
+        self._refresh = refresh
         self._attempts: dict[tuple[RecordKind, str], _Attempts] = {}
 
     async def run(self) -> None:
@@ -135,6 +138,9 @@ class Repairer:
         Raises:
             RuntimeCallError: the runtime did not set the hooks' values.
         """
+        is_known = True
+        if self._refresh is not None and record.kind is RecordKind.CONTAINER:
+            is_known = await self._refresh(record)
         before = record.facts
         update = self._api.update(record.id)
         if isinstance(before, ContainerHookRequest):
@@ -149,7 +155,7 @@ class Repairer:
         beyond = list(by) if stage in POST_STAGES else _beyond_repair(merge)
         merge.undo(beyond)
         if merge.claims and self._is_current(record, before):
-            message, left_out = update.rewrite(merge)
+            message, left_out = update.rewrite(merge, complete=is_known)
             merge.undo(left_out)
             beyond += left_out
             if message is not None:

@@ -89,7 +89,7 @@ class ClientConnection:
         self._relay = relay
         self._session = relay.session(relay.interceptor.route)
         self._calls: dict[int, InterceptedCall] = {}
-        self._closed = self._told = self._stalled = self._acting = False
+        self._closed = self._stalled = self._acting = False
         # What is to happen if the client does not do its part of leaving.
         self._timer: asyncio.TimerHandle | None = None
         self.client = _Side(
@@ -134,21 +134,12 @@ class ClientConnection:
             # Either side's bytes may have begun or ended it.
             self._stalled = session.stalled
             self._throttle()
-        if session.warning:
-            self._tell()
         if session.failed:
             self._relay.warnings.warning("connection closed", error=str(session.failed))
         if session.failed or session.drained:
             self._hang_up()
         elif session.eof_to_backend or session.eof_to_client:
             self._half_close()
-
-    def _tell(self) -> None:
-        if not self._told:
-            self._relay.warnings.warning(
-                "relaying the connection unread", reason=self._session.warning
-            )
-        self._told = True
 
     def _half_close(self) -> None:
         """One direction of a tunnel is over; with both, so is the connection."""

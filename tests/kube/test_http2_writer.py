@@ -39,6 +39,7 @@ class Http2Server:
         self.hold = False
         self.requests: list[dict[str, Any]] = []
         self.resets = 0
+        self.mute = False
         self.streams = 100
         self.connections: list[_ServerConnection] = []
 
@@ -64,6 +65,7 @@ class _ServerConnection(asyncio.Protocol):
         allowed = {SettingCodes.MAX_CONCURRENT_STREAMS: server.streams}
         self.h2.local_settings = Settings(client=False, initial_values=allowed)
         self.open: dict[int, dict[str, Any]] = {}
+        self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -96,7 +98,11 @@ class _ServerConnection(asyncio.Protocol):
         self.flush()
 
     def flush(self) -> None:
-        self.transport.write(self.h2.data_to_send())
+        if not self.server.mute:
+            self.transport.write(self.h2.data_to_send())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +225,49 @@ async def test_no_answer_in_time(server: Http2Server, connect: Connect) -> None:
     with pytest.raises(ApiError, match="no answer in time"):
         await writer.write(binding())
     await until(lambda: server.resets == 1)
+
+
+@pytest.mark.parametrize("mute", [False, True], ids=["answers nothing", "says nothing at all"])
+async def test_a_hung_connection_is_left(server: Http2Server, connect: Connect, mute: bool) -> None:
+    """Its TCP lives, and where a load balancer has it, also HTTP/2 itself."""
+    server.hold, server.mute = True, mute
+    writer = await connect(deadline=0.5)
+    for _ in range(1 + mute):  # the first of a mute one does not leave, and says less
+        assert isinstance(await outcome(writer, binding("lost")), ApiError)
+    server.hold = server.mute = False
+    assert isinstance(await outcome(writer, binding()), bytes)
+    assert len(server.connections) == 2
+    await until(server.connections[0].lost.is_set)
+
+
+async def test_writes_on_a_connection_that_is_left_may_still_be_answered(
+    server: Http2Server, connect: Connect
+) -> None:
+    server.hold = True
+    writer = await connect(deadline=1.0)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(outcome(writer, binding("first")))
+        await asyncio.sleep(0.5)
+        second = group.create_task(outcome(writer, binding("second")))
+        await until(first.done)
+        assert not writer._connection or not writer._connection.usable
+        server.connections[0].answer(3)
+    assert isinstance(second.result(), bytes)
+
+
+async def test_one_slow_write_among_others_costs_no_connection(
+    server: Http2Server, connect: Connect
+) -> None:
+    server.hold = True
+    writer = await connect(deadline=0.5)
+    async with asyncio.TaskGroup() as group:
+        slow = group.create_task(outcome(writer, binding("slow")))
+        await until(lambda: server.requests)
+        server.hold = False
+        await writer.write(binding("quick"))
+    assert isinstance(slow.result(), ApiError)
+    await writer.write(binding("quick again"))
+    assert len(server.connections) == 1
 
 
 async def test_a_lost_connection_fails_what_is_under_way(

@@ -408,6 +408,53 @@ class TestBreaker:
             assert closed.breaker.state is OPEN
 
 
+class TestOutage:
+    """Of a server that stays away: one line, and what went without it in numbers."""
+
+    def lines(self, caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
+        warned = [one for one in caplog.records if one.levelno >= logging.WARNING]
+        return [(one.getMessage(), one.fields) for one in warned]
+
+    async def test_it_is_logged_once_and_counted(self, caplog, monkeypatch):
+        gone = Scripted("gone", UNREACHABLE, alive=True)
+        async with dispatching(gone) as dispatcher:
+            for number in range(30):
+                asked = facts()
+                asked.pod_meta.uid = str(number % 3)
+                # Each is a trial that fails: the server answers probes, and no calls.
+                gone.breaker.probe_answered()
+                verdict = await dispatcher.ask(CREATE, asked)
+                assert len(verdict.missed) == 1
+                assert verdict.expected == (number > 0)
+            assert [line for line, _ in self.lines(caplog)] == [
+                "hook server unavailable, skipping it until it answers",
+                "hook not applied",
+            ]
+            caplog.clear()
+            monkeypatch.setattr(dispatcher_module, "REMIND_SECONDS", 0.0)
+            await until(lambda: self.lines(caplog))
+            monkeypatch.setattr(dispatcher_module, "REMIND_SECONDS", 600.0)
+            line, fields = self.lines(caplog)[0]
+            assert line == "hook server still unavailable"
+            assert (fields["server"], fields["calls"], fields["pods"]) == ("gone", 30, 3)
+            caplog.clear()
+            gone.answer = None
+            gone.breaker.probe_answered()
+            await dispatcher.create()
+        again = [fields for line, fields in events(caplog) if "has answered" in line]
+        assert [(one["calls"], one["pods"]) for one in again] == [(30, 3)]
+
+    async def test_another_servers_misses_are_lines_of_their_own(self, caplog):
+        gone, other = Scripted("gone", UNREACHABLE), Scripted("other")
+        async with dispatching(gone, other) as dispatcher:
+            await dispatcher.create()
+            caplog.clear()
+            other.answer = UNREACHABLE
+            verdict = await dispatcher.create()
+            assert (len(verdict.missed), verdict.expected) == (2, 1)
+        assert [fields["server"] for _, fields in self.lines(caplog)] == ["other", "other"]
+
+
 class TestRegisteredAnew:
     """Whoever writes its registration again has most likely just begun to serve."""
 
@@ -457,6 +504,62 @@ async def test_a_call_given_up_cancels_the_hook_call(served, trial):
         assert target.breaker.state is (HALF_OPEN if trial else CLOSED)
         # A trial may be made again.
         assert target.breaker.admit()
+
+
+class GoneError(BaseException):
+    """Neither an error of a hook server nor one of Python's ordinary ones."""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [KeyError("defect"), asyncio.InvalidStateError(), GoneError(), GeneratorExit()],
+    ids=repr,
+)
+@pytest.mark.parametrize("policy", list(FailurePolicy))
+async def test_whatever_ends_a_trial_the_next_call_is_one(policy, end):
+    """It is asked within the call, so that any exception comes through."""
+    target = Scripted("a", policy=policy)
+    target.breaker.failed(time.monotonic())
+    target.breaker.probe_answered()
+    ask = target.ask
+
+    async def ending(*_: object) -> None:
+        raise end
+
+    target.ask = ending  # type: ignore[method-assign]
+    async with dispatching(target) as dispatcher:
+        with pytest.raises(type(end)):
+            await dispatcher.create()
+        target.ask = ask  # type: ignore[method-assign]
+        assert (await dispatcher.create()).asked == 1
+        assert target.breaker.state is CLOSED
+
+
+async def test_a_target_replaced_while_a_trial_runs_bars_nobody(served):
+    hanging(served)
+    target = target_of(served)
+    target.breaker.failed(time.monotonic())
+    target.breaker.probe_answered()
+    async with dispatching(target) as dispatcher:
+        call = await dispatcher.under_way(served)
+        dispatcher.replace([])
+        await target.close()
+        assert len((await call).missed) == 1
+        assert target.breaker.probe_due(time.monotonic() + 1)
+
+
+async def test_a_defect_in_a_probe_ends_no_others():
+    broken, back = Scripted("a"), Scripted("b")
+
+    async def probe() -> bool:
+        raise KeyError("defect")
+
+    broken.probe = probe  # type: ignore[method-assign]
+    for target in (broken, back):
+        target.breaker.failed(-100)
+    async with dispatching(broken, back):
+        await until(lambda: back.breaker.state is HALF_OPEN)
+        assert broken.breaker.state is OPEN
 
 
 class TestReplacing:

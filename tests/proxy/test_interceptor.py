@@ -20,6 +20,7 @@ from koord_model.resources import LinuxResources
 from koord_proto import hook_pb2 as pb
 from koord_proxy.contract.events import CallAbandoned, CallEnded, Treatment
 from koord_proxy.contract.runtime_client import RuntimeNotFoundError
+from koord_proxy.hook_targets import HookError
 from koord_proxy.interceptor import SkipRule
 from koord_proxy.rules.records import MissedHookCall, RecordKind, RuntimeRecord
 from koord_proxy.rules.registration import FailurePolicy
@@ -351,6 +352,22 @@ def test_the_skip_rule(rule, labels, skipped):
 
 
 class TestMissed:
+    async def test_of_a_server_that_is_known_to_be_away_only_the_first_is_a_warning(
+        self, intercepting, caplog
+    ):
+        """And each is marked; what another server misses is not buried."""
+        gone = Hooks("gone", wants=HookError("timeout", "no answer", reached=False))
+        async with intercepting(Hooks("koordlet"), others=[gone]) as client:
+            await client.run_pod()
+            await client.create()
+            assert client.record().missed[0].server == "gone"
+            assert said(caplog).count("unmanaged") == 1
+            client.hooks.wants = AWAY
+            caplog.clear()
+            await client.create()
+        assert said(caplog)[-1] == "unmanaged"
+        assert caplog.records[-1].fields["missed"] == "koordlet, gone"
+
     async def test_ignored_it_goes_on_and_is_marked(self, intercepting, tmp_path, caplog):
         async with intercepting(Hooks(wants=AWAY)) as client:
             assert await client.run_pod() is None
@@ -500,8 +517,10 @@ class TestDefects:
         async with intercepting(hooks) as client:
             assert await client.run_pod() is None
             assert client.counted() == {"RunPodSandbox error": 1}
-            # It is remembered as far as it is known.
+            # It is remembered as far as it is known, and as what it is.
             assert client.facts(SANDBOX).pod_meta.name == "life"
+            [missed] = client.record(SANDBOX).missed
+            assert missed[:3] == ("PreRunPodSandbox", "hooks", "a defect of the proxy")
         assert said(caplog) == ["defect: call not hooked"]
 
     async def test_nor_one_in_looking_it_up(self, intercepting, runtime, caplog):

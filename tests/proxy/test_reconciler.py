@@ -198,6 +198,79 @@ class TestRun:
             running.cancel()
 
 
+class TestLimits:
+    """Somebody changed them past the proxy: the runtime is believed."""
+
+    def known(self, node: Any, **limits: Any) -> Any:
+        """A container that runs with 2 shares, as the records have it."""
+        sandbox, container = node.make("worker")
+        node.store.put(pod_record(sandbox))
+        record = container_record(
+            container, sandbox, container_envs={"A": "b"}, container_resources=limits
+        )
+        node.store.put(record)
+        return record
+
+    async def test_at_the_start(self, node, caplog):
+        record = self.known(node, cpu_shares=1024, cpuset_cpus="5")
+        node.killed()
+        async with node.serving():
+            await node.reconciler.run()
+        [record] = node.store.records(CONTAINER)
+        assert record.facts.container_resources.cpu_shares == 2
+        assert record.facts.container_envs == {"A": "b"}
+        assert "limits were changed past the proxy" in caplog.messages
+        node.killed()
+        assert node.store.records(CONTAINER) == [record]
+
+    async def test_after_a_gap(self, node):
+        record = self.known(node, cpu_shares=2)
+        async with node.serving():
+            running = asyncio.get_running_loop().create_task(node.reconciler.run_forever())
+            await until(lambda: node.reconciler.done)
+            record.facts = container_record("", container_resources={"cpu_shares": 7}).facts
+            node.reconciler.runtime_returned()
+            await until(lambda: record.facts.container_resources.cpu_shares == 2)
+            running.cancel()
+
+    async def test_before_an_update(self, node):
+        record = self.known(node, cpu_shares=1024)
+        async with node.serving():
+            assert await node.reconciler.refresh(record)
+        assert record.facts.container_resources.cpu_shares == 2
+
+    async def test_a_call_under_way_knows_better(self, node):
+        record = self.known(node, cpu_shares=1024)
+        record.updates = 1
+        async with node.serving():
+            assert await node.reconciler.refresh(record)
+            await node.reconciler.run()
+        assert record.facts.container_resources.cpu_shares == 1024
+
+    async def test_so_does_one_made_meanwhile(self, node):
+        record = self.known(node, cpu_shares=1024)
+        newer = container_record("", container_resources={"cpu_shares": 512}).facts
+
+        class Slow(node.client):
+            async def container(self, identity: str) -> Any:
+                found = await super().container(identity)
+                record.facts = newer
+                return found
+
+        async with node.serving():
+            assert await node.new_reconciler(Slow).refresh(record)
+        assert record.facts is newer
+
+    async def test_with_nobody_there(self, node, caplog):
+        record = self.known(node, cpu_shares=1024)
+        assert not await node.reconciler.refresh(record)
+        assert caplog.messages == ["limits not looked up"]
+
+    async def test_of_one_that_is_gone(self, node):
+        async with node.serving():
+            assert await node.reconciler.refresh(container_record("gone"))
+
+
 class TestAdopt:
     async def test_a_pod(self, node):
         sandbox, _ = node.make("worker")

@@ -208,10 +208,12 @@ async def intercepting(
     hooks: Hooks | None = None,
     adopt: LookUp | None = None,
     others: Iterable[Hooks] = (),
+    refresh: Callable[[RuntimeRecord], Awaitable[bool]] | None = None,
 ) -> AsyncIterator[Client]:
     """A client of a runtime, with an interceptor behind it.
 
-    ``adopt`` looks up what is unknown; without it nothing is to be looked up.
+    ``adopt`` looks up what is unknown; without it nothing is to be looked up. ``refresh`` looks
+    up the limits of what is known.
     """
     hooks = hooks or Hooks()
     store = RecordStore(str(tmp_path / "state.db"))
@@ -233,6 +235,7 @@ async def intercepting(
                 tasks=tasks,
                 skip=SkipRule(SKIP, "true"),
                 adopt=look_up,
+                refresh=refresh,
             )
             yield Client(runtime, interceptor, store, hooks)
             raise _Over

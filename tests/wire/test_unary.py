@@ -292,3 +292,27 @@ def test_a_server_that_breaks_the_protocol(sent: bytes, code: int) -> None:
     assert pair.client.take_output()[3] == frames.GOAWAY
     assert not pair.client.usable
     assert [one.stream for one in pair.client.close("broken")] == [stream]
+
+
+@pytest.mark.parametrize("cut", [1 << 20, 1])
+def test_answers_before_an_error_are_not_lost(cut: int) -> None:
+    """In whatever pieces they come, each request hears of its own end, once."""
+    pair = Pair()
+    streams = [pair.post() for _ in range(4)]
+    pair.exchange()
+    sent = _headers(streams[0], b"\x88", END)
+    sent += frames.rst_stream(streams[1], frames.REFUSED_STREAM)
+    sent += frame(frames.HEADERS, frames.END_HEADERS, streams[2], b"\x88")
+    sent += frame(frames.PUSH_PROMISE, 4, 1, b"\0\0\0\2\x88")
+    *pieces, last = _pieces(sent, cut)
+    events = [event for piece in pieces for event in pair.client.receive(piece)]
+    with pytest.raises(ProtocolError):
+        pair.client.receive(last)
+    events += pair.client.close("broken")
+    assert events == [
+        Response(streams[0], 200, b"\x88", b""),
+        StreamFailure(streams[1], "the server reset the request (code 7)", processed=False),
+        StreamFailure(streams[2], "broken", processed=True),
+        StreamFailure(streams[3], "broken", processed=True),
+    ]
+    assert pair.client.close("again") == []

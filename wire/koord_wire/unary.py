@@ -199,6 +199,10 @@ class UnaryConnection:
         self._send_body(stream, one)
         return stream
 
+    def retire(self, reason: str) -> None:
+        """Open no more requests here; those that are open still end properly."""
+        self._going_away = self._going_away or reason
+
     def cancel(self, stream: int) -> None:
         """Nobody waits for this answer any more."""
         if self._streams.pop(stream, None) is not None:
@@ -248,7 +252,8 @@ class UnaryConnection:
 
         Raises:
             ProtocolError: the server broke HTTP/2. The connection is to be closed after the
-                rest of ``take_output`` was sent, and ``close`` tells what became of requests.
+                rest of ``take_output`` was sent, and ``close`` tells what became of requests,
+                also of those that were answered before that in the same bytes.
         """
         data = self._buffer.feed(data)
         position = 0
@@ -272,15 +277,18 @@ class UnaryConnection:
             self._output.append(goaway(0, error.code, str(error)))
             raise
         self._keep(data[position:])
+        return self._take_events()
+
+    def close(self, reason: str) -> list[Event]:
+        """The connection is gone: requests that have no answer by now get none any more."""
+        self.retire(reason)
+        for stream in list(self._streams):
+            self._failed(stream, reason, processed=True)
+        return self._take_events()
+
+    def _take_events(self) -> list[Event]:
         events, self._events = self._events, []
         return events
-
-    def close(self, reason: str) -> list[StreamFailure]:
-        """The connection is gone: no request on it gets an answer any more."""
-        self._going_away = self._going_away or reason
-        failures = [StreamFailure(one, reason, processed=True) for one in self._streams]
-        self._streams.clear()
-        return failures
 
     def _keep(self, rest: bytes) -> None:
         if rest:

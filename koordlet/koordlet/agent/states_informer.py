@@ -102,7 +102,8 @@ async def open_states_informer(
     from koord_kube.client import Limits
     from koord_kube.connect import ConnectError, connect
 
-    limits = Limits(qps=settings.kube_api_qps, burst=settings.kube_api_burst)
+    # A node for each of thousands: after an outage they are not all to come within two seconds.
+    limits = Limits(qps=settings.kube_api_qps, burst=settings.kube_api_burst, probe=10.0)
     try:
         client = await connect(settings.kubeconfig, limits, environ=environ)
     except ConnectError as error:

@@ -21,13 +21,19 @@ class Lines:
         """The lines that this completes, without their ends.
 
         Raises:
-            ValueError: a line is longer than ``most``.
+            ValueError: a line is longer than ``most``; those before it were returned.
         """
+        self._require_short(len(self._rest))
         *whole, last = piece.split(b"\n")
         if whole:
             whole[0] = bytes(self._rest) + whole[0]
             self._rest.clear()
         self._rest += last
-        if len(self._rest) > self._most:
+        lines = [line for line in whole if line.strip()]
+        if not lines:
+            self._require_short(len(self._rest))
+        return lines
+
+    def _require_short(self, size: int) -> None:
+        if size > self._most:
             raise ValueError(f"a line is longer than {self._most} bytes")
-        return [line for line in whole if line.strip()]

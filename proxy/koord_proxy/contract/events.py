@@ -99,10 +99,6 @@ class RelaySession(Protocol):
         """The reason to close both sides once everything is sent."""
 
     @property
-    def warning(self) -> str:
-        """A problem with the connection, in one line; empty if there is none."""
-
-    @property
     def stalled(self) -> bool:
         """Bytes of the client wait here: stop reading from it."""
 

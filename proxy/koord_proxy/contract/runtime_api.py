@@ -48,8 +48,11 @@ class InterceptedRequest(Protocol):
     def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
         """A copy of a container's facts with the values of an update applied."""
 
-    def rewrite(self, merge: Merge) -> RewrittenRequest:
-        """The request with the changes of hooks."""
+    def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
+        """The request with the changes of hooks.
+
+        ``complete`` says that what an update leaves out is known to be in force, and may be added.
+        """
 
     def created_id(self, response: bytes) -> str:
         """The id in the response to a create; empty if it cannot be decoded."""

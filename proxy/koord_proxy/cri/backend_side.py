@@ -36,7 +36,12 @@ class BackendSide:
     def receive(self, data: bytes) -> None:
         """Bytes came from the backend."""
         self.scanner.max_frame = self._client.max_frame_to_client
-        self.scanner.receive(data)
+        try:
+            self.scanner.receive(data)
+        except ProtocolError:
+            # Responses that came before it: these calls have been made.
+            self._state.to_client.append(self.scanner.before_error)
+            raise
 
     def _data(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int

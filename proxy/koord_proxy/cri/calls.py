@@ -100,12 +100,12 @@ class CriRequest:
     def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
         return rules.updated_facts(known, self.request)
 
-    def rewrite(self, merge: Merge) -> RewrittenRequest:
+    def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
         request, claims = self.request, merge.claims
         facts: Any = merge.facts
         if self.method.name == "UpdateContainerResources":
             before = request.SerializeToString(deterministic=True)
-            rules.write_update(request, facts)
+            rules.write_update(request, facts, None if complete else claims)
             after: bytes = request.SerializeToString(deterministic=True)
             return RewrittenRequest(None if after == before else after)
         if not (claims and self.method.makes):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from koord_proto import cri_pb2 as cri
 
@@ -13,6 +13,7 @@ from koord_proxy.rules.merge import (
     LABELS,
     RESOURCES,
     SCALARS,
+    UNIFIED,
     ContainerHookRequest,
     Field,
     PodHookRequest,
@@ -127,16 +128,25 @@ def write_container(
         config.envs.add(key=name, value=added[name])
 
 
-def write_update(request: cri.UpdateContainerResourcesRequest, facts: ContainerHookRequest) -> None:
-    """Put the full set of limits, stored and changed, into UpdateContainerResources."""
+def write_update(
+    request: cri.UpdateContainerResourcesRequest,
+    facts: ContainerHookRequest,
+    only: Collection[Field] | None = None,
+) -> None:
+    """Put the full set of limits into UpdateContainerResources: in force, asked for and changed.
+
+    With ``only``, these fields alone: what else is in force is not known.
+    """
     # Known fields only: what is unknown here is in the request already.
     known, target = facts.container_resources, request.linux
     for name in SCALARS:
         value = getattr(known, name)
-        if value != getattr(target, name):
+        if value != getattr(target, name) and (only is None or Field(RESOURCES, name) in only):
             setattr(target, name, value)
-    target.unified.update(known.unified)
-    if not target.hugepage_limits and known.hugepage_limits:
+    for name, text in known.unified.items():
+        if only is None or Field(UNIFIED, name) in only:
+            target.unified[name] = text
+    if only is None and not target.hugepage_limits and known.hugepage_limits:
         _merge(known, target, "hugepage_limits")
     request.annotations.update(facts.container_annotations)
 

@@ -14,7 +14,7 @@ class Scanner:
     A type without a handler goes on as it is. ``handlers`` may be changed in place.
     """
 
-    __slots__ = ("_out", "buffer", "handlers", "max_frame", "stopped_on")
+    __slots__ = ("_out", "before_error", "buffer", "handlers", "max_frame", "stopped_on")
 
     def __init__(self, handlers: Sequence[Handler | None], out: list[bytes]) -> None:
         self.handlers = handlers
@@ -27,6 +27,8 @@ class Scanner:
 
         A handler sets it, and the frame it was given for stays here.
         """
+        self.before_error = b""
+        """Frames that were to go on when the one behind them turned out to be wrong."""
         self._out = out
 
     def receive(self, data: bytes) -> None:
@@ -56,30 +58,36 @@ class Scanner:
         unpack = frames.HEADER.unpack_from
         handlers, max_frame, out = self.handlers, self.max_frame, self._out
         need = HEADER_SIZE
-        while size - position >= HEADER_SIZE:
-            high, low, kind, flags, stream = unpack(buffer, position)
-            length = high << 8 | low
-            if length > max_frame:
-                raise ProtocolError(
-                    frames.FRAME_SIZE_ERROR, f"a frame of {length} bytes; {max_frame} are allowed"
-                )
-            end = position + HEADER_SIZE + length
-            if end > size:
-                need = HEADER_SIZE + length
-                break
-            handler = handlers[kind]
-            if handler is not None:
-                instead = handler(buffer, position, end, flags, stream & frames.STREAM_MASK)
-                if instead is not None:
-                    if start < position:
-                        out.append(buffer[start:position])
-                    if self.stopped_on:
-                        self.buffer.keep(buffer[position:], 0)
-                        return
-                    if instead:
-                        out.append(instead)
-                    start = end
-            position = end
+        try:
+            while size - position >= HEADER_SIZE:
+                high, low, kind, flags, stream = unpack(buffer, position)
+                length = high << 8 | low
+                if length > max_frame:
+                    raise ProtocolError(
+                        frames.FRAME_SIZE_ERROR,
+                        f"a frame of {length} bytes; {max_frame} are allowed",
+                    )
+                end = position + HEADER_SIZE + length
+                if end > size:
+                    need = HEADER_SIZE + length
+                    break
+                handler = handlers[kind]
+                if handler is not None:
+                    instead = handler(buffer, position, end, flags, stream & frames.STREAM_MASK)
+                    if instead is not None:
+                        if start < position:
+                            out.append(buffer[start:position])
+                        if self.stopped_on:
+                            self.buffer.keep(buffer[position:], 0)
+                            return
+                        if instead:
+                            out.append(instead)
+                        start = end
+                position = end
+        except ProtocolError:
+            if start < position:
+                self.before_error = buffer[start:position]
+            raise
         if start < position:
             out.append(buffer if position - start == size else buffer[start:position])
         self.buffer.keep(buffer[position:], need)

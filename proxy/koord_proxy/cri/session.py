@@ -45,7 +45,6 @@ class CriSession:
         self.to_backend = self._state.to_backend
         self.requests = self._state.requests
         self.failed: ProtocolError | None = None
-        self.warning = ""
         # HTTP/2 has no use for a half-closed connection.
         self.eof_to_client = self.eof_to_backend = False
         self._held = HeldCalls(self._state)

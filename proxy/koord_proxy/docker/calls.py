@@ -128,7 +128,7 @@ class DockerRequest:
     def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
         raise TypeError(f"{self.method.name} sets nothing")
 
-    def rewrite(self, merge: Merge) -> RewrittenRequest:
+    def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
         return RewrittenRequest(None)
 
     def created_id(self, response: bytes) -> str:
@@ -151,7 +151,7 @@ class DockerCreate(DockerRequest):
             return container.pod_facts()
         return container.container_facts(pod)
 
-    def rewrite(self, merge: Merge) -> RewrittenRequest:
+    def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
         claims = merge.claims
         if isinstance(merge.facts, ContainerHookRequest):
             before = self._create.container.container_facts(None)
@@ -176,7 +176,7 @@ class DockerUpdate(DockerRequest):
         facts.CopyFrom(self._before)
         return facts
 
-    def rewrite(self, merge: Merge) -> RewrittenRequest:
+    def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
         facts = cast("ContainerHookRequest", merge.facts)
         return _written(self._update, facts, tie_swap(self._before, facts, merge.claims))
 

@@ -9,8 +9,10 @@ Bytes go on verbatim and in order, with these exceptions:
 * Requests that a client sends ahead wait until it is their turn: the engine, too,
   takes one after the other.
 * A refused request is answered here, and the engine hears nothing of it.
+* So is one that cannot be parsed, and its connection ends: the engine is more lenient, and
+  might find a call in it that hooks are due for.
 
-A connection that is not HTTP/1, or no longer (an attached terminal), is a tunnel: bytes
+A connection that both sides took out of HTTP (an attached terminal) is a tunnel: bytes
 both ways.
 """
 
@@ -55,6 +57,10 @@ class EngineError(Exception):
 
 class TooLargeError(Exception):
     """A request is larger than what is held; the message is one line."""
+
+
+class BadRequestError(Exception):
+    """A request cannot be parsed; the message is one line."""
 
 
 class Exchange:
@@ -117,8 +123,7 @@ class DockerSession:
         self.to_client: list[bytes] = []
         self.to_backend: list[bytes] = []
         self.requests: list[SessionEvent] = []
-        self.failed: EngineError | TooLargeError | None = None
-        self.warning = ""
+        self.failed: EngineError | TooLargeError | BadRequestError | None = None
         self.eof_to_client = self.eof_to_backend = False
         self._route = route
         self._streams = 0
@@ -167,7 +172,9 @@ class DockerSession:
             while position < len(data) and self._tunnel is None and not self.failed:
                 position = self._take_response(data, position)
         except HttpMessageError as error:
-            self._leave_http(f"the engine's answer is not understood: {error}")
+            # The client may make more of it; but what it asks next would be asked unread.
+            self.to_client.append(data[position:])
+            self._fail(EngineError(f"the engine's answer cannot be parsed: {error}"))
         if self._tunnel is not None and position < len(data):
             self._tunnel.from_backend += len(data) - position
             self.to_client.append(data[position:])
@@ -247,8 +254,7 @@ class DockerSession:
                 self._took(exchange, data[position:end])
                 position = end
         except HttpMessageError as error:
-            self._waiting = data[position:]
-            self._leave_http(f"the client's request is not understood: {error}")
+            self._refuse_unparsed(error)
         self._pass_eof()
 
     def _begin(self) -> Exchange | None:
@@ -365,9 +371,8 @@ class DockerSession:
         waiting, self._waiting = self._waiting, b""
         self._take_requests(waiting)
 
-    def _leave_http(self, reason: str = "") -> None:
+    def _leave_http(self) -> None:
         """Both sides' bytes go on as they come, beginning with those that wait here."""
-        self.warning = reason
         exchange, self._exchange = self._exchange, None
         self._tunnel = Tally() if exchange is None else exchange.tally
         if exchange is not None:
@@ -405,7 +410,14 @@ class DockerSession:
         self.to_client.append(error_response("413 Content Too Large", message, method, last=True))
         self._fail(TooLargeError(f"{exchange.target[:SHOWN]}: {message}"))
 
-    def _fail(self, error: EngineError | TooLargeError) -> None:
+    def _refuse_unparsed(self, error: HttpMessageError) -> None:
+        message = f"koord-runtime-proxy: the request cannot be parsed as HTTP/1.1: {error}"
+        response = self._exchange.response if self._exchange is not None else None
+        if response is None or not response.head_size:
+            self.to_client.append(error_response("400 Bad Request", message, "", last=True))
+        self._fail(BadRequestError(message))
+
+    def _fail(self, error: EngineError | TooLargeError | BadRequestError) -> None:
         self.failed = error
         self.abandon()
 

@@ -46,7 +46,8 @@ class Breaker:
     def admit(self) -> int:
         """A ticket if a call may be made now, else 0.
 
-        With a ticket, ``answered``, ``failed`` or ``withdrawn`` must follow.
+        It has to be given back with ``withdrawn``, whatever becomes of the call; ``answered`` or
+        ``failed`` come before that, where something was learnt.
         """
         if not self.admits:
             return 0
@@ -70,7 +71,7 @@ class Breaker:
         return was is not BreakerState.OPEN
 
     def withdrawn(self, ticket: int) -> None:
-        """The call with this ticket was given up by the client before anything was learnt."""
+        """The call with this ticket is over; if nothing was learnt, another may be the trial."""
         if ticket == self._trial:
             self._trial = 0
 

@@ -9,7 +9,11 @@ from typing import NamedTuple
 
 from koord_hooks.protocol import HookRequest
 
-from koord_proxy.rules.merge import ContainerHookRequest, PodHookRequest
+from koord_proxy.rules.merge import SCALARS, ContainerHookRequest, PodHookRequest
+
+_SWAP = "memory_swap_limit_in_bytes"
+# Not the OOM score: no runtime updates it, and each has its own.
+_IN_FORCE = tuple(name for name in SCALARS if name != "oom_score_adj")
 
 KEPT_MISSED = 16
 """Missed hooks remembered of one pod or container."""
@@ -47,10 +51,26 @@ class RuntimeRecord:
     facts: HookRequest
     sandbox: str = ""
     missed: list[MissedHookCall] = field(default_factory=list)
+    updates: int = field(default=0, compare=False)
+    """Calls under way that may change it: until they end, the runtime tells what was before."""
 
     def note(self, missed: Iterable[MissedHookCall]) -> None:
-        """Remember hooks that did not happen; of many, the last ones."""
-        self.missed = [*self.missed, *missed][-KEPT_MISSED:]
+        """Remember hooks that did not happen.
+
+        Of many, those go first that the same server missed again at the same stage: one that is
+        gone for good must not push out what another one missed once.
+        """
+        kept = [*self.missed, *missed]
+        while len(kept) > KEPT_MISSED:
+            del kept[_most_dispensable(kept)]
+        self.missed = kept
+
+
+def _most_dispensable(missed: list[MissedHookCall]) -> int:
+    """The oldest of which there is a newer one, else the oldest."""
+    newest = {(one.stage, one.server): place for place, one in enumerate(missed)}
+    repeated = (place for place, one in enumerate(missed) if newest[one.stage, one.server] != place)
+    return next(repeated, 0)
 
 
 def put_into_pod(container: RuntimeRecord, pod: RuntimeRecord) -> None:
@@ -62,6 +82,27 @@ def put_into_pod(container: RuntimeRecord, pod: RuntimeRecord) -> None:
     facts.pod_labels.update(known.labels)
     facts.pod_annotations.update(known.annotations)
     facts.pod_cgroup_parent = known.cgroup_parent
+
+
+def with_limits_in_force(
+    known: ContainerHookRequest, told: ContainerHookRequest
+) -> ContainerHookRequest:
+    """What is known of a container, with the limits that the runtime says it has.
+
+    The runtime is believed: whoever talks to it past the proxy changes limits too. What it does
+    not tell stays, and so does a swap limit that nobody gave: runtimes derive one from memory,
+    and an update of memory alone would be refused beside it.
+    """
+    facts = ContainerHookRequest()
+    facts.CopyFrom(known)
+    source, target = told.container_resources, facts.container_resources
+    for name in _IN_FORCE:
+        value = getattr(source, name)
+        if value and (name != _SWAP or getattr(target, name)):
+            setattr(target, name, value)
+    for name, text in source.unified.items():
+        target.unified[name] = text
+    return facts
 
 
 def identity(kind: RecordKind, facts: HookRequest, sandbox: str = "") -> str:

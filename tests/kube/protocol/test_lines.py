@@ -29,3 +29,10 @@ def test_a_line_without_end() -> None:
     found.feed(b"1234")
     with pytest.raises(ValueError, match="longer than 4 bytes"):
         found.feed(b"5")
+
+
+def test_lines_before_one_without_end_are_not_lost() -> None:
+    found = Lines(most=4)
+    assert found.feed(b"1\n12345") == [b"1"]
+    with pytest.raises(ValueError, match="longer than 4 bytes"):
+        found.feed(b"6\n")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
+import pytest
 from koord_model.patch import Patch
 from koord_model.resources import LinuxResources
 from koord_proto import cri_pb2 as cri
+from koord_proxy.rules.records import RuntimeRecord
 
 from tests.support import cri_requests as requests
 from tests.support.docker_bodies import PARENT_PATH
@@ -19,6 +24,51 @@ async def test_a_create_says_itself_what_is_needed_of_an_unknown_pod(tmp_path):
         _, asked = client.hooks.asked[-1]
     assert sent.cpu_shares == 7
     assert (asked.pod_meta.name, asked.pod_cgroup_parent) == ("life", PARENT_PATH)
+
+
+OLD, NEW = 1 << 30, 4 << 30
+
+
+def resizing(limits: dict[str, int], *, answers: bool = True) -> Any:
+    """Looks a container up that has these limits by now."""
+
+    async def refresh(record: RuntimeRecord) -> bool:
+        facts = deepcopy(record.facts)
+        for name, value in limits.items():
+            setattr(facts.container_resources, name, value)
+        record.facts = facts if answers else record.facts
+        return answers
+
+    return refresh
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_no_update_is_completed_with_what_is_not_in_force_any_more(tmp_path, answers):
+    refresh = resizing({"memory_limit_in_bytes": NEW}, answers=answers)
+    async with intercepting(requests, tmp_path, refresh=refresh) as client:
+        await client.run_pod()
+        await client.create()
+        record = client.record()
+        record.facts.container_resources.memory_limit_in_bytes = OLD
+        client.hooks.wants = SHARES
+        sent = await client.do(requests.update(cpuset_cpus="1"))
+        _, asked = client.hooks.asked[-1]
+    linux = sent.whole.linux
+    assert (linux.cpu_shares, linux.cpuset_cpus) == (7, "1")
+    # Where nobody tells what is in force, nothing is added.
+    assert linux.memory_limit_in_bytes == (NEW if answers else 0)
+    assert asked.container_resources.memory_limit_in_bytes == (NEW if answers else OLD)
+    assert record.updates == 0
+
+
+async def test_an_update_counts_as_under_way_until_it_ends(tmp_path):
+    async with intercepting(requests, tmp_path) as client:
+        await client.run_pod()
+        await client.create()
+        await client.ask(requests.update(cpuset_cpus="1"))
+        assert client.record().updates == 1
+        await client.end(None)
+        assert client.record().updates == 0
 
 
 async def test_an_update_is_sent_as_the_full_set(tmp_path):

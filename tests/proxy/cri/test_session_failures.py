@@ -10,7 +10,7 @@ from koord_proxy.contract.events import CallAbandoned, CallEnded
 from tests.proxy.cri.test_session_held import ASK, collect
 from tests.proxy.cri.test_session_windows import released
 from tests.support import frames
-from tests.support.cri_playbook import Failed, Playbook, Refuse
+from tests.support.cri_playbook import Failed, Playbook, Refuse, arrived
 from tests.support.frames import message
 from tests.support.playbook import Backend, Client, Drain, Gone, Release
 
@@ -113,6 +113,19 @@ class TestBackend:
     def test_sends(self, frame, code, play, client):
         assert play.relays(client.request(1, "/hold"))
         assert play >> Backend(frame) << Failed(code)
+
+    def test_sends_an_answer_first_in_the_same_read(self, play, client, server):
+        last = client.data(1, ASK, end=True)
+        assert play.relays(client.request(1, "/watch"))
+        assert play >> Client(last) << Backend(last) << arrived(1, b"ask", method="watch")
+        answer = server.answer(1)
+        assert (
+            play
+            >> Backend(answer, b"\xff" * 9)
+            << Client(answer)
+            << CallEnded(1, b"done")
+            << Failed(frames.FRAME_SIZE_ERROR)
+        )
 
 
 class TestFailure:

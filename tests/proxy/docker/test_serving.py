@@ -159,19 +159,15 @@ async def test_who_does_not_read_stops_the_other(node, towards_client):
     await slow.gets(bytes(sent))
 
 
-async def test_what_is_no_http_passes_and_is_told_once(node, caplog):
+async def test_what_is_no_http_is_refused(node, caplog):
     caplog.set_level(logging.WARNING, "pykoord")
     client, engine = await node.pair()
-    for part in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"more"):
-        client.send(part)
-        await engine.gets(part)
-    engine.send(b"anything")
-    await client.gets(b"anything")
-    [event] = caplog.records
-    assert event.getMessage() == "relaying the connection unread"
-    assert event.fields["reason"].startswith("the client's request is not understood: ")
-    client.writer.close()
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    await client.gets(b"HTTP/1.1 400 Bad Request\r\n")
     await engine.gets_end()
+    [event] = caplog.records
+    assert event.getMessage() == "connection closed"
+    assert "the request cannot be parsed as HTTP/1.1" in event.fields["error"]
 
 
 async def test_many_refused_at_once_cost_one_turn_each(tmp_path):

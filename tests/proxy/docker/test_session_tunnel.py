@@ -1,13 +1,12 @@
-"""Connections that leave HTTP, or never spoke it: bytes both ways."""
+"""Connections that leave HTTP: bytes both ways."""
 
 from __future__ import annotations
 
 import pytest
 from koord_proxy.contract.events import CallEnded
-from koord_proxy.docker.http_messages import MAX_HEAD
 
 from tests.support.docker_playbook import PING, PONG, Playbook, answer, arrived, post
-from tests.support.playbook import Backend, BackendEnds, Client, ClientEnds, Drain, Gone, Release
+from tests.support.playbook import Backend, BackendEnds, Client, ClientEnds, Drain, Gone
 
 UPGRADE = ("Connection: Upgrade", "Upgrade: tcp")
 EXEC = post("/relay/exec", b'{"Tty": true}', *UPGRADE)
@@ -30,7 +29,6 @@ class TestTunnel:
         for _ in range(2):
             assert play.relays(RAW).answers(RAW)
         assert play.session.busy
-        assert not play.session.warning
 
     def test_bytes_behind_the_head(self, switched):
         play = Playbook().relays(EXEC)
@@ -101,76 +99,3 @@ class TestEnds:
         play = Playbook().relays(EXEC).answers(switched) >> Drain()
         assert not play.session.drained
         assert play.relays(RAW).answers(RAW)
-
-
-NO_REQUESTS = {
-    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-    "bare LF": b"GET /relay/ping HTTP/1.1\nHost: x\n\n",
-    "TLS": b"\x16\x03\x01\x02\x00",
-    "an unknown method": b"FETCH / HTTP/1.1\r\n\r\n",
-    "two bodies": post("/hold/create", b"x", "Transfer-Encoding: chunked"),
-    "a long head": b"GET / HTTP/1.1\r\nA: " + b"x" * MAX_HEAD,
-}
-
-
-class TestNoHttp:
-    @pytest.mark.parametrize("what", NO_REQUESTS)
-    @pytest.mark.parametrize("before", [b"", PING])
-    def test_a_request_goes_on_raw(self, what, before, play):
-        if before:
-            assert play.relays(before).answers(PONG)
-        assert play.relays(NO_REQUESTS[what])
-        warning = play.session.warning
-        assert warning.startswith("the client's request is not understood: ")
-        assert "\n" not in warning
-        assert play.answers(answer(400, b"Bad Request"), RAW).relays(RAW, CREATE)
-        assert play.session.warning == warning
-        assert play.session.failed is None
-
-    @pytest.mark.parametrize("what", NO_REQUESTS)
-    def test_sent_ahead(self, what):
-        play = Playbook() >> Client(PING, NO_REQUESTS[what]) << Backend(PING)
-        assert play >> Backend(PONG) << Client(PONG) << Backend(NO_REQUESTS[what])
-        assert play.session.warning
-
-    @pytest.mark.parametrize("how", ["relay", "watch", "hold"])
-    def test_a_body_goes_on_raw(self, how):
-        head = post(f"/{how}/create", b"", "Transfer-Encoding: chunked")
-        play = Playbook() >> Client(head) << Backend(head if how != "hold" else b"")
-        wrong = b"1\r\nx\r\n" + b"no size\r\n"
-        assert play >> Client(wrong) << Backend(wrong if how != "hold" else head + wrong)
-        assert play.relays(RAW).answers(answer(400, b"Bad Request"))
-        assert play.session.warning
-        assert play >> Gone()
-
-    @pytest.mark.parametrize(
-        "garbage", [b"\x15\x03", b"HTTP/1.1 200 OK\n\n", b"HTTP/2.0 200\r\n\r\n"]
-    )
-    def test_a_response_goes_on_raw(self, garbage):
-        play = Playbook() >> Client(PING, RAW) << Backend(PING)
-        assert play >> Backend(garbage) << Client(garbage) << Backend(RAW)
-        assert play.session.warning.startswith("the engine's answer is not understood: ")
-        assert play.answers(RAW).relays(RAW)
-
-    @pytest.mark.parametrize("how", ["watch", "hold"])
-    def test_a_call_ends_with_such_a_response(self, how):
-        request = post(f"/{how}/create", b"{}")
-        play = Playbook() >> Client(request) << arrived(1, f"/{how}/create", b"{}")
-        if how == "hold":
-            play = play >> Release(1)
-        head = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"
-        assert (play << Backend(request)).answers(head)
-        assert play >> Backend(b"no size\r\n") << CallEnded(1, None) << Client(b"no size\r\n")
-        assert play >> Gone()
-
-    def test_the_engine_speaks_unasked(self):
-        """Hooks would have nothing of what follows on such a connection: it ends."""
-        play = Playbook().relays(PING).answers(PONG, PONG)
-        assert str(play.session.failed) == "the engine answered what it was not asked"
-        assert play >> Client(PING)
-
-    def test_the_engine_speaks_into_a_head(self):
-        play = Playbook() >> Client(PING[:-1])
-        assert play >> Backend(RAW) << Client(RAW)
-        assert str(play.session.failed) == "the engine answered what it was not asked"
-        assert play >> Client(PING[-1:], RAW)

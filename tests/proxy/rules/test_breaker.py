@@ -165,6 +165,7 @@ class Histories(RuleBasedStateMachine):
             self.breaker.answered()
             assert self.breaker.state is CLOSED
             self.trials.clear()
+            self.given_back(call)
 
     @rule(call=consumes(calls))
     def failed(self, call: int) -> None:
@@ -175,6 +176,13 @@ class Histories(RuleBasedStateMachine):
             assert not self.breaker.probe_due(self.now)
             assert self.breaker.probe_due(self.now + LONGEST_PAUSE)
             self.trials.clear()
+            self.given_back(call)
+
+    def given_back(self, call: int) -> None:
+        """After something was learnt, giving the ticket back changes nothing."""
+        before = self.breaker.state, self.breaker.admits
+        self.breaker.withdrawn(call)
+        assert (self.breaker.state, self.breaker.admits) == before
 
     @rule(call=consumes(calls))
     def withdrawn(self, call: int) -> None:
@@ -214,8 +222,10 @@ class Histories(RuleBasedStateMachine):
         assert self.breaker.state is (HALF_OPEN if was is OPEN else was)
 
     @invariant()
-    def at_most_one_trial(self) -> None:
+    def at_most_one_trial_and_none_is_barred_without(self) -> None:
         assert len(self.trials) <= 1
+        if self.breaker.state is HALF_OPEN:
+            assert self.breaker.admits is not bool(self.trials)
 
 
 TestHistories = Histories.TestCase

@@ -51,3 +51,14 @@ def test_each_record_has_misses_of_its_own():
         one.note([call])
     # Of many the last ones are remembered.
     assert one.missed == calls[3:]
+
+
+def test_one_that_is_gone_for_good_does_not_push_out_what_another_missed():
+    record = RuntimeRecord(RecordKind.CONTAINER, "c", CONTAINER)
+    real = MissedHookCall("PreCreateContainer", "koordlet", "no answer", 0.0)
+    record.note([real])
+    for number in range(3 * KEPT_MISSED):
+        record.note([MissedHookCall("PreUpdateContainerResources", "gone", "unreachable", number)])
+    assert len(record.missed) == KEPT_MISSED
+    assert record.missed[0] == real
+    assert record.missed[-1].at == 3 * KEPT_MISSED - 1

@@ -130,6 +130,8 @@ class NriConnection:
                             registration.reschedule(None)
                         self._handle(event, tasks)
                     self._send()
+                    if self._plugin.failed is not None:
+                        raise self._plugin.failed
         except TimeoutError:
             self._ending = f"not configured within {self._patience.registration:g} s"
         except (TtrpcError, OSError) as error:

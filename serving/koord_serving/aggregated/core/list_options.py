@@ -173,14 +173,19 @@ def _continued(token: str) -> tuple[int, str]:
 
 
 def _check(options: ListOptions) -> None:
+    if options.watch:
+        _check_watch(options)
+        return
     if options.match and options.version < 0:
         raise _invalid("resourceVersionMatch is forbidden unless resourceVersion is provided")
     if options.match is ResourceVersionMatch.EXACT and options.version == 0:
         raise _invalid('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-    if not options.watch:
-        if options.initial is not None:
-            raise _invalid("sendInitialEvents is forbidden for list")
-        return
+    if options.initial is not None:
+        raise _invalid("sendInitialEvents is forbidden for list")
+
+
+def _check_watch(options: ListOptions) -> None:
+    """A watch that begins with all there is may name no version: client-go's first one does not."""
     if options.initial is not None and options.match is not ResourceVersionMatch.NOT_OLDER_THAN:
         raise _invalid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if options.initial is None and options.match:

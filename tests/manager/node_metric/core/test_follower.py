@@ -42,6 +42,7 @@ NOT_OLDER = {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}
         ({"resourceVersion": "newest"}, [], SINCE),
         ({"fieldSelector": "metadata.name=n2"}, BOTH[1:], SINCE[1:]),
         ({"sendInitialEvents": "false"} | NOT_OLDER, [], SINCE),
+        ({"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}, [], SINCE),
     ],
 )
 def test_what_is_sent_first_and_then(query: dict[str, str], first: Any, then: Any) -> None:
@@ -58,9 +59,12 @@ def test_what_is_sent_first_and_then(query: dict[str, str], first: Any, then: An
     assert str(kept.version) in follows.bookmark().decode()
 
 
-def test_initial_events_end_with_a_bookmark() -> None:
+@pytest.mark.parametrize("version", [{}, {"resourceVersion": ""}, {"resourceVersion": "0"}])
+def test_initial_events_end_with_a_bookmark(version: dict[str, str]) -> None:
     kept = store()
     query = {"sendInitialEvents": "true", "allowWatchBookmarks": "1"} | NOT_OLDER
+    del query["resourceVersion"]
+    query |= version
     lines = list(follower(kept, **query).first())
     assert told(lines) == [("ADDED", "n1"), ("ADDED", "n2"), ("BOOKMARK", "")]
     last = json.loads(lines[-1])["object"]["metadata"]

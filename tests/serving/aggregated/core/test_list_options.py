@@ -58,6 +58,21 @@ def test_what_is_asked_for(query: dict[str, str], expected: ListOptions | None) 
         assert parse(query) == expected
 
 
+@pytest.mark.parametrize("version", [{}, {"resourceVersion": ""}, {"resourceVersion": "0"}])
+def test_the_first_watch_of_client_go(version: dict[str, str]) -> None:
+    """Its list by a watch, which names no version."""
+    query = {
+        "watch": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "300",
+    }
+    options = parse(query | version)
+    assert (options.watch, options.initial, options.bookmarks) == (True, True, True)
+    assert options.version == (0 if version.get("resourceVersion") else -1)
+
+
 @pytest.mark.parametrize(
     ("query", "status", "message"),
     [
@@ -73,6 +88,11 @@ def test_what_is_asked_for(query: dict[str, str], expected: ListOptions | None) 
         ({"resourceVersionMatch": "Newest", "resourceVersion": "0"}, 422, "not supported"),
         ({"sendInitialEvents": "true"}, 422, "forbidden for list"),
         ({"sendInitialEvents": "true", "watch": "1"}, 422, "requires setting resourceVersionMatch"),
+        (
+            {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "Exact"},
+            422,
+            "requires setting resourceVersionMatch",
+        ),
         (
             {"watch": "1", "resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"},
             422,

@@ -48,7 +48,7 @@ class MuxReader:
         """The pieces that are whole now, each with its connection's number.
 
         Raises:
-            ProtocolError: a length that no piece has.
+            TtrpcError: a length that no piece has.
         """
         self._buffer += data
         while len(self._buffer) >= HEADER.size:

@@ -63,6 +63,8 @@ class NriPlugin:
             raise ValueError(f'plugin index {index!r}: expected two digits, such as "10"')
         self.state = NriPluginState.NEW
         self.out: list[bytes] = []
+        self.failed: ttrpc.TtrpcError | None = None
+        """The runtime does not speak NRI: the connection is of no more use."""
         self._name = name
         self._index = index
         self._events = frozenset(events)
@@ -92,20 +94,24 @@ class NriPlugin:
         self._flush()
 
     def receive(self, data: bytes) -> list[Event]:
-        """What the runtime said.
-
-        Raises:
-            ttrpc.ProtocolError: it does not speak NRI; the connection is of no more use.
-        """
+        """What the runtime said, up to where ``failed`` was set."""
         events: list[Event | None] = []
-        for connection, piece in self._pieces.receive(data):
-            if connection == mux.PLUGIN:
-                events += map(self._request, self._server.receive(piece))
-            elif connection == mux.RUNTIME:
-                events += map(self._response, self._client.receive(piece))
-            # Other connections are for versions to come.
+        try:
+            for connection, piece in self._pieces.receive(data):
+                self._take(connection, piece, events)
+        except ttrpc.TtrpcError as error:
+            self.failed = error
         self._flush()
         return [event for event in events if event is not None]
+
+    def _take(self, connection: int, piece: bytes, events: list[Event | None]) -> None:
+        """Add what a piece says; other connections than these are for versions to come."""
+        # The second time for what is wrong behind whole frames.
+        for part in (piece, b""):
+            if connection == mux.PLUGIN:
+                events += map(self._request, self._server.receive(part))
+            elif connection == mux.RUNTIME:
+                events += map(self._response, self._client.receive(part))
 
     def answer(self, call: int, response: Message | None) -> None:
         """Answer a call; None is no change.

@@ -77,12 +77,17 @@ class TtrpcFrameReader:
         """The frames that are whole now.
 
         Raises:
-            ProtocolError: a length that no frame has.
+            TtrpcError: a length that no frame has. Frames before it were returned by the call
+                before, so after frames call again, with no data.
         """
         self._buffer += data
-        frames = []
-        while (frame := self._next()) is not None:
-            frames.append(frame)
+        frames: list[TtrpcFrame] = []
+        try:
+            while (frame := self._next()) is not None:
+                frames.append(frame)
+        except TtrpcError:
+            if not frames:
+                raise
         return frames
 
     def _next(self) -> TtrpcFrame | None:
@@ -132,7 +137,7 @@ class TtrpcServer:
         """The calls that came in whole; bad ones are refused here and left out.
 
         Raises:
-            ProtocolError: the bytes are no frames.
+            TtrpcError: the bytes are no frames; see ``TtrpcFrameReader.feed``.
         """
         requests = (self._request(frame) for frame in self._reader.feed(data))
         return [request for request in requests if request is not None]
@@ -224,7 +229,7 @@ class TtrpcClient:
         """The calls that ended.
 
         Raises:
-            ProtocolError: the bytes are no frames.
+            TtrpcError: the bytes are no frames; see ``TtrpcFrameReader.feed``.
         """
         ended = []
         for frame in self._reader.feed(data):

@@ -125,6 +125,33 @@ def test_configuration_may_come_before_the_registration_is_answered():
     assert dialogue.plugin.state is NriPluginState.CONFIGURED
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (9).to_bytes(4, "big") + b"\xff" * 4,
+        pieces(PLUGIN, b"\xff" * ttrpc.HEADER.size),
+        pieces(RUNTIME, b"\xff" * ttrpc.HEADER.size),
+    ],
+    ids=["a piece", "a call", "an answer"],
+)
+def test_what_came_before_an_error_is_not_lost(broken):
+    dialogue = Dialogue()
+    dialogue.plugin.register()
+    configure = request(1, "Configure", pb.ConfigureRequest(runtime_name="containerd"))
+    events = dialogue.plugin.receive(configure + response(1, EMPTY) + broken)
+    assert events == [ConfigureRequest(RuntimeInfo("containerd", "")), RegistrationResponse()]
+    assert "bytes; at most" in str(dialogue.plugin.failed)
+
+
+def test_a_piece_of_several_frames_of_which_the_last_is_broken():
+    dialogue = Dialogue()
+    dialogue.plugin.register()
+    call = ttrpc_pb.Response(payload=EMPTY.SerializeToString()).SerializeToString()
+    frames = ttrpc.pack(1, ttrpc.RESPONSE, call) + b"\xff" * ttrpc.HEADER.size
+    assert dialogue.plugin.receive(pieces(RUNTIME, frames)) == [RegistrationResponse()]
+    assert dialogue.plugin.failed
+
+
 def test_configuration_and_subscription():
     dialogue, mask = configured()
     assert mask == 1 << 0 | 1 << 3

@@ -1,0 +1,90 @@
+"""Waits between tries, shared by all that a program asks of one API server."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import anyio
+
+from koord_kube.core.retry_schedule import RequestRetry, RetrySchedule, RetryTiming
+
+_RANDOM = random.SystemRandom()
+
+
+class SharedBackoff:
+    """Ends the waits of all once the API server answers one; see ``core.retry_schedule``."""
+
+    def __init__(
+        self,
+        timing: RetryTiming | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = _RANDOM.random,
+    ) -> None:
+        """``chance`` returns numbers from 0 to 1."""
+        self._schedule = RetrySchedule(chance, timing or RetryTiming())
+        self._monotonic = monotonic
+        self._sleeps: set[anyio.CancelScope] = set()
+
+    def succeeded(self) -> None:
+        """Some request to the API server succeeded."""
+        if self._schedule.succeeded(self._monotonic()):
+            self._wake()
+
+    async def pause(
+        self,
+        retry: RequestRetry,
+        wait: float,
+        *,
+        retry_after: float = 0.0,
+        was_answered: bool = False,
+        is_first: bool = False,
+    ) -> None:
+        """Wait for the next try of what failed just now; see ``RetrySchedule.failed``."""
+        now = self._monotonic()
+        earlier = self._schedule.failed(
+            retry,
+            now,
+            wait,
+            retry_after=retry_after,
+            was_answered=was_answered,
+            is_first=is_first,
+        )
+        if earlier:
+            self._wake()
+        try:
+            while retry.due > now and await self._was_woken(retry.due - now):
+                now = self._monotonic()
+        finally:
+            if self._schedule.left(retry, self._monotonic()):
+                self._wake()
+
+    async def _was_woken(self, seconds: float) -> bool:
+        """Sleep; whether that ended before its time, since something is due earlier."""
+        with anyio.CancelScope() as sleep:
+            self._sleeps.add(sleep)
+            try:
+                await anyio.sleep(seconds)
+            finally:
+                self._sleeps.discard(sleep)
+        return sleep.cancelled_caught
+
+    def _wake(self) -> None:
+        for sleep in self._sleeps:
+            sleep.cancel()
+
+
+@runtime_checkable
+class _HasBackoff(Protocol):
+    """A client of a cluster."""
+
+    @property
+    def backoff(self) -> SharedBackoff: ...
+
+
+def backoff_of(api: object) -> SharedBackoff:
+    """What all clients of the same cluster share; for another API one of its own."""
+    return api.backoff if isinstance(api, _HasBackoff) else SharedBackoff()
