@@ -15,6 +15,7 @@ from koordctl.status_client import AskError
 if TYPE_CHECKING:
     from koord_kube.client import Client
     from koord_kube.protocol.resources import Resource
+    from koord_kube.protocol.selectors import ApiSelector
 
 T = TypeVar("T")
 
@@ -50,11 +51,13 @@ def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> 
 
 
 async def objects(
-    api: Client, resource: Resource, namespace: str = "", field_selector: str = ""
+    api: Client, resource: Resource, namespace: str = "", selector: ApiSelector | None = None
 ) -> list[Any]:
     """All objects of a kind, of one namespace or of all; only those that a selector means."""
+    from koord_kube.protocol.selectors import EVERYTHING
+
     found: list[Any] = []
-    async for page in api.pages(resource, namespace, field_selector):
+    async for page in api.pages(resource, namespace, selector or EVERYTHING):
         found = [*([] if page.first else found), *map(json.loads, page.items)]
     return found
 

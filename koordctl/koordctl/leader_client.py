@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+
+from koord_service.http_targets import with_query
 
 from koordctl import cluster_client
 from koordctl.status_client import MANAGER, SCHEDULER, AskError, StatusEndpoint, ask
@@ -63,7 +64,7 @@ def ask_leader(
         AskError: nobody leads, or there is no answer.
     """
     if arguments.address:
-        return ask(arguments.address, f"{page}?{urlencode(query)}", leader.endpoint)
+        return ask(arguments.address, with_query(page, query), leader.endpoint)
     namespace = arguments.namespace
 
     async def question(api: Client) -> bytes:

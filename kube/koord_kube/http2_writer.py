@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from koord_model.version import VERSION
@@ -39,6 +39,7 @@ class _Write:
     """One request, and who waits for its answer."""
 
     request: Request
+    target: bytes
     token: bytes
     answer: asyncio.Future[Response]
     connection: _Connection | None = None
@@ -107,9 +108,10 @@ class Http2Writer:
 
     async def _sent(self, request: Request, header: str) -> Response:
         loop = asyncio.get_running_loop()
+        target = (urlsplit(self._cluster.url).path + request.target).encode()
         end = loop.time() + self._deadline
         for _ in range(_RESENDS):
-            write = _Write(request, header.encode(), loop.create_future())
+            write = _Write(request, target, header.encode(), loop.create_future())
             timer = loop.call_at(end, self._expire, write)
             try:
                 self._waiting.append(write)
@@ -211,15 +213,12 @@ class _Connection(asyncio.Protocol):
 
     def send(self, write: _Write) -> None:
         request = write.request
-        path = request.path
-        if request.query:
-            path += "?" + urlencode(request.query)
         body, headers = b"", _NO_BODY
         if request.body is not None:
             body = _ENCODER.encode(request.body)
             headers = ((b"content-type", content_type(request).encode()),)
         write.stream = self._http2.request(
-            request.method.encode(), path.encode(), body, write.token, headers
+            request.method.encode(), write.target, body, write.token, headers
         )
         write.connection = self
         self._writes[write.stream] = write

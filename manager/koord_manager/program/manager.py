@@ -81,6 +81,7 @@ class Manager:
                 client,
                 retries=settings.quota_update_max_retries,
                 jitter=settings.quota_update_retry_jitter,
+                on_warning=self._warn,
             ),
             on_warning=self._warn,
         )
