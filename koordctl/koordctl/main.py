@@ -40,6 +40,7 @@ from koordctl.proxy_documents import A, PodHooks, ProxyStatus, read, unmanaged
 from koordctl.replay import UsageError
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
 from koordctl.status_client import AddressError, AskError, ask
+from koordctl.terminal import print_lines, say
 
 PROGRAM = "koordctl"
 ADDRESS = "127.0.0.1:9319"
@@ -50,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
     """Prints what is wrong as one line, and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
-        _say(f"{' '.join(message.split())} (see {self.prog} --help)")
+        _say(f"{message} (see {self.prog} --help)")
         raise SystemExit(2)
 
 
@@ -59,9 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], Iterable[str]] = arguments.command
     try:
-        for line in command(arguments):
-            sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        print_lines(command(arguments), as_json=getattr(arguments, "json", False))
     except (AddressError, UsageError) as error:
         _leave(2, str(error))
     except (AskError, BacktestError, HooksError, RestoreError) as error:
@@ -416,7 +415,7 @@ def _read(body: bytes, kind: type[A], address: str) -> A:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {message}\n")
+    say(PROGRAM, message)
 
 
 def _leave(code: int, message: str) -> NoReturn:
