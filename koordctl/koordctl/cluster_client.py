@@ -28,9 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)",
     )
+    parser.add_argument(
+        "--context",
+        default="",
+        metavar="NAME",
+        help="context of the kubeconfig (default: its current one)",
+    )
 
 
-def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> T:
+def ask_cluster(arguments: argparse.Namespace, question: Callable[[Client], Awaitable[T]]) -> T:
     """The answer to a question.
 
     Raises:
@@ -41,7 +47,9 @@ def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> 
     from koord_kube.protocol.api import ApiError
 
     async def run() -> T:
-        async with await connect(kubeconfig or _usual()) as api:
+        async with await connect(
+            arguments.kubeconfig or _usual(), context=arguments.context
+        ) as api:
             return await question(api)
 
     try:
@@ -63,9 +71,7 @@ async def objects(
 
 
 def _usual() -> str:
-    """The kubeconfig that kubectl would take; "" where there is none."""
-    named = [one for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
-    there = (one for one in named if Path(one).is_file())
+    """The kubeconfig files that kubectl would take; "" where there are none."""
     # Of a user without a home Path.expanduser would not speak.
     usual = os.path.expanduser("~/.kube/config")  # noqa: PTH111
-    return next(there, "") or next(iter(named), usual if Path(usual).is_file() else "")
+    return os.environ.get("KUBECONFIG", "") or (usual if Path(usual).is_file() else "")

@@ -55,7 +55,7 @@ def run_install(arguments: argparse.Namespace) -> Iterable[str]:
     async def install(api: Client) -> list[tuple[str, InstallResult]]:
         return [(one["metadata"]["name"], await _put(api, one, dry)) for one in DEFINITIONS]
 
-    done = cluster_client.ask_cluster(arguments.kubeconfig, install)
+    done = cluster_client.ask_cluster(arguments, install)
     if arguments.json:
         return [json.dumps(dict(done), indent=2)]
     would = "would be " if dry else ""

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
             reservations = []
         return found, pods, reservations
 
-    found, pods, reservations = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    found, pods, reservations = cluster_client.ask_cluster(arguments, question)
     shown = documents(found, pods, reservations)
     if arguments.json:
         return [json.dumps(shown, indent=2, ensure_ascii=False)]

@@ -79,4 +79,4 @@ def ask_leader(
         pod = f"http:{holder.rpartition('_')[0]}:{leader.port}"
         return await api.read(PODS, pod, namespace, f"proxy{page}", query)
 
-    return cluster_client.ask_cluster(arguments.kubeconfig, question)
+    return cluster_client.ask_cluster(arguments, question)

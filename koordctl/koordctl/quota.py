@@ -32,7 +32,7 @@ def run_tree(arguments: argparse.Namespace) -> Iterable[str]:
     async def question(api: Client) -> list[Any]:
         return await cluster_client.objects(api, ELASTIC_QUOTAS)
 
-    found = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    found = cluster_client.ask_cluster(arguments, question)
     if arguments.json:
         return [json.dumps(found, indent=2, ensure_ascii=False)]
     return quota_tree.lines(found)

@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
             cluster = _snapshot(manifests.read_file(arguments.snapshot))
         else:
             ask = partial(_live, scheduler.kinds(config))
-            cluster = cluster_client.ask_cluster(arguments.kubeconfig, ask)
+            cluster = cluster_client.ask_cluster(arguments, ask)
         found = {**scheduler.what_if(cluster, pods, config), "skipped": skipped}
     except ValueError as error:
         raise AskError(str(error)) from None

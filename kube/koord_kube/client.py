@@ -16,6 +16,7 @@ import aiohttp
 import anyio
 import msgspec
 from koord_model.version import VERSION
+from multidict import CIMultiDict
 from yarl import URL
 
 from koord_kube.core.token_bucket import TokenBucket
@@ -49,7 +50,8 @@ class Cluster:
 
     ``context`` is what the server is verified by; ``None`` over plain HTTP.
     ``server_name`` is the name in its certificate where it is not the URL's. ``new_context``
-    makes another context, for connections that offer another protocol.
+    makes another context, for connections that offer another protocol. ``headers`` go with each
+    request: as whom it is made, where that is not whose the credentials are.
     """
 
     url: str
@@ -58,6 +60,7 @@ class Cluster:
     server_name: str | None = None
     proxy: str | None = None
     new_context: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -327,7 +330,8 @@ class Client:
     async def _send_once(
         self, request: Request, header: str, seconds: float
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "User-Agent": f"pykoord/{VERSION}"}
+        headers = CIMultiDict(self.cluster.headers)
+        headers.update({"Accept": "application/json", "User-Agent": f"pykoord/{VERSION}"})
         if header:
             headers["Authorization"] = header
         data = None

@@ -163,7 +163,7 @@ class Http2Writer:
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(self._deadline):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(target.netloc, self._pump),
+                    lambda: _Connection(self._cluster, self._pump),
                     target.hostname or "",
                     target.port or 443,
                     ssl=self._context,
@@ -192,9 +192,11 @@ class Http2Writer:
 class _Connection(asyncio.Protocol):
     """One connection, and the writes on it. ``on_room`` is called when more could be sent."""
 
-    def __init__(self, authority: str, on_room: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, on_room: Callable[[], None]) -> None:
         agent = f"pykoord/{VERSION}".encode()
-        common = ((b"accept", b"application/json"), (b"user-agent", agent))
+        others = ((name.lower().encode(), value.encode()) for name, value in cluster.headers)
+        common = ((b"accept", b"application/json"), (b"user-agent", agent), *others)
+        authority = urlsplit(cluster.url).netloc
         self._http2 = UnaryConnection(b"https", authority.encode(), common)
         self._on_room = on_room
         self._writes: dict[int, _Write] = {}
