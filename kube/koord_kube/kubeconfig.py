@@ -162,14 +162,13 @@ async def _load(given: KubeconfigContext) -> _Loaded:
     found = Configuration()
     try:
         paths, context = _there(given)
-        loader = kube_config.KubeConfigLoader(
-            config_dict=kube_config.KubeConfigMerger(os.pathsep.join(paths)).config,
-            active_context=context or None,
-            config_base_path=None,
+        merged = kube_config.KubeConfigMerger(os.pathsep.join(paths))  # type: ignore[no-untyped-call]
+        loader = kube_config.KubeConfigLoader(  # type: ignore[no-untyped-call]
+            config_dict=merged.config, active_context=context or None, config_base_path=None
         )
         user = _user(loader)
         with _said_by_library() as said:
-            await loader.load_and_set(found)
+            await loader.load_and_set(found)  # type: ignore[no-untyped-call]
         if "exec" in user and not (_header(found) or found.cert_file):
             reason = " ".join(" ".join(said).split())[:_REASON]
             raise KubeconfigError(f"{given}: the credential plugin failed: {reason}")

@@ -95,6 +95,7 @@ class Manager:
             self._gates,
             self.registry,
             leads=self._leads,
+            reviews=self._review_client,
             names=extra.names if extra else (),
             targets=extra.targets if extra else (),
             on_warning=self._warn,
