@@ -12,6 +12,7 @@ import msgspec
 from koord_host.kernel import KernelFilesystem
 from koord_host.resource_executor.restore import RestoreOutcome
 from koord_model.version import VERSION
+from koord_service.terminal import flush, printable, printable_json, say, write_line
 
 from koordctl import (
     backtest_options,
@@ -40,7 +41,6 @@ from koordctl.proxy_documents import A, PodHooks, ProxyStatus, read, unmanaged
 from koordctl.replay import UsageError
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
 from koordctl.status_client import AddressError, AskError, ask
-from koordctl.terminal import print_lines, say
 
 PROGRAM = "koordctl"
 ADDRESS = "127.0.0.1:9319"
@@ -60,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], Iterable[str]] = arguments.command
     try:
-        print_lines(command(arguments), as_json=getattr(arguments, "json", False))
+        made = printable_json if getattr(arguments, "json", False) else printable
+        for line in command(arguments):
+            write_line(made(line))
+        flush()
     except (AddressError, UsageError) as error:
         _leave(2, str(error))
     except (AskError, BacktestError, HooksError, RestoreError) as error:

@@ -14,7 +14,7 @@ import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from koordctl.terminal import control, printable
+from koord_service.terminal import printable, write_control
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -43,7 +43,7 @@ class Screen:
             for i, line in enumerate(lines[:height])
         ]
         text = f"{_REST_OF_LINE}\r\n".join(shown)
-        control(f"{_HOME}{text}{_REST_OF_LINE}{_REST}")
+        write_control(f"{_HOME}{text}{_REST_OF_LINE}{_REST}")
 
     def key(self, seconds: float) -> str:
         """The key pressed within so many seconds; "" if none was."""
@@ -60,9 +60,9 @@ def screen() -> Iterator[Screen]:
     try:
         if keyboard is not None:
             tty.setcbreak(keyboard)
-        control(_ENTER)
+        write_control(_ENTER)
         yield Screen(keyboard)
     finally:
-        control(_LEAVE)
+        write_control(_LEAVE)
         if keyboard is not None and before is not None:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

@@ -16,6 +16,7 @@ import aiohttp
 import anyio
 import msgspec
 from koord_model.version import VERSION
+from koord_service.http_bodies import read_body
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -382,15 +383,16 @@ async def _body(response: aiohttp.ClientResponse, most: int, *, lists: bool = Fa
     Raises:
         ValueError: it is longer than ``most``, or events without an end instead of a list.
     """
-    pieces, size = list[bytes](), 0
+    return await read_body(_no_events(response) if lists else response.content.iter_any(), most)
+
+
+async def _no_events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    begun = False
     async for piece in response.content.iter_any():
-        if lists and not size and piece.startswith(_EVENT):
+        if not begun and piece.startswith(_EVENT):
             raise ValueError("the answer is a watch's, not a list")
-        size += len(piece)
-        if size > most:
-            raise ValueError(f"the answer is longer than {most} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
+        begun = True
+        yield piece
 
 
 def content_type(request: Request) -> str:

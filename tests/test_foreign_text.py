@@ -1,6 +1,6 @@
-"""Paths, queries and selectors of requests are made in one place each, which refuses what is none.
+"""Paths, queries and selectors are made in one place each, and one place prints.
 
-So no program can be led elsewhere by a name that a user wrote.
+So no program can be led elsewhere by a name that a user wrote, and no terminal be controlled.
 """
 
 from __future__ import annotations
@@ -47,11 +47,21 @@ def _opens_http(node: ast.AST) -> bool:
     )  # fmt: skip
 
 
+def _prints(node: ast.AST) -> bool:
+    """It writes to stdout or stderr."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "print"
+    writes = isinstance(node, ast.Attribute) and node.attr in ("write", "writelines")
+    return writes and ast.unparse(node.value) in ("sys.stdout", "sys.stderr")
+
+
 PLACES: dict[str, tuple[Matches, set[str]]] = {
     "quotes": (
         _quotes,
         {
             "service/koord_service/http_targets.py",
+            # Names of headers.
+            "kube/koord_kube/kubeconfig.py",
             # Paths of sockets in addresses of gRPC, and texts of its statuses.
             "cri/koord_cri/client.py",
             "koordlet/koordlet/runtime_hooks/hook_server.py",
@@ -69,6 +79,7 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
         },
     ),
     "makes a selector": (_makes_selector, {"kube/koord_kube/protocol/selectors.py"}),
+    "prints": (_prints, {"service/koord_service/terminal.py"}),
     "opens a connection": (
         _opens_http,
         {
