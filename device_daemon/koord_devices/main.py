@@ -11,7 +11,7 @@ from koord_host.kernel import KernelFilesystem
 from koord_host.nvml import NVML
 from koord_service import logs, memory, systemd
 from koord_service.settings import SettingsError
-from koord_service.terminal import say
+from koord_service.terminal import write_error
 
 from koord_devices import vendor_table
 from koord_devices.config import IGNORED, PROGRAM, DeviceDaemonSettings, settings
@@ -35,7 +35,7 @@ def main() -> int:
             program = Program(given, vendors)
             status = program.run()
         except (SettingsError, vendor_table.UnknownVendorError) as error:
-            say(PROGRAM, str(error))
+            write_error(PROGRAM, str(error))
             return 2
         if not program.reload:
             return status

@@ -12,7 +12,7 @@ import msgspec
 from koord_host.kernel import KernelFilesystem
 from koord_host.resource_executor.restore import RestoreOutcome
 from koord_model.version import VERSION
-from koord_service.terminal import flush, printable, printable_json, say, write_line
+from koord_service.terminal import flush, printable, printable_json, write_error, write_line
 
 from koordctl import (
     backtest_options,
@@ -418,7 +418,7 @@ def _read(body: bytes, kind: type[A], address: str) -> A:
 
 
 def _say(message: str) -> None:
-    say(PROGRAM, message)
+    write_error(PROGRAM, message)
 
 
 def _leave(code: int, message: str) -> NoReturn:

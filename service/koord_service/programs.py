@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from koord_service.terminal import say
+from koord_service.terminal import write_error
 
 _OURS = ("koord_", "koordlet", "koordctl")
 
@@ -33,5 +33,5 @@ def needs_extra(program: str, extra: str) -> Iterator[None]:
         if error.name is None or error.name.startswith(_OURS):
             raise
         hint = f"needs the extra \"{extra}\": pip install 'pykoord[{extra}]'"
-        say(program, f"{hint} ({error})")
+        write_error(program, f"{hint} ({error})")
         raise SystemExit(1) from None

@@ -41,7 +41,7 @@ def flush() -> None:
     sys.stdout.flush()
 
 
-def say(program: str, message: str) -> None:
+def write_error(program: str, message: str) -> None:
     """Write what a program has to say, in one line, to stderr."""
     sys.stderr.write(f"{program}: {printable(' '.join(message.split()))}\n")
 

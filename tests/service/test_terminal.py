@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_service.terminal import printable, printable_json, say
+from koord_service.terminal import printable, printable_json, write_error
 
 EVIL = "\x1b[31mred\x1b]0;t\x07 \u009b2J \u202e \x7f \ud800 \U000e0001 \u2028 é 漢"
 TREES = st.recursive(
@@ -34,7 +34,7 @@ def test_a_document_is_printable_and_what_it_was(tree: object, indent: int | Non
 
 
 def test_what_a_program_says_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    say("koordctl", f"{EVIL}\nkoordctl: forged")
+    write_error("koordctl", f"{EVIL}\nkoordctl: forged")
     said = capsys.readouterr().err
     assert said.startswith("koordctl: �[31mred")
     assert said.count("\n") == 1
