@@ -20,6 +20,7 @@ from koord_kube.connect import connect
 from koord_kube.http2_writer import Http2Writer
 from koord_kube.informer import Informer
 from koord_kube.protocol.resources import NODES, PODS
+from koord_kube.protocol.selectors import all_of, field_is_not
 from koord_scheduler.binder import Binder
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.columns.nodes import NodeColumns
@@ -70,7 +71,9 @@ async def _run(kubeconfig: str, *, events: bool) -> None:
         pods = Informer(
             client,
             PODS,
-            field_selector="status.phase!=Succeeded,status.phase!=Failed",
+            field_selector=all_of(
+                *(field_is_not("status.phase", one) for one in ("Succeeded", "Failed"))
+            ),
             decode=PodReader(NodeColumns()).read,
             on_change=changed,
         )

@@ -34,6 +34,7 @@ from koord_kube.http2_writer import Http2Writer
 from koord_kube.informer import Informer
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import EVENTS, NODES, PODS, Resource
+from koord_kube.protocol.selectors import field_is
 
 from bench import programs, report
 from bench.report import Measure
@@ -224,7 +225,7 @@ async def _watch(
 async def _events(load: Load, client: Any, began: float) -> float:
     while time.monotonic() - began < EVENTS_SECONDS:
         number = 0
-        async for page in client.pages(EVENTS, "", "reason=Scheduled"):
+        async for page in client.pages(EVENTS, "", field_is("reason", "Scheduled")):
             number += len(page.items)
         if number >= load.pods:
             return time.monotonic() - began

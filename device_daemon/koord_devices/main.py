@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 from collections.abc import Mapping
 
 from koord_host.devices.gpu import APPLICATION_XIDS
@@ -12,6 +11,7 @@ from koord_host.kernel import KernelFilesystem
 from koord_host.nvml import NVML
 from koord_service import logs, memory, systemd
 from koord_service.settings import SettingsError
+from koord_service.terminal import write_error
 
 from koord_devices import vendor_table
 from koord_devices.config import IGNORED, PROGRAM, DeviceDaemonSettings, settings
@@ -35,7 +35,7 @@ def main() -> int:
             program = Program(given, vendors)
             status = program.run()
         except (SettingsError, vendor_table.UnknownVendorError) as error:
-            sys.stderr.write(f"{PROGRAM}: {error}\n")
+            write_error(PROGRAM, str(error))
             return 2
         if not program.reload:
             return status

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from koord_service import logs
+from koord_service.terminal import flush, printable, printable_json, write_line
 from koord_service.whole_file import write_whole
 
 from koord_devices.config import DeviceDaemonSettings
@@ -81,10 +81,12 @@ class Publisher:
     def _print(self, report: Report) -> None:
         form = self._settings.format or ("" if self._settings.prints_output_file else "json")
         if form == "table":
-            text = table(report.accelerators, report.rdma, report.switches)
+            lines = table(report.accelerators, report.rdma, report.switches).splitlines()
+            text = "\n".join(map(printable, lines))
         else:
-            text = encode(document(report.states, None)).decode() if form else ""
-        if text != self._printed:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            text = encode(document(report.states, None)).decode().rstrip("\n") if form else ""
+            text = printable_json(text)
+        if text and text != self._printed:
+            write_line(text)
+            flush()
         self._printed = text

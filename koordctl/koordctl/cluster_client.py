@@ -15,6 +15,7 @@ from koordctl.status_client import AskError
 if TYPE_CHECKING:
     from koord_kube.client import Client
     from koord_kube.protocol.resources import Resource
+    from koord_kube.protocol.selectors import ApiSelector
 
 T = TypeVar("T")
 
@@ -27,9 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)",
     )
+    parser.add_argument(
+        "--context",
+        default="",
+        metavar="NAME",
+        help="context of the kubeconfig (default: its current one)",
+    )
 
 
-def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> T:
+def ask_cluster(arguments: argparse.Namespace, question: Callable[[Client], Awaitable[T]]) -> T:
     """The answer to a question.
 
     Raises:
@@ -40,7 +47,9 @@ def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> 
     from koord_kube.protocol.api import ApiError
 
     async def run() -> T:
-        async with await connect(kubeconfig or _usual()) as api:
+        async with await connect(
+            arguments.kubeconfig or _usual(), context=arguments.context
+        ) as api:
             return await question(api)
 
     try:
@@ -50,19 +59,19 @@ def ask_cluster(kubeconfig: str, question: Callable[[Client], Awaitable[T]]) -> 
 
 
 async def objects(
-    api: Client, resource: Resource, namespace: str = "", field_selector: str = ""
+    api: Client, resource: Resource, namespace: str = "", selector: ApiSelector | None = None
 ) -> list[Any]:
     """All objects of a kind, of one namespace or of all; only those that a selector means."""
+    from koord_kube.protocol.selectors import EVERYTHING
+
     found: list[Any] = []
-    async for page in api.pages(resource, namespace, field_selector):
+    async for page in api.pages(resource, namespace, selector or EVERYTHING):
         found = [*([] if page.first else found), *map(json.loads, page.items)]
     return found
 
 
 def _usual() -> str:
-    """The kubeconfig that kubectl would take; "" where there is none."""
-    named = [one for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
-    there = (one for one in named if Path(one).is_file())
+    """The kubeconfig files that kubectl would take; "" where there are none."""
     # Of a user without a home Path.expanduser would not speak.
     usual = os.path.expanduser("~/.kube/config")  # noqa: PTH111
-    return next(there, "") or next(iter(named), usual if Path(usual).is_file() else "")
+    return os.environ.get("KUBECONFIG", "") or (usual if Path(usual).is_file() else "")

@@ -44,7 +44,8 @@ def run_show(arguments: argparse.Namespace) -> Iterable[str]:
         return [json.dumps(DEFINITIONS, indent=2)]
     # Definitions share parts, which YAML would write once and refer to.
     whole = json.loads(json.dumps(DEFINITIONS))
-    return [yaml.safe_dump_all(whole, sort_keys=False, allow_unicode=True).rstrip("\n")]
+    text = yaml.safe_dump_all(whole, sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n").split("\n")
 
 
 def run_install(arguments: argparse.Namespace) -> Iterable[str]:
@@ -54,7 +55,7 @@ def run_install(arguments: argparse.Namespace) -> Iterable[str]:
     async def install(api: Client) -> list[tuple[str, InstallResult]]:
         return [(one["metadata"]["name"], await _put(api, one, dry)) for one in DEFINITIONS]
 
-    done = cluster_client.ask_cluster(arguments.kubeconfig, install)
+    done = cluster_client.ask_cluster(arguments, install)
     if arguments.json:
         return [json.dumps(dict(done), indent=2)]
     would = "would be " if dry else ""

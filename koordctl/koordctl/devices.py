@@ -53,6 +53,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         return _local(arguments)
     from koord_kube.protocol.api import NotFoundError
     from koord_kube.protocol.resources import DEVICES, PODS, RESERVATIONS
+    from koord_kube.protocol.selectors import field_is, field_is_not
 
     node = arguments.node
 
@@ -61,15 +62,15 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
             found = [await api.get(DEVICES, node)]
         else:
             found = await cluster_client.objects(api, DEVICES)
-        on_node = f"spec.nodeName={node}" if node else "spec.nodeName!="
-        pods = await cluster_client.objects(api, PODS, field_selector=on_node)
+        on_node = field_is("spec.nodeName", node) if node else field_is_not("spec.nodeName", "")
+        pods = await cluster_client.objects(api, PODS, selector=on_node)
         try:
             reservations = await cluster_client.objects(api, RESERVATIONS)
         except NotFoundError:
             reservations = []
         return found, pods, reservations
 
-    found, pods, reservations = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    found, pods, reservations = cluster_client.ask_cluster(arguments, question)
     shown = documents(found, pods, reservations)
     if arguments.json:
         return [json.dumps(shown, indent=2, ensure_ascii=False)]

@@ -7,9 +7,9 @@ import datetime
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from koord_model.times import from_rfc3339
+from koord_service.http_targets import with_query
 
 from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
@@ -66,8 +66,8 @@ def _ask(address: str, count: int, pod: str) -> Iterator[tuple[bytes, EventsDocu
     """Page after page, as it came and as a value, until there are enough events."""
     token, more = "", True
     while more:
-        asked = {"size": min(count, _PAGE), "pageToken": token, "pod": pod}
-        page = f"/events?{urlencode({name: value for name, value in asked.items() if value})}"
+        asked = {"size": str(min(count, _PAGE)), "pageToken": token, "pod": pod}
+        page = with_query("/events", {name: value for name, value in asked.items() if value})
         body, found = ask_koordlet(address, page, EventsDocument)
         yield body, found
         count -= len(found.events)

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+
+from koord_service.http_targets import with_query
 
 from koordctl import cluster_client
 from koordctl.status_client import MANAGER, SCHEDULER, AskError, StatusEndpoint, ask
@@ -63,7 +64,7 @@ def ask_leader(
         AskError: nobody leads, or there is no answer.
     """
     if arguments.address:
-        return ask(arguments.address, f"{page}?{urlencode(query)}", leader.endpoint)
+        return ask(arguments.address, with_query(page, query), leader.endpoint)
     namespace = arguments.namespace
 
     async def question(api: Client) -> bytes:
@@ -78,4 +79,4 @@ def ask_leader(
         pod = f"http:{holder.rpartition('_')[0]}:{leader.port}"
         return await api.read(PODS, pod, namespace, f"proxy{page}", query)
 
-    return cluster_client.ask_cluster(arguments.kubeconfig, question)
+    return cluster_client.ask_cluster(arguments, question)

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from koord_host.devices.rdma import RDMAReader
 from koord_host.kernel_files.interface import FileTree
 from koord_model.node_info import SchedulableDevice
 from koord_model.times import from_rfc3339
+from koord_service.http_targets import with_query
 
 from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
@@ -114,7 +114,7 @@ def _users(address: str) -> Mapping[str, set[str]]:
     users = defaultdict[str, set[str]](set)
     query = {"kind": "pod_gpu_memory_usage", "window": "5m", "aggregation": "last", "points": "1"}
     try:
-        page = f"/v1/metrics/query?{urlencode(query)}"
+        page = with_query("/v1/metrics/query", query)
         _, series = ask_koordlet(address, page, SeriesDocument)
     except AskError:
         return users

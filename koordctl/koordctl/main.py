@@ -12,6 +12,7 @@ import msgspec
 from koord_host.kernel import KernelFilesystem
 from koord_host.resource_executor.restore import RestoreOutcome
 from koord_model.version import VERSION
+from koord_service.terminal import flush, printable, printable_json, write_error, write_line
 
 from koordctl import (
     backtest_options,
@@ -50,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
     """Prints what is wrong as one line, and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
-        _say(f"{' '.join(message.split())} (see {self.prog} --help)")
+        _say(f"{message} (see {self.prog} --help)")
         raise SystemExit(2)
 
 
@@ -59,9 +60,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], Iterable[str]] = arguments.command
     try:
+        made = printable_json if getattr(arguments, "json", False) else printable
         for line in command(arguments):
-            sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+            write_line(made(line))
+        flush()
     except (AddressError, UsageError) as error:
         _leave(2, str(error))
     except (AskError, BacktestError, HooksError, RestoreError) as error:
@@ -416,7 +418,7 @@ def _read(body: bytes, kind: type[A], address: str) -> A:
 
 
 def _say(message: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {message}\n")
+    write_error(PROGRAM, message)
 
 
 def _leave(code: int, message: str) -> NoReturn:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import urlencode
+
+from koord_service.http_targets import with_query
 
 from koordctl.amounts import formatter, sparkline
 from koordctl.columns import table
@@ -54,7 +55,7 @@ def run_query(arguments: argparse.Namespace) -> Iterable[str]:
         ("points", "1"),
         *arguments.labels,
     ]
-    page = f"/v1/metrics/query?{urlencode(parameters)}"
+    page = with_query("/v1/metrics/query", parameters)
     body, found = ask_koordlet(arguments.address, page, SeriesDocument)
     return [body.decode().rstrip("\n")] if arguments.json else query_lines(found)
 

@@ -32,7 +32,7 @@ def run_tree(arguments: argparse.Namespace) -> Iterable[str]:
     async def question(api: Client) -> list[Any]:
         return await cluster_client.objects(api, ELASTIC_QUOTAS)
 
-    found = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    found = cluster_client.ask_cluster(arguments, question)
     if arguments.json:
         return [json.dumps(found, indent=2, ensure_ascii=False)]
     return quota_tree.lines(found)
@@ -55,4 +55,5 @@ def run_convert(arguments: argparse.Namespace) -> Iterable[str]:
     if arguments.json:
         items = {"apiVersion": "v1", "kind": "List", "items": found}
         return [json.dumps(items, indent=2)]
-    return [yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True).rstrip("\n")]
+    # Escaped by YAML's own rules: what the terminal must not get would be lost.
+    return yaml.safe_dump_all(found, sort_keys=False).rstrip("\n").split("\n")

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
             return [await api.get(RECOMMENDATIONS, arguments.name, namespace)]
         return await cluster_client.objects(api, RECOMMENDATIONS, namespace)
 
-    found = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    found = cluster_client.ask_cluster(arguments, question)
     if arguments.json:
         return [json.dumps(found, indent=2, ensure_ascii=False)]
     return lines(found, named=bool(arguments.name))

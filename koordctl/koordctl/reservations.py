@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
             return [await api.get(RESERVATIONS, arguments.name)]
         return await cluster_client.objects(api, RESERVATIONS)
 
-    found = cluster_client.ask_cluster(arguments.kubeconfig, question)
+    found = cluster_client.ask_cluster(arguments, question)
     if arguments.json:
         return [json.dumps(found, indent=2, ensure_ascii=False)]
     return lines(found)

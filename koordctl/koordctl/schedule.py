@@ -24,6 +24,7 @@ from koordctl.status_client import AskError
 if TYPE_CHECKING:
     from koord_kube.client import Client
     from koord_kube.protocol.resources import Resource
+    from koord_kube.protocol.selectors import ApiSelector
 
 DESCRIPTION = (
     "--what-if shows which nodes the pods of a file would get, one after the other, and changes "
@@ -34,7 +35,6 @@ DESCRIPTION = (
     "profiles are the recorded ones."
 )
 _MODULE = "koord_scheduler.program.what_if"
-_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 ClusterObjects = Mapping[str, Sequence[bytes]]
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
             cluster = _snapshot(manifests.read_file(arguments.snapshot))
         else:
             ask = partial(_live, scheduler.kinds(config))
-            cluster = cluster_client.ask_cluster(arguments.kubeconfig, ask)
+            cluster = cluster_client.ask_cluster(arguments, ask)
         found = {**scheduler.what_if(cluster, pods, config), "skipped": skipped}
     except ValueError as error:
         raise AskError(str(error)) from None
@@ -135,24 +135,26 @@ def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
 
 async def _live(kinds: Iterable[tuple[Resource, str, str]], api: Client) -> ClusterObjects:
     from koord_kube.protocol.resources import PODS
+    from koord_kube.protocol.selectors import EVERYTHING, all_of, field_is_not, named
 
-    pods = await _list(api, PODS, _NOT_ENDED)
+    running = (field_is_not("status.phase", one) for one in ("Succeeded", "Failed"))
+    pods = await _list(api, PODS, all_of(*running))
     found = {PODS.kind: pods}
     for resource, namespace, name in kinds:
-        selector = f"metadata.name={name}" if name else ""
+        selector = named(name) if name else EVERYTHING
         found[resource.kind] = await _list(api, resource, selector, namespace)
     return found
 
 
 async def _list(
-    api: Client, resource: Resource, field_selector: str = "", namespace: str = ""
+    api: Client, resource: Resource, selector: ApiSelector, namespace: str = ""
 ) -> list[bytes]:
     """None where the API server does not have the kind: its definition is not installed."""
     from koord_kube.protocol.api import NotFoundError
 
     found: list[bytes] = []
     try:
-        async for page in api.pages(resource, namespace=namespace, field_selector=field_selector):
+        async for page in api.pages(resource, namespace=namespace, field_selector=selector):
             found = [*([] if page.first else found), *page.items]
     except NotFoundError:
         return []

@@ -14,6 +14,8 @@ import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from koord_service.terminal import printable, write_control
+
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -32,13 +34,16 @@ class Screen:
         return columns or 80, lines or 24
 
     def show(self, lines: Sequence[str], bold: Sequence[int] = ()) -> None:
-        """Draw lines of text without control characters, cut to the screen."""
+        """Draw lines of text, cut to the screen."""
         columns, height = self.size
-        shown = [line[:columns] for line in lines[:height]]
-        styled = [f"{_BOLD}{line}{_PLAIN}" if i in bold else line for i, line in enumerate(shown)]
-        text = f"{_REST_OF_LINE}\r\n".join(styled)
-        sys.stdout.write(f"{_HOME}{text}{_REST_OF_LINE}{_REST}")
-        sys.stdout.flush()
+        shown = [
+            f"{_BOLD}{printable(line[:columns])}{_PLAIN}"
+            if i in bold
+            else printable(line[:columns])
+            for i, line in enumerate(lines[:height])
+        ]
+        text = f"{_REST_OF_LINE}\r\n".join(shown)
+        write_control(f"{_HOME}{text}{_REST_OF_LINE}{_REST}")
 
     def key(self, seconds: float) -> str:
         """The key pressed within so many seconds; "" if none was."""
@@ -55,10 +60,9 @@ def screen() -> Iterator[Screen]:
     try:
         if keyboard is not None:
             tty.setcbreak(keyboard)
-        sys.stdout.write(_ENTER)
+        write_control(_ENTER)
         yield Screen(keyboard)
     finally:
-        sys.stdout.write(_LEAVE)
-        sys.stdout.flush()
+        write_control(_LEAVE)
         if keyboard is not None and before is not None:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

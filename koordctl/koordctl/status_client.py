@@ -9,6 +9,7 @@ from koord_service.unix_http import UnixConnection
 
 TIMEOUT_SECONDS = 5.0
 _LONGEST_LINE = 1000
+_MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
         # Without this, koordlet's /events are lines of text.
         connection.request("GET", page, headers={"Accept": "application/json"})
         response = connection.getresponse()
-        body = response.read()
+        body = response.read(_MOST_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
         raise AskError(
             f"no answer from {address}: {_reason(error)}; "
@@ -54,6 +55,8 @@ def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
         ) from None
     finally:
         connection.close()
+    if len(body) > _MOST_BYTES:
+        raise AskError(f"{address} answers {page} with more than {_MOST_BYTES} bytes")
     refusal = f"{response.status} {page.partition('?')[0]}: "
     if response.status == http.client.BAD_REQUEST or _line(body).startswith(refusal):
         # One line that says which parameter cannot be, or why there is nothing to say.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import urlencode
+
+from koord_service.http_targets import with_query
 
 from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
@@ -173,7 +174,7 @@ def _ask(arguments: argparse.Namespace, **asked: str) -> tuple[str, WhyDocument]
     """The page as it came, and as a value."""
     if "history" in arguments:
         asked["history"] = str(arguments.history)
-    page = f"/v1/why?{urlencode(asked)}" if asked else "/v1/why"
+    page = with_query("/v1/why", asked)
     body, found = ask_koordlet(arguments.address, page, WhyDocument)
     return body.decode().rstrip("\n"), found
 

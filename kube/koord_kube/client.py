@@ -16,11 +16,15 @@ import aiohttp
 import anyio
 import msgspec
 from koord_model.version import VERSION
+from koord_service.http_bodies import read_body
+from multidict import CIMultiDict
+from yarl import URL
 
 from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.credentials import Anonymous, Credentials
 from koord_kube.failures import reason_of
 from koord_kube.protocol.api import (
+    PAGE,
     ApiError,
     GoneError,
     ListPage,
@@ -31,11 +35,12 @@ from koord_kube.protocol.api import (
 from koord_kube.protocol.lines import Lines
 from koord_kube.protocol.request import ITEMS, OBJECT, Request
 from koord_kube.protocol.resources import Resource
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
 from koord_kube.shared_backoff import SharedBackoff
 
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
-_PAGE = 500  # objects; what kubectl and client-go ask for
+_EVENT = b'{"type":'
 _NOT_OLDER = "NotOlderThan"
 _BEGINNINGS = 3  # of one list; the server keeps a state for five minutes or more
 _RANDOM = random.SystemRandom()
@@ -47,8 +52,9 @@ class Cluster:
 
     ``context`` is what the server is verified by; ``None`` over plain HTTP.
     ``server_name`` is the name in its certificate where it is not the URL's. ``new_context``
-    makes another context, for connections that offer another protocol. ``backoff`` is shared by
-    all that the program asks of this server.
+    makes another context, for connections that offer another protocol. ``headers`` go with each
+    request: as whom it is made, where that is not whose the credentials are. ``backoff`` is shared
+    by all that the program asks of this server.
     """
 
     url: str
@@ -57,6 +63,7 @@ class Cluster:
     server_name: str | None = None
     proxy: str | None = None
     new_context: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
     backoff: SharedBackoff = field(default_factory=SharedBackoff, repr=False, compare=False)
 
 
@@ -68,7 +75,8 @@ class Limits:
 
     An answer may take ``answer``, a list ``listing``, which is what an API server gives itself:
     many objects take long to collect, to send and to read, and who gives up begins anew. A list
-    by a watch has to begin within it, and to go on each ``answer``.
+    by a watch has to begin within it, and to go on each ``answer``. An answer about one object
+    may have ``object_bytes``, far more than etcd keeps of one, a list ``list_bytes``.
 
     A watch is ended by the server after ``watch`` to twice as long, and given up ``grace``
     later where it does not: then the connection is dead.
@@ -84,6 +92,8 @@ class Limits:
     watch: float = 300.0
     grace: float = 15.0
     probe: float = 2.0
+    object_bytes: int = 16 << 20
+    list_bytes: int = 1 << 30
 
 
 class Client:
@@ -145,7 +155,7 @@ class Client:
         return made
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
-        request = Request("GET", resource, name, namespace)
+        request = Request("GET", resource, name, namespace, is_of_one=True)
         return request.decode(OBJECT, await self._answer(request))
 
     async def read(
@@ -158,26 +168,30 @@ class Client:
     ) -> bytes:
         """The unparsed answer of a subresource; of "proxy/…" what the pod serves there."""
         return await self._answer(
-            Request("GET", resource, name, namespace, subresource, query=query)
+            Request("GET", resource, name, namespace, subresource, query=query, is_of_one=True)
         )
 
     async def pages(
         self,
         resource: Resource,
         namespace: str = "",
-        field_selector: str = "",
-        label_selector: str = "",
+        field_selector: ApiSelector = EVERYTHING,
+        label_selector: ApiSelector = EVERYTHING,
         *,
         version: str = "",
+        limit: int = PAGE,
     ) -> AsyncGenerator[ListPage, None]:
+        limits = self._limits
+        most = min(limits.list_bytes, limit * limits.object_bytes)
         selected = _selected(field_selector, label_selector)
-        first, more, begun = _first_page(version), "", 0
+        first, more, begun = _first_page(version, limit), "", 0
         while True:
-            query = selected | ({"limit": str(_PAGE), "continue": more} if more else first)
+            query = selected | ({"limit": str(limit), "continue": more} if more else first)
             request = Request("GET", resource, "", namespace, query=query)
             begun += not more
             try:
-                found = request.decode(ITEMS, await self._answer(request, self._limits.listing))
+                body = await self._answer(request, limits.listing, most)
+                found = request.decode(ITEMS, body)
             except GoneError:
                 if not more or begun >= _BEGINNINGS:
                     raise
@@ -194,8 +208,8 @@ class Client:
         resource: Resource,
         version: str,
         namespace: str = "",
-        field_selector: str = "",
-        label_selector: str = "",
+        field_selector: ApiSelector = EVERYTHING,
+        label_selector: ApiSelector = EVERYTHING,
         *,
         listing: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
@@ -304,10 +318,10 @@ class Client:
         if not self._leads():
             raise NotLeadingError(f"{request}: not written, this program does not lead")
 
-    async def _answer(self, request: Request, seconds: float = 0.0) -> bytes:
+    async def _answer(self, request: Request, seconds: float = 0.0, most: int = 0) -> bytes:
         try:
             async with await self._send(request, seconds or self._limits.answer) as response:
-                return await response.read()
+                return await _body(response, most or self._limits.object_bytes, lists=bool(most))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ApiError(f"{request}: {reason_of(error)}") from None
 
@@ -323,14 +337,15 @@ class Client:
             self.backoff.succeeded()
             return response
         async with response:
-            body = await response.read()
+            body = await _body(response, self._limits.object_bytes)
         secret = header.rpartition(" ")[2]
         raise request.error_from(response.status, response.headers, body, secret)
 
     async def _send_once(
         self, request: Request, header: str, seconds: float
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "User-Agent": f"pykoord/{VERSION}"}
+        headers = CIMultiDict(self.cluster.headers)
+        headers.update({"Accept": "application/json", "User-Agent": f"pykoord/{VERSION}"})
         if header:
             headers["Authorization"] = header
         data = None
@@ -339,8 +354,8 @@ class Client:
             headers["Content-Type"] = content_type(request)
         return await self._sessions.current().request(
             request.method,
-            self.cluster.url + request.path,
-            params=request.query,
+            # As it is: the library would decode what is encoded.
+            URL(self.cluster.url + request.target, encoded=True),
             data=data,
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=self._limits.answer),
@@ -375,6 +390,24 @@ class _Sessions:
             await opened.close()
 
 
+async def _body(response: aiohttp.ClientResponse, most: int, *, lists: bool = False) -> bytes:
+    """The whole of it.
+
+    Raises:
+        ValueError: it is longer than ``most``, or events without an end instead of a list.
+    """
+    return await read_body(_no_events(response) if lists else response.content.iter_any(), most)
+
+
+async def _no_events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    begun = False
+    async for piece in response.content.iter_any():
+        if not begun and piece.startswith(_EVENT):
+            raise ValueError("the answer is a watch's, not a list")
+        begun = True
+        yield piece
+
+
 def content_type(request: Request) -> str:
     """What the body of a request is."""
     if request.method != "PATCH":
@@ -386,16 +419,16 @@ def _always() -> bool:
     return True
 
 
-def _first_page(version: str) -> dict[str, str]:
+def _first_page(version: str, limit: int) -> dict[str, str]:
     """The first query of a list. With a version it is not paged: pages would come from etcd."""
     if not version:
-        return {"limit": str(_PAGE)}
+        return {"limit": str(limit)}
     query = {"resourceVersion": version, "resourceVersionMatch": _NOT_OLDER}
     # Without a cache a server lists any state in pages; with one it ignores the limit.
-    return query | ({"limit": str(_PAGE)} if version == "0" else {})
+    return query | ({"limit": str(limit)} if version == "0" else {})
 
 
-def _selected(field_selector: str, label_selector: str) -> dict[str, str]:
+def _selected(field_selector: ApiSelector, label_selector: ApiSelector) -> dict[str, str]:
     query = {"fieldSelector": field_selector, "labelSelector": label_selector}
     return {name: value for name, value in query.items() if value}
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from koord_model.version import VERSION
@@ -41,6 +41,7 @@ class _Write:
     """One request, and who waits for its answer, ``since`` it left or was put into the queue."""
 
     request: Request
+    target: bytes
     token: bytes
     answer: asyncio.Future[Response]
     since: float
@@ -117,9 +118,10 @@ class Http2Writer:
 
     async def _sent(self, request: Request, header: str) -> Response:
         loop = asyncio.get_running_loop()
+        target = (urlsplit(self._cluster.url).path + request.target).encode()
         end = loop.time() + self._deadline
         for _ in range(_RESENDS):
-            write = _Write(request, header.encode(), loop.create_future(), loop.time())
+            write = _Write(request, target, header.encode(), loop.create_future(), loop.time())
             timer = loop.call_at(end, self._expire, write)
             try:
                 self._waiting.append(write)
@@ -178,7 +180,7 @@ class Http2Writer:
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(self._deadline):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(target.netloc, self._pump),
+                    lambda: _Connection(self._cluster, self._pump),
                     target.hostname or "",
                     target.port or 443,
                     ssl=self._context,
@@ -208,9 +210,11 @@ class Http2Writer:
 class _Connection(asyncio.Protocol):
     """One connection, and the writes on it. ``on_room`` is called when more could be sent."""
 
-    def __init__(self, authority: str, on_room: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, on_room: Callable[[], None]) -> None:
         agent = f"pykoord/{VERSION}".encode()
-        common = ((b"accept", b"application/json"), (b"user-agent", agent))
+        others = ((name.lower().encode(), value.encode()) for name, value in cluster.headers)
+        common = ((b"accept", b"application/json"), (b"user-agent", agent), *others)
+        authority = urlsplit(cluster.url).netloc
         self._http2 = UnaryConnection(b"https", authority.encode(), common)
         self._on_room = on_room
         self._writes: dict[int, _Write] = {}
@@ -235,15 +239,12 @@ class _Connection(asyncio.Protocol):
 
     def send(self, write: _Write) -> None:
         request = write.request
-        path = request.path
-        if request.query:
-            path += "?" + urlencode(request.query)
         body, headers = b"", _NO_BODY
         if request.body is not None:
             body = _ENCODER.encode(request.body)
             headers = ((b"content-type", content_type(request).encode()),)
         write.stream = self._http2.request(
-            request.method.encode(), path.encode(), body, write.token, headers
+            request.method.encode(), write.target, body, write.token, headers
         )
         write.connection, write.since = self, asyncio.get_running_loop().time()
         self._writes[write.stream] = write

@@ -15,8 +15,10 @@ import msgspec
 from koord_kube.core.reflector import Reflector, ReflectorAction, ReflectorStep, ReflectorTiming
 from koord_kube.core.retry_schedule import RequestRetry
 from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol import selectors
 from koord_kube.protocol.api import Api, ApiError, ListPage, NotFoundError, WatchEvent
 from koord_kube.protocol.resources import Resource
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
 from koord_kube.shared_backoff import backoff_of
 from koord_kube.views.metadata import NamedObject, decode_named
 
@@ -50,8 +52,8 @@ class Informer(Generic[T]):
         *,
         name: str = "",
         namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
+        label_selector: ApiSelector = EVERYTHING,
+        field_selector: ApiSelector = EVERYTHING,
         optional: bool = False,
         decode: Callable[[bytes], T],
         on_change: Handler[T] | None = None,
@@ -62,7 +64,7 @@ class Informer(Generic[T]):
     ) -> None:
         self._api = api
         self._resource = resource
-        fields = f"metadata.name={name}" if name else field_selector
+        fields = selectors.named(name) if name else field_selector
         self._selected = namespace, fields, label_selector
         self.is_optional = optional
         self._decode = decode

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine
@@ -13,6 +12,7 @@ import anyio
 import uvloop
 from koord_service import memory
 from koord_service.logs import EventLog
+from koord_service.terminal import write_error
 
 from koord_kube.connect import ConnectError
 from koord_kube.core.events import EventAggregator
@@ -44,7 +44,7 @@ def ending(error: BaseException) -> str:
 
 def exit_with(name: str, code: int, message: str) -> NoReturn:
     """End the program with one line on stderr."""
-    sys.stderr.write(f"{name}: {' '.join(message.split())}\n")
+    write_error(name, message)
     raise SystemExit(code)
 
 

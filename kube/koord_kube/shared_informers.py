@@ -13,6 +13,7 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import Resource
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class SharedInformers:
         *,
         name: str = "",
         namespace: str = "",
-        field_selector: str = "",
+        field_selector: ApiSelector = EVERYTHING,
         optional: bool = False,
     ) -> Informer[T]:
         """The informer of a kind and view; ``decode`` is the view, so share the function too."""

@@ -33,6 +33,7 @@ from koord_model.keys import (
     LABEL_QUOTA_PARENT,
     LABEL_QUOTA_TREE,
 )
+from koord_model.names import is_namespace
 
 ROOT_QUOTA = "koordinator-root-quota"
 SYSTEM_QUOTA = "koordinator-system-quota"
@@ -111,7 +112,7 @@ def parse(document: Mapping[str, object]) -> tuple[ElasticQuota, tuple[str, ...]
         allows_lent_resource=not is_set(LABEL_ALLOW_LENT_RESOURCE, "false"),
         allows_force_update=is_set(LABEL_ALLOW_FORCE_UPDATE),
         is_terminating=metadata.has("deletionTimestamp"),
-        namespaces=annotated_names(annotations, ANNOTATION_QUOTA_NAMESPACES),
+        namespaces=_namespaces(annotations),
         max_strict_check_resources=annotated_names(
             annotations, ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS
         ),
@@ -174,6 +175,16 @@ def annotated_names(
         return tuple(names or ()) if text(given) else default
 
     return annotations.take(key, default, accept, "a JSON list of names", "ignored")
+
+
+def _namespaces(annotations: Fields) -> tuple[str, ...]:
+    """Of what is listed, what can be a namespace: the names become paths of the API."""
+    listed = annotated_names(annotations, ANNOTATION_QUOTA_NAMESPACES)
+    found = tuple(one for one in listed if is_namespace(one))
+    if found != listed:
+        expected = "a JSON list of namespaces"
+        annotations.refuse(ANNOTATION_QUOTA_NAMESPACES, expected, "what is none is left out")
+    return found
 
 
 def quotas_by_namespace(quotas: Iterable[ElasticQuota]) -> Mapping[str, str]:

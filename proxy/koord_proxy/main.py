@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -15,6 +14,7 @@ from koord_service import logs, memory, systemd
 from koord_service.settings import SettingsError, parse, parse_or_exit
 from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
+from koord_service.terminal import write_error
 
 from koord_proxy.config import IGNORED, ProxySettings
 from koord_proxy.contract.events import RelaySession, Route
@@ -297,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _exit(code: int, error: Exception) -> NoReturn:
-    sys.stderr.write(f"{PROGRAM}: {' '.join(str(error).split())}\n")
+    write_error(PROGRAM, str(error))
     raise SystemExit(code)
 
 

@@ -10,6 +10,7 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import NODES
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector, all_of, field_is_not
 from koord_kube.shared_informers import SharedInformers
 
 from koord_scheduler.classes.pod_reader import ClusterPod
@@ -22,7 +23,9 @@ from koord_scheduler.objects.node import Node
 SILENT_SECONDS = 30.0
 """After so long without a word from the API nothing is decided: the cluster may have changed."""
 
-_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+_NOT_ENDED = all_of(
+    field_is_not("status.phase", "Succeeded"), field_is_not("status.phase", "Failed")
+)
 
 
 class ClusterCache:
@@ -103,7 +106,9 @@ class ClusterCache:
         """Wait until all kinds were read once."""
         await self._informers.wait_synced()
 
-    def _follow(self, kind: ClusterKind, *, field_selector: str = "") -> Informer[Any]:
+    def _follow(
+        self, kind: ClusterKind, *, field_selector: ApiSelector = EVERYTHING
+    ) -> Informer[Any]:
         """Call ``put`` for objects that are there or have changed, ``remove`` for others."""
         if self._record is not None:
             kind = recorded_kind(kind, self._record, self._monotonic)

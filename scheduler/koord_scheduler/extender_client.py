@@ -13,12 +13,14 @@ import aiohttp
 import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.failures import reason_of
+from koord_service.http_bodies import read_body
 
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.extenders.calls import BindCall, ExtenderCall
 from koord_scheduler.extenders.extender import Extender, ExtenderTLS, interested
 from koord_scheduler.framework.decisions import Placement
 
+_MOST_BYTES = 1 << 30
 _JSON = {"Content-Type": "application/json"}
 
 Contexts = Mapping[Extender, ssl.SSLContext]
@@ -111,7 +113,7 @@ class ExtenderClient:
         ) as response:
             if response.status != 200:
                 raise ValueError(f"code {response.status}")
-            return await response.read()
+            return await read_body(response.content.iter_any(), _MOST_BYTES)
 
 
 def _context(tls: ExtenderTLS) -> ssl.SSLContext:

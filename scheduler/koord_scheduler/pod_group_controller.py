@@ -14,7 +14,9 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import POD_GROUPS, PODS
+from koord_kube.protocol.selectors import label_is
 from koord_model.keys import LABEL_POD_GROUP
+from koord_model.names import is_label_value
 from koord_model.times import rfc3339
 
 from koord_scheduler.binder import Write
@@ -105,7 +107,9 @@ class PodGroupController:
 
 async def ended_pods(api: Client, namespace: str, name: str) -> AsyncIterator[str]:
     """The phases of the pods of a PodGroup that have ended, as the API has them."""
-    pages = api.pages(PODS, namespace, label_selector=f"{LABEL_POD_GROUP}={name}")
+    if not is_label_value(name):
+        return  # no pod can name it
+    pages = api.pages(PODS, namespace, label_selector=label_is(LABEL_POD_GROUP, name))
     async with aclosing(pages):
         async for page in pages:
             for raw in page.items:

@@ -78,7 +78,7 @@ class JsonFormatter(logging.Formatter):
         for name, value in _fields(record).items():
             if value is not None:
                 event[f"{name}_" if name in _RESERVED else name] = _jsonable(value)
-        return _encode(event)
+        return _encode(event).replace("\x7f", "\\u007f")
 
 
 def _utc(second: int) -> str:

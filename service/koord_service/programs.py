@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from koord_service.terminal import write_error
 
 _OURS = ("koord_", "koordlet", "koordctl")
 
@@ -32,5 +33,5 @@ def needs_extra(program: str, extra: str) -> Iterator[None]:
         if error.name is None or error.name.startswith(_OURS):
             raise
         hint = f"needs the extra \"{extra}\": pip install 'pykoord[{extra}]'"
-        sys.stderr.write(f"{program}: {hint} ({error})\n")
+        write_error(program, f"{hint} ({error})")
         raise SystemExit(1) from None

@@ -37,6 +37,7 @@ from koord_model.version import VERSION
 
 from koord_service.go_flags import GoFlagError, GoFlags
 from koord_service.setting_values import SettingValueError, is_list, parse_value, show_value
+from koord_service.terminal import write_error
 
 S = TypeVar("S")
 
@@ -92,7 +93,7 @@ def parse_or_exit(
             variables=variables,
         )
     except SettingsError as error:
-        sys.stderr.write(f"{prog}: {_one_line(str(error))}\n")
+        write_error(prog, str(error))
         raise SystemExit(2) from None
 
 

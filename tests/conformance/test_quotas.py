@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from koord_manager.node_objects.core.nodes import read_node
@@ -47,16 +46,15 @@ class QuotaStore:
         self.kept: dict[str, Object] = {}
         self._pods = given["pods"]
         self._topology = QuotaTopology()
-        self._view = ClusterView(quotas=self._topology, gates=given["gates"], pods=self._found)
+        self._view = ClusterView(quotas=self._topology, gates=given["gates"], has_pods=self._found)
 
-    async def _found(self, query: PodQuery) -> Sequence[str]:
+    async def _found(self, query: PodQuery) -> bool:
         label = query.label.partition("=")[2]
-        return [
-            one["metadata"]["name"]
-            for one in self._pods
-            if one["metadata"]["labels"].get(LABEL_QUOTA_NAME) == label
+        return any(
+            one["metadata"]["labels"].get(LABEL_QUOTA_NAME) == label
             or one["metadata"]["namespace"] in query.namespaces
-        ]
+            for one in self._pods
+        )
 
     def create(self, quota: Object) -> tuple[Object, Any]:
         """The quota with its defaults, and whether it is admitted."""

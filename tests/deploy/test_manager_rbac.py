@@ -34,6 +34,7 @@ from koord_kube.protocol.resources import (
     RECOMMENDATIONS,
     VALIDATING_WEBHOOKS,
 )
+from koord_kube.protocol.selectors import label_is
 from koord_manager.node_metric import controller
 from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
 from koord_manager.node_metric.report_authorizer import ReportAuthorizer
@@ -243,7 +244,7 @@ class Parts:
         self.api.put(ELASTIC_QUOTAS, _QUOTA, "shop")
         queries = ClusterQueries(self.client)
         await queries.pod("shop-1", "shop")
-        await queries.pods(PodQuery("a=b", ("shop",), ""))
+        await queries.has_pods(PodQuery(label_is("a", "b"), ("shop",), ""))
         assert not await QuotaCharger(self.client).charge(QuotaCharge("q", "shop", {"cpu": 1}))
 
     async def whole(self) -> None:

@@ -64,6 +64,7 @@ def test_controllers_and_calculations_are_those_there_are() -> None:
 def test_events_are_those_recorded() -> None:
     recorded = texts(MANAGER, lambda name: name.endswith(".record"), 1)
     recorded |= texts(MANAGER, lambda name: name.endswith("._say"))
+    recorded |= texts(MANAGER, lambda name: name == "self._report", 1)
     assert {row[0].strip("`") for row in rows(marked(PAGE, "events"))} == recorded
 
 

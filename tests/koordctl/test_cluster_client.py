@@ -87,7 +87,7 @@ async def test_kubeconfig_names_several_files(
     found, _, error = await ctl("recommend")
     assert found == code
     if code:
-        assert "/nonexistent: No such file or directory" in error
+        assert f"{named}: No such file or directory" in error
 
 
 @pytest.mark.usefixtures("recommendations")

@@ -12,9 +12,17 @@ from typing import Any
 
 import anyio
 import pytest
+from aiohttp import web
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.credentials import TokenFile, server_context
-from koord_kube.protocol.api import ApiError, ConflictError, GoneError, NotFoundError, Object
+from koord_kube.protocol.api import (
+    ApiError,
+    ConflictError,
+    GoneError,
+    InvalidRequestError,
+    NotFoundError,
+    Object,
+)
 from koord_kube.protocol.resources import LEASES, NODE_METRICS, NODES, Resource
 
 from tests.support.certificates import Certificates, make_certificates, make_self_signed
@@ -347,3 +355,62 @@ async def test_a_separate_client_does_not_wait_for_the_other(api: KubeApi) -> No
         for one in stuck:
             one.cancel()
         assert (await client.get(NODES, "n1"))["metadata"]["name"] == "n1"
+
+
+class TestBounds:
+    """What it does not read, and does not send."""
+
+    @pytest.fixture
+    async def served(self) -> AsyncIterator[tuple[Client, list[str], dict[str, bytes]]]:
+        asked, answers = list[str](), dict[str, bytes]()
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            asked.append(request.raw_path)
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while answers.get("again"):
+                await response.write(answers["again"])
+            await response.write(answers["once"])
+            return response
+
+        app = web.Application()
+        app.router.add_get("/{tail:.*}", serve)
+        runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/prefix"
+        async with Client(Cluster(url), Limits(object_bytes=1000, list_bytes=3000)) as made:
+            yield made, asked, answers
+        await runner.cleanup()
+
+    async def test_names_arrive_as_they_are(
+        self, served: tuple[Client, list[str], dict[str, bytes]]
+    ) -> None:
+        client, asked, answers = served
+        answers["once"] = b"{}"
+        await client.get(NODES, "a?watch=1&b=#c d")
+        assert asked == ["/prefix/api/v1/nodes/a%3Fwatch%3D1%26b%3D%23c%20d"]
+        for name in ("", "..", "a/b", "a%2Fb"):
+            with pytest.raises(InvalidRequestError):
+                await client.get(NODES, name)
+        with pytest.raises(InvalidRequestError):
+            await client.delete(NODES, "")
+        assert len(asked) == 1
+
+    async def test_an_answer_without_an_end_is_not_read(
+        self, served: tuple[Client, list[str], dict[str, bytes]]
+    ) -> None:
+        client, _, answers = served
+        answers["again"] = b'{"a":"' + b"b" * 100
+        with pytest.raises(ApiError, match="nodes n1: longer than 1000 bytes"):
+            await client.get(NODES, "n1")
+        with pytest.raises(ApiError, match="nodes: longer than 3000 bytes"):
+            await listed(client, NODES)
+
+    async def test_events_are_no_list(
+        self, served: tuple[Client, list[str], dict[str, bytes]]
+    ) -> None:
+        client, _, answers = served
+        answers["again"] = b'{"type":"ADDED","object":{}}\n'
+        with pytest.raises(ApiError, match="nodes: the answer is a watch's, not a list"):
+            await listed(client, NODES)

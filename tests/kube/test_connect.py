@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 from koord_kube.connect import ConnectError, connect
 from koord_kube.protocol.resources import NODES
 
@@ -163,3 +164,85 @@ class TestKubeconfig:
         monkeypatch.setitem(sys.modules, "kubernetes.aio.client", None)
         with pytest.raises(ConnectError, match=rf"{path}.*pykoord\[kubeconfig\]"):
             await connect(str(path))
+
+    async def test_it_impersonates_who_is_named(self, tmp_path: Path) -> None:
+        user = {
+            "token": "s3cret",
+            "as": "alice",
+            "as-uid": "7",
+            "as-groups": ["viewers", "others"],
+            "as-user-extra": {"example.com/reason": ["why not"]},
+        }
+        seen: list[tuple[str, str]] = []
+
+        async def serve(request: web.Request) -> web.Response:
+            seen.extend(request.headers.items())
+            return web.json_response({"metadata": {}, "items": []})
+
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", serve)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with await connect(str(kubeconfig(tmp_path, {"server": url}, user))) as client:
+            await listed(client, NODES)
+            cluster = client.cluster
+        await runner.cleanup()
+        asked = [pair for pair in seen if pair[0].startswith("Impersonate")]
+        assert sorted(asked) == sorted(cluster.headers) == [
+            ("Impersonate-Extra-example.com%2Freason", "why not"),
+            ("Impersonate-Group", "others"),
+            ("Impersonate-Group", "viewers"),
+            ("Impersonate-Uid", "7"),
+            ("Impersonate-User", "alice"),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("user", "reason"),
+        [
+            ({"as-groups": ["admins"]}, "without as"),
+            ({"as": "a\nImpersonate-Group: b"}, "as is .*expected one line"),
+            ({"as": "a", "as-groups": [7]}, "as-groups is"),
+        ],
+    )
+    async def test_an_impersonation_that_is_none_is_refused(
+        self, tmp_path: Path, user: Any, reason: str
+    ) -> None:
+        path = kubeconfig(tmp_path, {"server": "http://a"}, user | {"token": "s3cret"})
+        with pytest.raises(ConnectError, match=reason):
+            await connect(str(path))
+
+    async def test_without_its_user_or_plugin_nobody_is_asked_as_nobody(
+        self, tmp_path: Path
+    ) -> None:
+        plugin = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "/bin/sh",
+            "args": ["-c", "echo no such account >&2; exit 3"],
+        }
+        path = kubeconfig(tmp_path, {"server": "http://a"}, {"exec": plugin})
+        with pytest.raises(ConnectError, match=r"plugin failed: .*no such account"):
+            await connect(str(path))
+        path.write_text(path.read_text().replace("name: u", "name: v"))
+        with pytest.raises(ConnectError, match='there is no user "u"'):
+            await connect(str(path))
+
+    async def test_several_files_and_a_context(self, tmp_path: Path) -> None:
+        (tmp_path / "b").mkdir()
+        first = kubeconfig(tmp_path, {"server": "http://first"}, {"token": "one"})
+        second = kubeconfig(tmp_path / "b", {"server": "http://second"}, {"token": "two"})
+        second.write_text(
+            "current-context: d\n"
+            "contexts: [{name: d, context: {cluster: l, user: u}}]\n"
+            "clusters: [{name: l, cluster: {server: 'http://second'}}, {name: k, cluster: {}}]\n"
+            "users: [{name: u, user: {token: two}}]\n"
+        )
+        both = f"{tmp_path / 'gone'}:{first}:{second}"
+        assert (await connect(both)).cluster.url == "http://first"
+        other = await connect(both, context="d")
+        assert other.cluster.url == "http://second"
+        # The first file that has the user counts, as for kubectl.
+        assert await other.cluster.credentials.header() == "Bearer one"
+        with pytest.raises(ConnectError, match="Expected object with name e"):
+            await connect(both, context="e")

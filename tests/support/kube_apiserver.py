@@ -8,6 +8,7 @@ No registry of this project's has a kube-apiserver, so elsewhere the double
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import ssl
@@ -58,6 +59,11 @@ class KubeApiserver:
         self._certificates = make_certificates(folder / "server", names)
         self._front_proxy = make_certificates(folder / "front-proxy")
         self.authority = self._certificates.authority
+        self._webhook_client = make_certificates(folder / "webhook-client")
+        self.webhook_authority = self._webhook_client.authority
+        """Vouches for the server as a client of webhooks."""
+        self.webhook_token = folder / "webhook.token"
+        """What it shows webhooks besides."""
         self._etcd = Program("etcd", folder)
         self._server = Program("kube-apiserver", folder)
 
@@ -163,11 +169,41 @@ class KubeApiserver:
             "requestheader-username-headers": "X-Remote-User",
             "requestheader-group-headers": "X-Remote-Group",
             "requestheader-extra-headers-prefix": "X-Remote-Extra-",
+            "admission-control-config-file": self._admission_config(),
         }
         command = [find_program("kube-apiserver") or ""]
         command += [f"--{name}={value}" for name, value in flags.items()]
         self._server.spawn(self.network.inside(command))
         self._server.wait_until(self._ready, "it does not serve")
+
+    def _admission_config(self) -> Path:
+        """As docs/security.md says: as whom it asks webhooks."""
+        self.webhook_token.write_text("none")
+        client = self._webhook_client
+        user = {
+            "client-certificate": str(client.certificate),
+            "client-key": str(client.key),
+            "tokenFile": str(self.webhook_token),
+        }
+        kubeconfig = self.folder / "webhooks.kubeconfig"
+        users = [{"name": "koordinator-webhook-service.koordinator-system.svc", "user": user}]
+        kubeconfig.write_text(
+            yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "users": users})
+        )
+        version = "apiserver.config.k8s.io/v1"
+        configuration = {
+            "apiVersion": version,
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": str(kubeconfig),
+        }
+        plugins = [
+            {"name": f"{kind}AdmissionWebhook", "configuration": configuration}
+            for kind in ("Mutating", "Validating")
+        ]
+        made = self.folder / "admission.yaml"
+        whole = {"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": plugins}
+        made.write_text(json.dumps(whole))
+        return made
 
     def _ready(self) -> bool:
         context = ssl.create_default_context(cafile=str(self.authority))

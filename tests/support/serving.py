@@ -12,7 +12,9 @@ from typing import Any
 
 import aiohttp
 from koord_manager.webhooks.cluster_view import ClusterView
+from koord_serving.admission.callers import WebhookCallers
 from koord_serving.admission.core.admission import ADMITTED, Webhook
+from koord_serving.admission.core.caller_rules import CallerRules
 from koord_serving.admission.handler import AdmissionLimits
 from koord_serving.admission.server import AdmissionServer
 from koord_serving.tls.core import certificates
@@ -97,6 +99,7 @@ async def serving(
     trouble: Callable[[], str] = str,
     view: ClusterView | None = None,
     host: str | None = "127.0.0.1",
+    callers: WebhookCallers | None = None,
 ) -> AsyncIterator[Serving]:
     """``webhooks`` are ``/admit`` where none are given, which admits everything."""
     tls, registry, data = ServerTls(), CollectorRegistry(), issued()
@@ -111,6 +114,7 @@ async def serving(
         port=0,
         limits=limits or AdmissionLimits(),
         trouble=trouble,
+        callers=callers or WebhookCallers(CallerRules(), None),
     )
     await server.start()
     running = Serving(server, tls, registry, data)

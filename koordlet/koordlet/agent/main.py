@@ -10,6 +10,7 @@ import uvloop
 from koord_host.kernel import KernelFilesystem
 from koord_service import logs
 from koord_service.settings import parse_or_exit
+from koord_service.terminal import write_error
 
 from koordlet.agent.agent import Agent
 from koordlet.agent.config import KoordletSettings
@@ -53,5 +54,5 @@ async def _run(settings: KoordletSettings) -> None:
 
 
 def _leave(code: int, message: str) -> NoReturn:
-    sys.stderr.write(f"koordlet: {' '.join(message.split())}\n")
+    write_error("koordlet", message)
     raise SystemExit(code)

@@ -120,8 +120,9 @@ async def open_states_informer(
         address_type=settings.kubelet_preferred_address_type,
         read_only_port=settings.kubelet_read_only_port if settings.kubelet_insecure_tls else None,
         ca_file=settings.kubelet_ca_file,
-        # Who we are to the API server we are to the kubelet: it asks the API server.
-        credentials=client.cluster.credentials,
+        # Who we are to the API server we are to the kubelet: it asks the API server. It knows of
+        # no impersonation, and would take us for whom the credentials are.
+        credentials=None if client.cluster.headers else client.cluster.credentials,
         timeout=settings.kubelet_sync_timeout,
     )
     ask = not settings.disable_query_kubelet_config

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from koord_kube.credentials import ACCOUNT, Anonymous, Credentials, TokenFile, server_context
+from koord_service.http_bodies import read_body
 
 if TYPE_CHECKING:
     import aiohttp
@@ -88,7 +89,7 @@ class KubeletClient:
                 if response.status != 200:
                     said = await self._reason(response)
                     raise OSError(f"{url}: {_refusal(response.status, response.reason, said)}")
-                return await self._body(url, response)
+                return await read_body(response.content.iter_any(), self._most)
         except aiohttp.ClientConnectorCertificateError as error:
             # Should the file with the CA be another one by now, it is read again.
             await self.close()
@@ -114,14 +115,6 @@ class KubeletClient:
         if header:
             headers["Authorization"] = header
         return self._session().get(url, headers=headers, allow_redirects=False)
-
-    async def _body(self, url: str, response: aiohttp.ClientResponse) -> bytes:
-        body = bytearray()
-        async for piece in response.content.iter_any():
-            body += piece
-            if len(body) > self._most:
-                raise OSError(f"{url}: longer than {self._most} bytes")
-        return bytes(body)
 
     async def _reason(self, response: aiohttp.ClientResponse) -> str:
         """What a refusal says of itself; the beginning is enough."""

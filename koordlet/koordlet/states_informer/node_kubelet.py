@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from koord_kube.credentials import Credentials
 from koord_kube.protocol.api import Object
+from koord_model.excerpt import excerpt
+from koord_service.addresses import host_port
 
 from koordlet.states_informer.kubelet_client import KubeletClient
 from koordlet.states_informer.pod_source import PodListPendingError
+
+_HOST = re.compile(r"[0-9A-Za-z]([-.0-9A-Za-z]*[0-9A-Za-z])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+"""The name of a host, or an address."""
+
+_PORT = 10250
 
 
 class NodeKubelet:
@@ -87,8 +95,13 @@ class NodeKubelet:
                 f"the Node has no address of type {self._address_type}; it has {there} "
                 "(--kubelet-preferred-address-type)"
             )
-        host = f"[{address}]" if ":" in address else address
+        if not _HOST.fullmatch(address):
+            # Who may write the Node's status would lead our token elsewhere.
+            raise OSError(f"the Node's {self._address_type} is {excerpt(address)}; expected a host")
         if self._read_only_port is not None:
-            return f"http://{host}:{self._read_only_port}/pods/"
+            return f"http://{host_port(address, self._read_only_port)}/pods/"
         endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
-        return f"https://{host}:{endpoint.get('Port', 10250)}/pods/"
+        port = endpoint.get("Port", _PORT)
+        if not isinstance(port, int) or not 0 < port < 1 << 16:
+            raise OSError(f"the Node's kubelet port is {excerpt(str(port))}; expected a port")
+        return f"https://{host_port(address, port)}/pods/"

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from koord_kube.definitions.definition import AGE, Column, definition
-from koord_kube.definitions.schema import label_selector, labels, object_of, resources, text
+from koord_kube.definitions.schema import (
+    label_selector,
+    labels,
+    object_name,
+    object_of,
+    resources,
+    text,
+)
 from koord_kube.protocol.resources import ELASTIC_QUOTAS, QUOTA_PROFILES
 
 ELASTIC_QUOTA = definition(
@@ -29,7 +36,7 @@ ELASTIC_QUOTA_PROFILE = definition(
             "Which nodes, and which quota.",
             "nodeSelector",
             "quotaName",
-            quotaName=text("Name of the tree's root quota."),
+            quotaName=object_name("Name of the tree's root quota."),
             quotaLabels=labels("Labels that this quota gets."),
             resourceRatio=text('Which part of the nodes\' amounts counts, such as "0.9".'),
             nodeSelector=label_selector("The nodes."),

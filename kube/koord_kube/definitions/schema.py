@@ -15,6 +15,8 @@ _QUANTITY = (
 )
 """What the API server takes for a quantity."""
 
+_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+
 _DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 
@@ -51,6 +53,11 @@ def text(about: str = "", *words: str, pattern: str = "", most: int = 0) -> Sche
     found |= {"enum": list(words)} if words else {}
     found |= {"pattern": pattern} if pattern else {}
     return found | ({"maxLength": most} if most else {})
+
+
+def object_name(about: str) -> Schema:
+    """The name of an object of most kinds: a DNS subdomain."""
+    return text(about, pattern=rf"^{_PART}(\.{_PART})*$", most=253)
 
 
 def whole(about: str, low: int | None = None, high: int | None = None, bits: int = 64) -> Schema:

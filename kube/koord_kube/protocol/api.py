@@ -9,9 +9,13 @@ from typing import Any, Protocol
 import msgspec
 
 from koord_kube.protocol.resources import Resource
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
 
 Object = dict[str, Any]
 """An object's JSON, decoded."""
+
+PAGE = 500
+"""Objects in one page of a list; what kubectl and client-go ask for."""
 
 _OBJECT = msgspec.json.Decoder(Object)
 _INITIAL_END = b"k8s.io/initial-events-end"
@@ -44,6 +48,13 @@ class ConflictError(ApiError):
 
 class GoneError(ApiError):
     """410: the resource version is too old; list again."""
+
+
+class InvalidRequestError(ApiError):
+    """The request was not sent: there can be no object of such a name, or label of such a value.
+
+    ``status`` is 400, as the API server would answer it.
+    """
 
 
 class NotLeadingError(ApiError):
@@ -119,12 +130,13 @@ class Api(Protocol):
         self,
         resource: Resource,
         namespace: str = "",
-        field_selector: str = "",
-        label_selector: str = "",
+        field_selector: ApiSelector = EVERYTHING,
+        label_selector: ApiSelector = EVERYTHING,
         *,
         version: str = "",
+        limit: int = PAGE,
     ) -> AsyncGenerator[ListPage, None]:
-        """All objects; one may watch from the version that the pages have.
+        """All objects, ``limit`` in a page; one may watch from the version that the pages have.
 
         They are in the newest state there is, or in one that is not older than ``version``,
         "0" any: that costs the server no question to etcd. Where it has forgotten that state
@@ -140,8 +152,8 @@ class Api(Protocol):
         resource: Resource,
         version: str,
         namespace: str = "",
-        field_selector: str = "",
-        label_selector: str = "",
+        field_selector: ApiSelector = EVERYTHING,
+        label_selector: ApiSelector = EVERYTHING,
         *,
         listing: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
+from koord_service.http_targets import with_query
 
 from koord_kube.protocol.api import (
     ApiError,
     ConflictError,
     GoneError,
+    InvalidRequestError,
     NotFoundError,
     Object,
     WatchEvent,
@@ -22,6 +24,7 @@ from koord_kube.protocol.resources import Resource
 T = TypeVar("T")
 
 _KINDS = {404: NotFoundError, 409: ConflictError, 410: GoneError}
+_OF_ONE = ("PUT", "PATCH", "DELETE")
 _MESSAGE_LENGTH = 300  # characters of a server's message that are passed on
 
 MOST_ASKED = 300.0
@@ -85,6 +88,7 @@ class Request:
     """A request; as a string it names its object, for people.
 
     A PATCH is a JSON merge patch, or ``is_strategic``: built-in kinds merge lists by their keys.
+    What ``is_of_one`` is never about all objects, whatever the name.
     """
 
     method: str
@@ -95,10 +99,27 @@ class Request:
     body: Mapping[str, Any] | None = field(default=None, repr=False)
     query: Mapping[str, str] = field(default_factory=dict)
     is_strategic: bool = False
+    is_of_one: bool = False
 
     @property
     def path(self) -> str:
-        return self.resource.path(self.name, self.namespace, self.subresource)
+        """Where its object is, or all of them.
+
+        Raises:
+            InvalidRequestError: no object can have this name, or it is empty and would mean all.
+        """
+        try:
+            path = self.resource.path(self.name, self.namespace, self.subresource)
+        except ValueError as error:
+            raise InvalidRequestError(f"{error} (not sent)", 400) from None
+        if not self.name and (self.is_of_one or self.method in _OF_ONE):
+            raise InvalidRequestError(f"{self}: the name is empty (not sent)", 400)
+        return path
+
+    @property
+    def target(self) -> str:
+        """The path and query that are sent. Raises ``InvalidRequestError`` as ``path`` does."""
+        return with_query(self.path, self.query)
 
     def __str__(self) -> str:
         where = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)

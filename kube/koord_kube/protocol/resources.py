@@ -1,8 +1,10 @@
-"""The kinds of objects that pykoord reads or writes, and their paths. No IO."""
+"""The kinds of objects that pykoord reads or writes. No IO."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from koord_kube.protocol.paths import object_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +18,8 @@ class Resource:
     namespaced: bool = False
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
-        """The URL path of all objects, or of one."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        parts = [f"{root}{middle}", self.plural, name, subresource]
-        return "/".join(part for part in parts if part)
+        """The URL path of all objects, or of one; see ``object_path``."""
+        return object_path(self, name, namespace, subresource)
 
 
 NODES = Resource("", "v1", "nodes", "Node")

@@ -11,6 +11,7 @@ import msgspec
 from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.protocol.api import Api, ApiError, Object
 from koord_kube.protocol.resources import PODS
+from koord_kube.protocol.selectors import all_of, field_is
 
 from koord_manager.profiles.core.document import ColocationProfile
 from koord_manager.profiles.core.matching import read_all
@@ -25,7 +26,7 @@ _GONE = {404, 409}
 _LATER = {0, 429, 500, 502, 503, 504}
 """Statuses after which a retry may succeed; 0 means no answer."""
 _POD = msgspec.json.Decoder(dict[str, object])
-_WAITING = "spec.nodeName=,status.phase=Pending"
+_WAITING = all_of(field_is("spec.nodeName", ""), field_is("status.phase", "Pending"))
 
 _Written = tuple[str, tuple[tuple[str, str], ...]]
 """A pod's UID, and names and versions of profiles."""

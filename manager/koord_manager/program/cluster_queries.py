@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import aclosing
 
 from koord_kube.protocol.api import Api, ApiError, Object
 from koord_kube.protocol.resources import PODS
-from koord_kube.views.metadata import decode_named
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
 
 from koord_manager.quota.core.review import PodQuery
 
@@ -18,19 +17,26 @@ class ClusterQueries:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def pods(self, query: PodQuery) -> Sequence[str]:
-        """Some of the pods that are asked for, as "namespace/name".
+    async def has_pods(self, query: PodQuery) -> bool:
+        """Whether there are such pods.
 
         Raises:
             ApiError: they cannot be listed.
         """
-        for namespace, label in [("", query.label), *((one, "") for one in query.namespaces)]:
-            pages = self._api.pages(PODS, namespace, label_selector=label)
-            async with aclosing(pages):
-                async for page in pages:
-                    if page.items:
-                        return [decode_named(raw).metadata.key for raw in page.items]
-        return ()
+        if query.label and await self._any_pod(label_selector=query.label):
+            return True
+        for namespace in query.namespaces:
+            if await self._any_pod(namespace):
+                return True
+        return False
+
+    async def _any_pod(self, namespace: str = "", label_selector: ApiSelector = EVERYTHING) -> bool:
+        pages = self._api.pages(PODS, namespace, label_selector=label_selector, limit=1)
+        async with aclosing(pages):
+            async for page in pages:
+                if page.items:
+                    return True
+        return False
 
     async def pod(self, name: str, namespace: str) -> Object | None:
         """A pod; ``None`` where it is gone, or the API server does not say."""

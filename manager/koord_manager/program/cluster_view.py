@@ -120,7 +120,7 @@ class ClusterInformers:
             gates=self._gates,
             chance=_RANDOM.random,
             binding=self._binding,
-            pods=self._queries.pods,
+            has_pods=self._queries.has_pods,
             pod=self._queries.pod,
             charge=self._charger.charge,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from koord_kube.core.election import ElectionTiming
 from koord_service.settings import option
+from koord_serving.admission.core.caller_rules import CallerRules
 
 from koord_manager.pod_webhook.binding_policy import BindingPolicy
 from koord_manager.program.gates import gates_of
@@ -135,6 +136,15 @@ class Settings:
     webhook_secret: str = option(
         "koordinator-webhook-certs", "Secret that stores the manager's own certificates"
     )
+    webhook_client_ca_file: str = option(
+        "", "CA of client certificates: answer only API servers that show one; empty: everybody"
+    )
+    webhook_client_audience: str = option(
+        "", "answer also API servers that show a token for this audience; empty: none"
+    )
+    webhook_client_names: tuple[str, ...] = option(
+        (), "common names of these certificates, or users of these tokens; none: any certificate"
+    )
     enable_node_metric_api: bool = option(
         False, "receive reports from nodes directly and serve them as metrics.koordinator.sh"
     )
@@ -191,8 +201,17 @@ class Settings:
                 "versions come from, --pod-ip, by which nodes find the leader, and both "
                 "--node-metric-…-addresses"
             )
+        self.webhook_callers()
         enabled_controllers(self.controllers)
         select_enabled("noderesource-plugins", self.noderesource_plugins, CALCULATIONS)
+
+    def webhook_callers(self) -> CallerRules:
+        """Who may ask the webhooks; raises ``ValueError`` for rules that protect nothing."""
+        return CallerRules(
+            self.webhook_client_ca_file,
+            self.webhook_client_audience,
+            frozenset(self.webhook_client_names),
+        )
 
 
 def parse_listen_address(name: str, address: str) -> tuple[str, int] | None:

@@ -81,6 +81,7 @@ class Manager:
                 client,
                 retries=settings.quota_update_max_retries,
                 jitter=settings.quota_update_retry_jitter,
+                on_warning=self._warn,
             ),
             on_warning=self._warn,
         )
@@ -94,6 +95,7 @@ class Manager:
             self._gates,
             self.registry,
             leads=self._leads,
+            reviews=self._review_client,
             names=extra.names if extra else (),
             targets=extra.targets if extra else (),
             on_warning=self._warn,

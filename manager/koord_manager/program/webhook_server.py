@@ -10,6 +10,7 @@ import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from koord_serving.admission.callers import WebhookCallers
 from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
 from koord_serving.admission.core.ca_bundle_targets import CABundleTarget, configuration_target
 from koord_serving.admission.core.configurations import (
@@ -39,7 +40,7 @@ class WebhookServer:
     """``targets`` are other objects that hold the CA bundle.
 
     ``leads`` says whether this manager writes; what it writes is ``fenced``. The server's
-    certificate is for ``names``, too.
+    certificate is for ``names``, too. ``reviews`` answers about tokens.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class WebhookServer:
         registry: CollectorRegistry,
         *,
         leads: Callable[[], bool],
+        reviews: Api | None = None,
         names: Sequence[str] = (),
         targets: Sequence[CABundleTarget] = (),
         on_warning: OnWarning = ignore_warning,
@@ -62,6 +64,7 @@ class WebhookServer:
         namespace, table = settings.config_namespace, tuple(_table(settings))
         self._service = service_names(settings.webhook_service, namespace)
         at = parse_listen_address("webhook_address", settings.webhook_address)
+        self._callers = WebhookCallers(settings.webhook_callers(), reviews, on_warning=on_warning)
         self._server: AdmissionServer[ClusterView] | None = None
         if at is not None:
             self._server = AdmissionServer(
@@ -71,6 +74,7 @@ class WebhookServer:
                 registry,
                 host=at[0] or None,
                 port=at[1],
+                callers=self._callers,
                 trouble=lambda: cluster.trouble,
             )
             client = WebhookClientConfig(namespace, settings.webhook_service)
@@ -113,6 +117,7 @@ class WebhookServer:
         async with anyio.create_task_group() as group:
             group.start_soon(self._certificates.run)
             group.start_soon(self._reconciler.run)
+            group.start_soon(self._callers.run)
             if self._server is not None:
                 await self._server.start()
 
@@ -121,6 +126,7 @@ class WebhookServer:
         if self._server is not None:
             # A server that was never ready gets no requests.
             await self._server.stop(0.0 if self.trouble else _DRAIN_SECONDS)
+        self._callers.close()
 
     def _kept(
         self, settings: Settings, api: Api, leads: Callable[[], bool], names: Sequence[str]

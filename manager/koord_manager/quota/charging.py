@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
+from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api, ApiError, ConflictError
 from koord_kube.protocol.resources import ELASTIC_QUOTAS
 from koord_model.demand import Amounts
+from koord_model.excerpt import excerpt
 
 from koord_manager.quota.core.charge import (
     QuotaAccount,
@@ -51,7 +53,8 @@ class QuotaCharger:
     """Those who wait for one quota are charged with one write.
 
     After a write that came too late the quota is read and charged again, ``retries`` times, at once
-    or after a moment of at most ``jitter`` seconds.
+    or after a moment of at most ``jitter`` seconds. ``on_warning`` gets a line on each failure:
+    what the API server says is not for those who create pods.
     """
 
     def __init__(
@@ -62,8 +65,10 @@ class QuotaCharger:
         jitter: float = 0.0,
         answer: float = ANSWER_SECONDS,
         chance: Callable[[], float] = _RANDOM.random,
+        on_warning: OnWarning = ignore_warning,
     ) -> None:
         self._api = api
+        self._on_warning = on_warning
         self._retries = retries
         self._jitter = jitter
         self._answer = answer
@@ -87,9 +92,8 @@ class QuotaCharger:
             if not queue.waiting and not queue.lock.locked():
                 self._queues.pop(charge.key, None)
         if mine.refusal is None:
-            return (
-                f"ElasticQuota {charge.key} could not be charged in {self._answer:g} s; try again"
-            )
+            about = f"its ElasticQuota {excerpt(charge.name)}"
+            return f"{about} could not be charged in {self._answer:g} s; try again"
         return mine.refusal
 
     async def _charge_batch(self, queue: _Queue) -> None:
@@ -98,7 +102,9 @@ class QuotaCharger:
         try:
             refusals = await self._refusals(key, [one.charge for one in batch])
         except (ApiError, ValueError) as error:
-            refusals = (f"ElasticQuota {key} could not be charged: {error}",) * len(batch)
+            self._on_warning(f"quota charge: ElasticQuota {key}: {error}")
+            said = f"its ElasticQuota {excerpt(batch[0].charge.name)} could not be charged"
+            refusals = (f"{said}; the manager's log says why",) * len(batch)
         for one, refusal in zip(batch, refusals, strict=True):
             one.refusal = refusal
         queue.waiting = [one for one in queue.waiting if one.refusal is None]

@@ -71,7 +71,12 @@ class QuotaProfileController:
         document = self._profiles.objects.get(key)
         if document is None:
             return None
-        profile = read(document, self._on_warning)
+        try:
+            profile = read(document, self._on_warning)
+        except ValueError as error:
+            # It says nothing that is not in the profile.
+            await self._report(document, "InvalidQuotaProfile", str(error))
+            raise
         try:
             if not profile.has_tree:
                 await self._name_tree(profile)
@@ -102,8 +107,11 @@ class QuotaProfileController:
     async def _failed(self, document: Object, error: ApiError) -> None:
         self._on_warning(f"quotaprofile: {error}; tried again")
         message = "the quota could not be written; the manager's log says why"
+        await self._report(document, "UpdateQuotaFailed", message)
+
+    async def _report(self, document: Object, reason: str, message: str) -> None:
         about = _kind(QUOTA_PROFILES) | document
-        await self._recorder.record(about, "UpdateQuotaFailed", message, warning=True)
+        await self._recorder.record(about, reason, message, warning=True)
 
 
 def _kind(resource: Resource) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from koord_model.elastic_quota import ElasticQuota
@@ -16,8 +16,8 @@ from koord_manager.quota.core.topology import QuotaTopology
 _LABEL_ALONE_GATE = "DisableDefaultQuota"
 
 
-async def _no_pods(_query: PodQuery) -> Sequence[str]:
-    return ()
+async def _no_pods(_query: PodQuery) -> bool:
+    return False
 
 
 async def _no_charge(_charge: QuotaCharge) -> str:
@@ -50,8 +50,8 @@ class ClusterView:
     gates: Mapping[str, bool] = field(default_factory=dict)
     chance: Callable[[], float] = lambda: 0.0
     binding: BindingPolicy = field(default_factory=BindingPolicy)
-    pods: Callable[[PodQuery], Awaitable[Sequence[str]]] = _no_pods
-    """Asks for pods; some of them, as "namespace/name"."""
+    has_pods: Callable[[PodQuery], Awaitable[bool]] = _no_pods
+    """Asks whether there are such pods."""
     pod: Callable[[str, str], Awaitable[Object | None]] = _no_pod
     """Asks for a pod by name and namespace; ``None`` if that is not known."""
     charge: Callable[[QuotaCharge], Awaitable[str]] = _no_charge

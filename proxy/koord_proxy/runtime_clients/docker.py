@@ -10,7 +10,8 @@ import asyncio
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote, urlencode
+
+from koord_service.http_targets import path_segment, with_query
 
 from koord_proxy.contract.runtime_client import (
     NotKubernetesError,
@@ -64,11 +65,11 @@ class DockerRuntimeClient:
         return await self._inspect(id, RecordKind.CONTAINER)
 
     async def update(self, id: str, message: bytes) -> None:  # noqa: A002
-        await self._ask("POST", f"/containers/{quote(id, safe='')}/update", message)
+        await self._ask("POST", _container_path(id, "update"), message)
 
     async def _list(self, kind: RecordKind) -> list[RuntimeListItem]:
-        query = urlencode({"all": "1", "filters": f'{{"label":["{TYPE_LABEL}"]}}'})
-        body = await self._ask("GET", f"/containers/json?{query}")
+        query = {"all": "1", "filters": f'{{"label":["{TYPE_LABEL}"]}}'}
+        body = await self._ask("GET", with_query("/containers/json", query))
         try:
             entries = listed(body)
         except ValueError as error:
@@ -76,7 +77,7 @@ class DockerRuntimeClient:
         return [_entry(one) for one in entries if one.kind is kind]
 
     async def _inspect(self, id: str, kind: RecordKind) -> RuntimeRecord:  # noqa: A002
-        body = await self._ask("GET", f"/containers/{quote(id, safe='')}/json")
+        body = await self._ask("GET", _container_path(id, "json"))
         try:
             record = inspected(body)
         except ValueError as error:
@@ -106,6 +107,13 @@ class DockerRuntimeClient:
             )
             raise kind(f"{method} {target.partition('?')[0]}: {response.status} {said}")
         return body
+
+
+def _container_path(id: str, action: str) -> str:  # noqa: A002
+    try:
+        return f"/containers/{path_segment('container', id)}/{action}"
+    except ValueError as error:
+        raise RuntimeCallError(str(error)) from None
 
 
 async def _ask(path: str, method: str, target: str, content: bytes) -> tuple[EngineResponse, bytes]:

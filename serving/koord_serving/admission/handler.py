@@ -16,6 +16,7 @@ from typing import Generic
 from aiohttp import ClientPayloadError, web
 from koord_service.logs import get_log
 
+from koord_serving.admission.callers import UnknownCallerError, WebhookCallers
 from koord_serving.admission.core import reviews
 from koord_serving.admission.core.admission import AdmissionRequest, AdmissionResponse, V, Webhook
 from koord_serving.admission.core.reviews import MOST_BYTES, AdmissionReviewError
@@ -48,18 +49,23 @@ class _RefusedRequestError(Exception):
 
 
 class AdmissionHandler(Generic[V]):
-    """Answers requests by ``webhooks``, which see the cluster as ``view`` shows it then."""
+    """Answers requests by ``webhooks``, which see the cluster as ``view`` shows it then.
+
+    Only ``callers`` are answered.
+    """
 
     def __init__(
         self,
         view: Callable[[], V],
         metrics: WebhookMetrics,
         limits: AdmissionLimits,
+        callers: WebhookCallers,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._view = view
         self._metrics = metrics
         self._limits = limits
+        self._callers = callers
         self._monotonic = monotonic
         self._held = 0
         self._under_way = 0
@@ -72,6 +78,7 @@ class AdmissionHandler(Generic[V]):
         self._count(1)
         operation, status = "", 200
         try:
+            await self._require_known(request)
             admission = await self._question(request)
             operation = admission.operation.value
             self._require_in_time(started)
@@ -104,6 +111,14 @@ class AdmissionHandler(Generic[V]):
             self._idle.clear()
         else:
             self._idle.set()
+
+    async def _require_known(self, request: web.Request) -> None:
+        try:
+            await self._callers.check(request)
+        except UnknownCallerError as error:
+            raise _RefusedRequestError(
+                error.status, AdmissionOutcome.UNKNOWN_CALLER, str(error)
+            ) from None
 
     async def _question(self, request: web.Request) -> AdmissionRequest:
         if self._under_way > self._limits.requests:

@@ -15,6 +15,8 @@ class AdmissionOutcome(StrEnum):
     ADMITTED = "admitted"
     CHANGED = "changed"
     REFUSED = "refused"
+    UNKNOWN_CALLER = "unknown_caller"
+    """Who asked may not ask, or could not be told."""
     MALFORMED = "malformed"
     """It was no AdmissionReview."""
     FAILED = "failed"

@@ -14,7 +14,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from koord_service.logs import get_log
 from prometheus_client import CollectorRegistry
 
+from koord_serving.admission.callers import WebhookCallers
 from koord_serving.admission.core.admission import V, Webhook
+from koord_serving.admission.core.caller_rules import CallerRules
 from koord_serving.admission.handler import AdmissionHandler, AdmissionLimits
 from koord_serving.admission.metrics import WebhookMetrics
 from koord_serving.tls.https_listener import listen
@@ -27,6 +29,7 @@ _ANY = "0.0.0.0"  # noqa: S104 - the default of a server in a pod
 _FROM_HERE = {_ANY: "127.0.0.1", "::": "::1"}
 _LIMITS = AdmissionLimits()
 HEALTH_PATH = "/healthz"
+_EVERYBODY = WebhookCallers(CallerRules(), None)
 _IDLE_SECONDS = 120.0
 """Longer than API servers keep idle connections (90 s): they close them, not we under a request."""
 
@@ -50,8 +53,8 @@ def _utc() -> datetime:
 class AdmissionServer(Generic[V]):
     """Serves ``webhooks`` by path with what ``tls`` shows, counting in ``registry``.
 
-    ``trouble`` says what else keeps this replica from answering well ("" for nothing), such as
-    a view of the cluster that is not complete yet.
+    Only ``callers`` are answered. ``trouble`` says what else keeps this replica from answering well
+    ("" for nothing), such as a view of the cluster that is not complete yet.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class AdmissionServer(Generic[V]):
         host: str | None = None,
         port: int = PORT,
         limits: AdmissionLimits = _LIMITS,
+        callers: WebhookCallers = _EVERYBODY,
         trouble: Callable[[], str] = str,
         now: Callable[[], datetime] = _utc,
     ) -> None:
@@ -74,7 +78,8 @@ class AdmissionServer(Generic[V]):
         self._limits = limits
         self._trouble = trouble
         self._now = now
-        self._answering = AdmissionHandler(view, WebhookMetrics(registry), limits)
+        self._callers = callers
+        self._answering = AdmissionHandler(view, WebhookMetrics(registry), limits, callers)
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         self._draining = False
@@ -104,8 +109,9 @@ class AdmissionServer(Generic[V]):
             shutdown_timeout=self._limits.answer,
         )
         await self._runner.setup()
-        context = ListenerTls(self._tls).context
-        self._listener = await listen(self._runner, self._host, self._port, context)
+        tls = ListenerTls(self._tls, asks=self._callers.asks_for_certificates)
+        self._callers.listens(tls)
+        self._listener = await listen(self._runner, self._host, self._port, tls.context)
         self._port = self._listener.sockets[0].getsockname()[1]
         log.info("serving webhooks", port=self._port, webhooks=len(self._webhooks))
 
@@ -131,7 +137,7 @@ class AdmissionServer(Generic[V]):
             return "this replica is stopping"
         if reason := self._tls.trouble(self._now()):
             return f"certificate: {reason}"
-        return self._trouble()
+        return self._callers.trouble or self._trouble()
 
     async def _serve(self, webhook: Webhook[V], request: web.Request) -> web.Response:
         return await self._answering.answer(request, webhook)

@@ -39,11 +39,19 @@ _KNOWN_SECONDS = 300.0
 class DelegatedAuthenticator:
     """Users of tokens, and what users may do; both cached for some seconds.
 
-    Refused tokens have a cache of their own: unknown callers cannot push out good ones.
+    Tokens have to be for ``audience``, "" is the API server itself. Refused tokens have a cache of
+    their own: unknown callers cannot push out good ones.
     """
 
-    def __init__(self, api: Api, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        api: Api,
+        *,
+        audience: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._api = api
+        self._audience = audience
         self._monotonic = monotonic
         self._users: TTLCache[bytes, User] = TTLCache(_CAPACITY)
         self._refused: TTLCache[bytes, bool] = TTLCache(_CAPACITY)
@@ -86,7 +94,7 @@ class DelegatedAuthenticator:
         self._access_reviews.close()
 
     async def _review_token(self, key: bytes, token: str) -> User | None:
-        user = await review_token(self._api, token)
+        user = await review_token(self._api, token, self._audience)
         now = self._monotonic()
         if user is None:
             self._users.forget(key)

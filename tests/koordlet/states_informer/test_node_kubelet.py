@@ -46,3 +46,18 @@ async def test_no_such_address():
 async def test_before_the_node_is_known():
     with pytest.raises(OSError, match="not known yet"):
         await asked(None)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["evil/x?", "a@evil", "10.0.0.1:6443/api/v1/secrets?x=", "a b", "::1]:1/", "a#", "-a", "\n"],
+)
+async def test_an_address_that_is_no_host_gets_no_token(address):
+    with pytest.raises(OSError, match="expected a host"):
+        await asked(node(("InternalIP", address)))
+
+
+@pytest.mark.parametrize("port", ["1/x?", 0, 1 << 16])
+async def test_a_port_that_is_none_gets_no_token(port):
+    with pytest.raises(OSError, match="expected a port"):
+        await asked(node(("InternalIP", "10.0.0.1"), port=port or 1 << 17))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from koord_kube.definitions.catalogue import DEFINITIONS as ALL
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.resources import (
@@ -49,7 +50,10 @@ def start(bench: Bench) -> QuotaProfileController:
 
 
 def quota(bench: Bench) -> Object:
-    found = [one for key, one in bench.api.objects.items() if key.resource == ELASTIC_QUOTAS]
+    kept = bench.api.objects.items()
+    found = [
+        one for key, one in kept if (key.resource, key.namespace) == (ELASTIC_QUOTAS, "quotas")
+    ]
     return found[0] if found else {}
 
 
@@ -77,11 +81,30 @@ async def test_a_quota_that_cannot_be_written_is_an_event(bench: Bench) -> None:
     assert any("elasticquotas" in line for line in bench.told)
 
 
-async def test_a_profile_that_is_wrong_costs_only_itself(bench: Bench) -> None:
-    start(bench)
-    selector = {"matchExpressions": [{"key": "pool", "operator": "In"}]}
-    spec = {"quotaName": "w", "nodeSelector": selector}
+SELECTOR = {"matchExpressions": [{"key": "pool", "operator": "In"}]}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("nodeSelector", SELECTOR), ("quotaName", "../../victims/elasticquotas/victim")],
+)
+async def test_a_profile_that_is_wrong_costs_only_itself(
+    bench: Bench, field: str, value: object
+) -> None:
+    bench.api.put(ELASTIC_QUOTAS, {"metadata": {"name": "victim"}}, "victims")
+    spec = {"quotaName": "w", "nodeSelector": {}, field: value}
     wrong = {"metadata": {"name": "w", "namespace": "quotas"}, "spec": spec}
+    # From before its definition had a pattern.
     bench.api.put(QUOTA_PROFILES, wrong, "quotas")
-    await bench.until(lambda: any("spec.nodeSelector" in line for line in bench.told))
+    start(bench)
+    await bench.until(lambda: any(f"spec.{field}" in line for line in bench.told))
     await bench.until(lambda: bool(quota(bench)))
+    assert {key.name for key in bench.api.objects if key.resource == ELASTIC_QUOTAS} == {
+        "red-root",
+        "victim",
+    }
+    await bench.until(lambda: bool(bench.events()))
+    ((reason, message),) = bench.events()
+    assert (reason, f"spec.{field}" in message) == ("InvalidQuotaProfile", True)
+    asked = [one.path for one in bench.api.asked]
+    assert not any("victim" in one or ".." in one for one in asked)

@@ -4,8 +4,10 @@ from unittest.mock import ANY
 
 import pytest
 from koord_manager.program.gates import DEFAULTS
+from koord_manager.quota.core.topology import QuotaTopology
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_manager.webhooks.table import TABLE
+from koord_model.elastic_quota import ElasticQuota
 from koord_serving.admission.core.admission import ADMITTED, AdmissionOperation, AdmissionRequest
 from koord_serving.admission.core.configurations import (
     FRAMEWORK,
@@ -68,6 +70,7 @@ async def test_a_plain_object_is_admitted(row: WebhookDefinition) -> None:
         question = AdmissionRequest(
             "u", operation, resource, row.group, subresource, "team", "x", object=given, old=given
         )
-        answer = row.handler(question, ClusterView(gates=DEFAULTS))
+        known = QuotaTopology([ElasticQuota("x", "team")] if not given else ())
+        answer = row.handler(question, ClusterView(gates=DEFAULTS, quotas=known))
         verdict = await answer if isinstance(answer, Awaitable) else answer
         assert verdict == (ADMITTED if row.name != DEFAULTING else replace(ADMITTED, object=ANY))

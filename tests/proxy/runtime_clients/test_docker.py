@@ -154,15 +154,15 @@ async def test_an_update(tmp_path, status):
     runtime = DockerRuntimeClient(str(tmp_path / "s"))
     async with await asyncio.start_unix_server(answer, tmp_path / "s"):
         if status == "200 OK":
-            await runtime.update("a/b", body)
+            await runtime.update("a b", body)
         else:
             expected = RuntimeNotFoundError if "404" in status else RuntimeCallError
             with pytest.raises(RuntimeCallError) as caught:
-                await runtime.update("a/b", body)
+                await runtime.update("a b", body)
             assert type(caught.value) is expected
-            assert str(caught.value) == f"POST /containers/a%2Fb/update: {status[:3]} {{}}"
+            assert str(caught.value) == f"POST /containers/a%20b/update: {status[:3]} {{}}"
     head = heard[0].decode().lower()
-    assert head.startswith("post /containers/a%2fb/update http/1.1\r\n")
+    assert head.startswith("post /containers/a%20b/update http/1.1\r\n")
     assert f"content-length: {len(body)}\r\n" in head
     assert "content-type: application/json\r\n" in head
     assert heard[1] == body
@@ -181,12 +181,13 @@ async def test_a_beginning_of_several_ids(tmp_path):
     ("odd", "asked"),
     [
         ("a b", "/containers/a%20b/json"),
-        ("a/../b?x=1#y", "/containers/a%2F..%2Fb%3Fx%3D1%23y/json"),
-        ("50%", "/containers/50%25/json"),
+        ("a?x=1#y", "/containers/a%3Fx%3D1%23y/json"),
+        ("a/../b", None),
+        ("50%", None),
         ("grün", "/containers/gr%C3%BCn/json"),
-        ("a\r\nX: y", "/containers/a%0D%0AX%3A%20y/json"),
-        ("..", "/containers/../json"),
-        ("", "/containers//json"),
+        ("a\r\nX: y", "/containers/a%0D%0AX:%20y/json"),
+        ("..", None),
+        ("", None),
     ],
 )
 async def test_an_id_that_is_none_breaks_nothing(tmp_path, odd, asked):
@@ -195,7 +196,7 @@ async def test_an_id_that_is_none_breaks_nothing(tmp_path, odd, asked):
     async with asking(engine, tmp_path / "s") as runtime:
         with pytest.raises(RuntimeCallError, match=r"^[^\n]*$"):
             await runtime.container(odd)
-    assert engine.asked == [asked]
+    assert engine.asked == ([asked] if asked else [])
 
 
 def http(status: str, body: str = "", *headers: str) -> bytes:

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_manager.webhooks.table import TABLE
+from koord_serving.admission.callers import WebhookCallers
 from koord_serving.admission.core import reviews
 from koord_serving.admission.core.admission import (
     AdmissionOperation,
     AdmissionRequest,
     AdmissionResponse,
 )
+from koord_serving.admission.core.caller_rules import CallerRules
 from koord_serving.admission.core.reviews import AdmissionReviewError
 from koord_serving.admission.handler import AdmissionHandler, AdmissionLimits
 from koord_serving.admission.metrics import WebhookMetrics
@@ -232,7 +234,9 @@ def test_no_object_makes_a_webhook_of_ours_fail() -> None:
     metrics = WebhookMetrics(CollectorRegistry())
     profile = {"metadata": {"name": "a"}, "spec": {"qosClass": "BE", "labels": {"a": "b"}}}
     view = ClusterView(profiles={"a": profile})
-    answering = AdmissionHandler(lambda: view, metrics, AdmissionLimits())
+    answering = AdmissionHandler(
+        lambda: view, metrics, AdmissionLimits(), WebhookCallers(CallerRules(), None)
+    )
 
     @given(
         st.sampled_from(TABLE),

@@ -58,7 +58,7 @@ class QuotaAccount:
     Resources that ``bound`` does not name are unlimited.
     """
 
-    key: str
+    name: str
     version: str = ""
     charged: Amounts = field(default_factory=dict)
     bound: Amounts = field(default_factory=dict)
@@ -77,7 +77,7 @@ def read_account(document: Mapping[str, Any]) -> QuotaAccount:
     charged = _annotated(quota.name, annotations, ANNOTATION_CHILD_REQUEST)
     admission = _annotated(quota.name, annotations, ANNOTATION_QUOTA_ADMISSION)
     return QuotaAccount(
-        f"{quota.namespace}/{quota.name}",
+        quota.name,
         str(metadata.get("resourceVersion", "")),
         charged,
         admission or quota.max,
@@ -136,4 +136,4 @@ def _refusal(found: QuotaAccount, requests: Amounts, before: Amounts, after: Amo
         for name, amount in sorted(requests.items())
         if name in found.bound and after[name] > found.bound[name]
     ]
-    return f"ElasticQuota {excerpt(found.key)} is exceeded ({'; '.join(over)})" if over else ""
+    return f"ElasticQuota {excerpt(found.name)} is exceeded ({'; '.join(over)})" if over else ""

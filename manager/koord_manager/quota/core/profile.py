@@ -17,6 +17,7 @@ from koord_model.keys import (
     MEMORY,
 )
 from koord_model.label_selector import LabelSelector
+from koord_model.names import OBJECT, is_object_name
 
 from koord_manager.profiles.core.placing import inside
 
@@ -53,6 +54,8 @@ def read(document: Object, on_warning: Callable[[str], None]) -> QuotaProfile:
     quota = spec.get("quotaName")
     if not isinstance(quota, str) or not quota:
         raise ValueError(f"{where} spec.quotaName is missing; expected the name of a quota")
+    if not is_object_name(quota):
+        raise ValueError(f"{where} spec.quotaName is {excerpt(quota)}; expected {OBJECT}")
     selector = label_selector.parse(spec.get("nodeSelector"), f"{where} spec.nodeSelector")
     fields = Fields(spec, f"{where} spec", ignored)
     ratio = fields.take("resourceRatio", 1.0, _ratio, "a number above 0, up to 1", "1 is used")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector, label_is
 from koord_model.elastic_quota import RESERVED_QUOTAS, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
 from koord_model.excerpt import excerpt
 from koord_model.keys import (
@@ -13,9 +14,11 @@ from koord_model.keys import (
     LABEL_QUOTA_NAME,
     LABEL_QUOTA_TREE,
 )
+from koord_model.names import is_label_value, is_namespace
 
 from koord_manager.quota.core import spec_rules, tree_rules
-from koord_manager.quota.core.topology import QuotaTopology
+from koord_manager.quota.core.topology import QuotaTopology, key_of
+from koord_manager.quota.core.visible_names import called
 
 Gates = Mapping[str, bool]
 _DIFFERING_RESOURCES = "ElasticQuotaEnableUpdateResourceKey"
@@ -26,7 +29,7 @@ _GUARANTEED_USAGE = "ElasticQuotaGuaranteeUsage"
 class PodQuery:
     """Pods that must not be: with this label, or in these namespaces; ``problem`` if there are."""
 
-    label: str
+    label: ApiSelector
     namespaces: tuple[str, ...]
     problem: str
 
@@ -48,10 +51,8 @@ def review_creation(
 ) -> QuotaReview:
     """Of a quota that is to be created."""
     same = [one for one in topology.all_of(quota.name) if one.namespace != quota.namespace]
-    found = [
-        f"namespace {excerpt(one.namespace)} has a quota of this name; expected another name"
-        for one in same
-    ]
+    found = ["another namespace has a quota of this name; expected another name"] if same else []
+    found += spec_rules.namespace_problems(annotations)
     found += _namespaces(quota, topology)
     found += spec_rules.problems(quota, annotations)
     return QuotaReview(tuple(found + _place(quota, topology, gates)))
@@ -61,10 +62,14 @@ def review_update(
     old: ElasticQuota,
     new: ElasticQuota,
     annotations: Mapping[str, object],
+    old_annotations: Mapping[str, object],
     topology: QuotaTopology,
     gates: Gates,
 ) -> QuotaReview:
     """Of a quota that is to be changed; what no rule is about may always change."""
+    listed = spec_rules.namespace_problems(annotations)
+    if listed and listed != spec_rules.namespace_problems(old_annotations):
+        return QuotaReview(tuple(listed))
     if not is_change(old, new):
         return QuotaReview(unchanged=True)
     if new.name in (ROOT_QUOTA, SYSTEM_QUOTA):
@@ -79,18 +84,37 @@ def review_update(
     found += _place(new, topology, gates)
     if found or old.is_parent or not new.is_parent:
         return QuotaReview(tuple(found))
-    problem = f'{label} is "true"; expected "false" while pods belong to it'
-    return QuotaReview(pods=PodQuery(_of(new), (new.name, *old.namespaces), problem))
+    return _without_pods(
+        new, topology, f'{label} is "true"; expected "false" while pods belong to it'
+    )
 
 
 def review_deletion(quota: ElasticQuota, topology: QuotaTopology) -> QuotaReview:
     """Of a quota that is to be deleted."""
     if quota.name in RESERVED_QUOTAS:
         return QuotaReview(("it is reserved, and cannot be deleted",))
-    children = sorted(one.name for one in topology.children(quota.name) if one.name != quota.name)
+    children = [one for one in topology.children(quota.name) if one.name != quota.name]
     if children:
-        return QuotaReview((f"it has children ({', '.join(children[:3])}); delete those first",))
-    return QuotaReview(pods=PodQuery(_of(quota), (), "pods belong to it; delete those first"))
+        some = ", ".join(sorted({called(one, quota) for one in children})[:3])
+        return QuotaReview((f"it has children ({some}); delete those first",))
+    return _without_pods(quota, topology, "pods belong to it; delete those first", by_label=True)
+
+
+def _without_pods(
+    quota: ElasticQuota, topology: QuotaTopology, problem: str, *, by_label: bool = False
+) -> QuotaReview:
+    """Whether pods belong to it by its label or, unless ``by_label`` alone, by their namespace.
+
+    Who asks cannot be trusted to say what is looked for: what counts is the quota as it is known.
+    """
+    known = topology.current(key_of(quota))
+    if known is None:
+        return QuotaReview(("it is not known here yet; try again in a moment",))
+    names = () if by_label else (known.name, *known.namespaces)
+    namespaces = tuple(one for one in names if is_namespace(one))
+    # Of a longer name there can be no label, and so no pod.
+    label = label_is(LABEL_QUOTA_NAME, known.name) if is_label_value(known.name) else EVERYTHING
+    return QuotaReview(pods=PodQuery(label, namespaces, problem))
 
 
 def _place(quota: ElasticQuota, topology: QuotaTopology, gates: Gates) -> list[str]:
@@ -108,7 +132,7 @@ def _namespaces(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
             if one.name != quota.name:
                 yield (
                     f"annotation {ANNOTATION_QUOTA_NAMESPACES} lists {excerpt(namespace)}, which "
-                    f"belongs to quota {excerpt(one.name)}; expected one quota for a namespace"
+                    f"belongs to {called(one, quota)}; expected one quota for a namespace"
                 )
 
 
@@ -122,7 +146,3 @@ def _ruled(quota: ElasticQuota) -> tuple[object, ...]:
         *(quota.max, quota.min, quota.parent, quota.is_parent, quota.tree_id),
         quota.namespaces,
     )
-
-
-def _of(quota: ElasticQuota) -> str:
-    return f"{LABEL_QUOTA_NAME}={quota.name}"

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import ElasticQuota, annotated_amounts, annotated_names
+from koord_model.excerpt import excerpt
 from koord_model.fields import Fields
 from koord_model.keys import (
     ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS,
+    ANNOTATION_QUOTA_NAMESPACES,
     ANNOTATION_SHARED_WEIGHT,
 )
+from koord_model.names import NAMESPACE, is_namespace
 
 from koord_manager.quota.core.amounts import text
 
@@ -28,6 +31,16 @@ def problems(quota: ElasticQuota, annotations: Mapping[str, object]) -> list[str
     used = {name: quota.used[name] for name in strict if name in quota.used}
     found += _above_max("status.used", used, quota.max)
     return found
+
+
+def namespace_problems(annotations: Mapping[str, object]) -> list[str]:
+    """What is wrong with the names of the namespaces that it lists."""
+    key = ANNOTATION_QUOTA_NAMESPACES
+    return [
+        f"annotation {key} lists {excerpt(one)}; expected {NAMESPACE}"
+        for one in annotated_names(Fields(annotations, "annotation", []), key)
+        if not is_namespace(one)
+    ]
 
 
 def _negative(where: str, amounts: Amounts) -> Iterator[str]:

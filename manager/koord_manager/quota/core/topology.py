@@ -52,6 +52,11 @@ class QuotaTopology:
         self._admitted[key] = self._monotonic() + ADMITTED_SECONDS, quota
         self._place(key, quota)
 
+    def current(self, key: str) -> ElasticQuota | None:
+        """The quota of that key, as it is or is about to be."""
+        self._expire()
+        return self._current.get(key)
+
     def all_of(self, name: str) -> tuple[ElasticQuota, ...]:
         """The quotas of a name: at most one, if all is well."""
         self._index()

@@ -14,6 +14,7 @@ from koord_model.keys import LABEL_QUOTA_IS_PARENT, LABEL_QUOTA_PARENT, LABEL_QU
 
 from koord_manager.quota.core.amounts import excess, largest, total
 from koord_manager.quota.core.topology import QuotaTopology
+from koord_manager.quota.core.visible_names import called
 
 
 def problems(
@@ -40,7 +41,8 @@ def problems(
         return found
     children = _others(topology, quota)
     for above, below in [*([(parent, quota)] if parent else []), *((quota, c) for c in children)]:
-        found += _resources(above, below, differing=differing_resources)
+        pair = f"{called(below, quota)} below {called(above, quota)}"
+        found += _resources(pair, above, below, differing=differing_resources)
     found += _sums(quota, parent, topology)
     if guaranteed_usage and not found:
         found += _guarantee(quota, topology)
@@ -54,7 +56,7 @@ def _tree(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
         if one.tree_id != quota.tree_id:
             yield (
                 f"label {LABEL_QUOTA_TREE} is {excerpt(quota.tree_id)}; expected "
-                f"{excerpt(one.tree_id)} as its {role} {excerpt(one.name)} has it"
+                f"{excerpt(one.tree_id)} as its {role}, {called(one, quota)}, has it"
             )
 
 
@@ -82,8 +84,9 @@ def _above(quota: ElasticQuota, topology: QuotaTopology) -> set[str]:
     return found
 
 
-def _resources(above: ElasticQuota, below: ElasticQuota, *, differing: bool) -> Iterator[str]:
-    pair = f"quota {excerpt(below.name)} below {excerpt(above.name)}"
+def _resources(
+    pair: str, above: ElasticQuota, below: ElasticQuota, *, differing: bool
+) -> Iterator[str]:
     more = below.max.keys() - above.max.keys()
     less = set() if differing else above.max.keys() - below.max.keys()
     if more or less:
@@ -124,7 +127,7 @@ def _guarantee(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
         passed.add(below.parent)
         parent = topology.named(below.parent)
         if parent is None:
-            yield f"quota {excerpt(below.parent)} is not there"
+            yield f"the parent of {called(below, quota)} is not there"
             return
         siblings = (one for one in topology.children(parent.name) if one.name != below.name)
         needed = largest(parent.min, total([needed, *(one.guaranteed for one in siblings)]))
@@ -132,7 +135,8 @@ def _guarantee(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
             return
         below = parent
     for line in excess(needed, below.guaranteed):
-        yield f"min is more than its tree can guarantee: {line}, guaranteed to {below.name}"
+        root = called(below, quota)
+        yield f"min is more than its tree can guarantee: {line}, guaranteed to {root}"
 
 
 def _others(topology: QuotaTopology, quota: ElasticQuota) -> list[ElasticQuota]:

@@ -23,8 +23,6 @@ from koord_manager.quota.core.review import (
 from koord_manager.quota.core.topology import key_of
 from koord_manager.webhooks.cluster_view import ClusterView
 
-_PODS_SHOWN = 3
-
 
 def mutate_elastic_quota(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
     """A new quota with what its author left out."""
@@ -48,11 +46,11 @@ async def validate_elastic_quota(
     found = _review(admission, old, new, view)
     problems = found.problems
     if not problems and found.pods is not None:
-        pods = await view.pods(found.pods)
-        shown = ", ".join(pods[:_PODS_SHOWN])
+        # Not which: who may write quotas may not be one who may list pods.
+        has_pods = await view.has_pods(found.pods)
         # Others may have been admitted meanwhile.
         again = _review(admission, old, new, view).problems
-        problems = (f"{found.pods.problem} ({shown})",) if pods else again
+        problems = (found.pods.problem,) if has_pods else again
     if problems:
         about = _about(old if deleted else new)
         return AdmissionResponse(refusal=f"{about}: {'; '.join(problems)}")
@@ -64,11 +62,13 @@ async def validate_elastic_quota(
 def _review(
     admission: AdmissionRequest, old: ElasticQuota, new: ElasticQuota, view: ClusterView
 ) -> QuotaReview:
-    annotations = inside(admission.object, "metadata", "annotations")
+    annotations, before = (
+        inside(one, "metadata", "annotations") for one in (admission.object, admission.old)
+    )
     if admission.operation is AdmissionOperation.CREATE:
         return review_creation(new, annotations, view.quotas, view.gates)
     if admission.operation is AdmissionOperation.UPDATE:
-        return review_update(old, new, annotations, view.quotas, view.gates)
+        return review_update(old, new, annotations, before, view.quotas, view.gates)
     return review_deletion(old, view.quotas)
 
 

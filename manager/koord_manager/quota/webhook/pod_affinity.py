@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from koord_model import label_selector
-from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_QUOTA_TREE
 from koord_model.label_selector import LabelSelector, Operator
 from koord_serving.admission.core.admission import Object
@@ -53,16 +52,17 @@ def _with(term: Object, expressions: list[Object]) -> Object:
 
 def _expressions(tree: str, view: ClusterView, warnings: list[str]) -> list[Object]:
     """The node selector of the tree's first profile, by name."""
-    for key, profile in sorted(view.quota_profiles.items()):
+    for _, profile in sorted(view.quota_profiles.items()):
         if inside(profile, "metadata", "labels").get(LABEL_QUOTA_TREE) != tree:
             continue
-        where = f"ElasticQuotaProfile {excerpt(key)} spec.nodeSelector"
         try:
-            selector = label_selector.parse(
-                inside(profile, "spec").get("nodeSelector") or {}, where
+            selector = label_selector.parse(inside(profile, "spec").get("nodeSelector") or {}, "")
+        except ValueError:
+            # Not which profile, or what it says: the pod's author may not be one who may read it.
+            warnings.append(
+                "the nodeSelector of the quota tree's ElasticQuotaProfile cannot be used (the pod "
+                "is not kept on the nodes of its quota tree)"
             )
-        except ValueError as error:
-            warnings.append(f"{error} (the pod is not kept on the nodes of its quota tree)")
             return []
         return _requirements(selector)
     return []

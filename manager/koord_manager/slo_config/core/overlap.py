@@ -28,22 +28,20 @@ def overlap(key: str, layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) ->
             line = _both(key, layers, labels, f"nodes labelled {excerpt(text)}")
             if line:
                 return line
-    kinds = _kinds(layers, nodes)
-    found = (_both(key, layers, labels, f"node {name}") for name, labels in kinds)
+    # Not which: who may write the configuration may not be one who may list nodes.
+    found = (_both(key, layers, labels, "a node there is") for labels in _kinds(layers, nodes))
     return next((line for line in found if line), "")
 
 
-def _kinds(
-    layers: ConfigLayers[Any], nodes: Mapping[str, Labels]
-) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _kinds(layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) -> Iterator[Mapping[str, str]]:
     """One node of each kind: thousands differ in only a few of the selected labels."""
     keys = {one.key for layer in layers.nodes for one in layer.selector.requirements}
     seen: set[frozenset[tuple[str, str]]] = set()
-    for name, labels in nodes.items():
+    for labels in nodes.values():
         kind = frozenset((key, labels[key]) for key in keys if key in labels)
         if kind not in seen:
             seen.add(kind)
-            yield name, dict(kind)
+            yield dict(kind)
 
 
 def _both(key: str, layers: ConfigLayers[Any], labels: Labels, whom: str) -> str:

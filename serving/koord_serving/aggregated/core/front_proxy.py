@@ -16,6 +16,7 @@ from koord_serving.delegated_auth.core.users import (
     UNAUTHENTICATED,
     User,
 )
+from koord_serving.tls.core.peer_names import common_names
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class FrontProxy:
         """Whether a client's certificate, verified by ``ca``, is that of a front proxy."""
         if not certificate:
             return False
-        return not self.names or bool(self.names & _common_names(certificate))
+        return not self.names or bool(self.names & common_names(certificate))
 
     def user(self, headers: Iterable[tuple[str, str]]) -> User | None:
         """The user; ``None`` if the headers name none."""
@@ -80,15 +81,6 @@ def front_proxy(config_map: Object) -> FrontProxy:
         _lower(data, "requestheader-group-headers"),
         _lower(data, "requestheader-extra-headers-prefix"),
     )
-
-
-def _common_names(certificate: Mapping[str, Any]) -> set[str]:
-    return {
-        value
-        for parts in certificate.get("subject", ())
-        for name, value in parts
-        if name == "commonName"
-    }
 
 
 def _first(found: Mapping[str, list[str]], names: Iterable[str]) -> str:

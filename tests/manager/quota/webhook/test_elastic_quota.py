@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from koord_kube.protocol.selectors import EVERYTHING, label_is
 from koord_manager.quota.core.amounts import excess, total
 from koord_manager.quota.core.review import PodQuery
 from koord_manager.quota.core.topology import QuotaTopology
@@ -15,7 +17,9 @@ from koord_manager.quota.webhook.elastic_quota import mutate_elastic_quota, vali
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.elastic_quota import ROOT_QUOTA, ElasticQuota, parse
 from koord_model.keys import (
+    ANNOTATION_QUOTA_NAMESPACES,
     LABEL_QUOTA_IS_PARENT,
+    LABEL_QUOTA_NAME,
     LABEL_QUOTA_PARENT,
     LABEL_QUOTA_TREE,
 )
@@ -35,12 +39,14 @@ class Webhooks:
     """Both webhooks around what they have admitted; no quota has pods."""
 
     def __init__(self) -> None:
-        self.view = ClusterView(quotas=QuotaTopology(), pods=self._pods)
+        self.view = ClusterView(quotas=QuotaTopology(), has_pods=self._has_pods)
         self.kept: dict[str, Object] = {}
         self.pods: Sequence[str] = ()
+        self.asked: list[PodQuery] = []
 
-    async def _pods(self, _query: PodQuery) -> Sequence[str]:
-        return self.pods
+    async def _has_pods(self, query: PodQuery) -> bool:
+        self.asked.append(query)
+        return bool(self.pods)
 
     def create(self, quota: Object) -> AdmissionResponse:
         mutated = mutate_elastic_quota(_asked(AdmissionOperation.CREATE, quota, {}), self.view)
@@ -142,9 +148,77 @@ def test_pods_stand_in_the_way(change: dict[str, str]) -> None:
     webhooks.create(quota("a", **{LABEL_QUOTA_IS_PARENT: "false"}))
     webhooks.pods = ("n/p1", "n/p2", "n/p3", "n/p4")
     answer = webhooks.delete("a") if change else webhooks.update(quota("a"))
-    assert answer.refusal.endswith("(n/p1, n/p2, n/p3)")
+    assert "pods belong to it" in answer.refusal
+    assert "n/p1" not in answer.refusal
     webhooks.pods = ()
     assert not (webhooks.delete("a") if change else webhooks.update(quota("a"))).refusal
+
+
+EVIL = "../nodes?x="
+
+
+def listing(one: Object, *namespaces: str) -> Object:
+    annotations = {ANNOTATION_QUOTA_NAMESPACES: json.dumps(namespaces)}
+    return {**one, "metadata": {**one["metadata"], "annotations": annotations}}
+
+
+def test_what_is_listed_has_to_be_namespaces() -> None:
+    webhooks = Webhooks()
+    refusal = webhooks.create(listing(quota("a"), "good", EVIL)).refusal
+    assert f'namespaces lists "{EVIL}"; expected a namespace: ' in refusal
+    assert not webhooks.create(listing(quota("a"), "good")).refusal
+    assert "expected a namespace" in webhooks.update(listing(quota("a"), "good", EVIL)).refusal
+
+
+def test_an_older_listing_that_is_wrong_does_not_keep_a_quota_from_changing() -> None:
+    webhooks = Webhooks()
+    old = listing(quota("a"), EVIL)
+    webhooks.kept["a"] = old
+    webhooks.view.quotas.observe("n/a", None, parse(old)[0])
+    assert not webhooks.update(listing(quota("a", least=1), EVIL)).refusal
+
+
+def test_pods_are_asked_for_by_what_is_known_of_the_quota_alone() -> None:
+    webhooks = Webhooks()
+    plain = {LABEL_QUOTA_IS_PARENT: "false"}
+    webhooks.create(listing(quota("a", **plain), "one"))
+    # As somebody writes who asks without an API server.
+    webhooks.kept["a"] = listing(quota("a", **plain), "other", EVIL)
+    assert not webhooks.update(listing(quota("a"), "one")).refusal
+    assert [(one.label, one.namespaces) for one in webhooks.asked] == [
+        (label_is(LABEL_QUOTA_NAME, "a"), ("a", "one"))
+    ]
+    webhooks.kept["b"] = quota("b", **plain)
+    assert "is not known here yet" in webhooks.update(quota("b")).refusal
+    assert "is not known here yet" in webhooks.delete("b").refusal
+    assert len(webhooks.asked) == 1
+
+
+def test_a_name_that_no_label_can_have_has_no_pods_by_label() -> None:
+    webhooks = Webhooks()
+    long = "team-" + "a" * 70
+    webhooks.create(quota(long))
+    assert not webhooks.delete(long).refusal
+    assert (webhooks.asked[0].label, webhooks.asked[0].namespaces) == (EVERYTHING, ())
+
+
+def test_quotas_of_other_namespaces_are_not_named() -> None:
+    webhooks = Webhooks()
+    below = {LABEL_QUOTA_PARENT: "a", LABEL_QUOTA_TREE: "t"}
+    metadata = {"name": "secret", "namespace": "hidden", "labels": below}
+    secret = {"metadata": metadata, "spec": {"min": {}, "max": {"cpu": 10}}}
+    webhooks.create(quota("a"))
+    webhooks.view.quotas.observe("hidden/secret", None, parse(listing(secret, "theirs"))[0])
+    refusals = [
+        webhooks.create(quota("secret")).refusal,
+        webhooks.create(listing(quota("b"), "theirs")).refusal,
+        webhooks.update(quota("a", least=3)).refusal,
+        webhooks.delete("a").refusal,
+    ]
+    for refusal in refusals:
+        assert refusal
+        assert "hidden" not in refusal
+    assert not any("secret" in one for one in refusals[1:])
 
 
 def test_a_child_is_of_its_parent_s_tree() -> None:

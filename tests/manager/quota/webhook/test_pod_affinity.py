@@ -95,7 +95,7 @@ def test_a_selector_that_cannot_be_read_is_told() -> None:
     assert mutated(given, "ns", view([1]), warnings) is given
     assert warnings == [
         (
-            'ElasticQuotaProfile "x/b" spec.nodeSelector is a list; expected an object '
+            "the nodeSelector of the quota tree's ElasticQuotaProfile cannot be used "
             "(the pod is not kept on the nodes of its quota tree)"
         )
     ]

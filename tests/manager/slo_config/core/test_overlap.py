@@ -58,7 +58,7 @@ def test_selectors_overlap_where_a_plain_node_matches_two(selectors, whom: str):
 def test_selectors_overlap_where_a_node_there_is_matches_two():
     found = layers(labelled(a="1"), labelled(b="1"))
     assert overlap("key", found, {"n1": {"a": "1"}, "n2": {"b": "1"}}) == ""
-    assert "both match node n3;" in overlap("key", found, {"n3": {"a": "1", "b": "1"}})
+    assert "both match a node there is;" in overlap("key", found, {"n3": {"a": "1", "b": "1"}})
 
 
 def test_very_many_values_are_not_all_tried():
@@ -72,4 +72,4 @@ def test_of_nodes_that_no_selector_tells_apart_one_is_tried(monkeypatch):
     monkeypatch.setattr(module, "_both", lambda _key, _layers, _labels, whom: tried.append(whom))
     nodes = {f"n{number}": {"a": "123"[number % 3], "host": str(number)} for number in range(99)}
     assert overlap("key", layers(labelled(a="1"), labelled(a="2", b="1")), nodes) == ""
-    assert [one for one in tried if one.startswith("node ")] == ["node n0", "node n1", "node n2"]
+    assert tried.count("a node there is") == 3

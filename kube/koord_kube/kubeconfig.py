@@ -1,0 +1,228 @@
+"""Kubeconfig files: the cluster of a context, and as whom it is asked.
+
+The ``kubernetes`` package reads them. What it leaves out, kubectl does, and who is not told would
+act as another user: impersonation, a credential plugin that fails, a user that is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import yaml
+from koord_model.excerpt import excerpt
+
+from koord_kube.client import Cluster
+from koord_kube.credentials import Anonymous, server_context
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import Configuration
+
+_HEADER_SIGNS = "!#$&'*+-.^_`|~"  # of names of headers, beside letters and digits
+_REASON = 300  # characters of what a credential plugin says
+
+
+class KubeconfigError(Exception):
+    """It cannot be used; one line with the file and the reason, and without secrets."""
+
+
+class UnfitUserError(ValueError):
+    """The user of a context cannot be asked as; one line, without the file and without secrets."""
+
+
+class KubeconfigContext(NamedTuple):
+    """Files, of which the first that has something counts, and a context, "" the current one."""
+
+    paths: tuple[Path, ...]
+    context: str = ""
+
+    def __str__(self) -> str:
+        return os.pathsep.join(map(str, self.paths))
+
+
+class _Loaded(NamedTuple):
+    configuration: Configuration
+    headers: tuple[tuple[str, str], ...]
+
+
+async def cluster_of(given: KubeconfigContext) -> Cluster:
+    """The cluster of a context. It sends no request yet.
+
+    Raises:
+        KubeconfigError: it cannot be used.
+        OSError: a file in it cannot be.
+    """
+    found, headers = await _load(given)
+    if not found.verify_ssl:
+        raise KubeconfigError(
+            f"{given}: insecure-skip-tls-verify is not supported; give certificate-authority"
+        )
+    encrypted = found.host.startswith("https://")
+    header = _header(found)
+    return Cluster(
+        found.host.rstrip("/"),
+        KubeconfigToken(given, header) if header else Anonymous(),
+        _context(found) if encrypted else None,
+        found.tls_server_name,
+        found.proxy,
+        partial(_context, found) if encrypted else None,
+        headers,
+    )
+
+
+class KubeconfigToken:
+    """The token of a kubeconfig file, or of the program or provider that is named there.
+
+    All of it is done again when the token is refused.
+    """
+
+    def __init__(self, given: KubeconfigContext, header: str) -> None:
+        self._given = given
+        self._header = header
+
+    async def header(self, *, anew: bool = False) -> str:
+        if anew:
+            try:
+                self._header = _header((await _load(self._given)).configuration)
+            except KubeconfigError as error:
+                raise OSError(str(error)) from None
+        return self._header
+
+
+def impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The headers that ask for another user's rights ("as" and its companions).
+
+    Raises:
+        UnfitUserError: groups, a UID or extras without a user, or values that are none.
+    """
+    name, uid = _text(user, "as"), _text(user, "as-uid")
+    groups = [_value("as-groups", one) for one in user.get("as-groups") or []]
+    extra = user.get("as-user-extra") or {}
+    if not name:
+        if uid or groups or extra:
+            raise UnfitUserError("as-uid, as-groups or as-user-extra without as")
+        return ()
+    found = [("Impersonate-User", name), *(("Impersonate-Group", one) for one in groups)]
+    if uid:
+        found.append(("Impersonate-Uid", uid))
+    for key, values in extra.items():
+        header = f"Impersonate-Extra-{quote(_value('as-user-extra', key), safe=_HEADER_SIGNS)}"
+        found += ((header, _value("as-user-extra", one)) for one in values or [])
+    return tuple(found)
+
+
+def _text(user: Mapping[str, Any], field: str) -> str:
+    given = user.get(field)
+    return "" if given is None else _value(field, given)
+
+
+def _value(field: str, given: object) -> str:
+    """What can be the value of a header; of another one the rest would be a header of its own."""
+    if not isinstance(given, str) or not given.isprintable():
+        raise UnfitUserError(f"{field} is {excerpt(str(given))}; expected one line of text")
+    return given
+
+
+def _header(found: Configuration) -> str:
+    return str(found.api_key.get("BearerToken", "")).strip()
+
+
+def _context(found: Configuration) -> ssl.SSLContext:
+    context = server_context(Path(found.ssl_ca_cert) if found.ssl_ca_cert else None)
+    if found.cert_file:
+        _identify(context, found.cert_file, found.key_file or found.cert_file)
+    return context
+
+
+def _identify(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise KubeconfigError(
+            f"{certificate}: is not a valid client certificate with its key ({error.reason})"
+        ) from None
+
+
+async def _load(given: KubeconfigContext) -> _Loaded:
+    # Imported late: 20 MB, which a pod never needs.
+    try:
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config import ConfigException, kube_config
+    except ModuleNotFoundError as error:
+        hint = "a kubeconfig needs the extra \"kubeconfig\": pip install 'pykoord[kubeconfig]'"
+        raise KubeconfigError(f"{given}: {hint} ({error})") from None
+
+    found = Configuration()
+    try:
+        paths, context = _there(given)
+        merged = kube_config.KubeConfigMerger(os.pathsep.join(paths))  # type: ignore[no-untyped-call]
+        loader = kube_config.KubeConfigLoader(  # type: ignore[no-untyped-call]
+            config_dict=merged.config, active_context=context or None, config_base_path=None
+        )
+        user = _user(loader)
+        with _said_by_library() as said:
+            await loader.load_and_set(found)  # type: ignore[no-untyped-call]
+        if "exec" in user and not (_header(found) or found.cert_file):
+            reason = " ".join(" ".join(said).split())[:_REASON]
+            raise KubeconfigError(f"{given}: the credential plugin failed: {reason}")
+        return _Loaded(found, impersonation(user))
+    except OSError as error:
+        raise KubeconfigError(f"{given}: {error.strerror or error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise KubeconfigError(f"{given}: line {line}: {error.problem}") from None
+    except ConfigException as error:
+        # What follows "in" may be a whole user with the token.
+        raise KubeconfigError(f"{given}: {str(error).partition(' in ')[0]}") from None
+    except UnfitUserError as error:
+        raise KubeconfigError(f"{given}: {error}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+        raise KubeconfigError(
+            f"{given}: is not a valid kubeconfig ({type(error).__name__})"
+        ) from None
+
+
+def _there(given: KubeconfigContext) -> tuple[Sequence[str], str]:
+    """The files that there are, and the context: of those that are named the first counts."""
+    paths, context = list[str](), given.context
+    for path in given.paths:
+        if len(given.paths) > 1 and not path.exists():
+            continue
+        document = yaml.safe_load(path.read_bytes())
+        paths.append(str(path))
+        context = context or str(document.get("current-context") or "")
+    if not paths:
+        raise FileNotFoundError(2, "No such file or directory")
+    return paths, context
+
+
+def _user(loader: Any) -> Mapping[str, Any]:
+    """The user of the context; the library would ask as nobody where it is not there."""
+    name = loader.current_context["context"].get("user")
+    user = loader._user  # noqa: SLF001 - there is no other way to what it leaves out
+    if name and user is None:
+        raise UnfitUserError(f"there is no user {excerpt(str(name))}, which its context names")
+    return {} if user is None else dict(user.value)
+
+
+@contextmanager
+def _said_by_library() -> Iterator[list[str]]:
+    """What it logs, and would write to stderr as it came from a plugin."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("kubernetes.aio.config.kube_config")
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield said
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates

@@ -1,0 +1,36 @@
+"""Paths and queries of requests to others: the only place that writes text into them. No IO.
+
+Names come from users. One that is no single segment of a path ("../nodes?x=") would make a request
+about something else, with this program's rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote, urlencode
+
+from koord_model.excerpt import excerpt
+
+_NO_SEGMENTS = ("", ".", "..")
+_SEPARATORS = "/%"
+_PLAIN = ":"  # in names of roles and of ports behind a pod's proxy
+
+
+def path_segment(what: str, text: str) -> str:
+    """A name as one segment of a path, by Kubernetes' rules; all that these permit is encoded.
+
+    Raises:
+        ValueError: it cannot be one; one line with the name, which is a ``what``.
+    """
+    if text in _NO_SEGMENTS or any(one in text for one in _SEPARATORS):
+        raise ValueError(f'{what} is {excerpt(text)}; expected no ".", "..", "/" or "%"')
+    try:
+        return quote(text, safe=_PLAIN)
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} is {excerpt(text)}, which is not text") from None
+
+
+def with_query(path: str, query: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:
+    """A path and its query, as they are sent."""
+    pairs = list(query.items() if isinstance(query, Mapping) else query)
+    return f"{path}?{urlencode(pairs)}" if pairs else path

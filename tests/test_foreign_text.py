@@ -1,0 +1,121 @@
+"""Paths, queries and selectors are made in one place each, and one place prints.
+
+So no program can be led elsewhere by a name that a user wrote, and no terminal be controlled.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from tests.test_layout import COMPONENTS, ROOT
+
+Matches = Callable[[ast.AST], bool]
+
+
+def _quotes(node: ast.AST) -> bool:
+    """It encodes text for a URL itself."""
+    names = {one.name for one in node.names} if isinstance(node, ast.ImportFrom) else set()
+    return bool(names & {"quote", "quote_plus", "urlencode", "urljoin", "urlunsplit"})
+
+
+def _writes_api_path(node: ast.AST) -> bool:
+    """It has a path of the API."""
+    text = node.value if isinstance(node, ast.Constant) else None
+    return (
+        isinstance(text, str)
+        and ("/apis/" in text or text.startswith("/api/"))
+        and ("\n" not in text and " " not in text)
+    )
+
+
+def _makes_selector(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and (node.func.id == "ApiSelector")
+    )
+
+
+def _opens_http(node: ast.AST) -> bool:
+    """It has connections of its own on which it asks."""
+    return isinstance(node, ast.Attribute) and node.attr in (
+        "ClientSession", "HTTPConnection", "urlopen", "create_connection",
+    )  # fmt: skip
+
+
+def _prints(node: ast.AST) -> bool:
+    """It writes to stdout or stderr."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "print"
+    writes = isinstance(node, ast.Attribute) and node.attr in ("write", "writelines")
+    return writes and ast.unparse(node.value) in ("sys.stdout", "sys.stderr")
+
+
+PLACES: dict[str, tuple[Matches, set[str]]] = {
+    "quotes": (
+        _quotes,
+        {
+            "service/koord_service/http_targets.py",
+            # Names of headers.
+            "kube/koord_kube/kubeconfig.py",
+            # Paths of sockets in addresses of gRPC, and texts of its statuses.
+            "cri/koord_cri/client.py",
+            "koordlet/koordlet/runtime_hooks/hook_server.py",
+            "proxy/koord_proxy/hook_targets.py",
+            "wire/koord_wire/headers.py",
+        },
+    ),
+    "writes a path of the API": (
+        _writes_api_path,
+        {
+            # What these serve themselves.
+            "manager/koord_manager/node_metric/api.py",
+            "manager/koord_manager/node_metric/core/schema.py",
+            "scheduler/koord_scheduler/program/services.py",
+        },
+    ),
+    "makes a selector": (_makes_selector, {"kube/koord_kube/protocol/selectors.py"}),
+    "prints": (_prints, {"service/koord_service/terminal.py"}),
+    "opens a connection": (
+        _opens_http,
+        {
+            "kube/koord_kube/client.py",
+            "kube/koord_kube/http2_writer.py",
+            "koordctl/koordctl/status_client.py",
+            "service/koord_service/unix_http.py",
+            # Fixed paths, at hosts that the configuration names.
+            "koordlet/koordlet/states_informer/kubelet_client.py",
+            "scheduler/koord_scheduler/extender_client.py",
+            "serving/koord_serving/admission/self_check.py",
+        },
+    ),
+}
+
+
+_CONCERNED = (ast.ImportFrom, ast.Constant, ast.Call, ast.Attribute)
+
+
+@cache
+def _nodes() -> list[tuple[str, list[ast.AST]]]:
+    """By module; the demo and the simulation are no programs of a cluster."""
+    return [
+        (str(module.relative_to(ROOT)), _concerned(ast.parse(module.read_text())))
+        for component in COMPONENTS
+        for module in component.rglob("*.py")
+        if not {"build", "demo", "simulation"} & set(module.parts)
+        and not module.name.endswith("_pb2.py")
+    ]
+
+
+def _concerned(module: ast.Module) -> list[ast.AST]:
+    return [node for node in ast.walk(module) if isinstance(node, _CONCERNED)]
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_who_does_this_is_known(what: str) -> None:
+    matches, known = PLACES[what]
+    assert {path for path, nodes in _nodes() if any(map(matches, nodes))} == known
