@@ -9,13 +9,13 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_QUANTITY = (
+QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
 """What the API server takes for a quantity."""
 
-_DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
+DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 
 def object_of(about: str, *required: str, **fields: Schema) -> Schema:
@@ -77,12 +77,12 @@ def time(about: str) -> Schema:
 
 def duration(about: str = "") -> Schema:
     """A span of time as Go writes it: "5m0s"."""
-    return text(about, pattern=_DURATION)
+    return text(about, pattern=DURATION)
 
 
 def quantity(about: str = "") -> Schema:
     """A Kubernetes quantity: 2, "500m", "1Gi"."""
-    return int_or_text(about) | {"pattern": _QUANTITY}
+    return int_or_text(about) | {"pattern": QUANTITY}
 
 
 def int_or_text(about: str = "") -> Schema:
