@@ -107,7 +107,7 @@ class Manager:
                 self._webhooks.certified,
                 recorder,
                 self.registry,
-                nodes=lambda: self._term.nodes if self._term else {},
+                term=lambda: self._term,
                 received=self._received,
                 on_warning=self._warn,
             )

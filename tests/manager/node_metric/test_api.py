@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from koord_kube.protocol.resources import CONFIG_MAPS
 from koord_manager.node_metric import api as api_module
+from koord_manager.node_metric.core.store import NodeIdentity
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates
 from tests.support.kube_api import Identity, front_proxy_config_map
@@ -213,6 +214,7 @@ async def test_a_new_leader_shows_nothing_before_nodes_had_the_time(
     manager: Manager, asker: Asker
 ) -> None:
     manager.resign()
+    manager.nodes["n2"] = NodeIdentity("u", "")
     manager.lead(TERM + 1, settled=False)
     manager.put("n1")
     for path in (BASE, f"{BASE}?watch=1", f"{BASE}/n2"):

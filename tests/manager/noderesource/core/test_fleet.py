@@ -210,14 +210,27 @@ def test_what_came_straight_from_the_node_is_as_old_as_its_coming() -> None:
     assert resources(one, NOW + 901)[BATCH_CPU] is None
 
 
+SELDOM = replace(ON, metric_report_seconds=1200)
+
+
 def test_nodes_are_given_time_to_report_to_a_new_leader() -> None:
-    one = fleet(facts=replace(NODE, batch=MeasuredUsage(7, 7)), settled=NOW + 60)
+    one = fleet(facts=replace(NODE, batch=MeasuredUsage(7, 7)), settled=NOW + 15)
+    one.node("slow", replace(NODE, batch=MeasuredUsage(7, 7)), SELDOM, NOW)
     one.metric("n", None)
-    assert one.calculate(NOW + 59) == ([], [])
+    assert one.calculate(NOW + 74) == ([], [])
     assert one.desired("n") == DesiredNode()
     assert outcomes(one)[0].startswith("batch-cpu stays as it is")
-    assert one.calculate(NOW + 60) == (["n"], [])
+    assert one.calculate(NOW + 75) == (["n"], [])
     assert one.desired("n").resources == NOTHING
+    assert one.calculate(NOW + 1214) == (["n"], [])
+    assert one.calculate(NOW + 1215) == (["n", "slow"], [])
+
+
+def test_a_metric_that_comes_in_time_is_never_too_old() -> None:
+    one = fleet(replace(SELDOM, degrade_minutes=15))
+    assert resources(one, NOW + 1215)[BATCH_CPU] == 4500
+    assert resources(one, NOW + 1216)[BATCH_CPU] is None
+    assert outcomes(one)[0] == "no batch-cpu: NodeMetric is older than 20.25 min"
 
 
 SAME: Any = object()
