@@ -15,6 +15,7 @@ from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotL
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import POD_GROUPS, PODS
 from koord_model.keys import LABEL_POD_GROUP
+from koord_model.label_syntax import is_label_value
 from koord_model.times import rfc3339
 
 from koord_scheduler.binder import Write
@@ -105,6 +106,8 @@ class PodGroupController:
 
 async def ended_pods(api: Client, namespace: str, name: str) -> AsyncIterator[str]:
     """The phases of the pods of a PodGroup that have ended, as the API has them."""
+    if not is_label_value(name):
+        return  # no pod can name it
     pages = api.pages(PODS, namespace, label_selector=f"{LABEL_POD_GROUP}={name}")
     async with aclosing(pages):
         async for page in pages:

@@ -24,7 +24,8 @@ class ClusterQueries:
         Raises:
             ApiError: they cannot be listed.
         """
-        for namespace, label in [("", query.label), *((one, "") for one in query.namespaces)]:
+        labelled = [("", query.label)] if query.label else []
+        for namespace, label in [*labelled, *((one, "") for one in query.namespaces)]:
             pages = self._api.pages(PODS, namespace, label_selector=label)
             async with aclosing(pages):
                 async for page in pages:

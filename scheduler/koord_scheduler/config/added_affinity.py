@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from koord_model.label_syntax import KEY, VALUE, is_label_key, is_label_value
 
 from koord_scheduler.config.component_config import Int32, Strict
-from koord_scheduler.config.label_syntax import KEY, VALUE, is_label_key, is_label_value
 from koord_scheduler.config.problems import problem
 from koord_scheduler.objects.node_selector import whole_number
 

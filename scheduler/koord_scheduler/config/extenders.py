@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from koord_model import duration
+from koord_model.label_syntax import is_label_key
 
 from koord_scheduler.config.component_config import ExtenderConfiguration, ExtenderTLSConfig
-from koord_scheduler.config.label_syntax import is_label_key
 from koord_scheduler.config.problems import problem, refuse_if
 from koord_scheduler.extenders.extender import Extender, ExtenderTLS
 

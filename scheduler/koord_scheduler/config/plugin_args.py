@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 from koord_model import duration
+from koord_model.label_syntax import KEY, is_label_key
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
@@ -21,7 +22,6 @@ from koord_scheduler.config.koordinator_args import (
     ScarceResourceAvoidanceArgs,
     SchedulingHintArgs,
 )
-from koord_scheduler.config.label_syntax import KEY, is_label_key
 from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.config.problems import problem
 from koord_scheduler.config.reservation_args import ReservationArgs

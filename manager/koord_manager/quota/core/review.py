@@ -13,6 +13,7 @@ from koord_model.keys import (
     LABEL_QUOTA_NAME,
     LABEL_QUOTA_TREE,
 )
+from koord_model.label_syntax import is_label_value, is_namespace
 
 from koord_manager.quota.core import spec_rules, tree_rules
 from koord_manager.quota.core.topology import QuotaTopology
@@ -24,7 +25,10 @@ _GUARANTEED_USAGE = "ElasticQuotaGuaranteeUsage"
 
 @dataclass(frozen=True, slots=True)
 class PodQuery:
-    """Pods that must not be: with this label, or in these namespaces; ``problem`` if there are."""
+    """Pods that must not be: with this label, or in these namespaces; ``problem`` if there are.
+
+    ``label`` is "" where no pod can have it.
+    """
 
     label: str
     namespaces: tuple[str, ...]
@@ -53,7 +57,7 @@ def review_creation(
         for one in same
     ]
     found += _namespaces(quota, topology)
-    found += spec_rules.problems(quota, annotations)
+    found += spec_rules.problems(quota, annotations, spec_rules.ANNOTATIONS)
     return QuotaReview(tuple(found + _place(quota, topology, gates)))
 
 
@@ -63,13 +67,21 @@ def review_update(
     annotations: Mapping[str, object],
     topology: QuotaTopology,
     gates: Gates,
+    annotations_before: Mapping[str, object],
 ) -> QuotaReview:
     """Of a quota that is to be changed; what no rule is about may always change."""
+    changed = {
+        name
+        for name in spec_rules.ANNOTATIONS
+        if annotations.get(name) != annotations_before.get(name)
+    }
     if not is_change(old, new):
-        return QuotaReview(unchanged=True)
+        written = {name: annotations[name] for name in changed if name in annotations}
+        found = spec_rules.annotation_problems(new, written, changed)
+        return QuotaReview(tuple(found), unchanged=not changed)
     if new.name in (ROOT_QUOTA, SYSTEM_QUOTA):
         return QuotaReview(("it is reserved; expected no change",))
-    found = [*_namespaces(new, topology), *spec_rules.problems(new, annotations)]
+    found = [*_namespaces(new, topology), *spec_rules.problems(new, annotations, changed)]
     if old.tree_id != new.tree_id:
         values = f"{excerpt(new.tree_id)} and was {excerpt(old.tree_id)}"
         found.append(f"label {LABEL_QUOTA_TREE} is {values}, which cannot change")
@@ -80,7 +92,8 @@ def review_update(
     if found or old.is_parent or not new.is_parent:
         return QuotaReview(tuple(found))
     problem = f'{label} is "true"; expected "false" while pods belong to it'
-    return QuotaReview(pods=PodQuery(_of(new), (new.name, *old.namespaces), problem))
+    namespaces = tuple(filter(is_namespace, (new.name, *old.namespaces)))
+    return QuotaReview(pods=PodQuery(_of(new), namespaces, problem))
 
 
 def review_deletion(quota: ElasticQuota, topology: QuotaTopology) -> QuotaReview:
@@ -125,4 +138,5 @@ def _ruled(quota: ElasticQuota) -> tuple[object, ...]:
 
 
 def _of(quota: ElasticQuota) -> str:
-    return f"{LABEL_QUOTA_NAME}={quota.name}"
+    """The label of its pods; names are longer than any label of a pod may be."""
+    return f"{LABEL_QUOTA_NAME}={quota.name}" if is_label_value(quota.name) else ""

@@ -20,6 +20,7 @@ from koord_manager.quota.core.review import (
     review_deletion,
     review_update,
 )
+from koord_manager.quota.core.spec_rules import weight_warnings
 from koord_manager.quota.core.topology import key_of
 from koord_manager.webhooks.cluster_view import ClusterView
 
@@ -58,7 +59,8 @@ async def validate_elastic_quota(
         return AdmissionResponse(refusal=f"{about}: {'; '.join(problems)}")
     if not (admission.dry_run or found.unchanged):
         view.quotas.admit(key_of(old if deleted else new), None if deleted else new)
-    return AdmissionResponse(warnings=warnings)
+    annotations = inside(admission.object, "metadata", "annotations")
+    return AdmissionResponse(warnings=(*warnings, *weight_warnings(new, annotations)))
 
 
 def _review(
@@ -68,7 +70,8 @@ def _review(
     if admission.operation is AdmissionOperation.CREATE:
         return review_creation(new, annotations, view.quotas, view.gates)
     if admission.operation is AdmissionOperation.UPDATE:
-        return review_update(old, new, annotations, view.quotas, view.gates)
+        before = inside(admission.old, "metadata", "annotations")
+        return review_update(old, new, annotations, view.quotas, view.gates, before)
     return review_deletion(old, view.quotas)
 
 

@@ -9,6 +9,8 @@ _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
 _LONGEST_SUBDOMAIN = 253
 
+_LONGEST_LABEL = 63
+
 KEY = "a label key such as example.com/name"
 VALUE = "a label value: up to 63 letters, digits, -, _ and ."
 
@@ -24,3 +26,8 @@ def is_label_key(text: str) -> bool:
 def is_label_value(text: str) -> bool:
     """Whether it is a name or empty."""
     return not text or _NAME.fullmatch(text) is not None
+
+
+def is_namespace(text: str) -> bool:
+    """Whether a namespace can be called so."""
+    return len(text) <= _LONGEST_LABEL and re.fullmatch(_DNS_LABEL, text) is not None
