@@ -14,7 +14,16 @@ import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import PodSpec, ResourceRequirements
 from koord_model.demand import Amounts, InitContainer, amounts, whole_pod
-from koord_model.keys import ANNOTATION_RESOURCE_STATUS, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koord_model.keys import (
+    ANNOTATION_MIRROR,
+    ANNOTATION_RESOURCE_STATUS,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    CPU,
+    MEMORY,
+    MID_CPU,
+    MID_MEMORY,
+)
 from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import KubeQoS, QoSClass, qos_class_or_default
 from koord_model.resource_status import parse
@@ -77,7 +86,10 @@ def read_pod_summary(text: bytes) -> PodSummary:
     labels, spec = pod.metadata.labels or {}, pod.spec
     kube = _kube_qos(pod)
     priority = priority_class_or_default(labels, spec.priority, kube)
-    requests = _requests(spec)
+    requests, annotations = _requests(spec), pod.metadata.annotations or {}
+    if ANNOTATION_MIRROR in annotations:
+        # A static pod runs by its file, whatever a webhook has made of its mirror.
+        priority, requests = priority_class_or_default({}, None, kube), _by_plain_names(requests)
     cpu, memory = _same(requests.get(CPU, 0)), _same(requests.get(MEMORY, 0))
     mid = requests if priority is PriorityClass.MID else {}
     return PodSummary(
@@ -89,8 +101,16 @@ def read_pod_summary(text: bytes) -> PodSummary:
         memory=memory,
         unseen_cpu=_same(max(cpu, mid.get(MID_CPU, 0))),
         unseen_memory=_same(max(memory, mid.get(MID_MEMORY, 0))),
-        numa_nodes=_numa_nodes((pod.metadata.annotations or {}).get(ANNOTATION_RESOURCE_STATUS)),
+        numa_nodes=_numa_nodes(annotations.get(ANNOTATION_RESOURCE_STATUS)),
     )
+
+
+def _by_plain_names(requests: Amounts) -> Amounts:
+    """CPU and memory, which may have been renamed to what is left over."""
+    return {
+        CPU: max(requests.get(name, 0) for name in (CPU, BATCH_CPU, MID_CPU)),
+        MEMORY: max(requests.get(name, 0) for name in (MEMORY, BATCH_MEMORY, MID_MEMORY)),
+    }
 
 
 def _requests(spec: PodSpec) -> Amounts:
