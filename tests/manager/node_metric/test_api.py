@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -19,6 +20,7 @@ from tests.support.kube_api import Identity, front_proxy_config_map
 from tests.support.metrics_service import (
     DISCOVERS,
     READER,
+    READS,
     STATUS,
     Manager,
     make_manager,
@@ -148,6 +150,32 @@ async def test_what_is_refused(
     manager.reviews.access.identities["other"] = Identity("other")
     manager.reviews.access.identities["root"] = Identity("root", ("system:masters",))
     assert (await asker.get(path, status, **more))["reason"] == reason
+
+
+async def test_rights_on_one_name_are_enough_for_a_list_of_it_alone(
+    manager: Manager, asker: Asker
+) -> None:
+    """As kube-apiserver has it: RBAC's resourceNames, and a field selector."""
+    manager.reviews.access.identities["own"] = Identity("own", ("owners",))
+    manager.reviews.access.grant("owners", READS | {"resourceNames": ["n1"]})
+
+    def selected(fields: str) -> str:
+        return f"{BASE}?fieldSelector={quote(fields)}"
+
+    assert names(await asker.get(selected("metadata.name=n1"), token="own")) == ["n1"]
+    assert names(await asker.get(selected("metadata.name==n1,metadata.name!=n2"), token="own"))
+    nothing = await asker.get(selected("metadata.name=n1,metadata.name=n2"), token="own")
+    assert names(nothing) == []
+    watch = f"{selected('metadata.name=n1')}&watch=1&timeoutSeconds=1"
+    async with asker.open(watch, token="own") as response:
+        assert response.status == 200
+    for fields in (
+        "",
+        "metadata.name=n2",
+        "metadata.name!=n1",
+        "metadata.name=n2,metadata.name=n1",
+    ):
+        await asker.get(selected(fields), 403, token="own")
 
 
 async def test_other_paths_and_an_api_server_that_is_away(manager: Manager, asker: Asker) -> None:
