@@ -1,8 +1,8 @@
 """What the calculation of batch and mid resources keeps of a pod: little, there are many. No IO.
 
 Which pods count, with what, is Koordinator's (noderesource's batchresource and midresource).
-On purpose different: a mid pod that nothing has measured yet counts as using the mid resources
-it asks for, where its empty ``cpu`` and ``memory`` would read as an idle pod.
+On purpose different: what a mid pod asks for is its mid resources. By its ``cpu`` and ``memory``,
+which are empty, it would read as an idle pod, and batch pods be promised the same once more.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class PodSummary(msgspec.Struct, frozen=True, gc=False):
     """One pod; a hundred bytes or two, as equal values are kept once.
 
     ``node`` is where it runs, "" before it is placed; ``active`` whether it does or will run.
-    ``cpu`` (millicores) and ``memory`` (bytes) are its requests, those ``unseen`` what it counts
-    as using while nothing has measured it. ``numa_nodes`` are those it is bound to, if any.
+    ``cpu`` (millicores) and ``memory`` (bytes) are its requests, a mid pod's of mid resources; so
+    much it counts as using while nothing has measured it. ``numa_nodes`` are those it is bound
+    to, if any.
     """
 
     node: str
@@ -46,8 +47,6 @@ class PodSummary(msgspec.Struct, frozen=True, gc=False):
     lse: bool
     cpu: int
     memory: int
-    unseen_cpu: int
-    unseen_memory: int
     numa_nodes: tuple[int, ...] = ()
 
     @property
@@ -90,17 +89,14 @@ def read_pod_summary(text: bytes) -> PodSummary:
     if ANNOTATION_MIRROR in annotations:
         # A static pod runs by its file, whatever a webhook has made of its mirror.
         priority, requests = priority_class_or_default({}, None, kube), _by_plain_names(requests)
-    cpu, memory = _same(requests.get(CPU, 0)), _same(requests.get(MEMORY, 0))
     mid = requests if priority is PriorityClass.MID else {}
     return PodSummary(
         node=sys.intern(spec.node),
         active=pod.status.phase in _ACTIVE,
         priority=priority,
         lse=qos_class_or_default(labels, kube) is QoSClass.LSE,
-        cpu=cpu,
-        memory=memory,
-        unseen_cpu=_same(max(cpu, mid.get(MID_CPU, 0))),
-        unseen_memory=_same(max(memory, mid.get(MID_MEMORY, 0))),
+        cpu=_same(max(requests.get(CPU, 0), mid.get(MID_CPU, 0))),
+        memory=_same(max(requests.get(MEMORY, 0), mid.get(MID_MEMORY, 0))),
         numa_nodes=_numa_nodes(annotations.get(ANNOTATION_RESOURCE_STATUS)),
     )
 

@@ -81,8 +81,11 @@ class ColocationStrategy:
 
     @property
     def degrade_seconds(self) -> float:
-        """How old a NodeMetric may be; one that comes in time is never too old."""
-        return max(self.degrade_minutes * 60.0, self.metric_report_seconds + SETTLE_SECONDS)
+        """How old a NodeMetric may be: as configured, unless that is less than any gets."""
+        configured = self.degrade_minutes * 60.0
+        if configured < self.metric_report_seconds:
+            return self.metric_report_seconds + SETTLE_SECONDS
+        return configured
 
     @property
     def silent_seconds(self) -> float:
