@@ -36,6 +36,7 @@ class _Waiting:
     """A charge, and why it cannot be, "" if it was; ``None`` while that is not known."""
 
     charge: QuotaCharge
+    until: float
     refusal: str | None = None
 
 
@@ -73,7 +74,7 @@ class QuotaCharger:
 
     async def charge(self, charge: QuotaCharge) -> str:
         """Why it cannot be charged, in a line; "" if it was."""
-        mine = _Waiting(charge)
+        mine = _Waiting(charge, anyio.current_time() + self._answer)
         queue = self._queues.setdefault(charge.key, _Queue())
         queue.waiting.append(mine)
         try:
@@ -93,12 +94,18 @@ class QuotaCharger:
         return mine.refusal
 
     async def _charge_batch(self, queue: _Queue) -> None:
+        """Charge for all who wait: it ends when the last one's time is over, not the first one's.
+
+        Cancelled under way, a write might be done and not known of, and charged again.
+        """
         batch = tuple(queue.waiting)
         key = batch[0].charge.key
-        try:
-            refusals = await self._refusals(key, [one.charge for one in batch])
-        except (ApiError, ValueError) as error:
-            refusals = (f"ElasticQuota {key} could not be charged: {error}",) * len(batch)
+        refusals: Sequence[str | None] = (None,) * len(batch)
+        with anyio.CancelScope(deadline=max(one.until for one in batch), shield=True):
+            try:
+                refusals = await self._refusals(key, [one.charge for one in batch])
+            except (ApiError, ValueError) as error:
+                refusals = (f"ElasticQuota {key} could not be charged: {error}",) * len(batch)
         for one, refusal in zip(batch, refusals, strict=True):
             one.refusal = refusal
         queue.waiting = [one for one in queue.waiting if one.refusal is None]
