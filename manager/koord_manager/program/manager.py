@@ -152,7 +152,7 @@ class Manager:
             self._configs, self._cluster.view, self._gates, service, self._recorder, self._warn
         )
         self._term = LeaderControllers(self._settings, api, shared)
-        self._webhooks.wake()
+        self._webhooks.lead()
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._term.run)
