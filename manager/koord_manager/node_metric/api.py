@@ -260,8 +260,8 @@ def _attributes(request: web.Request) -> AccessAttributes:
     if verb == "get" and not name:
         options = parse(request.query)
         verb = "watch" if options.watch else "list"
-        limits = {"fields": options.fields, "labels": options.labels}
-        return AccessAttributes(verb, GROUP, VERSION, PLURAL, options.name, **limits)
+        about = AccessAttributes(verb, GROUP, VERSION, PLURAL, options.name)
+        return about._replace(fields=options.fields, labels=options.labels)
     if verb == "delete" and not name:
         verb = "deletecollection"
     return AccessAttributes(verb, GROUP, VERSION, PLURAL, name)
