@@ -40,6 +40,8 @@ _BITS = {"int32": 31, "int64": 63}
 class _Checked:
     """A value whose type is not the whole of what is asked of it."""
 
+    __slots__ = ("value",)
+
     def __init__(self, value: Any) -> None:
         self.check(value)
         self.value = value
@@ -67,13 +69,14 @@ class _Quantities(_Checked):
         if not isinstance(value, dict) or len(value) > MOST_ITEMS:
             raise ValueError(f"Expected `object` of at most {MOST_ITEMS} fields")
         for one in value.values():
-            _check_quantity(one)
+            # In line, and the usual form first: a call costs more than all of it.
+            if type(one) is not str or not (one.isdigit() and one.isascii() and len(one) < 20):
+                _check_quantity(one)
 
 
 def _check_quantity(value: Any) -> None:
     if isinstance(value, str):
-        fits = len(value) <= _LONGEST_QUANTITY and value.isascii()
-        fits = fits and (value.isdigit() or _QUANTITY.fullmatch(value) is not None)
+        fits = len(value) <= _LONGEST_QUANTITY and _QUANTITY.fullmatch(value) is not None
     else:
         fits = type(value) is int and -(1 << 63) <= value < 1 << 63
     if not fits:

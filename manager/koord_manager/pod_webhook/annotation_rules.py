@@ -7,10 +7,11 @@ Koordinator's webhook admits nearly all of it, so that most are warnings here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
+from koord_model import annotations as pod_annotations
 from koord_model import (
-    annotations,
     blkio_qos,
     cpu_burst,
     cpu_qos,
@@ -56,8 +57,8 @@ _NAMES: msgspec.json.Decoder[list[str] | None] = msgspec.json.Decoder(list[str] 
 
 def _resctrl(pod: Pod) -> tuple[tuple[str, ...]]:
     """Without its group, which is named by a UID that a new pod does not have."""
-    found = annotations.read(pod, ANNOTATION_RESCTRL, resctrl.parse)
-    where = annotations.about(pod, ANNOTATION_RESCTRL)
+    found = pod_annotations.read(pod, ANNOTATION_RESCTRL, resctrl.parse)
+    where = pod_annotations.about(pod, ANNOTATION_RESCTRL)
     return (tuple(f"{where}: {line} (ignored)" for line in (found.ignored if found else ())),)
 
 
@@ -71,7 +72,7 @@ _CHECKS: Mapping[str, _Check] = {
 }
 """Those whose fields are koordlet's, by its own readers."""
 
-_SHAPES: Mapping[str, msgspec.json.Decoder[object]] = {
+_SHAPES: Mapping[str, msgspec.json.Decoder[Any]] = {
     **dict.fromkeys(
         (
             ANNOTATION_DEVICE_ALLOCATE_HINT,
@@ -118,7 +119,7 @@ def warnings(pod: PodDocument, namespace: str, before: Annotations) -> Iterator[
             yield str(error)
     for key in sorted(changed.keys() & _SHAPES.keys()):
         try:
-            annotations.decode(_SHAPES[key], changed[key])
+            pod_annotations.decode(_SHAPES[key], changed[key])
         except ValueError as error:
             yield f"pod {known.full_name}: annotation {key}: {error}"
 
