@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ _SAMPLED_SECONDS = 2.0
 
 _SUCCESS = 0
 _UNINITIALIZED = 1
+_NOT_SUPPORTED = 3
 _NOT_FOUND = 6
 _DRIVER_NOT_LOADED = 9
 _TIMEOUT = 10
@@ -55,16 +57,27 @@ _RECOVERIES = (1, 2, 4, 6, 7)
 """Reset, reboot of the node, drain and reset, bus reset, reboot of the system."""
 
 
+def _system_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 class NVML:
     """All GPUs of the node; implements ``devices.gpu.GPUInventory``.
 
     ``library`` is the module ``pynvml``; tests give another. ``on_xid`` is called, in a thread of
-    this class, with each error event (XID) that the next reading will have.
+    this class, with each error event (XID) that the next reading will have. ``system_memory`` is
+    what the machine has, in bytes.
     """
 
-    def __init__(self, library: Any = None, on_xid: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        library: Any = None,
+        on_xid: Callable[[int], None] | None = None,
+        system_memory: Callable[[], int] = _system_memory,
+    ) -> None:
         self._library = library
         self._on_xid = on_xid
+        self._system_memory = system_memory
         self._session: _Session | None = None
         self._began = float("-inf")
         self._refused = ""
@@ -122,7 +135,7 @@ class NVML:
             raise DriverUnavailableError(f"NVML cannot be started: {error}: {way_out}") from error
         try:
             self.driver = _text(self._library.nvmlSystemGetDriverVersion())
-            return _Session(self._library, self._on_xid)
+            return _Session(self._library, self._on_xid, self._system_memory)
         except self._library.NVMLError as error:
             with contextlib.suppress(self._library.NVMLError):
                 self._library.nvmlShutdown()
@@ -148,8 +161,14 @@ class _GPU:
 class _Session:
     """One initialisation of the library: handles, and the thread that waits for errors."""
 
-    def __init__(self, library: Any, on_xid: Callable[[int], None] | None) -> None:
+    def __init__(
+        self,
+        library: Any,
+        on_xid: Callable[[int], None] | None,
+        system_memory: Callable[[], int],
+    ) -> None:
         self._library = library
+        self._system_memory = system_memory
         count: int = library.nvmlDeviceGetCount()
         self._gpus = [self._gpu(index) for index in range(count)]
         self._watch = _Watch(library, self._gpus, on_xid)
@@ -188,7 +207,7 @@ class _Session:
             minor = self._ask("no minor", missing, library.nvmlDeviceGetMinorNumber, handle)
             pci = self._ask("no PCI address", missing, library.nvmlDeviceGetPciInfo, handle)
             name = self._ask("no model", missing, library.nvmlDeviceGetName, handle)
-            memory = self._ask("no memory", missing, self._memory, handle)
+            memory = self._ask("no memory", missing, self._total_memory, handle)
         except (_GPULostError, _DriverGoneError) as error:
             # Which the next questions say again.
             return _GPU(handle, GPUReading(index, uuid, error=str(error)))
@@ -199,7 +218,7 @@ class _Session:
                 uuid=uuid,
                 bus=_text(pci.busId) if pci is not None else "",
                 model=_text(name or ""),
-                memory=memory.total if memory is not None else 0,
+                memory=memory or 0,
                 missing=tuple(missing),
             ),
         )
@@ -278,6 +297,15 @@ class _Session:
             yield GPUInstance(
                 _text(library.nvmlDeviceGetUUID(part)), profile, memory.total if memory else 0
             )
+
+    def _total_memory(self, handle: Any) -> int:
+        """Bytes; one that shares the system's memory (GB10) has none of its own to report."""
+        try:
+            return int(self._memory(handle).total)
+        except self._library.NVMLError as error:
+            if error.value != _NOT_SUPPORTED:
+                raise
+            return self._system_memory()
 
     def _memory(self, handle: Any) -> Any:
         """Bytes in all and in use; the second version leaves out what the driver reserves."""

@@ -140,6 +140,9 @@ LABEL_CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
 LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 ANNOTATION_CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 
+# Kubernetes', of the object by which the API shows a static pod, which runs as its file has it.
+ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
+
 CPU = "cpu"
 MEMORY = "memory"
 BATCH_CPU = "kubernetes.io/batch-cpu"

@@ -132,10 +132,28 @@ def _steps(vector: Vector) -> int:
     return 3 + len(given["pods"]) + len(given["metric"]["podsMetric"])
 
 
+def mid_requests(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """What mid pods ask for is taken off where requests count: by policy, and of LSE pods."""
+    zone, _, kind = field.rpartition(" ")
+    resource = kind if zone else field.removeprefix("kubernetes.io/batch-")
+    if resource not in ("cpu", "memory"):
+        return False
+    name = f"kubernetes.io/mid-{resource}"
+    asked = sum(
+        whole(container.get("resources", {}).get("requests", {}).get(name, 0))
+        for pod in vector.given["pods"]
+        for group in ("containers", "initContainers")
+        for container in pod["spec"].get(group, ())
+    )
+    # Of a node's CPUs it may be more, by their speed.
+    return 0 < there.get(field, 0) - here.get(field, 0) <= 3 * asked
+
+
 DIFFERENCES = (
     refused,
     system_not_measured,
     allocated_mid,
+    mid_requests,
     within_the_node,
     by_size,
     zone_rounding,

@@ -69,7 +69,7 @@ def mapped(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
 def suffixed(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """A suffix that is there already is not put there again."""
     del vector
-    if field != "metadata.labels.suffixed" or not here[field].endswith("-s"):
+    if field != "metadata.labels.suffixed" or not here.get(field, "").endswith("-s"):
         return False
     return re.fullmatch(re.escape(here[field]) + "(-s)+", there[field]) is not None
 
@@ -110,7 +110,13 @@ def shared_gpus(vector: Vector, field: str, here: Fields, there: Fields) -> bool
     return there[field] == 0 and here[field] * 100 == cores > 100_000
 
 
-DIFFERENCES = (mapped, suffixed, overhead, init_containers, shared_gpus)
+def illegible(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """The annotation that a pod brings cannot be read: refused, as there."""
+    del field, there
+    return bool(here.get("refused") and vector.recorded.get("refused"))
+
+
+DIFFERENCES = (illegible, mapped, suffixed, overhead, init_containers, shared_gpus)
 DECISIONS = {
     "bad selectors": "A profile whose selector cannot be read is for nothing.",
     "unknown namespaces": "A profile that selects namespaces does not hold in an unknown one.",

@@ -24,38 +24,13 @@ from koord_serving.admission.core.json_patch import patch
 
 from tests.support import pod_rules
 from tests.support.admissions import NAMESPACES, creation, json_trees, pods, profiles, views
+from tests.support.mutilation import mutilated
 
 Object = dict[str, Any]
 
 # A patch that takes a pod's only container away, and one that adds a container twice, are the
 # API server's to refuse.
 _ITS_OWN = ("should be non-empty", "non-unique")
-
-
-def _places(tree: Any) -> list[tuple[Any, Any]]:
-    """Every place in a tree, as what it is in and where there."""
-    found: list[tuple[Any, Any]] = []
-    inner = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    for at, value in inner:
-        found.append((tree, at))
-        if isinstance(value, dict | list):
-            found.extend(_places(value))
-    return found
-
-
-def mutilated(tree: Object, source: random.Random, parts: list[Any]) -> Object:
-    """A copy with a few places replaced by something else, or gone."""
-    tree = copy.deepcopy(tree)
-    for part in parts:
-        places = _places(tree)
-        if not places:
-            break
-        inside, at = source.choice(places)
-        if source.random() < 0.2:
-            del inside[at]
-        else:
-            inside[at] = copy.deepcopy(part)
-    return tree
 
 
 def answers(admission: AdmissionRequest, view: ClusterView) -> list[AdmissionResponse]:

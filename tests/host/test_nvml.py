@@ -57,6 +57,15 @@ def soon(nvml: NVML, wanted: Callable[[list[GPUReading]], bool]) -> list[GPURead
     return readings
 
 
+def test_a_gpu_without_memory_of_its_own_has_the_systems() -> None:
+    unified = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"}
+    gpus = [FakeGPU("GPU-gb10", name="NVIDIA GB10", unsupported=unified), FakeGPU("GPU-b", 1)]
+    nvml = NVML(FakeNVML(gpus), system_memory=lambda: 128 << 30)
+    first, second = nvml.read(AT)
+    nvml.close()
+    assert (first.memory, first.memory_used, second.memory) == (128 << 30, None, 80 << 30)
+
+
 def test_a_gpu_that_reports_everything(opened: Opened) -> None:
     gpu = FakeGPU(
         "GPU-a",

@@ -13,6 +13,7 @@ from koord_kube.credentials import TokenFile, server_context
 from koord_kube.protocol.resources import CONFIG_MAPS
 from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.node_metric.service import NodeDirectory, NodeMetricService, NodeMetricTiming
+from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koord_serving.tls.server_tls import ServerTls
 from koordlet.metrics_reporter.direct_link import DirectLink
 from prometheus_client import CollectorRegistry
@@ -43,6 +44,8 @@ class Manager:
     reviews: Reviews = field(default_factory=Reviews)
     leads: bool = False
     nodes: dict[str, NodeIdentity] = field(default_factory=dict)
+    all_known: bool = True
+    strategies: dict[str, ColocationStrategy] = field(default_factory=dict)
     now: float = 1000.0
     wall: float = 1_790_000_000.0
     heard: list[tuple[str, bytes, float]] = field(default_factory=list)
@@ -60,11 +63,16 @@ class Manager:
             self.reviews.api,
             lambda: self.leads,
             self.tls,
-            NodeDirectory(lambda: self.nodes, self.nodes.get, lambda *one: self.heard.append(one)),
+            NodeDirectory(
+                lambda: self.nodes if self.all_known else None,
+                self.nodes.get,
+                lambda node: self.strategies.get(node, ColocationStrategy()),
+                lambda *one: self.heard.append(one),
+            ),
             ACCOUNT,
             self.registry,
             recorder=self.recorder,
-            timing=NodeMetricTiming(stale=180, keep=900, settle=75),
+            timing=NodeMetricTiming(stale=180),
             monotonic=lambda: self.now,
             clock=lambda: self.wall + self.now,
         )

@@ -7,9 +7,9 @@ Koordinator's koordlet ignores them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from koord_model.node_info import SchedulableDevice
@@ -21,6 +21,48 @@ from koord_devices.core.inventory import VendorState
 
 Document = list[dict[str, Any]]
 _MEBI = 1 << 20
+
+_Number = Annotated[str, msgspec.Meta(pattern=r"\A(-1|[0-9]{1,9})\Z")]
+_Minors = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,9}(,[0-9]{1,9})*\Z")]
+_Quantity = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}(Mi)?\Z")]
+
+
+class _Link(msgspec.Struct):
+    peers: _Minors = msgspec.field(name="peerMinor")
+    type: str
+
+
+class _Topology(msgspec.Struct):
+    links: list[_Link] = msgspec.field(default_factory=list, name="p2pLinks")
+    socket: _Number = msgspec.field(default="-1", name="socketID")
+    numa_node: _Number = msgspec.field(default="-1", name="nodeID")
+    pcie: str = msgspec.field(default="", name="pcieID")
+    bus: str = msgspec.field(default="", name="busID")
+
+
+class _Status(msgspec.Struct):
+    healthy: bool
+    reason: str = msgspec.field(default="", name="errCode")
+    message: str = msgspec.field(default="", name="errMessage")
+
+
+class _Written(msgspec.Struct):
+    """A device as ``document`` writes it: the file may be anybody's by now."""
+
+    vendor: str
+    model: str
+    uuid: Annotated[str, msgspec.Meta(min_length=1)]
+    minor: _Number
+    resources: dict[str, _Quantity]
+    topology: _Topology
+    status: _Status
+    driver: str = ""
+    details: dict[str, Any] = {}
+    timestamp: str = "1970-01-01T00:00:00Z"
+
+
+_WRITTEN = msgspec.json.Decoder(_Written)
+_LISTED = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +144,8 @@ def states_of(text: str | bytes) -> dict[str, VendorState]:
     What is not a device is left out; of a file that is not JSON nothing is known.
     """
     try:
-        given = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        given = _LISTED.decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return {}
     found: dict[str, list[tuple[Accelerator, float]]] = {}
     for one, at in _devices(given):
@@ -114,39 +156,31 @@ def states_of(text: str | bytes) -> dict[str, VendorState]:
     }
 
 
-def _devices(given: object) -> Iterator[tuple[Accelerator, float]]:
-    for one in given if isinstance(given, list) else ():
+def _devices(given: list[msgspec.Raw]) -> Iterator[tuple[Accelerator, float]]:
+    for raw in given:
         try:
-            yield _read(one), from_rfc3339(one.get("timestamp", "1970-01-01T00:00:00Z"))
-        except (AttributeError, KeyError, TypeError, ValueError):
+            one = _WRITTEN.decode(raw)
+            yield _read(one), from_rfc3339(one.timestamp)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError):
             continue
 
 
-def _read(one: Mapping[str, Any]) -> Accelerator:
-    topology, status = one["topology"], one["status"]
+def _read(one: _Written) -> Accelerator:
+    topology, status = one.topology, one.status
     device = SchedulableDevice(
         type="gpu",
-        id=one["uuid"],
-        minor=int(one["minor"]),
-        resources={name: whole(each) for name, each in one["resources"].items()},
-        healthy=status["healthy"] is True,
-        reason=str(status.get("errCode", "")),
-        message=str(status.get("errMessage", "")),
-        socket=int(topology.get("socketID", -1)),
-        numa_node=int(topology.get("nodeID", -1)),
-        pcie=str(topology.get("pcieID", "")),
-        bus=str(topology.get("busID", "")),
+        id=one.uuid,
+        minor=int(one.minor),
+        resources={name: whole(each) for name, each in one.resources.items()},
+        healthy=status.healthy,
+        reason=status.reason,
+        message=status.message,
+        socket=int(topology.socket),
+        numa_node=int(topology.numa_node),
+        pcie=topology.pcie,
+        bus=topology.bus,
     )
-    return Accelerator(
-        device,
-        str(one["vendor"]),
-        str(one["model"]),
-        str(one.get("driver", "")),
-        tuple(_links(topology.get("p2pLinks", ()))),
-        dict(one.get("details", {})),
+    links = (
+        DeviceLink(tuple(map(int, link.peers.split(","))), link.type) for link in topology.links
     )
-
-
-def _links(given: Iterable[Mapping[str, str]]) -> Iterator[DeviceLink]:
-    for link in given:
-        yield DeviceLink(tuple(map(int, link["peerMinor"].split(","))), str(link["type"]))
+    return Accelerator(device, one.vendor, one.model, one.driver, tuple(links), one.details)

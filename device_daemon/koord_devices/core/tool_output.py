@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +15,9 @@ _MEMORY = re.compile(r"([0-9]{1,15})(?:\.[0-9]+)?\s*([KMGT]?)i?B?", re.IGNORECAS
 _POWERS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _LONGEST_LINE = 1000
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_BRACKET = re.compile(r"[\[{]")
+_MOST_BRACKETS = 1000
+_SCANNER = json.JSONDecoder()
 
 
 class OutputError(ValueError):
@@ -97,17 +101,43 @@ def objects(text: str, *keys: str) -> list[Mapping[str, Any]]:
 
 
 def decode(text: str) -> Any:
-    """The JSON value in a text.
+    """The JSON object or array in a text, the longest where there are several.
+
+    Brackets of the lines before and after it ("GPU[0]", "[WARNING] …") are none of its.
 
     Raises:
         OutputError: there is none.
     """
-    begins = [place for sign in "[{" if (place := text.find(sign)) >= 0]
-    ends = max(text.rfind("]"), text.rfind("}"))
+    start, end = max(_spans(text), key=lambda span: span[1] - span[0], default=(0, 0))
     try:
-        return msgspec.json.decode(text[min(begins, default=0) : ends + 1])
+        return msgspec.json.decode(text[start:end])
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         raise OutputError("it printed no JSON") from None
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where values are that begin with a bracket, one after the other."""
+    place = 0
+    for _ in range(_MOST_BRACKETS):
+        bracket = _BRACKET.search(text, place)
+        if bracket is None:
+            return
+        place = bracket.start()
+        try:
+            _, end = _SCANNER.raw_decode(text, place)
+        except json.JSONDecodeError as error:
+            line = text.find("\n", place)
+            if '"' not in text[place : error.pos]:
+                place += 1
+            elif 0 <= error.pos <= line:
+                place = line
+            else:
+                return  # JSON that is broken: what is inside of it is not all
+        except (RecursionError, ValueError):  # numbers of thousands of digits
+            return
+        else:
+            yield place, end
+            place = end
 
 
 def at(given: object, *path: str) -> str:

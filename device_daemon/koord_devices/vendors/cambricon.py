@@ -19,8 +19,9 @@ from koord_devices.placement import placed
 _VENDOR = "cabc"
 _DRIVER = re.compile(r"Driver\s+v?([0-9][0-9.]*)|CNMON\s+v?([0-9][0-9.]*)")
 _BUS = re.compile(r"\b[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]\b")
-_FIRST = re.compile(r"\|\s*([0-9]+)\s+\S+\s+(\S+)\s+v\S+\s*\|\s*(.*?)\s*\|")
-_MEMORY = re.compile(r"([0-9]+)\s*MiB\s*/\s*([0-9]+)\s*MiB")
+# No part of these can match where its neighbour does: a line costs its length, not its square.
+_FIRST = re.compile(r"\|\s*([0-9]{1,4})\s+\S+\s+(\S+)\s+v[^\s|]+\s*\|([^|]*)\|")
+_MEMORY = re.compile(r"(?<![0-9])[0-9]{1,9}\s*MiB\s*/\s*([0-9]{1,9})\s*MiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def cards_of(table: str) -> Iterator[Card]:
         match, use = _FIRST.search(first), _MEMORY.search(second)
         if match and use:
             bus = _BUS.search(match[3])
-            size = memory(use[2], "M")
+            size = memory(use[1], "M")
             yield Card(int(match[1]), match[2], bus[0] if bus else "", size)
 
 

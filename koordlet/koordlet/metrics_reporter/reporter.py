@@ -33,6 +33,8 @@ _EARLY = 0.1
 """The share of the interval by which a report may be early, so that nodes do not report at once."""
 _FIRST_WITHIN = 15.0
 _NOT_YET_SECONDS = 5.0
+_LOOK_SECONDS = 5.0
+"""Between two looks at the policy."""
 _FIRST_BACKOFF = 10.0
 _LINK_SHARE = 0.5
 """The share of the interval after which a search for the leader is given up."""
@@ -121,10 +123,20 @@ class NodeMetricReporter:
         try:
             await self._sleep(_FIRST_WITHIN * self._chance())
             while True:
-                await self._sleep(await self.round())
+                await self._pause(await self.round())
         finally:
             if self._link is not None:
                 await self._link.close()
+
+    async def _pause(self, wait: float) -> None:
+        """Wait; an interval that becomes shorter meanwhile counts at once.
+
+        The manager expects reports by the interval that it has set, not by the one before.
+        """
+        while wait > 0:
+            step = min(wait, _LOOK_SECONDS)
+            await self._sleep(step)
+            wait = min(wait - step, float(self._policy().interval))
 
     async def round(self) -> float:
         """Report once; the seconds until the next time."""

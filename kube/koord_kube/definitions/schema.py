@@ -9,7 +9,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_QUANTITY = (
+QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
@@ -17,7 +17,7 @@ _QUANTITY = (
 
 _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
-_DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
+DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 
 def object_of(about: str, *required: str, **fields: Schema) -> Schema:
@@ -84,12 +84,12 @@ def time(about: str) -> Schema:
 
 def duration(about: str = "") -> Schema:
     """A span of time as Go writes it: "5m0s"."""
-    return text(about, pattern=_DURATION)
+    return text(about, pattern=DURATION)
 
 
 def quantity(about: str = "") -> Schema:
     """A Kubernetes quantity: 2, "500m", "1Gi"."""
-    return int_or_text(about) | {"pattern": _QUANTITY}
+    return int_or_text(about) | {"pattern": QUANTITY}
 
 
 def int_or_text(about: str = "") -> Schema:

@@ -258,7 +258,10 @@ def _attributes(request: web.Request) -> AccessAttributes:
     name = request.path.removeprefix(_BASE).removeprefix("/")
     verb = _VERBS.get(request.method, "get")
     if verb == "get" and not name:
-        verb = "watch" if parse(request.query).watch else "list"
+        options = parse(request.query)
+        verb = "watch" if options.watch else "list"
+        about = AccessAttributes(verb, GROUP, VERSION, PLURAL, options.name)
+        return about._replace(fields=options.fields, labels=options.labels)
     if verb == "delete" and not name:
         verb = "deletecollection"
     return AccessAttributes(verb, GROUP, VERSION, PLURAL, name)

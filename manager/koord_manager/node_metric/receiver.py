@@ -15,8 +15,9 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple, NoReturn
 
-import msgspec
 from google.protobuf.message import DecodeError
+from koord_kube.definitions import node_metric
+from koord_kube.definitions.strict_decoder import StrictDecoder
 from koord_kube.protocol.api import ApiError
 from koord_model.excerpt import excerpt
 from koord_proto.node_metric_pb2 import DESCRIPTOR, ReportRequest, ReportResponse
@@ -45,6 +46,9 @@ CALLS, CALLS_EACH = 4096, 64
 """At once, and of one address: all nodes behind a NAT may share one."""
 
 _READ_SECONDS = 10.0
+_STATUS = StrictDecoder(node_metric.STATUS)
+"""What is served is put together around what was sent: all of it must fit the served schema."""
+
 _TAKEN = ReportResponse()
 _Context = grpc.aio.ServicerContext[bytes, ReportResponse]
 
@@ -184,9 +188,10 @@ class NodeMetricReceiver:
         node, session = request.node, request.session
         if not session:
             return grpc.StatusCode.INVALID_ARGUMENT, f"the session of {node} is empty"
-        status = _object(request.status)
-        if not status:
-            return grpc.StatusCode.INVALID_ARGUMENT, f"status of {node} is not a JSON object"
+        try:
+            status = _STATUS.normalized(request.status)
+        except ValueError as error:
+            return grpc.StatusCode.INVALID_ARGUMENT, f"NodeMetric of {excerpt(node)}: {error}"
         before, sequence = self._newest.get(node), request.sequence
         if before and before.followed == session:
             return grpc.StatusCode.ABORTED, f"{node}: another session has followed this one"
@@ -219,19 +224,3 @@ def _token(context: _Context) -> str:
         if key == "authorization" and isinstance(value, str):
             return value.removeprefix("Bearer ")
     return ""
-
-
-def _object(status: bytes) -> bytes:
-    """The status as it may go into other JSON and onto one line; empty if it is not an object.
-
-    It is scanned but not decoded, which would be most of what a report costs.
-    """
-    try:
-        status.decode()
-        given = bytes(msgspec.json.decode(status, type=msgspec.Raw))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return b""
-    if not given.startswith(b"{"):
-        return b""
-    # Line ends are between values only; inside of text JSON has none.
-    return given.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in given else given

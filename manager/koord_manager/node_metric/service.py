@@ -28,6 +28,7 @@ from koord_manager.node_metric.core.store import NodeIdentity, NodeMetricStore, 
 from koord_manager.node_metric.metrics import NodeMetricMetrics
 from koord_manager.node_metric.receiver import SERVER_OPTIONS, NodeMetricReceiver, Received
 from koord_manager.node_metric.report_authorizer import ReportAuthorizer
+from koord_manager.slo_config.core.colocation import SETTLE_SECONDS, ColocationStrategy
 
 AGE_SECONDS = 5.0
 """Between two looks for nodes that have become silent."""
@@ -48,27 +49,27 @@ _log = get_log("manager.metrics-api")
 
 @dataclass(frozen=True, slots=True)
 class NodeMetricTiming:
-    """Seconds. A node is stale after ``stale`` of silence, and forgotten after ``keep``.
+    """Seconds, beside those of each node's strategy. A node is stale after ``stale`` of silence.
 
-    Nothing is served of a new leader before all nodes have reported, or ``settle`` has passed:
-    one report interval, and what a node takes to find it.
+    Nothing is served of a new leader before all nodes have reported, or each one's report
+    interval and ``settle`` have passed, which is what a node takes to find it.
     """
 
     stale: float = 180.0
-    keep: float = 900.0
-    settle: float = 75.0
+    settle: float = SETTLE_SECONDS
 
 
 @dataclass(frozen=True)
 class NodeDirectory:
     """What is known of the cluster elsewhere.
 
-    ``nodes`` are the names of all nodes; ``about`` says what is known of one. ``received`` is
-    called with each report.
+    ``nodes`` are the names of all nodes, ``None`` while these are not known; ``about`` says what
+    is known of one, ``strategy`` how often it reports. ``received`` is called with each report.
     """
 
-    nodes: Callable[[], Collection[str]]
+    nodes: Callable[[], Collection[str] | None]
     about: Callable[[str], NodeIdentity | None]
+    strategy: Callable[[str], ColocationStrategy]
     received: Received
 
 
@@ -105,12 +106,13 @@ class NodeMetricService:
         self._clock = clock
         self._metrics = NodeMetricMetrics(registry)
         self._front_proxy: FrontProxy | None = None
-        self._settled_at = float("inf")
+        self._led_at = float("inf")
+        self._complete = False
         self._runner: web.AppRunner | None = None
         self._api_listener: asyncio.Server | None = None
         self._server: grpc.aio.Server | None = None
         self.store = NodeMetricStore(
-            cluster.about, stale_seconds=self._timing.stale, keep_seconds=self._timing.keep
+            cluster.about, cluster.strategy, stale_seconds=self._timing.stale
         )
         self._admitting = ReportAuthorizer(api, account, monotonic=monotonic, clock=clock)
         self._authenticator = DelegatedAuthenticator(api, monotonic=monotonic)
@@ -161,7 +163,8 @@ class NodeMetricService:
         """This manager leads from now on; ``term`` is the Lease's version as a number."""
         self.receiver.clear()
         self.store.begin(term)
-        self._settled_at = self._monotonic() + self._timing.settle
+        self._led_at = self._monotonic()
+        self._complete = False
 
     def resign(self) -> None:
         """It leads no more."""
@@ -175,13 +178,16 @@ class NodeMetricService:
 
     def complete(self) -> bool:
         """Whether what is kept is all that can be expected."""
-        if self._monotonic() >= self._settled_at:
-            return True
         nodes = self._cluster.nodes()
-        done = bool(nodes) and all(self.store.get(node) for node in nodes)
-        if done:
-            self._settled_at = self._monotonic()
-        return done
+        if not self._complete and nodes is not None and self.store.term:
+            self._complete = all(
+                self.store.get(node) or self._had_time(node) for node in nodes or ("",)
+            )
+        return self._complete
+
+    def _had_time(self, node: str) -> bool:
+        wait = self._cluster.strategy(node).metric_report_seconds + self._timing.settle
+        return self._monotonic() - self._led_at >= wait
 
     async def run(self) -> None:
         """For ever."""
@@ -244,7 +250,7 @@ class NodeMetricService:
             about = self._cluster.about(node)
             uid = about.uid if about else ""
             regarding = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "uid": uid}}
-            message = f"koordlet has not reported for {self._timing.stale:g} s"
+            message = f"koordlet has not reported for {self.store.stale_after(node):g} s"
             await self._recorder.record(regarding, "NodeMetricStale", message, warning=True)
 
     async def _follow_front_proxy(self) -> None:

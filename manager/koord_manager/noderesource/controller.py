@@ -58,8 +58,8 @@ class NodeResourceController:
     The owner of the ``nodes``' informer calls ``node_changed``.
     ``period`` is how often all nodes are calculated, in seconds; a change of a Node or of the
     configuration does not wait for that. Of ``calculations`` those left out leave on nodes what
-    they find there. With ``settle`` nodes report straight to this manager:
-    for so many seconds after its start one that has not yet is not taken for silent.
+    they find there. With ``settle`` nodes report straight to this manager: for so many seconds
+    after its start, and its report interval, one that has not yet is not taken for silent.
     """
 
     def __init__(
@@ -158,6 +158,7 @@ class NodeResourceController:
                 group.start_soon(one.run)
             for one in self._informers:
                 await one.wait_known()
+            await self._pods.wait_synced()  # that there are none is never said by a missing kind
             await self._configs.wait_synced()
             self.known.set()
             self.fleet.settled = self._clock() + self._settle if self._settle else 0.0

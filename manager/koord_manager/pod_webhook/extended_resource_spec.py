@@ -18,10 +18,11 @@ from koord_manager.profiles.core.placing import inside, placed, without
 from koord_manager.webhooks.cluster_view import ClusterView
 
 _OFF_GATE = "DisableExtendedResourceSpec"
+_WRITTEN = f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}"
 _NAMES = (BATCH_CPU, BATCH_MEMORY)
 
 
-def mutated(given: Object, _namespace: str, view: ClusterView, _warnings: list[str]) -> Object:
+def mutated(given: Object, _namespace: str, view: ClusterView, warnings: list[str]) -> Object:
     """With the annotation as it should be; without it where the pod has no batch resources."""
     if view.gates.get(_OFF_GATE):
         return given
@@ -32,12 +33,15 @@ def mutated(given: Object, _namespace: str, view: ClusterView, _warnings: list[s
     if not spec:
         if written is None:
             return given
+        warnings.append(f"{_WRITTEN} is removed: no container requests batch resources")
         rest = without(annotations, ANNOTATION_EXTENDED_RESOURCE_SPEC)
         return placed(given, rest, "metadata", "annotations")
     text = json.dumps(spec, separators=(",", ":"), sort_keys=True)
     # Of one that is far longer than ours nothing is read: it may be a megabyte of anything.
     if written is not None and len(written) <= 4 * len(text) and _meaning(written) == spec:
         return given
+    if written is not None:
+        warnings.append(f"{_WRITTEN} is replaced by what the containers request")
     found = {**annotations, ANNOTATION_EXTENDED_RESOURCE_SPEC: text}
     return placed(given, found, "metadata", "annotations")
 

@@ -14,6 +14,7 @@ from koord_serving.admission.core.admission import (
 )
 
 from koord_manager.pod_webhook import (
+    annotation_rules,
     device_spec,
     document,
     extended_resource_spec,
@@ -41,6 +42,9 @@ def mutate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionRespo
     except ValueError as error:
         return AdmissionResponse(refusal=str(error), code=400)
     namespace = scope.namespace_of(admission)
+    if problems := annotation_rules.problems(pod):
+        refusal = f"{document.about(pod, namespace)}: {'; '.join(problems)}"
+        return AdmissionResponse(refusal=refusal, code=400)
     warnings: list[str] = []
     mutated = admission.object
     try:

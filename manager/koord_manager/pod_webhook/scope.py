@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koord_model.keys import ANNOTATION_MIRROR
 from koord_serving.admission.core.admission import AdmissionRequest
 
 from koord_manager.profiles.core.placing import inside
@@ -18,7 +19,7 @@ def namespace_of(admission: AdmissionRequest) -> str:
 
 
 def concerns(admission: AdmissionRequest, view: ClusterView) -> bool:
-    """Whether it is about a pod itself, or its resources, and not one of the cluster's own.
+    """Whether it is about a pod that is run as the API has it, and not one of the cluster's own.
 
     The webhooks' configuration says so too; but it can be edited, and a cluster whose own pods
     wait for this webhook cannot start it.
@@ -26,6 +27,12 @@ def concerns(admission: AdmissionRequest, view: ClusterView) -> bool:
     if (admission.group, admission.resource) != ("", "pods"):
         return False
     if admission.subresource not in ("", _RESIZE):
+        return False
+    # The kubelet runs a static pod by its file: its mirror is for people to look at.
+    if any(
+        ANNOTATION_MIRROR in inside(one, "metadata", "annotations")
+        for one in (admission.object, admission.old)
+    ):
         return False
     namespace = namespace_of(admission)
     labels = inside(view.namespaces.get(namespace, {}), "metadata", "labels")

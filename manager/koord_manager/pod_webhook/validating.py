@@ -15,6 +15,7 @@ from koord_serving.admission.core.admission import (
 )
 
 from koord_manager.pod_webhook import (
+    annotation_rules,
     class_rules,
     device_rules,
     document,
@@ -47,6 +48,7 @@ def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionRes
         had, _ = _problems(old, namespace, view)
         changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old)
         problems = changed + [problem for problem in problems if problem not in had]
+    warnings += annotation_rules.warnings(pod, namespace, old.annotations if old else {})
     word = unknown_word(pod.labels)
     if not problems:
         return AdmissionResponse(warnings=(*warnings, word) if word else tuple(warnings))
@@ -57,6 +59,7 @@ def _problems(pod: PodDocument, namespace: str, view: ClusterView) -> tuple[list
     """What is wrong with the pod by itself, and lines on rules that could not be used."""
     missing, warnings = enhanced_rules.problems(pod, namespace, view)
     found = [
+        *annotation_rules.problems(pod),
         *class_rules.problems(pod),
         *pod_rules.problems(pod, namespace, view),
         *device_rules.problems(pod, view),

@@ -159,7 +159,9 @@ class Settings:
         "koordinator-system/koordlet", "service account whose pods may report their own node"
     )
     node_metric_stale_seconds: float = option(
-        180.0, "seconds of silence after which a node's NodeMetric is marked as stale"
+        180.0,
+        "seconds of silence after which a node's NodeMetric is marked as stale; at least "
+        "two of its report intervals",
     )
     pod_name: str = option("", "name of this pod, for the Lease and Events")
     pod_ip: str = option("", "IP address of this pod, by which nodes find the leader")

@@ -25,12 +25,10 @@ from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
 from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.core.colocation import SETTLE_SECONDS, ColocationStrategy
 from koord_manager.webhooks.cluster_view import ClusterView
 
 OnWarning = Callable[[str], None]
-
-SETTLE_SECONDS = 75.0
-"""For which a new leader does not take a node for silent: a report interval, and some more."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,23 @@ class LeaderControllers:
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:
-        """The cluster's nodes."""
+        """The cluster's nodes, as far as they are known."""
         return self._nodes.objects
+
+    @property
+    def nodes_complete(self) -> bool:
+        """Whether ``nodes`` are all, and their strategies are known."""
+        return self._nodes.synced and self._shared.configs.synced
+
+    def strategy(self, node: str) -> ColocationStrategy:
+        """The strategy of a node; of one that is not known the cluster's."""
+        taken = self.resources.fleet.strategy(node) if self.resources else None
+        if taken is not None:
+            return taken  # where it is computed already: this is asked for thousands at once
+        known, config = self._nodes.objects.get(node), self._shared.configs.config
+        if known is None:
+            return config.colocation.cluster
+        return config.strategies_for(known.labels, known.annotations).colocation
 
     def received(self, node: str, status: bytes, at: float) -> None:
         """A node has reported straight to this manager; ``at`` in monotonic seconds."""
@@ -109,7 +122,8 @@ class LeaderControllers:
             if self.resources is not None:
                 await self.resources.known.wait()
                 memory.freeze_startup()  # what was read of a large cluster stays
-                await anyio.sleep(SETTLE_SECONDS)
+                usual = self._shared.configs.config.colocation.cluster
+                await anyio.sleep(usual.metric_report_seconds + SETTLE_SECONDS)
                 memory.freeze_startup()  # and so does what nodes have reported by then
 
     def _node_objects(self, api: Api, names: Collection[str]) -> Iterator[NodeObjectController]:

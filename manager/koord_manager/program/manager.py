@@ -109,7 +109,7 @@ class Manager:
                 self._webhooks.certified,
                 recorder,
                 self.registry,
-                nodes=lambda: self._term.nodes if self._term else {},
+                term=lambda: self._term,
                 received=self._received,
                 on_warning=self._warn,
             )
@@ -154,7 +154,7 @@ class Manager:
             self._configs, self._cluster.view, self._gates, service, self._recorder, self._warn
         )
         self._term = LeaderControllers(self._settings, api, shared)
-        self._webhooks.wake()
+        self._webhooks.lead()
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._term.run)

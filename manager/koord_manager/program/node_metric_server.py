@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -24,10 +24,10 @@ from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
 from koord_manager.node_metric.receiver import Received
 from koord_manager.node_metric.service import NodeDirectory, NodeMetricService, NodeMetricTiming
-from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.program.config import Settings, parse_listen_address
-from koord_manager.program.leading import SETTLE_SECONDS
+from koord_manager.program.leading import LeaderControllers
 from koord_manager.program.webhook_server import service_names
+from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 CA_CONFIG_MAP = "koordinator-manager-ca"
 """Has in ``ca.crt`` whom koordlets trust when they report."""
@@ -45,7 +45,7 @@ class TlsRequirements(NamedTuple):
 
 
 class NodeMetricServer:
-    """``nodes`` are the cluster's, as the leader knows them.
+    """``term`` has the cluster's nodes, as the leader knows them; ``None`` while not leading.
 
     ``received`` is called with each report. ``api`` is a client of its own, as
     ``NodeMetricService`` needs it.
@@ -63,13 +63,13 @@ class NodeMetricServer:
         recorder: EventRecorder,
         registry: CollectorRegistry,
         *,
-        nodes: Callable[[], Mapping[str, ClusterNode]],
+        term: Callable[[], LeaderControllers | None],
         received: Received,
         on_warning: Callable[[str], None],
     ) -> None:
         self._certified = certified
         self._on_warning = on_warning
-        self._nodes = nodes
+        self._term = term
         addresses = (settings.node_metric_api_address, settings.node_metric_report_address)
         self._api_at = parse_listen_address("node-metric-api-address", addresses[0]) or ("", 0)
         self._reports_at = parse_listen_address("node-metric-report-address", addresses[1]) or (
@@ -86,14 +86,12 @@ class NodeMetricServer:
             api,
             lambda: leadership.leads,
             tls,
-            NodeDirectory(lambda: nodes().keys(), self._about, received),
+            NodeDirectory(self._all_nodes, self._about, self._strategy, received),
             settings.node_metric_account,
             registry,
             recorder=recorder,
             on_warning=on_warning,
-            timing=NodeMetricTiming(
-                stale=settings.node_metric_stale_seconds, settle=SETTLE_SECONDS
-            ),
+            timing=NodeMetricTiming(stale=settings.node_metric_stale_seconds),
         )
 
     @staticmethod
@@ -149,6 +147,15 @@ class NodeMetricServer:
         with suppress(ApiError), anyio.move_on_after(_WITHDRAW_SECONDS):
             await LeaderPublisher(api, self._endpoint).withdraw()
 
+    def _all_nodes(self) -> Collection[str] | None:
+        term = self._term()
+        return term.nodes.keys() if term is not None and term.nodes_complete else None
+
     def _about(self, node: str) -> NodeIdentity | None:
-        known = self._nodes().get(node)
+        term = self._term()
+        known = term.nodes.get(node) if term is not None else None
         return NodeIdentity(known.uid, known.created) if known is not None else None
+
+    def _strategy(self, node: str) -> ColocationStrategy:
+        term = self._term()
+        return term.strategy(node) if term is not None else ColocationStrategy()

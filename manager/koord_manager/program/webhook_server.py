@@ -100,9 +100,9 @@ class WebhookServer:
         """Why this manager is not ready for requests, in a line; "" if it is."""
         return self._server.trouble() if self._server is not None else ""
 
-    def wake(self) -> None:
+    def lead(self) -> None:
         """This manager leads now: check the webhook configurations at once."""
-        self._reconciler.wake()
+        self._reconciler.lead()
 
     def _renewed(self) -> None:
         self.certified.set()

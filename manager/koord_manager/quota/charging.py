@@ -7,6 +7,7 @@ admit more than there is: of two writes at once the API server refuses one.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -38,15 +39,16 @@ class _Waiting:
     """A charge, and why it cannot be, "" if it was; ``None`` while that is not known."""
 
     charge: QuotaCharge
+    until: float
     refusal: str | None = None
 
 
 @dataclass(slots=True)
 class _Queue:
-    """Those who wait for one quota; who holds the lock charges for all."""
+    """Those who wait for one quota, and the task that charges for some of them, if there is."""
 
     waiting: list[_Waiting] = field(default_factory=list)
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    batch: asyncio.Task[None] | None = None
 
 
 class QuotaCharger:
@@ -78,33 +80,47 @@ class QuotaCharger:
 
     async def charge(self, charge: QuotaCharge) -> str:
         """Why it cannot be charged, in a line; "" if it was."""
-        mine = _Waiting(charge)
+        mine = _Waiting(charge, anyio.current_time() + self._answer)
         queue = self._queues.setdefault(charge.key, _Queue())
         queue.waiting.append(mine)
         try:
             with anyio.move_on_after(self._answer):
-                async with queue.lock:
-                    if mine.refusal is None:
-                        await self._charge_batch(queue)
+                while mine.refusal is None:
+                    # Whoever goes away leaves it to the others: it is not done in vain.
+                    await asyncio.shield(queue.batch or self._begin(charge.key, queue))
         finally:
             if mine in queue.waiting:
                 queue.waiting.remove(mine)
-            if not queue.waiting and not queue.lock.locked():
-                self._queues.pop(charge.key, None)
         if mine.refusal is None:
             about = f"its ElasticQuota {excerpt(charge.name)}"
             return f"{about} could not be charged in {self._answer:g} s; try again"
         return mine.refusal
 
+    def _begin(self, key: str, queue: _Queue) -> asyncio.Task[None]:
+        def done(_task: asyncio.Task[None]) -> None:
+            queue.batch = None
+            if not queue.waiting:
+                self._queues.pop(key, None)
+
+        queue.batch = asyncio.get_running_loop().create_task(self._charge_batch(queue))
+        queue.batch.add_done_callback(done)
+        return queue.batch
+
     async def _charge_batch(self, queue: _Queue) -> None:
+        """Charge for all who wait; it ends when the last one's time is over, not the first one's.
+
+        Cancelled under way, a write might be done and not known of, and charged again.
+        """
         batch = tuple(queue.waiting)
         key = batch[0].charge.key
-        try:
-            refusals = await self._refusals(key, [one.charge for one in batch])
-        except (ApiError, ValueError) as error:
-            self._on_warning(f"quota charge: ElasticQuota {key}: {error}")
-            said = f"its ElasticQuota {excerpt(batch[0].charge.name)} could not be charged"
-            refusals = (f"{said}; the manager's log says why",) * len(batch)
+        refusals: Sequence[str | None] = (None,) * len(batch)
+        with anyio.CancelScope(deadline=max(one.until for one in batch)):
+            try:
+                refusals = await self._refusals(key, [one.charge for one in batch])
+            except (ApiError, ValueError) as error:
+                self._on_warning(f"quota charge: ElasticQuota {key}: {error}")
+                said = f"its ElasticQuota {excerpt(batch[0].charge.name)} could not be charged"
+                refusals = (f"{said}; the manager's log says why",) * len(batch)
         for one, refusal in zip(batch, refusals, strict=True):
             one.refusal = refusal
         queue.waiting = [one for one in queue.waiting if one.refusal is None]

@@ -18,6 +18,7 @@ from koord_model.keys import (
     GPU_MEMORY,
     LABEL_HAMI_NODE,
 )
+from koord_model.names import is_label_value
 
 from koord_scheduler.devices.device_object import GPU_TYPE, GPUModel
 from koord_scheduler.devices.pod_devices import PodDevice, PodDevices
@@ -56,7 +57,8 @@ def adaption(
     if not gpus:
         return Adaption(annotations, {})
     annotations[ANNOTATION_GPU_MINORS] = _minors(gpus)
-    labels = {LABEL_HAMI_NODE: node} if isolation == HAMI_CORE else {}
+    named = isolation == HAMI_CORE and is_label_value(node)  # else the pod could not be bound
+    labels = {LABEL_HAMI_NODE: node} if named else {}
     vendor = _VENDORS.get(model.vendor)
     if vendor is None:
         return Adaption(annotations, labels)

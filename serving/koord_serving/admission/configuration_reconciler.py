@@ -69,8 +69,13 @@ class WebhookConfigurationReconciler:
             group.start_soon(informers.run)
             await self._loop.run()
 
+    def lead(self) -> None:
+        """This replica leads from now on: what was deleted before is made again."""
+        self._seen.clear()
+        self.wake()
+
     def wake(self) -> None:
-        """Reconcile all at once: the bundle has changed, or this replica leads now."""
+        """Reconcile all at once: the bundle has changed."""
         for key in self._targets:
             self._loop.add(key)
 

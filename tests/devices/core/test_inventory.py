@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +13,8 @@ from koord_devices.core.accelerator import Accelerator, DeviceLink
 from koord_devices.core.document import Expiry, document, encode, states_of
 from koord_devices.core.inventory import VendorState, answered, failed
 from koord_model.node_info import SchedulableDevice
+
+from tests.support.mutilation import mutilated
 
 AT = 1_700_000_000.0
 
@@ -122,3 +127,25 @@ def test_what_is_no_device_in_a_file_is_left_out() -> None:
     text = encode([{"uuid": 5}, *good, {"minor": "x"}, 7, None])  # type: ignore[list-item]
     assert list(states_of(text)) == ["v"]
     assert states_of(b"{") == states_of(b"7") == {}
+
+
+ODD: list[Any] = [5, None, True, "", "x", [], {}, ["x"], {"a": 1}, "9" * 5000, "-1", "1e99", 1e300]
+
+
+@given(st.integers(), st.lists(st.sampled_from(ODD), max_size=3))
+def test_a_file_that_somebody_else_has_written_is_read_as_far_as_it_is_one(
+    seed: int, parts: list[Any]
+) -> None:
+    """An identifier that was a number stopped the daemon at the first answer."""
+    linked = replace(accelerator("GPU-a"), links=(DeviceLink((1,), "NVLink"),))
+    state = VendorState((linked, accelerator("GPU-b", 1)), AT)
+    written = {"all": json.loads(encode(document({"v": state}, Expiry(AT, 60))))}
+    spoilt = json.dumps(mutilated(written, random.Random(seed), parts).get("all"))
+    found = states_of(spoilt)
+    if not parts:
+        assert [one.device.id for one in found["v"].accelerators] == ["GPU-a", "GPU-b"]
+    after = {
+        vendor: answered(failed(one, "r", "e"), [accelerator("GPU-c")], AT)
+        for vendor, one in found.items()
+    }
+    states_of(encode(document(after, None)))

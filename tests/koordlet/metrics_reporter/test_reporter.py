@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import copy
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -228,22 +229,27 @@ async def test_notes_are_said_once(make: Make, caplog: pytest.LogCaptureFixture)
 
 
 async def test_rounds_follow_each_other_at_the_policys_interval(make: Make, clock: Clock) -> None:
-    policies = [
-        MetricCollectPolicy(interval=30),
-        MetricCollectPolicy(interval=120),
-        MetricCollectPolicy(),
-    ]
+    """A shorter interval counts at once, and reports are not at the same time on all nodes."""
+    changes = {1000.0: 30, 1040.0: 1200, 1100.0: 60}
     link = FakeLink()
-    reporter = make(None, link, policy=lambda: policies.pop(0))
-    clock.rounds = 3
+
+    def policy() -> MetricCollectPolicy:
+        return MetricCollectPolicy(
+            interval=[value for at, value in changes.items() if at <= clock.at][-1]
+        )
+
+    reporter = make(None, link, policy=policy)
+    clock.rounds = 1000
     task = asyncio.gather(reporter.run())
-    while len(clock.slept) < 4:
+    while clock.at < 1400:
         await asyncio.sleep(0)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    # Soon after the start; then never later than the interval, nor all nodes at once.
-    assert clock.slept == [7.5, 28.5, 114.0, 57.0]
+    times = [at for _, at, _ in link.sent]
+    assert times[:3] == [1007.5, 1036.0, 1064.5]  # by 30 s; the last one hears of 1200 s
+    assert 1100 < times[3] <= 1100 + 60 + 5
+    assert {later - earlier for earlier, later in pairwise(times[3:])} == {57.0}
     assert link.closed
 
 

@@ -7,17 +7,20 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
 from koord_kube.protocol.resources import CONFIG_MAPS
 from koord_manager.node_metric import api as api_module
+from koord_manager.node_metric.core.store import NodeIdentity
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates
 from tests.support.kube_api import Identity, front_proxy_config_map
 from tests.support.metrics_service import (
     DISCOVERS,
     READER,
+    READS,
     STATUS,
     Manager,
     make_manager,
@@ -149,6 +152,32 @@ async def test_what_is_refused(
     assert (await asker.get(path, status, **more))["reason"] == reason
 
 
+async def test_rights_on_one_name_are_enough_for_a_list_of_it_alone(
+    manager: Manager, asker: Asker
+) -> None:
+    """As kube-apiserver has it: RBAC's resourceNames, and a field selector."""
+    manager.reviews.access.identities["own"] = Identity("own", ("owners",))
+    manager.reviews.access.grant("owners", READS | {"resourceNames": ["n1"]})
+
+    def selected(fields: str) -> str:
+        return f"{BASE}?fieldSelector={quote(fields)}"
+
+    assert names(await asker.get(selected("metadata.name=n1"), token="own")) == ["n1"]
+    assert names(await asker.get(selected("metadata.name==n1,metadata.name!=n2"), token="own"))
+    nothing = await asker.get(selected("metadata.name=n1,metadata.name=n2"), token="own")
+    assert names(nothing) == []
+    watch = f"{selected('metadata.name=n1')}&watch=1&timeoutSeconds=1"
+    async with asker.open(watch, token="own") as response:
+        assert response.status == 200
+    for fields in (
+        "",
+        "metadata.name=n2",
+        "metadata.name!=n1",
+        "metadata.name=n2,metadata.name=n1",
+    ):
+        await asker.get(selected(fields), 403, token="own")
+
+
 async def test_other_paths_and_an_api_server_that_is_away(manager: Manager, asker: Asker) -> None:
     async with asker.open("/apis/other/v1") as response:
         assert (response.status, await response.text()) == (404, "404 page not found\n")
@@ -213,6 +242,7 @@ async def test_a_new_leader_shows_nothing_before_nodes_had_the_time(
     manager: Manager, asker: Asker
 ) -> None:
     manager.resign()
+    manager.nodes["n2"] = NodeIdentity("u", "")
     manager.lead(TERM + 1, settled=False)
     manager.put("n1")
     for path in (BASE, f"{BASE}?watch=1", f"{BASE}/n2"):

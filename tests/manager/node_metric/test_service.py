@@ -11,6 +11,7 @@ import pytest
 from koord_kube.protocol.resources import CONFIG_MAPS
 from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.node_metric.service import written
+from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koordlet.metrics_reporter.direct_link import LinkError
 
 from tests.support.certificates import HAVE_OPENSSL
@@ -110,6 +111,28 @@ def test_a_new_leader_waits_for_all_nodes_but_not_for_ever(tmp_path: Path) -> No
     manager.lead(8, settled=False)
     assert not manager.service.complete()
     manager.now += 75
+    assert manager.service.complete()
+
+
+def test_a_node_that_reports_seldom_is_waited_for_as_long(tmp_path: Path) -> None:
+    manager = make_manager(tmp_path)
+    manager.nodes |= {"n1": NodeIdentity("u", ""), "n2": NodeIdentity("v", "")}
+    manager.strategies["n2"] = ColocationStrategy(metric_report_seconds=300)
+    manager.lead(7)
+    assert not manager.service.complete()
+    manager.now += 240
+    assert manager.service.complete()
+
+
+def test_a_part_of_the_nodes_is_not_taken_for_all(tmp_path: Path) -> None:
+    manager = make_manager(tmp_path, all_known=False)
+    manager.lead(7)
+    manager.nodes["n1"] = NodeIdentity("u", "")
+    manager.put("n1")
+    assert not manager.service.complete()
+    manager.nodes["n2"] = NodeIdentity("v", "")
+    manager.all_known = True
+    manager.put("n2")
     assert manager.service.complete()
 
 

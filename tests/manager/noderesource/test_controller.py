@@ -179,6 +179,8 @@ async def test_a_report_straight_from_the_node_counts_before_the_object(bench):
 
 async def test_a_silent_node_is_reset_after_the_nodes_had_time_to_report(bench):
     bench.api.put(NODES, node(**{BATCH_CPU: "777", BATCH_MEMORY: "5500"}))
+    often = '{"enable": true, "metricReportIntervalSeconds": 1}'
+    bench.configure(colocation=often)
     side = Side(bench, settle=0.3)
     await side.offers(None)
     why = side.made.why("n1")

@@ -39,3 +39,11 @@ def test_the_namespace_may_be_the_objects_alone() -> None:
     asked = AdmissionRequest("1", AdmissionOperation.CREATE, "pods", object=pod)
     assert namespace_of(asked) == "kube-system"
     assert not concerns(asked, VIEW)
+
+
+@pytest.mark.parametrize("operation", [AdmissionOperation.CREATE, AdmissionOperation.UPDATE])
+def test_the_mirror_of_a_static_pod_is_left_alone(operation: AdmissionOperation) -> None:
+    mirror = {"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}}
+    for old in (mirror, {}):
+        asked = AdmissionRequest("1", operation, "pods", namespace="shop", object=mirror, old=old)
+        assert not concerns(asked, VIEW)

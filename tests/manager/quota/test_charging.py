@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_kube.protocol.api import Api, ApiError, ConflictError, Object
@@ -15,6 +16,7 @@ from koord_manager.quota.core.charge import QuotaCharge
 from koord_model.keys import ANNOTATION_CHILD_REQUEST, ANNOTATION_QUOTA_ADMISSION
 
 from tests.support.merge_patch import merged
+from tests.support.waiting import until
 
 
 class OneQuota:
@@ -116,6 +118,45 @@ async def test_who_is_gone_is_not_charged() -> None:
         third.cancel()
     assert (first.result(), second.result()) == ("", "")
     assert api.charged == {"cpu": "2"}
+
+
+class SlowAnswers(OneQuota):
+    """Writes at once, and answers that only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.answers = asyncio.Event()
+
+    async def patch(self, *given: Any, **more: Any) -> Object:
+        answer = await super().patch(*given, **more)
+        await self.answers.wait()
+        return answer
+
+
+@pytest.mark.parametrize("ends", ["deadline", "client"])
+async def test_the_end_of_one_is_not_the_end_of_the_others(ends: str) -> None:
+    """What was written for all is not written again for those who still wait."""
+    api = SlowAnswers()
+    one = charger(api, answer=0.2)
+    async with asyncio.TaskGroup() as group:
+        before = group.create_task(one.charge(charge(1)))
+        await asyncio.sleep(0.02)
+        first = group.create_task(one.charge(charge(2)))
+        await asyncio.sleep(0.13)
+        second = group.create_task(one.charge(charge(3)))
+        await asyncio.sleep(0)
+        api.answers.set()
+        await before
+        api.answers.clear()
+        await until(lambda: api.writes == 2, "the first one's and the second one's write")
+        if ends == "client":
+            first.cancel()
+        await asyncio.sleep(0.1)
+        api.answers.set()
+    assert second.result() == ""
+    assert first.cancelled() or "try again" in first.result()
+    assert (api.charged, api.writes) == ({"cpu": "6"}, 2)
+    assert one._queues == {}
 
 
 async def test_what_the_scheduler_counts_less_is_free_again() -> None:

@@ -205,6 +205,15 @@ async def test_what_is_deleted_meanwhile_is_not_made_again_until_leaders_change(
     assert keeping.kept()["webhooks"]
 
 
+async def test_a_leader_that_was_away_for_a_moment_makes_it_again_too(keeping: Keeping) -> None:
+    """Nothing was reconciled while it did not lead."""
+    await keeping.once()
+    keeping.api.delete(MUTATING_WEBHOOKS, MUTATING_NAME)
+    keeping.keeper.lead()
+    await keeping.once()
+    assert keeping.kept()["webhooks"]
+
+
 async def test_what_was_there_at_the_start_is_not_made_again_either(keeping: Keeping) -> None:
     await keeping.once()
     another = keeping.another()

@@ -2,16 +2,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from koord_serving.tls import certificate_folder
 from koord_serving.tls.certificate_folder import CertificateFolder
-from koord_serving.tls.core.certificates import CA_CERT, CERT, KEY, TLS_CERT, TLS_KEY
+from koord_serving.tls.core import certificates
+from koord_serving.tls.core.certificates import CA_CERT, CA_KEY, CERT, KEY, TLS_CERT, TLS_KEY
 from koord_serving.tls.server_tls import CertificateError, ServerTls
 
 from tests.support.processes import PATIENCE
-from tests.support.serving import issued
+from tests.support.serving import NAMES, issued
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> None:
@@ -80,7 +84,70 @@ async def test_a_renamed_link_is_seen_and_files_that_come_late(
             await asyncio.sleep(0.005)
         (tmp_path / "..new").symlink_to("..2")
         os.replace(tmp_path / "..new", link)
-        while folder.bundle != second[CA_CERT]:
+        while folder.bundle != second[CA_CERT] + first[CA_CERT]:
             await asyncio.sleep(0.005)
         running.cancel()
     assert str(link) in warnings[0]
+
+
+class Replica:
+    """One manager's folder, and what it shows; time is all replicas'."""
+
+    def __init__(self, path: Path, clock: list[datetime], made: dict[str, bytes]) -> None:
+        self.path, self.tls = path, ServerTls()
+        self.folder = CertificateFolder(path, self.tls, now=lambda: clock[0])
+        self.mount(made)
+
+    def mount(self, made: dict[str, bytes]) -> None:
+        fill(self.path, {TLS_CERT: made[CERT], TLS_KEY: made[KEY], "ca.crt": made[CA_CERT]})
+        self.folder.read()
+
+    def is_trusted_by(self, other: Replica) -> bool:
+        assert self.tls.pair is not None
+        shown = x509.load_pem_x509_certificate(self.tls.pair.certificate)
+        return any(
+            shown.issuer == one.subject and _verifies(shown, one)
+            for one in x509.load_pem_x509_certificates(other.folder.bundle)
+        )
+
+
+def _verifies(shown: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        shown.verify_directly_issued_by(authority)
+    except InvalidSignature:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("first_to_follow", [0, 1])
+def test_no_moment_of_a_change_of_authority_has_a_certificate_that_is_not_trusted(
+    tmp_path: Path, first_to_follow: int
+) -> None:
+    """The leader's bundle is all clients', whichever replica's kubelet was the faster one."""
+    old, new = issued(), issued()
+    clock = [datetime.now(UTC)]
+    both = [Replica(tmp_path / name, clock, old) for name in ("leader", "other")]
+    both[first_to_follow].mount(new)
+    for minute in range(30):
+        clock[0] += timedelta(minutes=1)
+        if minute == 3:
+            both[1 - first_to_follow].mount(new)
+        for replica in both:
+            replica.folder.read()
+        assert all(one.is_trusted_by(both[0]) for one in both), minute
+    assert all(one.tls.pair and one.tls.pair.certificate == new[CERT] for one in both)
+    clock[0] += timedelta(hours=24)
+    both[0].folder.read()
+    assert both[0].folder.bundle == new[CA_CERT]
+
+
+def test_a_renewed_certificate_of_the_same_authority_is_shown_at_once(tmp_path: Path) -> None:
+    made = issued()
+    replica = Replica(tmp_path, [datetime.now(UTC)], made)
+    plan = certificates.plan(
+        {CA_CERT: made[CA_CERT], CA_KEY: made[CA_KEY]}, datetime.now(UTC), NAMES
+    )
+    assert plan.data is not None
+    replica.mount(dict(plan.data))
+    assert replica.tls.pair is not None
+    assert replica.tls.pair.certificate == plan.data[CERT]

@@ -151,7 +151,7 @@ def _read(path: str, text: str) -> _File:
     ignored: list[str] = []
     try:
         given = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         line = f"{path} is not valid JSON: {error} (file ignored)"
         return _File(text, ignored=(line,), whole=False)
     if given is not None and not isinstance(given, list):

@@ -1,6 +1,6 @@
 """What the API says, as JSON: objects, lists, tables, events, discovery, refusals. No IO.
 
-An object's JSON is put together around the status as the node sent it, which is never decoded.
+An object's JSON is put together around the status, which was checked when it came in.
 """
 
 from __future__ import annotations

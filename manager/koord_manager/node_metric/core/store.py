@@ -24,6 +24,8 @@ from typing import NamedTuple
 
 from koord_model.times import rfc3339
 
+from koord_manager.slo_config.core.colocation import ColocationStrategy
+
 TERM_BITS = 20
 """Of a version belong to the changes within a term."""
 
@@ -103,20 +105,21 @@ class SilentNodes(NamedTuple):
 class NodeMetricStore:
     """What is kept while this manager leads; closed at first.
 
-    A node is stale after ``stale_seconds`` of silence and goes after ``keep_seconds``.
-    ``about`` says what is known of a node by its name, ``None`` for nothing.
+    A node is stale after ``stale_seconds`` of silence, but not before it has missed a report by
+    its ``strategy``, and goes once its metric would be degraded. ``about`` says what is known of
+    a node by its name, ``None`` for nothing.
     """
 
     def __init__(
         self,
         about: Callable[[str], NodeIdentity | None] = lambda _name: None,
+        strategy: Callable[[str], ColocationStrategy] = lambda _name: ColocationStrategy(),
         *,
         stale_seconds: float = 180.0,
-        keep_seconds: float = 900.0,
     ) -> None:
         self._about = about
+        self._strategy = strategy
         self._stale_seconds = stale_seconds
-        self._keep_seconds = keep_seconds
         self._objects: OrderedDict[str, StoredMetric] = OrderedDict()  # by version
         self._went: deque[MetricEvent] = deque()
         self.term = 0
@@ -176,13 +179,17 @@ class NodeMetricStore:
 
     def age(self, now: float, wall: float) -> SilentNodes:
         """Mark nodes that became silent, and forget those silent for long; times as in ``put``."""
-        gone = [one.name for one in self._objects.values() if now - one.heard > self._keep_seconds]
+        gone = [
+            name for name in self.stale if now - self._objects[name].heard > self._kept_for(name)
+        ]
         for name in gone:
             self.forget(name)
         stale = [
             one
             for one in self._objects.values()
-            if not one.stale_since and now - one.heard > self._stale_seconds
+            if not one.stale_since
+            and now - one.heard > self._stale_seconds
+            and now - one.heard > self.stale_after(one.name)
         ]
         for one in stale:
             since = rfc3339(wall - (now - one.heard))
@@ -190,6 +197,16 @@ class NodeMetricStore:
         names = tuple(one.name for one in stale)
         self.stale.update(names)
         return SilentNodes(names, tuple(gone))
+
+    def stale_after(self, name: str) -> float:
+        """The seconds of silence after which a node is stale."""
+        return max(self._stale_seconds, self._strategy(name).silent_seconds)
+
+    def _kept_for(self, name: str) -> float:
+        strategy = self._strategy(name)
+        return max(
+            strategy.degrade_seconds, self.stale_after(name) + strategy.metric_report_seconds
+        )
 
     def get(self, name: str) -> StoredMetric | None:
         """A node's object."""

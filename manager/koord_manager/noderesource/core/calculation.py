@@ -69,9 +69,10 @@ def calculate(
 ) -> CalculationPass:
     """Calculate all nodes, and keep in ``states`` how far their amounts have moved.
 
-    ``settled`` is when every node has had time to report: before, one without a metric, or with
-    an old one, keeps what it has. Both are seconds since the epoch. ``tiers`` is whether batch
-    and mid resources are calculated at all: those that are not stay as they are found.
+    ``settled`` is when a node has had time to report, beside its report interval: before, one
+    without a metric, or with an old one, keeps what it has. Both are seconds since the epoch.
+    ``tiers`` is whether batch and mid resources are calculated at all: those that are not stay
+    as they are found.
     """
     nodes, strategies, states = tables.nodes, tables.strategies, tables.states
     left, mid_left = _batch(tables.accounts, nodes, strategies), _mid(tables)
@@ -183,15 +184,15 @@ def _moved(target: Numbers, ceiling: Numbers, tables: NodeTables, now: float) ->
 
 def _standing(strategies: Rows, states: Rows, now: float, settled: float) -> NDArray[np.int8]:
     """Of each node whether its metric is of use, as an outcome; LEFT where it is."""
-    reported = states["reported"]
+    reported, each_settled = states["reported"], settled + strategies["report"]
     since = np.where(
-        reported, states["at"] + strategies["degrade"], np.maximum(states["at"], settled)
+        reported, states["at"] + strategies["degrade"], np.maximum(states["at"], each_settled)
     )
     held = now - since <= strategies["hold"]
     missing = np.where(states["partial"], ResourceOutcome.UNMEASURED, ResourceOutcome.MISSING)
     bad = np.where(reported, ResourceOutcome.STALE, missing)
     bad = np.where(held & (strategies["hold"] > 0), ResourceOutcome.HELD, bad)
-    bad = np.where(now < settled, ResourceOutcome.WAITING, bad)
+    bad = np.where(now < each_settled, ResourceOutcome.WAITING, bad)
     standing = np.where(reported & (now <= since), ResourceOutcome.LEFT, bad)
     on = strategies["enable"] & states["there"]
     return np.where(on, standing, ResourceOutcome.OFF).astype(np.int8)

@@ -83,7 +83,7 @@ class Fleet:
     """The nodes; pods, metrics and zones may arrive before their node."""
 
     def __init__(self, settled: float = 0.0, tiers: tuple[bool, bool] = (True, True)) -> None:
-        """``settled`` is when all nodes have had time to report, as ``calculate`` takes it.
+        """``settled`` is when nodes have had time to report, as ``calculate`` takes it.
 
         ``tiers`` is whether batch and mid resources are calculated.
         """

@@ -48,7 +48,8 @@ def outcome_text(
     """The outcome in a line that stays the same while nothing else is decided."""
     name, smoothing = aspect(tier, resource), strategy.smoothing
     step = f"{smoothing.step_seconds} s"
-    bad = f"NodeMetric is missing or older than {strategy.degrade_minutes} min"
+    age = f"{strategy.degrade_seconds / 60:g} min"
+    bad = f"NodeMetric is missing or older than {age}"
     lines: Mapping[ResourceOutcome, str] = {
         ResourceOutcome.OFF: f"no {name}: co-location is not enabled on this node",
         ResourceOutcome.WAITING: (
@@ -56,9 +57,7 @@ def outcome_text(
         ),
         ResourceOutcome.MISSING: f"no {name}: there is no NodeMetric of this node",
         ResourceOutcome.UNMEASURED: f"no {name}: NodeMetric has no systemUsage yet",
-        ResourceOutcome.STALE: (
-            f"no {name}: NodeMetric is older than {strategy.degrade_minutes} min"
-        ),
+        ResourceOutcome.STALE: f"no {name}: NodeMetric is older than {age}",
         ResourceOutcome.HELD: f"{name} is held for {smoothing.hold_seconds} s at most: {bad}",
         ResourceOutcome.NOTHING: f"no {name} is left",
         ResourceOutcome.LIMITED: f"{name} is as much as the configuration allows",

@@ -2,7 +2,8 @@
 
 The rules are Koordinator's (batchresource's ``calculateOnNode`` and ``calculateOnNUMALevel``).
 On purpose different: a pod without a metric counts with its request in ``max_used_request``, on
-the node as in its zones; and zones bear shares by their size, where Koordinator divides equally.
+the node as in its zones; mid pods' requests are of mid resources; and zones bear shares by their
+size, where Koordinator divides equally.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
             prod_cpu += pod.cpu
             prod_memory += pod.memory
         cpu, memory = seen.usage if seen else (None, None)
-        cpu = pod.unseen_cpu if cpu is None else cpu
-        memory = pod.unseen_memory if memory is None else memory
+        cpu = pod.cpu if cpu is None else cpu
+        memory = pod.memory if memory is None else memory
         sums = bound.get(pod.numa_nodes)
         if sums is None:
             sums = bound[pod.numa_nodes] = [0] * 6

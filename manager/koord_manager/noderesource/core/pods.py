@@ -1,8 +1,8 @@
 """What the calculation of batch and mid resources keeps of a pod: little, there are many. No IO.
 
 Which pods count, with what, is Koordinator's (noderesource's batchresource and midresource).
-On purpose different: a mid pod that nothing has measured yet counts as using the mid resources
-it asks for, where its empty ``cpu`` and ``memory`` would read as an idle pod.
+On purpose different: what a mid pod asks for is its mid resources. By its ``cpu`` and ``memory``,
+which are empty, it would read as an idle pod, and batch pods be promised the same once more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import PodSpec, ResourceRequirements
 from koord_kube.views.pod_qos import kube_qos_of
 from koord_model.demand import Amounts, InitContainer, amounts, whole_pod
-from koord_model.keys import ANNOTATION_RESOURCE_STATUS, CPU, MEMORY, MID_CPU, MID_MEMORY
+from koord_model.keys import (
+    ANNOTATION_MIRROR,
+    ANNOTATION_RESOURCE_STATUS,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    CPU,
+    MEMORY,
+    MID_CPU,
+    MID_MEMORY,
+)
 from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import QoSClass, qos_class_or_default
 from koord_model.resource_status import parse
@@ -28,8 +37,9 @@ class PodSummary(msgspec.Struct, frozen=True, gc=False):
     """One pod; a hundred bytes or two, as equal values are kept once.
 
     ``node`` is where it runs, "" before it is placed; ``active`` whether it does or will run.
-    ``cpu`` (millicores) and ``memory`` (bytes) are its requests, those ``unseen`` what it counts
-    as using while nothing has measured it. ``numa_nodes`` are those it is bound to, if any.
+    ``cpu`` (millicores) and ``memory`` (bytes) are its requests, a mid pod's of mid resources; so
+    much it counts as using while nothing has measured it. ``numa_nodes`` are those it is bound
+    to, if any.
     """
 
     node: str
@@ -38,8 +48,6 @@ class PodSummary(msgspec.Struct, frozen=True, gc=False):
     lse: bool
     cpu: int
     memory: int
-    unseen_cpu: int
-    unseen_memory: int
     numa_nodes: tuple[int, ...] = ()
 
     @property
@@ -78,20 +86,28 @@ def read_pod_summary(text: bytes) -> PodSummary:
     labels, spec = pod.metadata.labels or {}, pod.spec
     kube = kube_qos_of(pod.status.qos, spec)
     priority = priority_class_or_default(labels, spec.priority, kube)
-    requests = _requests(spec)
-    cpu, memory = _same(requests.get(CPU, 0)), _same(requests.get(MEMORY, 0))
+    requests, annotations = _requests(spec), pod.metadata.annotations or {}
+    if ANNOTATION_MIRROR in annotations:
+        # A static pod runs by its file, whatever a webhook has made of its mirror.
+        priority, requests = priority_class_or_default({}, None, kube), _by_plain_names(requests)
     mid = requests if priority is PriorityClass.MID else {}
     return PodSummary(
         node=sys.intern(spec.node),
         active=pod.status.phase in _ACTIVE,
         priority=priority,
         lse=qos_class_or_default(labels, kube) is QoSClass.LSE,
-        cpu=cpu,
-        memory=memory,
-        unseen_cpu=_same(max(cpu, mid.get(MID_CPU, 0))),
-        unseen_memory=_same(max(memory, mid.get(MID_MEMORY, 0))),
-        numa_nodes=_numa_nodes((pod.metadata.annotations or {}).get(ANNOTATION_RESOURCE_STATUS)),
+        cpu=_same(max(requests.get(CPU, 0), mid.get(MID_CPU, 0))),
+        memory=_same(max(requests.get(MEMORY, 0), mid.get(MID_MEMORY, 0))),
+        numa_nodes=_numa_nodes(annotations.get(ANNOTATION_RESOURCE_STATUS)),
     )
+
+
+def _by_plain_names(requests: Amounts) -> Amounts:
+    """CPU and memory, which may have been renamed to what is left over."""
+    return {
+        CPU: max(requests.get(name, 0) for name in (CPU, BATCH_CPU, MID_CPU)),
+        MEMORY: max(requests.get(name, 0) for name in (MEMORY, BATCH_MEMORY, MID_MEMORY)),
+    }
 
 
 def _requests(spec: PodSpec) -> Amounts:

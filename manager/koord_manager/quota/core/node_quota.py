@@ -16,6 +16,7 @@ from koord_model.keys import (
     LABEL_QUOTA_PROFILE,
     LABEL_QUOTA_TREE,
 )
+from koord_model.names import is_label_value
 
 from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.profiles.core.placing import inside
@@ -48,7 +49,8 @@ def desired_quota(profile: QuotaProfile, nodes: Iterable[ClusterNode]) -> Desire
         for some in (found, closed)
     )
     own = {
-        LABEL_QUOTA_PROFILE: profile.name,
+        # A longer name is no label's value, and the quota could not be written with it.
+        **({LABEL_QUOTA_PROFILE: profile.name} if is_label_value(profile.name) else {}),
         **profile.labels,
         LABEL_QUOTA_TREE: profile.tree_id,
         LABEL_QUOTA_IS_ROOT: "true",

@@ -27,7 +27,10 @@ _GUARANTEED_USAGE = "ElasticQuotaGuaranteeUsage"
 
 @dataclass(frozen=True, slots=True)
 class PodQuery:
-    """Pods that must not be: with this label, or in these namespaces; ``problem`` if there are."""
+    """Pods that must not be: with this label, or in these namespaces; ``problem`` if there are.
+
+    ``label`` is "" where no pod can have it.
+    """
 
     label: ApiSelector
     namespaces: tuple[str, ...]
@@ -54,7 +57,7 @@ def review_creation(
     found = ["another namespace has a quota of this name; expected another name"] if same else []
     found += spec_rules.namespace_problems(annotations)
     found += _namespaces(quota, topology)
-    found += spec_rules.problems(quota, annotations)
+    found += spec_rules.problems(quota, annotations, spec_rules.ANNOTATIONS)
     return QuotaReview(tuple(found + _place(quota, topology, gates)))
 
 
@@ -70,11 +73,18 @@ def review_update(
     listed = spec_rules.namespace_problems(annotations)
     if listed and listed != spec_rules.namespace_problems(old_annotations):
         return QuotaReview(tuple(listed))
+    changed = {
+        name
+        for name in spec_rules.ANNOTATIONS
+        if annotations.get(name) != old_annotations.get(name)
+    }
     if not is_change(old, new):
-        return QuotaReview(unchanged=True)
+        written = {name: annotations[name] for name in changed if name in annotations}
+        found = spec_rules.annotation_problems(new, written, changed)
+        return QuotaReview(tuple(found), unchanged=not changed)
     if new.name in (ROOT_QUOTA, SYSTEM_QUOTA):
         return QuotaReview(("it is reserved; expected no change",))
-    found = [*_namespaces(new, topology), *spec_rules.problems(new, annotations)]
+    found = [*_namespaces(new, topology), *spec_rules.problems(new, annotations, changed)]
     if old.tree_id != new.tree_id:
         values = f"{excerpt(new.tree_id)} and was {excerpt(old.tree_id)}"
         found.append(f"label {LABEL_QUOTA_TREE} is {values}, which cannot change")

@@ -20,6 +20,7 @@ from koord_manager.quota.core.review import (
     review_deletion,
     review_update,
 )
+from koord_manager.quota.core.spec_rules import weight_warnings
 from koord_manager.quota.core.topology import key_of
 from koord_manager.webhooks.cluster_view import ClusterView
 
@@ -56,7 +57,8 @@ async def validate_elastic_quota(
         return AdmissionResponse(refusal=f"{about}: {'; '.join(problems)}")
     if not (admission.dry_run or found.unchanged):
         view.quotas.admit(key_of(old if deleted else new), None if deleted else new)
-    return AdmissionResponse(warnings=warnings)
+    annotations = inside(admission.object, "metadata", "annotations")
+    return AdmissionResponse(warnings=(*warnings, *weight_warnings(new, annotations)))
 
 
 def _review(

@@ -10,6 +10,9 @@ from enum import StrEnum
 
 from koord_model.metric_policy import MemoryPolicy as MemoryPolicy
 
+SETTLE_SECONDS = 15.0
+"""What a node may take beyond its report interval: to start, or to find a new leader."""
+
 
 class CalculatePolicy(StrEnum):
     """What high-priority pods withhold from batch pods."""
@@ -75,6 +78,19 @@ class ColocationStrategy:
     """Our own: how far amounts may move in one step."""
     source: str = field(default="defaults", compare=False)
     """Where it comes from: the part of the ConfigMap, and the Node itself."""
+
+    @property
+    def degrade_seconds(self) -> float:
+        """How old a NodeMetric may be: as configured, unless that is less than any gets."""
+        configured = self.degrade_minutes * 60.0
+        if configured < self.metric_report_seconds:
+            return self.metric_report_seconds + SETTLE_SECONDS
+        return configured
+
+    @property
+    def silent_seconds(self) -> float:
+        """After how long a node that reports in time has missed a report."""
+        return 2 * self.metric_report_seconds + SETTLE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 
@@ -81,10 +81,13 @@ class NameSelector:
 class ListOptions:
     """Of a list or a watch; ``after`` is a name and comes, with ``version``, of ``continue``.
 
+    ``fields`` and ``labels`` are what the selectors ask for, which ``names`` follows from.
     ``version`` is -1 if not set; ``timeout`` is in seconds, 0 for our default.
     """
 
     names: NameSelector = NameSelector()
+    fields: tuple[Requirement, ...] = ()
+    labels: tuple[Requirement, ...] = ()
     version: int = -1
     match: ResourceVersionMatch = ResourceVersionMatch.UNSET
     limit: int = 0
@@ -95,6 +98,13 @@ class ListOptions:
     timeout: int = 0
     whole_in_rows: bool = False
 
+    @property
+    def name(self) -> str:
+        """The only name that may be among the objects, by which access is granted; "" for any."""
+        exact = (one.values for one in self.fields if one.operator is Operator.IN)
+        (name,) = next(exact, ("",))
+        return "" if name in (".", "..") or {"/", "%"} & {*name} else name
+
 
 def parse(query: Mapping[str, str]) -> ListOptions:
     """The parameters of a request.
@@ -102,8 +112,14 @@ def parse(query: Mapping[str, str]) -> ListOptions:
     Raises:
         RefusedError: one cannot be.
     """
+    given = query.get("fieldSelector", ""), query.get("labelSelector", "")
+    if max(map(len, given)) > _LONGEST:
+        raise _bad(f"a selector is longer than {_LONGEST} letters")
+    fields, labels = _fields(given[0]), _labels(given[1])
     options = ListOptions(
-        names=_names(query.get("fieldSelector", ""), query.get("labelSelector", "")),
+        names=_names(fields, labels),
+        fields=fields,
+        labels=labels.requirements,
         version=_number(query, "resourceVersion", -1),
         match=_match(query.get("resourceVersionMatch", "")),
         limit=_number(query, "limit", 0),
@@ -194,23 +210,28 @@ def _check_watch(options: ListOptions) -> None:
         raise _invalid("sendInitialEvents requires setting allowWatchBookmarks")
 
 
-def _names(fields: str, labels: str) -> NameSelector:
-    if max(len(fields), len(labels)) > _LONGEST:
-        raise _bad(f"a selector is longer than {_LONGEST} letters")
-    only: set[str] | None = None
-    excluded: set[str] = set()
-    for part in fields.split(",") if fields else ():
+def _names(fields: Sequence[Requirement], labels: LabelSelector) -> NameSelector:
+    only: frozenset[str] | None = None
+    excluded: frozenset[str] = frozenset()
+    for one in fields:
+        if one.operator is Operator.NOT_IN:
+            excluded |= one.values
+        else:
+            only = one.values if only is None else only & one.values
+    # The objects have no labels.
+    return NameSelector(only, excluded, not labels.matches({}))
+
+
+def _fields(text: str) -> tuple[Requirement, ...]:
+    found: list[Requirement] = []
+    for part in text.split(",") if text else ():
         match = _FIELD.fullmatch(part)
         if match is None:
             message = f"field selector {excerpt(part)} is not supported; there is metadata.name"
             raise _bad(message)
-        if match[1] == "!=":
-            excluded.add(match[2])
-        else:
-            only = {match[2]} if only is None else only & {match[2]}
-    # The objects have no labels.
-    none = not _labels(labels).matches({})
-    return NameSelector(None if only is None else frozenset(only), frozenset(excluded), none)
+        operator = Operator.NOT_IN if match[1] == "!=" else Operator.IN
+        found.append(Requirement("metadata.name", operator, frozenset({match[2]})))
+    return tuple(found)
 
 
 def _labels(text: str) -> LabelSelector:

@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from koord_kube.protocol.api import Object
+from koord_model.label_selector import Requirement
 
 from koord_serving.delegated_auth.core.users import User
 
@@ -16,7 +17,10 @@ _BEARER = re.compile(r"Bearer +([!-~]+) *", re.IGNORECASE)
 
 
 class AccessAttributes(NamedTuple):
-    """What a user wants to do; ``path`` is set if it is not about a resource."""
+    """What a user wants to do; ``path`` is set if it is not about a resource.
+
+    ``fields`` and ``labels`` are what a list or a watch is limited to.
+    """
 
     verb: str
     group: str = ""
@@ -24,6 +28,16 @@ class AccessAttributes(NamedTuple):
     resource: str = ""
     name: str = ""
     path: str = ""
+    fields: tuple[Requirement, ...] = ()
+    labels: tuple[Requirement, ...] = ()
+
+    def document(self) -> Object:
+        """As reviews have them."""
+        found: Object = {key: value for key, value in self._asdict().items() if value}
+        for name, key in (("fields", "fieldSelector"), ("labels", "labelSelector")):
+            if requirements := found.pop(name, ()):
+                found[key] = {"requirements": [_requirement(one) for one in requirements]}
+        return found
 
 
 class AccessAnswer(NamedTuple):
@@ -82,7 +96,7 @@ def access_review(user: User, attributes: AccessAttributes) -> Object:
         "uid": user.uid,
         "groups": list(user.groups),
         "extra": {key: list(values) for key, values in user.extra},
-        kind: {key: value for key, value in attributes._asdict().items() if value},
+        kind: attributes.document(),
     }
     return {
         "apiVersion": "authorization.k8s.io/v1",
@@ -103,6 +117,11 @@ def forbidden(user: User, attributes: AccessAttributes, reason: str = "") -> str
     what = attributes.path or f"{attributes.resource}.{attributes.group}"
     message = f'User "{user.name}" cannot {attributes.verb} {what}'
     return f"{message}: {reason}" if reason else message
+
+
+def _requirement(given: Requirement) -> Object:
+    found: Object = {"key": given.key, "operator": given.operator.value}
+    return found | ({"values": sorted(given.values)} if given.values else {})
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ipaddress
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -126,6 +126,19 @@ def expiry(certificate: bytes) -> datetime | None:
     """When a certificate ends; ``None`` where it is none."""
     found = _certificate(certificate)
     return found.not_valid_after_utc if found else None
+
+
+def is_issued_by(certificate: bytes, authorities: Iterable[bytes]) -> bool:
+    """Whether one of these authorities, each in PEM, has issued a server's certificate.
+
+    It may have done so by those in between, which come with the certificate.
+    """
+    try:
+        chain = x509.load_pem_x509_certificates(certificate)
+    except _UNREADABLE:
+        return False
+    known = [found for one in authorities if (found := _certificate(one)) is not None]
+    return any(_issued(one, authority) for one in chain for authority in known)
 
 
 # The authority.

@@ -1,13 +1,24 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
-from koord_manager.node_metric.core import documents
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft4Validator
+from koord_kube.definitions.node_metric import STATUS as SCHEMA
+from koord_kube.definitions.strict_decoder import StrictDecoder
+from koord_manager.node_metric.core import documents, schema
 from koord_manager.node_metric.core.store import EventType, MetricEvent, MetricPage, StoredMetric
 from koord_serving.aggregated.core.list_options import NameSelector, ObjectForm, StatusError, parse
 
+from tests.support.mutilation import mutilated
+from tests.support.node_metric_statuses import ODD as ODD_VALUES
+from tests.support.node_metric_statuses import WHOLE, strictly
+
+DECODER = StrictDecoder(SCHEMA)
 STATUS = b'{"nodeMetric":{"nodeUsage":{"resources":{"cpu":"1500m","memory":"2Gi"}}},"x":[1e3]}'
 ODD = b'{"nodeMetric":{"nodeUsage":{"resources":{"cpu":2,"memory":"x"}}}}'
 CREATED, NOW = "2026-01-01T00:00:00Z", 1_767_225_600.0 + 3 * 86400
@@ -116,3 +127,36 @@ def test_refusals() -> None:
 )  # fmt: skip
 def test_spans(seconds: float, expected: str) -> None:
     assert documents.human(seconds) == expected
+
+
+def published() -> Any:
+    """The schema of a list in the OpenAPI document, as JSON schema."""
+    document = json.loads(schema.v3())
+    (name,) = [one for one in document["components"]["schemas"] if one.endswith("NodeMetricList")]
+    return document | {"$ref": f"#/components/schemas/{name}"}
+
+
+PUBLISHED = Draft4Validator(published())
+
+
+@given(st.integers(), st.lists(st.sampled_from(ODD_VALUES), min_size=1, max_size=2))
+def test_whatever_report_is_taken_all_answers_stay_valid(seed: int, parts: list[Any]) -> None:
+    sent = json.dumps(mutilated(WHOLE, random.Random(seed), parts)).replace("Infinity", "1e999")
+    try:
+        status = DECODER.normalized(sent.encode())
+    except ValueError:
+        return
+    objects = kept("n1", status=status), kept("n2")
+    page = MetricPage(objects, 40)
+    whole = b"".join(documents.listed(page, NameSelector(), ObjectForm.OBJECT, full=True, now=NOW))
+    PUBLISHED.validate(strictly(whole))
+    for form in ObjectForm:
+        for piece in (
+            b"".join(documents.listed(page, NameSelector(), form, full=True, now=NOW)),
+            documents.shown(objects[0], form, full=True, now=NOW),
+            documents.line(
+                MetricEvent(EventType.MODIFIED, 12, objects[0]), form, full=True, now=NOW
+            ),
+        ):
+            assert isinstance(strictly(piece), dict)
+            assert b"\n" not in piece[:-1]

@@ -14,12 +14,17 @@ from koord_manager.node_metric.core.store import (
     TooNewError,
     TooOldError,
 )
+from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 NAMES = st.sampled_from(["n1", "n2", "n3", "n4"])
 
 
+REPORTS = {"metric_report_seconds": 1}
+OFTEN = ColocationStrategy(degrade_minutes=1, **REPORTS)
+
+
 def store(term: int = 7, **more: Any) -> NodeMetricStore:
-    made = NodeMetricStore(stale_seconds=100, keep_seconds=500, **more)
+    made = NodeMetricStore(stale_seconds=100, **more)
     made.begin(term)
     return made
 
@@ -77,7 +82,7 @@ def test_only_so_many_that_went_are_remembered() -> None:
 
 
 def test_a_silent_node_is_stale_and_goes_in_the_end() -> None:
-    kept = store()
+    kept = store(strategy=lambda _name: ColocationStrategy(degrade_minutes=8, **REPORTS))
     put(kept, "n1", now=0)
     put(kept, "n2", now=90)
     version = kept.version
@@ -92,8 +97,21 @@ def test_a_silent_node_is_stale_and_goes_in_the_end() -> None:
     put(kept, "n1", now=103)
     assert kept.stale == set()
     assert kept.get("n1").stale_since == ""  # type: ignore[union-attr]
-    assert kept.age(603, 1_000_603) == (("n1",), ("n2",))
+    assert kept.age(204, 1_000_204) == (("n2", "n1"), ())
+    assert kept.age(571, 1_000_571) == ((), ("n2",))
     assert kept.get("n2") is None
+
+
+def test_a_node_that_reports_seldom_is_not_stale_between_two_reports() -> None:
+    strategies = {"n1": ColocationStrategy(metric_report_seconds=300, degrade_minutes=5)}
+    kept = store(strategy=lambda name: strategies.get(name, ColocationStrategy()))
+    put(kept, "n1", now=0)
+    put(kept, "n2", now=0)
+    assert kept.age(615, 1_000_615) == (("n2",), ())
+    assert kept.age(616, 1_000_616) == (("n1",), ())
+    assert (kept.stale_after("n1"), kept.stale_after("n2")) == (615, 135)
+    assert kept.age(901, 1_000_901) == ((), ("n2",))
+    assert kept.age(916, 1_000_916) == ((), ("n1",))
 
 
 def test_who_an_object_is_stays_the_same_with_every_leader() -> None:
@@ -141,7 +159,7 @@ class Following(RuleBasedStateMachine):
 
     @initialize(term=st.integers(1, 1 << 40))
     def begin(self, term: int) -> None:
-        self.kept = NodeMetricStore(stale_seconds=5, keep_seconds=20)
+        self.kept = NodeMetricStore(strategy=lambda _name: OFTEN, stale_seconds=5)
         self.kept.begin(term)
         self.term = term
         self.now = 0.0

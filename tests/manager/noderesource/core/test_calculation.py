@@ -7,7 +7,15 @@ from koord_manager.noderesource.core.calculation import CalculationPass, NodeTab
 from koord_manager.noderesource.core.table import ACCOUNT, NODE, STATE, STRATEGY, ZONE, Rows
 
 NOW, SETTLED = 2000.0, 900.0
-_HIGHEST = {"degrade": 900, "hold": 300, "step": 60, "update": 300, "policy": 2, "ratio": 3}
+_HIGHEST = {
+    "degrade": 900,
+    "report": 40,
+    "hold": 300,
+    "step": 60,
+    "update": 300,
+    "policy": 2,
+    "ratio": 3,
+}
 _PERCENT = ("reclaim", "limit", "mid_limit", "mid_unallocated", "mid_share", "fall", "rise")
 _NONE_TOO = ("offered", "level", "limit", "node_used", "reclaimable")
 

@@ -61,7 +61,7 @@ def status(cpu: int = 1000, memory: int = 1000, **more: Any) -> bytes:
 
 
 def pod(node: str = "n", cpu: int = 3000, memory: int = 3000, **more: Any) -> PodSummary:
-    plain = PodSummary(node, True, PriorityClass.PROD, False, cpu, memory, cpu, memory)
+    plain = PodSummary(node, True, PriorityClass.PROD, False, cpu, memory)
     return PodSummary(**{name: getattr(plain, name) for name in plain.__struct_fields__} | more)
 
 
@@ -251,14 +251,52 @@ def test_what_came_straight_from_the_node_is_as_old_as_its_coming() -> None:
     assert resources(one, NOW + 901)[BATCH_CPU] is None
 
 
+SELDOM = replace(ON, metric_report_seconds=1200)
+
+
+@pytest.mark.parametrize(
+    ("policy", "cpu"), [("usage", 7500), ("request", 7500), ("maxUsageRequest", 5500)]
+)
+def test_mid_resources_that_a_pod_asks_for_are_not_promised_again(policy: str, cpu: int) -> None:
+    """CPU is never calculated by requests."""
+    both = CalculatePolicy(policy)
+    full = {"cpu_reclaim_percent": 100, "memory_reclaim_percent": 100}
+    strategy = replace(ON, cpu_policy=both, memory_policy=both, **full)
+    found = []
+    for priority, asked in (
+        ("koord-prod", {"cpu": "4", "memory": "4000"}),
+        ("koord-mid", {"kubernetes.io/mid-cpu": "4000", "kubernetes.io/mid-memory": "4000"}),
+    ):
+        spec = {"nodeName": "n", "containers": [{"resources": {"requests": asked}}]}
+        labels = {"koordinator.sh/priority-class": priority, "koordinator.sh/qosClass": "LS"}
+        document = {"metadata": {"labels": labels}, "spec": spec, "status": {"phase": "Running"}}
+        used = {"name": "web", "namespace": "ns", "priority": priority}
+        used["podUsage"] = {"resources": {"cpu": "2", "memory": "2000"}}
+        one = fleet(strategy)
+        one.pod("ns/web", pod(), read_pod_summary(json.dumps(document).encode()))
+        one.metric("n", status(podsMetric=[used]))
+        found.append((resources(one)[BATCH_CPU], resources(one)[BATCH_MEMORY]))
+    assert found == [(cpu, 7500 if policy == "usage" else 5500)] * 2
+
+
 def test_nodes_are_given_time_to_report_to_a_new_leader() -> None:
-    one = fleet(facts=replace(NODE, batch=MeasuredUsage(7, 7)), settled=NOW + 60)
+    one = fleet(facts=replace(NODE, batch=MeasuredUsage(7, 7)), settled=NOW + 15)
+    one.node("slow", replace(NODE, batch=MeasuredUsage(7, 7)), SELDOM, NOW)
     one.metric("n", None)
-    assert one.calculate(NOW + 59) == ([], [])
+    assert one.calculate(NOW + 74) == ([], [])
     assert one.desired("n") == DesiredNode()
     assert outcomes(one)[0].startswith("batch-cpu stays as it is")
-    assert one.calculate(NOW + 60) == (["n"], [])
+    assert one.calculate(NOW + 75) == (["n"], [])
     assert one.desired("n").resources == NOTHING
+    assert one.calculate(NOW + 1214) == (["n"], [])
+    assert one.calculate(NOW + 1215) == (["n", "slow"], [])
+
+
+def test_a_metric_that_comes_in_time_is_never_too_old() -> None:
+    one = fleet(replace(SELDOM, degrade_minutes=15))
+    assert resources(one, NOW + 1215)[BATCH_CPU] == 4500
+    assert resources(one, NOW + 1216)[BATCH_CPU] is None
+    assert outcomes(one)[0] == "no batch-cpu: NodeMetric is older than 20.25 min"
 
 
 SAME: Any = object()

@@ -28,8 +28,6 @@ def pod(cpu: int = 100, memory: int = 1000, **more: Any) -> PodSummary:
         lse=more.get("lse", False),
         cpu=cpu,
         memory=memory,
-        unseen_cpu=more.get("unseen", cpu),
-        unseen_memory=memory,
         numa_nodes=more.get("numa", ()),
     )
 
@@ -66,9 +64,9 @@ def metric(**pods: tuple[int | None, int | None] | PodUsageSummary) -> MetricSum
             PodSums(CpuMemory(100, 400), CpuMemory(100, 1000), CpuMemory(100, 1000)),
         ),
         (
-            pod(0, 0, priority=MID, unseen=70),
+            pod(70, 0, priority=MID),
             None,
-            PodSums(CpuMemory(70, 0), CpuMemory(), CpuMemory(70, 0)),
+            PodSums(CpuMemory(70, 0), CpuMemory(70, 0), CpuMemory(70, 0)),
         ),
         (pod(priority=BATCH), (40, 400), PodSums()),
         (pod(priority=PriorityClass.FREE), None, PodSums()),

@@ -46,6 +46,16 @@ def test_which_pods_come_before_batch(
     assert (found.priority, found.high) == (priority, high)
 
 
+def test_a_static_pod_counts_as_the_kubelet_runs_it() -> None:
+    """A profile had turned its mirror into a batch pod."""
+    batch = {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "8Gi"}
+    mirror = {"annotations": {"kubernetes.io/config.mirror": "h"}, "labels": {LABEL_QOS: "BE"}}
+    found = pod(requests=batch, priority=5500, **mirror)
+    assert (found.high, found.cpu, found.memory) == (True, 4000, 8 * GIB)
+    assert not pod(requests=batch, priority=5500, labels={LABEL_QOS: "BE"}).high
+    assert not pod(requests={}, qos="BestEffort", **mirror).high
+
+
 def test_numa_nodes_of_the_schedulers_annotation() -> None:
     def bound(text: str) -> tuple[int, ...]:
         return pod(annotations={ANNOTATION_RESOURCE_STATUS: text}).numa_nodes

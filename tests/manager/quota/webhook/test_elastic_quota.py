@@ -17,7 +17,10 @@ from koord_manager.quota.webhook.elastic_quota import mutate_elastic_quota, vali
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.elastic_quota import ROOT_QUOTA, ElasticQuota, parse
 from koord_model.keys import (
+    ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS,
+    ANNOTATION_QUOTA_ADMISSION,
     ANNOTATION_QUOTA_NAMESPACES,
+    ANNOTATION_SHARED_WEIGHT,
     LABEL_QUOTA_IS_PARENT,
     LABEL_QUOTA_NAME,
     LABEL_QUOTA_PARENT,
@@ -226,3 +229,66 @@ def test_a_child_is_of_its_parent_s_tree() -> None:
     webhooks.create(quota("a", **{LABEL_QUOTA_TREE: "t"}))
     webhooks.create(quota("b", "a"))
     assert webhooks.kept["b"]["metadata"]["labels"][LABEL_QUOTA_TREE] == "t"
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "namespaces"),
+    [
+        ("team", "quota.scheduling.koordinator.sh/name=team", ("team",)),
+        ("team.a", "quota.scheduling.koordinator.sh/name=team.a", ()),
+        ("a" * 63, f"quota.scheduling.koordinator.sh/name={'a' * 63}", ("a" * 63,)),
+        ("a" * 64, "", ()),
+    ],
+)
+def test_only_what_the_api_server_takes_is_asked_about_a_quotas_pods(
+    name: str, label: str, namespaces: tuple[str, ...]
+) -> None:
+    webhooks = Webhooks()
+    leaf = quota(name, **{LABEL_QUOTA_IS_PARENT: "false"})
+    assert not webhooks.create(leaf).refusal
+    assert not webhooks.update(quota(name)).refusal
+    assert not webhooks.delete(name).refusal
+    assert [(one.label, one.namespaces) for one in webhooks.asked] == [
+        (label, namespaces),
+        (label, ()),
+    ]
+
+
+WEIGHT, STRICT = ANNOTATION_SHARED_WEIGHT, ANNOTATION_MAX_STRICT_CHECK_RESOURCE_KEYS
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "problem"),
+    [
+        (WEIGHT, "{nope", 'is "{nope"; expected a JSON object of quantities'),
+        (WEIGHT, '{"cpu": "x"}', "expected a JSON object of quantities"),
+        (WEIGHT, '{"cpu": -1}', ".cpu is -1; expected 0 or more"),
+        (STRICT, "cpu", 'is "cpu"; expected a JSON list of names'),
+        (STRICT, '["cpu", "gpu"]', 'has "gpu"; expected resources of spec.max: cpu'),
+        (ANNOTATION_QUOTA_NAMESPACES, '{"a": 1}', "expected a JSON list of names"),
+        (ANNOTATION_QUOTA_ADMISSION, '{"cpu": "-2"}', ".cpu is -2; expected 0 or more"),
+    ],
+)
+def test_a_bad_annotation_is_refused_when_it_changes_and_only_then(
+    key: str, text: str, problem: str
+) -> None:
+    webhooks = Webhooks()
+    plain, bad = quota("a"), quota("a")
+    bad["metadata"]["annotations"] = {key: text}
+    assert not webhooks.create(plain).refusal
+    refusal = webhooks.update(bad).refusal
+    assert refusal.startswith(f'ElasticQuota "n/a": annotation {key}')
+    assert problem in refusal
+    # One that was there before stands in nobody's way.
+    webhooks.kept["a"] = bad
+    again = {**bad, "metadata": {**bad["metadata"], "finalizers": ["x/y"]}}
+    assert not webhooks.update(again).refusal
+
+
+def test_a_weight_of_what_is_not_bound_is_warned_of() -> None:
+    webhooks = Webhooks()
+    assert not webhooks.create(quota("a")).warnings
+    odd = quota("a")
+    odd["metadata"]["annotations"] = {WEIGHT: '{"cpu": 1, "gpu": 1}'}
+    (line,) = webhooks.update(odd).warnings
+    assert line == f'annotation {WEIGHT} has "gpu"; expected resources of spec.max: cpu (ignored)'

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from koord_serving.aggregated.core.list_options import parse
 from koord_serving.delegated_auth.core.reviews import (
     AccessAnswer,
     AccessAttributes,
@@ -81,6 +82,27 @@ def test_the_whole_user_is_reviewed() -> None:
     assert access_review(user, AccessAttributes("list", "g", "v1", "things"))["spec"] == {
         **of_user,
         "resourceAttributes": {"verb": "list", "group": "g", "version": "v1", "resource": "things"},
+    }
+
+
+def test_what_a_list_is_limited_to_is_reviewed_too() -> None:
+    options = parse({"fieldSelector": "metadata.name=a", "labelSelector": "x,y in (2,1)"})
+    attributes = AccessAttributes(
+        "list", resource="things", name="a", fields=options.fields, labels=options.labels
+    )
+    assert access_review(User("u"), attributes)["spec"]["resourceAttributes"] == {
+        "verb": "list",
+        "resource": "things",
+        "name": "a",
+        "fieldSelector": {
+            "requirements": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
+        },
+        "labelSelector": {
+            "requirements": [
+                {"key": "x", "operator": "Exists"},
+                {"key": "y", "operator": "In", "values": ["1", "2"]},
+            ]
+        },
     }
 
 

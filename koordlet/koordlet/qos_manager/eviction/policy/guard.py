@@ -26,6 +26,7 @@ import msgspec
 from koord_model.keys import (
     ANNOTATION_EVICTION_COST,
     ANNOTATION_EVICTION_POLICY,
+    ANNOTATION_MIRROR,
     LABEL_EVICTION_ENABLED,
 )
 from koord_model.qos import QoSClass
@@ -35,7 +36,6 @@ from koordlet.qos_manager.core.strategy import EvictionClaim, PodView
 SYSTEM_CRITICAL = 2_000_000_000
 """``scheduling.SystemCriticalPriority`` of Kubernetes: no user's class may be so high."""
 
-_MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
 _SYSTEM_CLASSES = "system-"
 _SYSTEM_NAMESPACE = "kube-system"
@@ -53,7 +53,7 @@ def never(pod: PodView, own: frozenset[str] = frozenset()) -> str:
     annotations, demand = pod.record.pod.annotations, pod.demand
     if pod.uid in own or pod.name in own:
         return "is koordlet's own pod"
-    if _MIRROR in annotations or annotations.get(_SOURCE, "api") != "api":
+    if ANNOTATION_MIRROR in annotations or annotations.get(_SOURCE, "api") != "api":
         return "is a static pod"
     if demand is None:
         return "has no specification that is known"
