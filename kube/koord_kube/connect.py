@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
+from koord_service.extras import install_command
 
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.credentials import ACCOUNT, Anonymous, TokenFile, server_context
@@ -133,8 +134,9 @@ async def _load(path: Path) -> Configuration:
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, load_kube_config
     except ModuleNotFoundError as error:
-        hint = "a kubeconfig needs the extra \"kubeconfig\": pip install 'pykoord[kubeconfig]'"
-        raise ConnectError(f"{path}: {hint} ({error})") from None
+        lacks = f'the extra "kubeconfig", which reads it, is not installed ({error})'
+        run = install_command("kubeconfig")
+        raise ConnectError(f"{path}: {lacks}; run: {run}") from None
 
     found = Configuration()
     try:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from koord_service.extras import install_command
+
 _OURS = ("koord_", "koordlet", "koordctl")
 
 
@@ -31,6 +33,6 @@ def needs_extra(program: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith(_OURS):
             raise
-        hint = f"needs the extra \"{extra}\": pip install 'pykoord[{extra}]'"
-        sys.stderr.write(f"{program}: {hint} ({error})\n")
+        lacks = f'the extra "{extra}" is not installed ({error})'
+        sys.stderr.write(f"{program}: {lacks}; run: {install_command(extra)}\n")
         raise SystemExit(1) from None
