@@ -29,6 +29,7 @@ from koordctl import (
     render,
     reservations,
     schedule,
+    status,
     top,
     why,
     why_node,
@@ -36,10 +37,10 @@ from koordctl import (
 )
 from koordctl.backtest_options import BacktestError
 from koordctl.hooks import HooksError
-from koordctl.proxy_documents import A, PodHooks, ProxyStatus, read, unmanaged
+from koordctl.proxy_documents import PodHooks, ask_proxy, unmanaged
 from koordctl.replay import UsageError
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
-from koordctl.status_client import AddressError, AskError, ask
+from koordctl.status_client import AddressError, AskError
 
 PROGRAM = "koordctl"
 ADDRESS = "127.0.0.1:9319"
@@ -82,18 +83,22 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    status = _command(
+    shown = _command(
         commands,
         "status",
-        _status,
-        "state of the proxy, its runtime, database and hook servers",
+        status.run,
+        "which programs run on this node, and whether hooks are called",
+        "Shows the proxy with its runtime, database and hook servers, and koordlet with its "
+        "connection to NRI. A node needs the proxy or NRI; exit code 0 means that one of them "
+        "works, 1 that neither does.",
     )
+    status.add_arguments(shown)
     pods = _command(
         commands, "pods", _pods, "pods and containers, the hooks that they missed, and why"
     )
     pods.add_argument("--unmanaged", action="store_true", help="show only those that missed a hook")
     listed, removed = _add_hooks(commands)
-    for one in (status, pods, listed, removed):
+    for one in (shown, pods, listed, removed):
         one.add_argument(
             "--address",
             default=ADDRESS,
@@ -104,7 +109,7 @@ def _parser() -> _Parser:
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
     clustered = tuple(_add_cluster(commands))
-    for one in (status, pods, listed, restore, *observing, *explained, *predicted, *clustered):
+    for one in (shown, pods, listed, restore, *observing, *explained, *predicted, *clustered):
         one.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -361,17 +366,8 @@ def _command(
     return parser
 
 
-def _status(arguments: argparse.Namespace) -> Iterable[str]:
-    body = ask(arguments.address, "/healthz")
-    status = _read(body, ProxyStatus, arguments.address)
-    if arguments.json:
-        return [body.decode().rstrip("\n")]
-    return render.status_lines(status, arguments.address)
-
-
 def _pods(arguments: argparse.Namespace) -> Iterable[str]:
-    body = ask(arguments.address, "/pods")
-    pods = _read(body, list[PodHooks], arguments.address)
+    body, pods = ask_proxy(arguments.address, "/pods", list[PodHooks])
     if arguments.unmanaged:
         pods = unmanaged(pods)
     if arguments.json:
@@ -404,15 +400,6 @@ def _restore(arguments: argparse.Namespace) -> Iterable[str]:
         yield from report_lines(report, dry_run=arguments.dry_run)
     if any(one.outcome is RestoreOutcome.REFUSED for one in report):
         raise SystemExit(1)
-
-
-def _read(body: bytes, kind: type[A], address: str) -> A:
-    try:
-        return read(body, kind)
-    except ValueError as error:
-        raise AskError(
-            f"the answer of {address} is not a status of koord-runtime-proxy: {error}"
-        ) from None
 
 
 def _say(message: str) -> None:
