@@ -15,6 +15,7 @@ from koord_serving.admission.core.admission import (
 )
 
 from koord_manager.pod_webhook import (
+    batch_resize,
     class_rules,
     device_rules,
     document,
@@ -45,7 +46,9 @@ def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionRes
     problems, warnings = _problems(pod, namespace, view)
     if old is not None:
         had, _ = _problems(old, namespace, view)
-        changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old)
+        beyond, more = batch_resize.problems(pod, old, namespace, view)
+        warnings += more
+        changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old) + beyond
         problems = changed + [problem for problem in problems if problem not in had]
     word = unknown_word(pod.labels)
     if not problems:

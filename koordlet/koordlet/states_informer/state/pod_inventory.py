@@ -42,6 +42,18 @@ class PodInventory:
         """One pod, or ``None``."""
         return self._records.get(uid)
 
+    def current(self, container: Container) -> Container:
+        """The container with its pod's labels and annotations as they are now.
+
+        A proxy, and a runtime over NRI, repeat those that the sandbox was started with. They can
+        be changed since: that is how a batch pod is resized.
+        """
+        record = self._records.get(container.pod.uid)
+        if record is None:
+            return container
+        pod = replace(container.pod, labels=record.pod.labels, annotations=record.pod.annotations)
+        return replace(container, pod=pod)
+
     def replace(self, listed: Iterable[PodRecord], asked_at: float) -> None:
         """Take over a list that was asked for at ``asked_at`` (any steady clock's seconds).
 
