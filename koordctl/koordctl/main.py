@@ -76,9 +76,10 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
         description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
-        "koord-manager decides for the cluster. Only restore, hooks remove and crds install change "
-        "anything.",
-        epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 wrong arguments.",
+        "koord-manager and koord-scheduler decide for the cluster. Only restore, hooks remove and "
+        "crds install change anything.",
+        epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 invalid "
+        "arguments.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
@@ -225,13 +226,13 @@ def _add_why_scheduling(commands: argparse._SubParsersAction[_Parser]) -> Iterat
         commands,
         "pending",
         why_scheduling.run_pending,
-        "why a pod waits for a node, and what comes nearest",
+        "why a pod waits for a node, and which nodes come nearest",
     )
     scheduled = _command(
         commands,
         "scheduled",
         why_scheduling.run_scheduled,
-        "what the scheduler thinks of a pod's node now, beside the best ones",
+        "how a pod's node would be judged now, beside the best nodes",
     )
     for one in (pending, scheduled):
         why_scheduling.add_arguments(one)
@@ -284,17 +285,17 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     schedule.add_arguments(placed)
     yield placed
     for name, module, words in (
-        ("reservations", reservations, "which room is kept on nodes, and which pods have it"),
-        ("gangs", gangs, "which pods start together, and what they wait for"),
-        ("devices", devices, "the GPUs and other devices of nodes, and which pods have them"),
+        ("reservations", reservations, "resources reserved on nodes, and the pods that use them"),
+        ("gangs", gangs, "groups of pods that start together, and what they wait for"),
+        ("devices", devices, "GPUs and other devices of nodes, and the pods that have them"),
     ):
         shown = _command(commands, name, module.run, words)
         module.add_arguments(shown)
         shown.set_defaults(kernel=KernelFilesystem)
         yield shown
-    words = "definitions of the custom resources"
+    words = "custom resource definitions"
     definitions = commands.add_parser(
-        "crds", help=words, description=f"Shows or installs the {words}.", allow_abbrev=False
+        "crds", help=words, description=f"Shows or installs our {words}.", allow_abbrev=False
     )
     below = definitions.add_subparsers(title="commands", metavar="COMMAND", required=True)
     yield _command(below, "show", crds.run_show, f"{words}, as YAML")
@@ -320,6 +321,7 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
         "convert",
         quota.run_convert,
         "ElasticQuotas of scheduler-plugins as Koordinator's, or back",
+        "Converts ElasticQuotas of scheduler-plugins to Koordinator's, or back.",
     )
     quota.add_convert(convert)
     yield convert
