@@ -69,13 +69,13 @@ FLAGS_OF_OTHERS = {"--container-runtime-endpoint", "--set", "--without"}
 
 
 def _sentences() -> Iterator[tuple[str, str]]:
-    """Texts of the programs, with their modules."""
+    """Texts of the programs that may name a flag, with their modules."""
     for component in COMPONENTS:
         for module in component.rglob("*.py"):
-            where = str(module.relative_to(ROOT))
-            if where.startswith(OTHERS) or "build" in module.parts or "_pb2" in where:
+            where, source = str(module.relative_to(ROOT)), module.read_text()
+            if where.startswith(OTHERS) or "build" in module.parts or not _FLAG.search(source):
                 continue
-            for node in ast.walk(ast.parse(module.read_text())):
+            for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     yield where, node.value
 
