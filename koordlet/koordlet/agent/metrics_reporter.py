@@ -134,7 +134,7 @@ class MetricsReporter:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            self._cluster.complain(f"{path}: {error} (no exclusive CPUs are reported)")
+            self._cluster.complain(f"{path}: {error} (no CPUs are told as given away)")
             return {}
 
     def _devices(self, there: Object | None) -> Object | None:

@@ -88,7 +88,7 @@ def open_pods(
     if source is None and not settings.read_only:
         boot = detect.boot(files, layout.proc_root)
         path = f"{settings.state_dir}/pods.json"
-        remembered = PodSnapshot(path, boot, partial(_warn, "pods of the last run"))
+        remembered = PodSnapshot(path, boot, partial(_warn, "pods told of"))
     return PodInformer(
         layout,
         files,
