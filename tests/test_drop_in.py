@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import koord_devices.config
 import koord_manager.program.config
 import koord_manager.program.ignored_flags
 import koord_proxy.config
+import koord_scheduler.program.settings
 import koordlet.agent.config
 import koordlet.agent.ignored_flags
 import pytest
@@ -20,12 +22,14 @@ from koord_service.settings import SettingsError, parse
 
 from tests.support.koordinator_arguments import (
     CHART,
+    DEVICE_DAEMON,
     FLAGS,
     KLOG,
     KOORDLET,
     MANAGER,
     MANIFESTS,
     PROXY,
+    SCHEDULER,
 )
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, until
@@ -38,12 +42,21 @@ PROGRAMS: dict[str, tuple[type[Any], GoFlags]] = {
 TEXTS = ("node-strategy-name-need-check", "runtime-hook-server-val")
 """Flags whose values look like those of booleans, and are text."""
 
+WITHOUT_FLAG_LISTS: dict[str, tuple[type[Any], GoFlags]] = {
+    SCHEDULER: (
+        koord_scheduler.program.settings.SchedulerSettings,
+        koord_scheduler.program.settings.IGNORED,
+    ),
+    DEVICE_DAEMON: (koord_devices.config.DeviceDaemonSettings, koord_devices.config.IGNORED),
+}
+"""Those of which only the arguments of manifest and chart are held here."""
+
 LISTS = [*MANIFESTS.items(), *CHART.items()]
 programs = pytest.mark.parametrize("program", PROGRAMS)
 
 
 def read(program: str, *arguments: str) -> Any:
-    settings, ignored = PROGRAMS[program]
+    settings, ignored = (PROGRAMS | WITHOUT_FLAG_LISTS)[program]
     return parse(
         settings, prog=program, description="", argv=arguments, environ={}, ignored=ignored
     )
@@ -69,6 +82,9 @@ def test_what_of_the_chart_counts() -> None:
     manager = read(MANAGER, *CHART[MANAGER])
     assert manager.health_probe_addr == ":8000"
     assert manager.feature_gates == ()
+    scheduler = read(SCHEDULER, *CHART[SCHEDULER])
+    assert (scheduler.bind_address, scheduler.port) == ("0.0.0.0", 10251)  # what probes ask
+    assert scheduler.configuration == "/config/koord-scheduler.config"
 
 
 @programs

@@ -17,6 +17,8 @@ DESCRIPTION = (
 VARIABLES = "KDD"
 IGNORED = go_flags()
 """klog's flags, of which only -v means something."""
+HOST_MOUNT = "/hostfs"
+"""Where Koordinator's DaemonSet mounts the host, and its daemon runs the vendors' tools."""
 _OTHER_NAMES = {"PRINTS_OUTPUT_FILE": "KDD_PRINTS_OUTPUT_FILE", "CONFIG_FILE": "KDD_CONFIG_FILE"}
 _KEYS = {
     "oneshot": "KDD_ONESHOT",
@@ -53,7 +55,11 @@ class DeviceDaemonSettings:
     probe_timeout: float = option(
         60.0, "seconds after which a vendor that has not answered counts as hung"
     )
-    host_root: str = option("/", "where the host's files are; vendors' tools run there, by chroot")
+    host_root: str = option(
+        "/",
+        "where the host's files are; vendors' tools run there, by chroot (default in a pod that "
+        "mounts the host at /hostfs: /hostfs)",
+    )
     sys_fs_root_dir: str = option("/sys", "where sysfs is mounted")
     status_address: str = option(
         "", "unix socket or port that serves /healthz, /readyz, /status, /metrics; empty: none"
@@ -75,7 +81,9 @@ class DeviceDaemonSettings:
 
 
 def settings(
-    argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    host_mount: str = HOST_MOUNT,
 ) -> DeviceDaemonSettings:
     """The settings of this run: flags win over variables, those over the file.
 
@@ -83,6 +91,8 @@ def settings(
         SettingsError: one cannot be used; the message is one line.
     """
     given = dict(os.environ if environ is None else environ)
+    if os.path.isdir(host_mount):  # noqa: PTH112
+        given.setdefault("KDD_HOST_ROOT", host_mount)
     for name, ours in _OTHER_NAMES.items():
         if name in given:
             given.setdefault(ours, given[name])

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from koord_service.extras import install_command
+
 from koord_host.devices.gpu import (
     DriverUnavailableError,
     GPUDetails,
@@ -126,7 +128,7 @@ class NVML:
                 self._library = importlib.import_module("pynvml")
             except ImportError as error:
                 raise DriverUnavailableError(
-                    "nvidia-ml-py is not installed: pip install 'pykoord[nvidia]'"
+                    f"nvidia-ml-py is not installed; run: {install_command('nvidia')}"
                 ) from error
         try:
             self._library.nvmlInit()

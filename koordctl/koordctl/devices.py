@@ -17,6 +17,7 @@ from koordctl.columns import table
 from koordctl.koordlet_client import ADDRESS
 from koordctl.render import clean
 from koordctl.reservations import quantities
+from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_host.kernel_files.interface import FileTree
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 
     async def question(api: Client) -> tuple[list[Any], list[Any], list[Any]]:
         if node:
-            found = [await api.get(DEVICES, node)]
+            found = [await _device(api, node)]
         else:
             found = await cluster_client.objects(api, DEVICES)
         on_node = field_is("spec.nodeName", node) if node else field_is_not("spec.nodeName", "")
@@ -75,6 +76,18 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     if arguments.json:
         return [json.dumps(shown, indent=2, ensure_ascii=False)]
     return lines(shown)
+
+
+async def _device(api: Client, node: str) -> Json:
+    """The Device of a node. Raises AskError if it has none."""
+    from koord_kube.protocol.api import NotFoundError
+    from koord_kube.protocol.resources import DEVICES
+
+    try:
+        return await api.get(DEVICES, node)
+    except NotFoundError as error:
+        hint = "koordlet reports devices with the gates Accelerators and RDMADevices"
+        raise AskError(f"{error}; {hint}") from None
 
 
 def _local(arguments: argparse.Namespace) -> Iterable[str]:

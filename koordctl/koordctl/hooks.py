@@ -15,9 +15,9 @@ import msgspec
 from koord_hooks.hook_files import DIRECTORY, REGISTERED, REMOVED
 
 from koordctl.columns import table
-from koordctl.proxy_documents import ProxyStatus, read
+from koordctl.proxy_documents import ProxyStatus, ask_proxy
 from koordctl.render import BREAKERS, clean
-from koordctl.status_client import AskError, ask
+from koordctl.status_client import AskError
 
 WAIT_SECONDS = 10.0
 """How long the proxy has to take it in: it looks twice a second."""
@@ -43,7 +43,7 @@ def add_remove(parser: argparse.ArgumentParser) -> None:
 
 def run_list(arguments: argparse.Namespace) -> Iterator[str]:
     """The servers, and how their registrations are."""
-    status = _status(arguments.address)
+    _, status = ask_proxy(arguments.address, "/healthz", ProxyStatus)
     if arguments.json:
         found = {"hook_servers": status.hook_servers, "registrations": status.registrations}
         yield msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
@@ -124,16 +124,7 @@ def _file(directory: Path, name: str) -> Path:
 def _known(address: str) -> set[str] | None:
     """The names that the proxy knows; ``None`` where it does not answer."""
     try:
-        status = _status(address)
+        _, status = ask_proxy(address, "/healthz", ProxyStatus)
     except AskError:
         return None
     return {one.name for one in status.hook_servers} | status.registrations.keys()
-
-
-def _status(address: str) -> ProxyStatus:
-    try:
-        return read(ask(address, "/healthz"), ProxyStatus)
-    except ValueError as error:
-        raise AskError(
-            f"the answer of {address} is not a status of koord-runtime-proxy: {error}"
-        ) from None

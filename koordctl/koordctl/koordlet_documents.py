@@ -433,3 +433,37 @@ class WhyDocument(msgspec.Struct, frozen=True):
     history: list[PastDecisionRow] = []
     wishes: list[DesiredValueRow] = []
     strategies: list[StrategyRow] = []
+
+
+class HealthRow(msgspec.Struct, frozen=True):
+    """ok, degraded or failed, with the reasons."""
+
+    status: str = ""
+    reasons: list[str] = []
+
+
+class NriRow(msgspec.Struct, frozen=True):
+    """The connection to the runtime's NRI socket; ``reason`` says why there is none."""
+
+    connected: bool = False
+    socket: str = ""
+    calls: int = 0
+    reason: str = ""
+
+
+class HooksRow(msgspec.Struct, frozen=True):
+    """What answers hook calls."""
+
+    socket: str = ""
+    registration: str = ""
+    plugins: list[str] = []
+    stages: list[str] = []
+    nri: NriRow = NriRow()
+
+
+class KoordletStatus(msgspec.Struct, frozen=True):
+    """/v1/status."""
+
+    version: str
+    health: HealthRow = HealthRow()
+    hooks: HooksRow = HooksRow()

@@ -68,9 +68,15 @@ def ask_leader(
     namespace = arguments.namespace
 
     async def question(api: Client) -> bytes:
+        from koord_kube.protocol.api import NotFoundError
         from koord_kube.protocol.resources import LEASES, PODS
 
-        lease = await api.get(LEASES, arguments.lease, namespace)
+        try:
+            lease = await api.get(LEASES, arguments.lease, namespace)
+        except NotFoundError:
+            about = f"there is no Lease {namespace}/{arguments.lease}"
+            hint = f"is {leader.endpoint.name} installed, and are these its --namespace and --lease"
+            raise AskError(f"no {leader.noun} leads: {about}; {hint}?") from None
         holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
         if not holder:
             about = f"the Lease {namespace}/{arguments.lease} has no holder"

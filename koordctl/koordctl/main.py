@@ -30,6 +30,7 @@ from koordctl import (
     render,
     reservations,
     schedule,
+    status,
     top,
     why,
     why_node,
@@ -37,10 +38,10 @@ from koordctl import (
 )
 from koordctl.backtest_options import BacktestError
 from koordctl.hooks import HooksError
-from koordctl.proxy_documents import A, PodHooks, ProxyStatus, read, unmanaged
+from koordctl.proxy_documents import PodHooks, ask_proxy, unmanaged
 from koordctl.replay import UsageError
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
-from koordctl.status_client import AddressError, AskError, ask
+from koordctl.status_client import AddressError, AskError
 
 PROGRAM = "koordctl"
 ADDRESS = "127.0.0.1:9319"
@@ -77,25 +78,30 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
         description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
-        "koord-manager decides for the cluster. Only restore, hooks remove and crds install change "
-        "anything.",
-        epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 wrong arguments.",
+        "koord-manager and koord-scheduler decide for the cluster. Only restore, hooks remove and "
+        "crds install change anything.",
+        epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 invalid "
+        "arguments.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    status = _command(
+    shown = _command(
         commands,
         "status",
-        _status,
-        "state of the proxy, its runtime, database and hook servers",
+        status.run,
+        "which programs run on this node, and whether hooks are called",
+        "Shows the proxy with its runtime, database and hook servers, and koordlet with its "
+        "connection to NRI. A node needs the proxy or NRI; exit code 0 means that one of them "
+        "works, 1 that neither does.",
     )
+    status.add_arguments(shown)
     pods = _command(
         commands, "pods", _pods, "pods and containers, the hooks that they missed, and why"
     )
     pods.add_argument("--unmanaged", action="store_true", help="show only those that missed a hook")
     listed, removed = _add_hooks(commands)
-    for one in (status, pods, listed, removed):
+    for one in (shown, pods, listed, removed):
         one.add_argument(
             "--address",
             default=ADDRESS,
@@ -106,7 +112,7 @@ def _parser() -> _Parser:
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
     clustered = tuple(_add_cluster(commands))
-    for one in (status, pods, listed, restore, *observing, *explained, *predicted, *clustered):
+    for one in (shown, pods, listed, restore, *observing, *explained, *predicted, *clustered):
         one.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -222,13 +228,13 @@ def _add_why_scheduling(commands: argparse._SubParsersAction[_Parser]) -> Iterat
         commands,
         "pending",
         why_scheduling.run_pending,
-        "why a pod waits for a node, and what comes nearest",
+        "why a pod waits for a node, and which nodes come nearest",
     )
     scheduled = _command(
         commands,
         "scheduled",
         why_scheduling.run_scheduled,
-        "what the scheduler thinks of a pod's node now, beside the best ones",
+        "how a pod's node would be judged now, beside the best nodes",
     )
     for one in (pending, scheduled):
         why_scheduling.add_arguments(one)
@@ -281,17 +287,17 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     schedule.add_arguments(placed)
     yield placed
     for name, module, words in (
-        ("reservations", reservations, "which room is kept on nodes, and which pods have it"),
-        ("gangs", gangs, "which pods start together, and what they wait for"),
-        ("devices", devices, "the GPUs and other devices of nodes, and which pods have them"),
+        ("reservations", reservations, "resources reserved on nodes, and the pods that use them"),
+        ("gangs", gangs, "groups of pods that start together, and what they wait for"),
+        ("devices", devices, "GPUs and other devices of nodes, and the pods that have them"),
     ):
         shown = _command(commands, name, module.run, words)
         module.add_arguments(shown)
         shown.set_defaults(kernel=KernelFilesystem)
         yield shown
-    words = "definitions of the custom resources"
+    words = "custom resource definitions"
     definitions = commands.add_parser(
-        "crds", help=words, description=f"Shows or installs the {words}.", allow_abbrev=False
+        "crds", help=words, description=f"Shows or installs our {words}.", allow_abbrev=False
     )
     below = definitions.add_subparsers(title="commands", metavar="COMMAND", required=True)
     yield _command(below, "show", crds.run_show, f"{words}, as YAML")
@@ -317,6 +323,7 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
         "convert",
         quota.run_convert,
         "ElasticQuotas of scheduler-plugins as Koordinator's, or back",
+        "Converts ElasticQuotas of scheduler-plugins to Koordinator's, or back.",
     )
     quota.add_convert(convert)
     yield convert
@@ -363,17 +370,8 @@ def _command(
     return parser
 
 
-def _status(arguments: argparse.Namespace) -> Iterable[str]:
-    body = ask(arguments.address, "/healthz")
-    status = _read(body, ProxyStatus, arguments.address)
-    if arguments.json:
-        return [body.decode().rstrip("\n")]
-    return render.status_lines(status, arguments.address)
-
-
 def _pods(arguments: argparse.Namespace) -> Iterable[str]:
-    body = ask(arguments.address, "/pods")
-    pods = _read(body, list[PodHooks], arguments.address)
+    body, pods = ask_proxy(arguments.address, "/pods", list[PodHooks])
     if arguments.unmanaged:
         pods = unmanaged(pods)
     if arguments.json:
@@ -406,15 +404,6 @@ def _restore(arguments: argparse.Namespace) -> Iterable[str]:
         yield from report_lines(report, dry_run=arguments.dry_run)
     if any(one.outcome is RestoreOutcome.REFUSED for one in report):
         raise SystemExit(1)
-
-
-def _read(body: bytes, kind: type[A], address: str) -> A:
-    try:
-        return read(body, kind)
-    except ValueError as error:
-        raise AskError(
-            f"the answer of {address} is not a status of koord-runtime-proxy: {error}"
-        ) from None
 
 
 def _say(message: str) -> None:

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from koordctl.status_client import AskError, ask
+
 A = TypeVar("A")
 
 
@@ -71,6 +73,22 @@ def read(body: bytes, kind: type[A]) -> A:
         ValueError: it holds something else.
     """
     return msgspec.json.decode(body, type=kind)
+
+
+def ask_proxy(address: str, page: str, kind: type[A]) -> tuple[bytes, A]:
+    """A page of the proxy as it came and as a value.
+
+    Raises:
+        AddressError: the address is not valid.
+        AskError: the proxy does not answer, or another program does.
+    """
+    body = ask(address, page)
+    try:
+        return body, read(body, kind)
+    except ValueError as error:
+        raise AskError(
+            f"the answer of {address} is not a status of koord-runtime-proxy: {error}"
+        ) from None
 
 
 def unmanaged(pods: list[PodHooks]) -> list[PodHooks]:

@@ -40,9 +40,14 @@ def run_tree(arguments: argparse.Namespace) -> Iterable[str]:
 
 def add_convert(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl quota convert``."""
-    parser.add_argument("file", help='file of ElasticQuotas, YAML or JSON; "-" is standard input')
     parser.add_argument(
-        "--to", choices=tuple(_TO), default="koordinator", help="whose (default: %(default)s)"
+        "file", metavar="FILE", help='file of ElasticQuotas, YAML or JSON; "-" is standard input'
+    )
+    parser.add_argument(
+        "--to",
+        choices=tuple(_TO),
+        default="koordinator",
+        help="whose API to convert to (default: %(default)s)",
     )
 
 

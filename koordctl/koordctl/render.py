@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
+from koordctl.koordlet_documents import KoordletStatus, NriRow
 from koordctl.proxy_documents import ContainerHooks, MissedHook, PodHooks, ProxyStatus
 
 _HEADER = ("HOOK SERVER", "POLICY", "BREAKER", "STAGES")
@@ -19,7 +20,7 @@ BREAKERS = {
 
 
 def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
-    """What ``koordctl status`` says."""
+    """What ``koordctl status`` says of the proxy."""
     yield f"koord-runtime-proxy at {address}: {clean(status.status)}"
     yield ""
     yield f"backend      {clean(status.backend)}"
@@ -44,6 +45,25 @@ def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
         for server in status.hook_servers
     ]
     yield from table((_HEADER, *rows))
+
+
+def koordlet_lines(koordlet: KoordletStatus, address: str) -> Iterator[str]:
+    """What ``koordctl status`` says of koordlet."""
+    hooks = koordlet.hooks
+    yield f"koordlet {clean(koordlet.version)} at {address}: {clean(koordlet.health.status)}"
+    yield ""
+    for reason in koordlet.health.reasons:
+        yield f"problem      {clean(reason)}"
+    yield f"plugins      {clean(', '.join(hooks.plugins)) or 'none'}"
+    registered = f"registered in {clean(hooks.registration)}" if hooks.registration else ""
+    yield f"hook server  {clean(hooks.socket)}, {registered or 'not registered with the proxy'}"
+    yield f"NRI          {_nri(hooks.nri)}"
+
+
+def _nri(nri: NriRow) -> str:
+    if nri.connected:
+        return f"connected to {clean(nri.socket)}, {count(nri.calls, 'call')}"
+    return f"not connected: {clean(nri.reason) or 'no reason known'}"
 
 
 def pod_lines(

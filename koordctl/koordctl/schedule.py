@@ -44,8 +44,10 @@ ClusterObjects = Mapping[str, Sequence[bytes]]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which pods, and which cluster."""
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--what-if", action="store_true", help="place nothing, only show where")
-    what.add_argument("--replay", default="", metavar="FILE", help="decide a recording again")
+    what.add_argument("--what-if", action="store_true", help="show where pods would be placed")
+    what.add_argument(
+        "--replay", default="", metavar="FILE", help="repeat the decisions of a recording"
+    )
     parser.add_argument(
         "-f", "--filename", default="", metavar="FILE", help='file with Pods; "-": stdin'
     )

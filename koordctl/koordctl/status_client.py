@@ -19,9 +19,16 @@ class StatusEndpoint:
     name: str
     setting: str
     example: str
+    where_absent: str = ""
+    """What a node without the program has instead."""
 
 
-PROXY = StatusEndpoint("koord-runtime-proxy", "--metrics-address", "127.0.0.1:9319 or unix:///PATH")
+PROXY = StatusEndpoint(
+    "koord-runtime-proxy",
+    "--metrics-address",
+    "127.0.0.1:9319 or unix:///PATH",
+    " Nodes that use NRI need no proxy.",
+)
 KOORDLET = StatusEndpoint("koordlet", "--status-address", "127.0.0.1:9316 or unix:///PATH")
 MANAGER = StatusEndpoint("koord-manager", "--metrics-addr", "127.0.0.1:8080")
 SCHEDULER = StatusEndpoint("koord-scheduler", "--port", "127.0.0.1:10251")
@@ -51,7 +58,7 @@ def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         raise AskError(
             f"no answer from {address}: {_reason(error)}; "
-            f"is {program.name} running, and is this its {program.setting}?"
+            f"is {program.name} running, and is this its {program.setting}?{program.where_absent}"
         ) from None
     finally:
         connection.close()

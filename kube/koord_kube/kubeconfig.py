@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import yaml
 from koord_model.excerpt import excerpt
+from koord_service.extras import install_command
 
 from koord_kube.client import Cluster
 from koord_kube.credentials import Anonymous, server_context
@@ -156,8 +157,9 @@ async def _load(given: KubeconfigContext) -> _Loaded:
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException, kube_config
     except ModuleNotFoundError as error:
-        hint = "a kubeconfig needs the extra \"kubeconfig\": pip install 'pykoord[kubeconfig]'"
-        raise KubeconfigError(f"{given}: {hint} ({error})") from None
+        lacks = f'the extra "kubeconfig", which reads it, is not installed ({error})'
+        run = install_command("kubeconfig")
+        raise KubeconfigError(f"{given}: {lacks}; run: {run}") from None
 
     found = Configuration()
     try:

@@ -59,7 +59,7 @@ class WarningLog:
     def __call__(self, line: str) -> None:
         count = self._seen.count(line.partition(": ")[2] or line, self._monotonic())
         if count:
-            self._log.warning("trouble", what=line, times=count if count > 1 else None)
+            self._log.warning("problem", what=line, times=count if count > 1 else None)
 
 
 async def settle_for_ever() -> None:

@@ -451,7 +451,7 @@ class Interceptor:
 def _not_looked_up(call: InterceptedCall, server: str) -> str:
     name = call.request.sandbox if call.method.makes else call.request.id
     return (
-        f"koord-runtime-proxy: {name} is unknown here, and the runtime does not tell of it; hook "
+        f"koord-runtime-proxy: {name} is unknown here, and the runtime does not describe it; hook "
         f"server {server} has to be asked (its failure policy is Fail)"
     )
 

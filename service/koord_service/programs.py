@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from koord_service.extras import install_command
 from koord_service.terminal import write_error
 
 _OURS = ("koord_", "koordlet", "koordctl")
@@ -32,6 +33,6 @@ def needs_extra(program: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith(_OURS):
             raise
-        hint = f"needs the extra \"{extra}\": pip install 'pykoord[{extra}]'"
-        write_error(program, f"{hint} ({error})")
+        lacks = f'the extra "{extra}" is not installed ({error})'
+        write_error(program, f"{lacks}; run: {install_command(extra)}")
         raise SystemExit(1) from None

@@ -1,4 +1,4 @@
-"""A run as a picture. Wants matplotlib, which nothing else here does."""
+"""A run as a picture; needs matplotlib, which nothing else here does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from koord_prediction.histogram import Floats
+from koord_service.extras import install_command
 
 from koord_simulation.files import ScenarioError
 from koord_simulation.run.record import Run
@@ -30,7 +31,8 @@ def plot(run: Run, path: Path) -> None:
         # Only who wants pictures pays for it.
         from matplotlib.figure import Figure
     except ImportError:
-        raise ScenarioError("--plot wants matplotlib: pip install 'pykoord[bench]'") from None
+        run_this = install_command("bench")
+        raise ScenarioError(f"--plot needs matplotlib; run: {run_this}") from None
     word, unit = ("hours", 3600.0) if len(run.cpu) >= 2 * 3600 else ("minutes", 60.0)
     times = np.arange(len(run.cpu)) / unit
     figure = Figure(figsize=(11, 8.5), layout="constrained", facecolor="white")

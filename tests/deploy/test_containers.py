@@ -13,6 +13,7 @@ import pytest
 from koord_model.version import VERSION
 
 from tests.deploy.manifests import DEPLOY, ROOT, containers, installed
+from tests.support.koordinator_arguments import COMMANDS
 
 FILES = sorted((DEPLOY / "containers").glob("Containerfile.*"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -42,13 +43,31 @@ def test_what_is_built_is_what_runs(file: Path) -> None:
         container["name"].removeprefix("koord-"): container["image"]
         for _, container in containers(installed("scheduler", "device-daemon"))
     }
-    assert images[name] == f"{program}:{VERSION}"
+    # The proxy is what pods are started through: it is in no manifest.
+    assert images.get(name, f"{program}:{VERSION}") == f"{program}:{VERSION}"
+    assert name in images or name == "runtime-proxy"
+
+
+@parametrized
+def test_koordinators_manifests_find_the_program(file: Path) -> None:
+    text = file.read_text()
+    [(program, path)] = re.findall(r"^RUN ln -s (\S+) (\S+)$", text, re.MULTILINE)
+    assert [program] == re.findall(r'^ENTRYPOINT \["(.+)"\]$', text, re.MULTILINE)
+    assert path == COMMANDS[Path(program).name]
+    # Before USER: the root folder is root's.
+    assert text.index("RUN ln") < text.find("USER") or "USER" not in text
+
+
+def test_each_program_has_its_image() -> None:
+    entries = (re.findall(r'bin/([\w-]+)"\]$', file.read_text(), re.MULTILINE) for file in FILES)
+    assert {program for [program] in entries} == COMMANDS.keys()
 
 
 @parametrized
 def test_only_what_is_on_every_node_is_root(file: Path) -> None:
     users = re.findall(r"^USER (\d+):(\d+)$", file.read_text(), re.MULTILINE)
-    assert users == ([] if file.suffix in (".koordlet", ".device-daemon") else [("65532", "65532")])
+    root = file.suffix in (".koordlet", ".device-daemon", ".runtime-proxy")
+    assert users == ([] if root else [("65532", "65532")])
 
 
 def test_the_context_has_the_packages_and_what_describes_them() -> None:

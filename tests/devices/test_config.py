@@ -38,6 +38,14 @@ def test_flags_win_over_variables_those_over_the_file(tmp_path: Path) -> None:
     assert settings(["--oneshot=false"], variables).oneshot is False
 
 
+def test_in_koordinators_daemon_set_tools_are_the_hosts(tmp_path: Path) -> None:
+    mount = str(tmp_path)
+    assert settings([], {}, mount).host_root == mount
+    assert settings([], {"KDD_HOST_ROOT": "/x"}, mount).host_root == "/x"
+    assert settings(["--host-root=/"], {}, mount).host_root == "/"
+    assert settings([], {}, f"{mount}/none").host_root == "/"
+
+
 @pytest.mark.parametrize("name", ["KDD_PRINTS_OUTPUT_FILE", "PRINTS_OUTPUT_FILE"])
 def test_both_names_of_the_output_file(name: str) -> None:
     assert settings([], {name: "/x"}).prints_output_file == "/x"

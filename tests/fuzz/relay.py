@@ -30,7 +30,7 @@ def main() -> None:
     try:
         import atheris
     except ImportError:
-        sys.exit("atheris is not installed: pip install 'pykoord[fuzz]' (Python 3.13 or older)")
+        sys.exit("atheris is not installed: pip install '.[fuzz]' (Python 3.13 or older)")
     # Only what is imported first here is followed by the fuzzer.
     with atheris.instrument_imports(include=["koord_proxy", "hpack"]):
         from tests.fuzz.relay_target import run, small_limits

@@ -221,7 +221,7 @@ def test_without_the_package_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch
         raise ImportError(name)
 
     monkeypatch.setattr("koord_host.nvml.importlib.import_module", nowhere)
-    with pytest.raises(DriverUnavailableError, match=r"pip install 'pykoord\[nvidia\]'"):
+    with pytest.raises(DriverUnavailableError, match=r"-m pip install 'nvidia-ml-py>="):
         NVML().read(AT)
 
 

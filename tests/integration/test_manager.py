@@ -200,7 +200,7 @@ class TestWithoutDefinitions:
         await until(lambda: configured(bare))
         bare.put_node("n1")
         assert await bare.create_pod() == {"app": "batch"}
-        assert len(manager.events("trouble")) < 10
+        assert len(manager.events("problem")) < 10
         bare.install()
         bare.put_profile()
         await bare.busy_nodes("n1", cores=1)
@@ -401,7 +401,7 @@ class TestTroubleWithTheApi:
         for name in THREE:
             cluster.report(name, 2)
         await cluster.offers(THREE, 4000)
-        lines = [one["what"] for one in manager.events("trouble")]
+        lines = [one["what"] for one in manager.events("problem")]
         assert len(lines) == len(set(lines)), "each line once"
         assert len(lines) < 10
 
@@ -411,11 +411,11 @@ class TestTroubleWithTheApi:
         for one in managers:
             one.start()
         for one in managers:
-            await until(lambda one=one: one.events("trouble"), "it says so")  # type: ignore[misc]
+            await until(lambda one=one: one.events("problem"), "it says so")  # type: ignore[misc]
         await asyncio.sleep(2)
         first, second = managers
         assert not first.ready
-        assert len(first.events("trouble")) < 3
+        assert len(first.events("problem")) < 3
         assert await stopped(second) == 0
         assert "not released" not in second.said, "it never had the Lease"
         await cluster.api.start()

@@ -114,3 +114,20 @@ async def test_a_user_without_a_home(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) 
     code, _, error = await ctl("recommend")
     assert code == 1
     assert "no --kubeconfig is given" in error
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("why batch-cpu n1", "no manager leads: there is no Lease koordinator-system/koordinator-"),
+        ("why pending a/b", "no scheduler leads: there is no Lease koordinator-system/koord-sched"),
+        ("gangs", "is koord-scheduler installed, and are these its --namespace and --lease?"),
+        ("recommend", "is its CRD installed? (koordctl crds install)"),
+        ("quota tree", "is its CRD installed? (koordctl crds install)"),
+        ("devices n1", "koordlet reports devices with the gates Accelerators and RDMADevices"),
+    ],
+)
+async def test_a_cluster_that_lacks_a_part(ctl: Ctl, command: str, words: str) -> None:
+    code, out, error = await ctl(*command.split())
+    assert (code, out, len(error.splitlines())) == (1, "", 1)
+    assert words in error

@@ -7,22 +7,22 @@ import pytest
 from koord_model.version import VERSION
 from koord_service.status import StatusPage
 
-from tests.koordctl.conftest import HEALTH, PODS, Failing, Run, Serve
+from tests.koordctl.conftest import PODS, Failing, Run, Serve
 from tests.support.processes import PATIENCE
 
+PROXY_HINT = (
+    "is koord-runtime-proxy running, and is this its --metrics-address? "
+    "Nodes that use NRI need no proxy."
+)
 KOORDLET_HINT = "is koordlet running, and is this its --status-address?"
 
 
 def test_the_proxys_commands(proxy: str, run: Run) -> None:
     at = f"--address={proxy}"
-    told = run("status", at)
-    assert told.startswith(f"koord-runtime-proxy at {proxy}: degraded\n")
-    assert "koordlet" in told
     assert "batch/job-1" in run("pods", at)
     told = run("pods", at, "--unmanaged")
     assert "no answer within 2 s" in told
     assert "shop/web" not in told
-    assert json.loads(run("status", "--json", at)) == HEALTH
     assert json.loads(run("pods", "--json", at)) == PODS
     [job] = json.loads(run("pods", "--json", "--unmanaged", at))
     assert [one["name"] for one in job["containers"]] == ["main"]
@@ -44,7 +44,8 @@ def test_koordlets_documents_as_json(koordlet: str, run: Run, argv: str, key: st
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
-        ("status", "is koord-runtime-proxy running, and is this its --metrics-address?"),
+        ("pods", PROXY_HINT),
+        ("hooks list", PROXY_HINT),
         *((f"why {what}", KOORDLET_HINT) for what in ("suppress", "pod a", "evicted", "cgroup a")),
         *((what, KOORDLET_HINT) for what in ("top", "node", "events", "metrics kinds")),
         ("predict show", KOORDLET_HINT),
@@ -59,7 +60,7 @@ def test_nobody_answers(failing: Failing, tmp_path: Path, argv: str, hint: str) 
 @pytest.mark.parametrize(
     ("argv", "page", "words"),
     [
-        ("status", "healthz", "{} is not a status of koord-runtime-proxy"),
+        ("pods", "pods", "{} is not a status of koord-runtime-proxy"),
         ("top", "v1/top", "does not answer /v1/top as koordlet does"),
     ],
 )

@@ -162,7 +162,7 @@ class TestKubeconfig:
     ) -> None:
         path = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, {"token": "s3cret"})
         monkeypatch.setitem(sys.modules, "kubernetes.aio.client", None)
-        with pytest.raises(ConnectError, match=rf"{path}.*pykoord\[kubeconfig\]"):
+        with pytest.raises(ConnectError, match=rf"{path}.*pip install .kubernetes"):
             await connect(str(path))
 
     async def test_it_impersonates_who_is_named(self, tmp_path: Path) -> None:

@@ -433,7 +433,7 @@ class TestSource:
         assert (one.informer.absent, one.informer.synced) == (True, False)
         trouble = (
             "nodeslos metadata.name=n1: 404 no such kind in slo.koordinator.sh/v1alpha1; "
-            "is its CRD installed?"
+            "is its CRD installed? (koordctl crds install)"
         )
         assert one.informer.trouble == ("" if optional else trouble)
         assert one.warnings == ([] if optional else [trouble])

@@ -8,6 +8,16 @@
 from __future__ import annotations
 
 KOORDLET, MANAGER, PROXY = "koordlet", "koord-manager", "koord-runtime-proxy"
+SCHEDULER, DEVICE_DAEMON = "koord-scheduler", "koord-device-daemon"
+
+COMMANDS = {
+    KOORDLET: "/koordlet",
+    MANAGER: "/koord-manager",
+    PROXY: "/koord-runtime-proxy",
+    SCHEDULER: "/koord-scheduler",
+    DEVICE_DAEMON: "/koord-device-daemon",
+}
+"""The command of each container; the proxy's is its image's entry point."""
 
 _MANIFESTS = {
     KOORDLET: """
@@ -20,6 +30,11 @@ _MANIFESTS = {
         --leader-election-namespace=koordinator-system --config-namespace=koordinator-system
         --v=4 --feature-gates= --sync-period=0
     """,
+    SCHEDULER: """
+        --port=10251 --authentication-skip-lookup=true --v=4 --feature-gates=
+        --config=/config/koord-scheduler.config
+    """,
+    DEVICE_DAEMON: "--v=4",
     PROXY: """
         --backend-runtime-mode=Docker --remote-runtime-service-endpoint=/var/run/docker.sock
     """,
@@ -35,6 +50,11 @@ _CHART = {
         --leader-election-namespace=koordinator-system --v=4 --feature-gates= --sync-period=0
         --config-namespace=koordinator-system
     """,
+    SCHEDULER: """
+        --port=10251 --authentication-skip-lookup=true --v=4 --feature-gates=
+        --config=/config/koord-scheduler.config --enable-network-topology-manager=true
+    """,
+    DEVICE_DAEMON: "--v=4",
 }
 MANIFESTS = {program: tuple(words.split()) for program, words in _MANIFESTS.items()}
 CHART = {program: tuple(words.split()) for program, words in _CHART.items()}

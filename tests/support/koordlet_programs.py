@@ -43,8 +43,11 @@ class StatusKoordlet(Koordlet):
 
     def koordctl_why(self, *words: str) -> str:
         """What ``koordctl why`` shows people."""
-        address = f"--address=unix://{self.status}"
-        command = [console_script("koordctl"), "why", *words, address]
+        return self.koordctl("why", *words, address="--address")
+
+    def koordctl(self, *words: str, address: str = "--koordlet-address") -> str:
+        """What ``koordctl`` shows people; ``address`` is its flag for koordlet's."""
+        command = [console_script("koordctl"), *words, f"{address}=unix://{self.status}"]
         done = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=PATIENCE
         )

@@ -184,7 +184,7 @@ def machine() -> dict[str, Any]:
 
 def people() -> list[dict[str, Any]]:
     """Somebody who is not root looks, as the README says."""
-    nobody = "PATH=$PATH:/opt/pykoord/bin setpriv --reuid=65534 --regid=65534 --clear-groups"
+    nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups"
     commands = readme.steps(readme.README.read_text())[6]
     return [node.run(f"{nobody} {command}") for command in commands]
 

@@ -23,12 +23,13 @@ from koord_model.node_info import NodeCPUInfo
 from koord_service import logs, systemd
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.sqlite_state import InUseError
-from koord_service.status import MakePage, StatusServer, metrics_page
+from koord_service.status import MakePage, StatusServer, json_page, metrics_page
 
 from koordlet.agent.config import KoordletSettings, select_plugins
 from koordlet.agent.feature_gates import parse_gates
 from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
 from koordlet.agent.metrics_reporter import MetricsReporter
+from koordlet.agent.nri_state import nri_state
 from koordlet.agent.qos_manager import QoSManager, open_qos_manager
 from koordlet.agent.runtime_hooks import (
     ManagedNode,
@@ -40,6 +41,8 @@ from koordlet.agent.runtime_hooks import (
     open_views,
 )
 from koordlet.agent.states_informer import StatesInformer
+from koordlet.http_api.documents.node import Document
+from koordlet.http_api.documents.status import HookTransports, status_document
 from koordlet.http_api.hook_metrics import HookMetrics, JobMetrics, NriMetrics, ReconcileMetrics
 from koordlet.http_api.journal import JournalPages
 from koordlet.http_api.metrics_server import open_metrics_server
@@ -315,6 +318,7 @@ class Agent:
             kept = JournalPages(f"{self._settings.state_dir}/{journal.NAME}")
         served: dict[str, MakePage] = {
             "/metrics": lambda _: metrics_page(registry),
+            "/v1/status": lambda _: json_page(self._status_document()),
             "/events": events_page(kept),
         }
         if self._observing is not None:
@@ -334,6 +338,16 @@ class Agent:
             address = settings.status_address or beside
             servers.append(_people_server(address, served))
         return tuple(servers)
+
+    def _status_document(self) -> Document:
+        hooks = HookTransports(
+            self._settings.runtime_hooks_addr,
+            str(self._registration.path) if self._registration.written else "",
+            self._runner.names,
+            self._stages,
+            nri_state(self._settings, self._nri),
+        )
+        return status_document(hooks, self._observing.observed if self._observing else None)
 
     async def _work(self, stop: asyncio.Event) -> None:
         """Run all loops until stopped."""

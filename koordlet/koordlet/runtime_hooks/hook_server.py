@@ -51,6 +51,10 @@ class HookNode(Protocol):
         """The view of the node for plugins."""
         ...
 
+    def current(self, container: Container) -> Container:
+        """The container with its pod's labels and annotations as they are now."""
+        ...
+
     def saw(self, stage: Stage, subject: Pod | Container) -> None:
         """Note a hook call about a pod or container."""
         ...
@@ -60,6 +64,10 @@ class UnknownNode:
     """A node without information, where nothing is reconciled."""
 
     view = NodeView()
+
+    def current(self, container: Container) -> Container:
+        """All that is known is in the call."""
+        return container
 
     def saw(self, stage: Stage, subject: Pod | Container) -> None:
         """Do nothing."""
@@ -142,6 +150,8 @@ class HookServer:
         async def method(request: HookRequest, context: _Context) -> HookResponse:
             started = perf_counter()
             subject = protocol.subject_of(request)
+            if isinstance(subject, Container):
+                subject = self._node.current(subject)
             outcome = self._runner.run(stage, subject, self._node.view)
             response = protocol.respond(request, outcome.patch)
             seconds = perf_counter() - started

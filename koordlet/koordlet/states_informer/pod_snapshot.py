@@ -42,7 +42,7 @@ class PodSnapshot:
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            self._say(f"{self._path}: {error} (pods are learnt as they are told of)")
+            self._say(f"{self._path}: {error} (pods are known once hooks report them)")
             return ()
         return file.pods if file.boot == self._boot else ()
 

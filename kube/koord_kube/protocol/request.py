@@ -174,7 +174,8 @@ class Request:
         if status == 404 and not found.code:
             # A missing object is reported in JSON, a missing kind in plain text.
             group = f"{self.resource.group or 'core'}/{self.resource.version}"
-            found.message = f"no such kind in {group}; is its CRD installed?"
+            hint = "is its CRD installed? (koordctl crds install)"
+            found.message = f"no such kind in {group}; {hint}"
         return self._error(status, found, secret)
 
     def _error(self, status: int, found: _Status, secret: str = "") -> ApiError:

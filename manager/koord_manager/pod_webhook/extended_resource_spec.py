@@ -27,7 +27,7 @@ def mutated(given: Object, _namespace: str, view: ClusterView, warnings: list[st
     if view.gates.get(_OFF_GATE):
         return given
     pod = document.read(given)
-    spec = _spec(pod)
+    spec = spec_of(pod)
     written = pod.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
     annotations = inside(given, "metadata", "annotations")
     if not spec:
@@ -46,7 +46,8 @@ def mutated(given: Object, _namespace: str, view: ClusterView, warnings: list[st
     return placed(given, found, "metadata", "annotations")
 
 
-def _spec(pod: document.PodDocument) -> Object:
+def spec_of(pod: document.PodDocument) -> Object:
+    """Build the annotation's value from the pod's resources."""
     inits = pod.spec.init_containers or []
     together = _group([*pod.spec.containers, *(one for one in inits if one.beside)])
     groups = {"containers": together, "initContainers": _group(inits)}

@@ -16,6 +16,7 @@ from koord_serving.admission.core.admission import (
 
 from koord_manager.pod_webhook import (
     annotation_rules,
+    batch_resize,
     class_rules,
     device_rules,
     document,
@@ -46,7 +47,9 @@ def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionRes
     problems, warnings = _problems(pod, namespace, view)
     if old is not None:
         had, _ = _problems(old, namespace, view)
-        changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old)
+        beyond, more = batch_resize.problems(pod, old, namespace, view)
+        warnings += more
+        changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old) + beyond
         problems = changed + [problem for problem in problems if problem not in had]
     warnings += annotation_rules.warnings(pod, namespace, old.annotations if old else {})
     word = unknown_word(pod.labels)

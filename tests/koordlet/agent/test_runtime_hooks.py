@@ -267,3 +267,37 @@ async def test_a_driver_that_changes_leaves_the_old_groups_behind(monkeypatch):
         top = f"{ROOT}/kubepods.slice/cgroup.procs"
         files.texts |= {f"{old}/cgroup.procs": "", top: "", f"{new}/cgroup.procs": "8\n"}
         await stopped.wait()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({}, "connecting"),
+        ({"read_only": True}, "off, with --read-only"),
+        ({"default_runtime_type": "docker"}, "docker has no NRI"),
+        ({"enable_nri_runtime_hook": False}, "off, with --enable-nri-runtime-hook=false"),
+    ],
+)
+def test_the_status_page_says_how_hooks_arrive(agent, settings, reason, tmp_path):
+    found = agent(**settings)._status_document()
+    hooks = found["hooks"]
+    assert (hooks["nri"]["connected"], hooks["nri"]["reason"]) == (False, reason)
+    assert hooks["socket"] == str(tmp_path / "k.sock")
+    # Not serving yet: the proxy must not find it.
+    assert hooks["registration"] == ""
+    assert "batchresource" in hooks["plugins"]
+    assert found["health"]["status"] in ("ok", "degraded")
+
+
+async def test_the_status_page_says_what_nri_waits_for(agent, tmp_path):
+    made = agent()
+    await made._nri._attempt()
+    reason = made._status_document()["hooks"]["nri"]["reason"]
+    assert reason == f"{tmp_path}/nri.sock: no runtime listens there"
+
+
+def test_the_status_page_without_cgroups(agent):
+    found = agent(cgroup_version="auto", cgroup_root_dir="/not/there")._status_document()
+    assert found["health"]["status"] == "degraded"
+    nri = found["hooks"]["nri"]
+    assert nri["reason"] == "koordlet does not write to this node; its log says why"

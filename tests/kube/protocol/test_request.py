@@ -80,7 +80,8 @@ _CAUSES = {"causes": [{"reason": "DisruptionBudget", "message": "web needs s3cre
     ("code", "body", "message"),
     [
         (404, b"404 page not found\n",
-         "no such kind in slo.koordinator.sh/v1alpha1; is its CRD installed?"),
+         ("no such kind in slo.koordinator.sh/v1alpha1; is its CRD installed? "
+         "(koordctl crds install)")),
         (502, b"<html>\noops</html>", "<html> oops</html>"),
         (502, b"[]", "[]"),
         (502, b"\xff\xfe", "\ufffd\ufffd"),

@@ -137,7 +137,8 @@ def _infos(
 
 def _missed(info: Object, at: float) -> Object:
     """A device that was there and is not reported any more."""
-    condition = _condition(False, "NotFound", "nothing tells of this device any more", info, at)
+    words = "nothing reports this device any longer"
+    condition = _condition(False, "NotFound", words, info, at)
     return {**info, "health": False, "conditions": [condition]}
 
 

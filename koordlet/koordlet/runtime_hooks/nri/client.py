@@ -96,6 +96,11 @@ class NriClient:
         """Whether a runtime has synchronized, and asks us."""
         return self._connection is not None and self._connection.synchronized
 
+    @property
+    def waits_for(self) -> str:
+        """Why there is no connection, as far as that is known."""
+        return self._warned or "connecting"
+
     async def run(self) -> None:
         """Stay registered until cancelled."""
         with self._lock:

@@ -126,7 +126,7 @@ class HookHandler(NriHandler):
         if stage in self._disabled:
             return HookResult(Patch())
         started = perf_counter()
-        outcome = self._runner.run(stage, container, self._node.view)
+        outcome = self._runner.run(stage, self._node.current(container), self._node.view)
         self._metrics.count(stage, outcome, perf_counter() - started)
         changed = bool(outcome.patch.why)
         log_answer(_log, self._deduplicator, stage, container, outcome, changed=changed)

@@ -94,6 +94,10 @@ class NodeReconcileLoop:
                 work.add_done_callback(_log_failure)
         self.wake()
 
+    def current(self, container: Container) -> Container:
+        """The container with its pod's labels and annotations as they are now."""
+        return self.inventory.current(container)
+
     def saw(self, stage: Stage, subject: Pod | Container) -> None:
         """Note an event of a hook call or NRI: a pod (pod stages) or a container (the others)."""
         if not self.pods.saw(stage, subject):

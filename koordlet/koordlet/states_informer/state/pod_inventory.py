@@ -117,6 +117,18 @@ class PodInventory:
         known = self._known.get(uid)
         return known.record if known is not None else None
 
+    def current(self, container: Container) -> Container:
+        """The container with its pod's labels and annotations as they are now.
+
+        A proxy, and a runtime over NRI, repeat those that the sandbox was started with. They can
+        be changed since: that is how a batch pod is resized.
+        """
+        record = self.get(container.pod.uid)
+        if record is None:
+            return container
+        pod = replace(container.pod, labels=record.pod.labels, annotations=record.pod.annotations)
+        return replace(container, pod=pod)
+
     def replace(self, listed: Iterable[PodRecord], asked_at: float) -> tuple[PodRecord, ...]:
         """Take over a list that was asked for at ``asked_at`` (any steady clock's seconds).
 

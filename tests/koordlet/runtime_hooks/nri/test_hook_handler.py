@@ -34,6 +34,9 @@ class Node:
         self.synchronized: tuple[list[Pod], list[Container]] | None = None
         self.groups = {"koordlet-made"}
 
+    def current(self, container: Container) -> Container:
+        return container
+
     def saw(self, stage: Stage, subject: Pod | Container) -> None:
         self.seen.append((stage.value, subject.name))
 

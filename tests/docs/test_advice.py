@@ -1,0 +1,130 @@
+"""Flags and commands that texts and pages name are there: advice can be followed."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import koord_devices.config
+import koord_manager.program.ignored_flags
+import koord_proxy.config
+import koord_scheduler.program.settings
+import koordlet.agent.ignored_flags
+import pytest
+from koord_service.settings import flag_of
+from koordctl.main import _parser
+
+from tests.docs.words import ROOT
+from tests.test_layout import COMPONENTS
+from tools.flag_tables import PROGRAMS
+
+# These call programs of others, by their flags.
+OTHERS = ("device_daemon/koord_devices/vendors", "host/koord_host/network", "demo", "simulation")
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "deploy/README.md")
+    if path.name != "compatibility.md"  # of Koordinator's flags, too
+)
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-]|…)")
+
+
+def _commands(
+    parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    yield path, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from _commands(below, (*path, name))
+
+
+COMMANDS = dict(_commands(_parser()))
+
+
+def _flags() -> Iterator[str]:
+    for settings in (*PROGRAMS.values(), koord_devices.config.DeviceDaemonSettings):
+        for field in dataclasses.fields(settings):
+            yield from (flag_of(field), *field.metadata["aliases"])
+            yield from field.metadata["negated_aliases"]
+    for ignored in (
+        koord_manager.program.ignored_flags.IGNORED,
+        koord_proxy.config.IGNORED,
+        koord_scheduler.program.settings.IGNORED,
+        koordlet.agent.ignored_flags.IGNORED,
+    ):
+        yield from (f"--{name}" for name in ignored.names)
+    for parser in COMMANDS.values():
+        yield from (flag for action in parser._actions for flag in action.option_strings)
+
+
+FLAGS = {*_flags(), "--flag"}
+
+
+FLAGS_OF_OTHERS = {
+    "--admission-control-config-file",
+    "--cgroup-root",
+    "--cgroups-per-qos",
+    "--config-dir",
+    "--container-runtime-endpoint",
+    "--set",
+    "--without",
+}
+"""Of the API server, the kubelet, Helm and koord-simulate."""
+
+
+def _sentences() -> Iterator[tuple[str, str]]:
+    """Texts of the programs that may name a flag, with their modules."""
+    for component in COMPONENTS:
+        for module in component.rglob("*.py"):
+            where, source = str(module.relative_to(ROOT)), module.read_text()
+            if where.startswith(OTHERS) or "build" in module.parts or not _FLAG.search(source):
+                continue
+            for node in ast.walk(ast.parse(source)):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield where, node.value
+
+
+def test_texts_name_flags_that_there_are() -> None:
+    found = {
+        (where, flag)
+        for where, text in _sentences()
+        for flag in _FLAG.findall(text)
+        if flag not in FLAGS | FLAGS_OF_OTHERS
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_name_flags_that_there_are(page: Path) -> None:
+    spans = re.findall(r"`(-[^`]*)`", page.read_text())
+    named = {flag for span in spans for flag in _FLAG.findall(span)}
+    assert named - FLAGS - FLAGS_OF_OTHERS == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_name_commands_that_there_are(page: Path) -> None:
+    text = page.read_text()
+    lines = (*re.findall(r"`((?:/opt/pykoord/bin/)?koordctl [^`]*)`", text), *_shell(text))
+    assert [line for line in lines if not _exists(line)] == []
+
+
+def _shell(text: str) -> Iterator[str]:
+    """Lines of blocks of code that begin with the program."""
+    for block in text.split("```")[1::2]:
+        yield from (line for line in block.splitlines() if line.startswith("koordctl "))
+
+
+def _exists(line: str) -> bool:
+    """Whether a command has the subcommands and flags that the line gives it."""
+    words = re.split(r"[ |]", line.split(" #")[0].replace("\\", ""))[1:]
+    path: tuple[str, ...] = ()
+    while words and (*path, words[0]) in COMMANDS:
+        path = (*path, words.pop(0))
+    flags = {flag for action in COMMANDS[path]._actions for flag in action.option_strings}
+    named = re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", " ".join(words))
+    is_command = bool(path) or line.split()[1].startswith("-")
+    return is_command and all(flag in flags or len(flag) == 2 for flag in named)
