@@ -9,6 +9,7 @@ in the same segment. A record is
 - N, names: series that have no number yet, as JSON; they are numbered from 0.
 - G, group: the numbers (uint32) of the series that some batches have; groups are counted.
 - V, values: step, whether coarse, group, time and the batch's float32 numbers.
+- C, clock: by how many seconds the wall clock is ahead of the times from here on; 0 at first.
 
 So a batch costs its numbers and some thirty bytes, as long as its series stay the same.
 """
@@ -33,7 +34,8 @@ GROUPS = 64
 
 _HEAD = struct.Struct("<III")
 _VALUES = struct.Struct("<cIBId")
-_NAMES, _GROUP, _BATCH = b"N", b"G", b"V"
+_CLOCK = struct.Struct("<cd")
+_NAMES, _GROUP, _BATCH, _AHEAD = b"N", b"G", b"V", b"C"
 _FLOAT = np.dtype("<f4")
 _NUMBER = np.dtype("<u4")
 _FIELDS = {False: 1, True: 4}
@@ -62,6 +64,7 @@ class SegmentState:
     names: list[Series]
     groups: dict[int, list[Series]]
     counted: int = 0
+    ahead: float = 0.0
 
     @classmethod
     def nothing(cls) -> SegmentState:
@@ -95,6 +98,9 @@ class RecordEncoder:
         before = b""
         if number is None or number not in self._known.groups:
             before, number = self._group(batch)
+        if batch.ahead != self._known.ahead:
+            self._known.ahead = batch.ahead
+            before += _record(_CLOCK.pack(_AHEAD, batch.ahead))
         head = _VALUES.pack(_BATCH, batch.step, batch.coarse, number, batch.at)
         return before + _record(head + batch.numbers.astype(_FLOAT, copy=False).tobytes())
 
@@ -168,6 +174,9 @@ class RecordDecoder:
         if sort == _GROUP:
             self.known.group([self._named(one) for one in np.frombuffer(body[1:], _NUMBER)])
             return None
+        if sort == _AHEAD:
+            _, self.known.ahead = _CLOCK.unpack(body)
+            return None
         if sort != _BATCH:
             raise BadRecordError(f"a record of sort {sort!r}")
         return self._batch(body)
@@ -187,7 +196,8 @@ class RecordDecoder:
         if len(numbers) != len(series) * fields:
             raise BadRecordError(f"{len(numbers)} numbers of {len(series)} series")
         key = number.to_bytes(4, "little")
-        return SampleBatch(step, bool(coarse), at, series, key, numbers.reshape(-1, fields))
+        rows = numbers.reshape(-1, fields)
+        return SampleBatch(step, bool(coarse), at, series, key, rows, self.known.ahead)
 
 
 def _record(body: bytes) -> bytes:

@@ -29,8 +29,9 @@ _SERIES_BYTES = 500
 class SampleBatch:
     """Numbers of some series, for the log: raw ones of one time, or those of a coarse slot.
 
-    ``at`` is that time, or the slot's beginning. ``key`` stands for ``series``: equal keys of one
-    cache mean equal series.
+    ``at`` is that time, or the slot's beginning, on the cache's timeline; by ``ahead`` seconds
+    the wall clock was ahead of that. ``key`` stands for ``series``: equal keys of one cache mean
+    equal series.
     """
 
     step: int
@@ -39,6 +40,7 @@ class SampleBatch:
     series: Sequence[Series]
     key: bytes
     numbers: Floats
+    ahead: float = 0.0
 
 
 class Tier:
@@ -132,7 +134,7 @@ class Tier:
         self._store(slot, rows, numbers)
 
     def forget_after(self, at: float) -> None:
-        """Forget points later than ``at``: the clock was put back."""
+        """Forget points later than ``at``: the clock was wrong when they were measured."""
         slot = int(at // self.step)
         stretch = slot // COARSE
         self.raw.forget_from(slot + 1)
