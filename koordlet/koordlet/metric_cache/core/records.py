@@ -29,6 +29,8 @@ from koordlet.metric_cache.core.tier import SampleBatch
 from koordlet.metrics_advisor.contract.samples import Series
 
 MAGIC = b"KOORDMC1"
+NAMES = 8192
+"""How many series are remembered while a segment is written."""
 GROUPS = 64
 """How many groups are known at a time; both sides forget all when the next one comes."""
 
@@ -60,7 +62,6 @@ class SegmentEnd(Enum):
 class SegmentState:
     """What the records of a segment have said so far."""
 
-    series: dict[Series, int]
     names: list[Series]
     groups: dict[int, list[Series]]
     counted: int = 0
@@ -68,52 +69,58 @@ class SegmentState:
 
     @classmethod
     def nothing(cls) -> SegmentState:
-        return cls({}, [], {})
+        return cls([], {})
 
-    def name(self, series: Series) -> None:
-        """Number a series."""
-        self.series[series] = len(self.names)
-        self.names.append(series)
-
-    def group(self, series: list[Series]) -> int:
-        """Count a group; whether older ones are forgotten shows in ``groups``."""
+    def group(self, series: list[Series]) -> None:
+        """Count a group."""
         if len(self.groups) == GROUPS:
             self.groups.clear()
-        number = self.counted
-        self.groups[number] = series
+        self.groups[self.counted] = series
         self.counted += 1
-        return number
 
 
 class RecordEncoder:
-    """Batches to records, for a new segment or one that was read."""
+    """Batches to records, for a new segment or one that was read.
+
+    It remembers no more than ``NAMES`` series, since most may be gone: one that comes again gets
+    another number.
+    """
 
     def __init__(self, known: SegmentState | None = None) -> None:
-        self._known = known or SegmentState.nothing()
+        known = known or SegmentState.nothing()
+        self._numbers = {one: number for number, one in enumerate(known.names)}
+        self._named = len(known.names)
+        self._valid = set(known.groups)
+        self._counted = known.counted
+        self._ahead = known.ahead
         self._groups: dict[bytes, int] = {}
 
     def encode(self, batch: SampleBatch) -> bytes:
         """The records that a batch takes."""
         number = self._groups.get(batch.key)
         before = b""
-        if number is None or number not in self._known.groups:
+        if number is None or number not in self._valid:
             before, number = self._group(batch)
-        if batch.ahead != self._known.ahead:
-            self._known.ahead = batch.ahead
+        if batch.ahead != self._ahead:
+            self._ahead = batch.ahead
             before += _record(_CLOCK.pack(_AHEAD, batch.ahead))
         head = _VALUES.pack(_BATCH, batch.step, batch.coarse, number, batch.at)
         return before + _record(head + batch.numbers.astype(_FLOAT, copy=False).tobytes())
 
     def _group(self, batch: SampleBatch) -> tuple[bytes, int]:
-        known = self._known
-        fresh = [one for one in dict.fromkeys(batch.series) if one not in known.series]
+        if len(self._numbers) > NAMES:
+            self._numbers.clear()
+        fresh = [one for one in dict.fromkeys(batch.series) if one not in self._numbers]
         for one in fresh:
-            known.name(one)
+            self._numbers[one] = self._named
+            self._named += 1
         named = _record(_NAMES + _encode_names(fresh)) if fresh else b""
-        numbers = np.array([known.series[one] for one in batch.series], _NUMBER)
-        number = known.group(list(batch.series))
-        if len(known.groups) == 1:
+        numbers = np.array([self._numbers[one] for one in batch.series], _NUMBER)
+        if len(self._valid) == GROUPS:
+            self._valid.clear()
             self._groups.clear()
+        number, self._counted = self._counted, self._counted + 1
+        self._valid.add(number)
         self._groups[batch.key] = number
         return named + _record(_GROUP + numbers.tobytes()), number
 
@@ -169,7 +176,7 @@ class RecordDecoder:
         sort = body[:1]
         if sort == _NAMES:
             for kind, labels in _decode_names(body[1:]):
-                self.known.name(Series(kind, labels))
+                self.known.names.append(Series(kind, labels))
             return None
         if sort == _GROUP:
             self.known.group([self._named(one) for one in np.frombuffer(body[1:], _NUMBER)])

@@ -7,7 +7,7 @@ samples of seconds, and no history.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from koordlet.metric_cache.core.interface import TimeWindow
 from koordlet.metric_cache.core.page_ring import PAGE_BYTES, Floats, Integers, PagePool
 from koordlet.metric_cache.core.tier import SampleBatch, Tier
 from koordlet.metric_cache.core.timeline import END_OF_TIME, Timeline
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS, POD_UID
 from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 POOL_BYTES = 48 << 20
@@ -122,6 +122,11 @@ class Rings:
         block = self.tiers[step].read(series, start, end)
         return replace(block, times=block.times + ahead) if ahead else block
 
+    def retain_pods(self, present: Set[str]) -> None:
+        """Forget the series of all pods but these, by UID."""
+        for tier in self.tiers.values():
+            tier.retain(lambda series: _pod(series) is None or _pod(series) in present)
+
     def replayed(self) -> None:
         """Let go of what only ``replay`` needs."""
         self._replayed.clear()
@@ -195,6 +200,12 @@ class Rings:
                 self._sealed_early += self.tiers[step].give_up_raw()
             else:
                 self.tiers[step].coarse.drop_oldest()
+
+
+def _pod(series: Series) -> str | None:
+    """The UID of the pod that a series is about."""
+    labels = KINDS[series.kind].labels
+    return series.labels[labels.index(POD_UID)] if POD_UID in labels else None
 
 
 def _place(labels: tuple[str, ...], name: str, kind: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -94,6 +95,11 @@ class Tier:
             return None
         self.rows_of_kind(series.kind)[series] = row
         return row
+
+    def retain(self, wanted: Callable[[Series], bool]) -> None:
+        """Forget all other series."""
+        names = enumerate(self._names)
+        self._release(row for row, one in names if one is not None and not wanted(one))
 
     def turn(self, at: float) -> list[SampleBatch]:
         """Let it be that time: seal what is past, forget what is too old."""
@@ -207,7 +213,9 @@ class Tier:
             self.coarse.write(slot, rows, numbers)
 
     def _batch(self, coarse: bool, at: float, rows: Integers, numbers: Floats) -> SampleBatch:
-        key = b"%d %d " % (self.step, self.epoch) + rows.tobytes()
+        place = b"%d %d " % (self.step, self.epoch)
+        # Remembered by the log for each group: a digest is enough.
+        key = blake2b(place + rows.tobytes(), digest_size=16).digest()
         names = self._names
         series = [one for row in rows.tolist() if (one := names[row]) is not None]
         return SampleBatch(self.step, coarse, at, series, key, numbers)

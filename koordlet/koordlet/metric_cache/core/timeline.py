@@ -2,8 +2,8 @@
 
 The clock is believed as long as it goes on: up to ``AHEAD_SECONDS`` in one step, which a node
 that was busy or stopped may have missed, and up to ``LATE_SECONDS`` back, where a late
-batch finds its place. Anything else is a clock that was set, and is believed when ``BELIEVED_AFTER``
-times in a row agree. Then:
+batch finds its place. Anything else is a clock that was set, and is believed when
+``BELIEVED_AFTER`` times in a row agree. Then:
 
 1. It stepped ahead less than a minute of samples ago, and these are the times that should have
    come instead: the samples since the step are undone.
@@ -58,7 +58,7 @@ class Timeline:
         return self._believe(at) if len(self._doubted) >= BELIEVED_AFTER else None
 
     def replay(self, at: float, ahead: float) -> bool:
-        """Take over a time of an earlier run; whether what is later was measured by a wrong clock."""
+        """Take over a time of an earlier run; whether later ones were of a wrong clock."""
         back = at < self.newest - LATE_SECONDS
         self.newest = at if back else max(self.newest, at)
         self.ahead = self._replayed = ahead

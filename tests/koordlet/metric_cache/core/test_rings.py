@@ -134,6 +134,23 @@ def test_one_late_collector_is_no_clock_put_back():
     assert number(rings, Aggregation.COUNT, T0, T0 + 200) == 200
 
 
+def test_pods_that_are_gone_leave_nothing():
+    rings = Rings()
+    psi = [Series("container_psi", (f"pod-{n}", "c", "cpu", "avg10", "some")) for n in range(50)]
+    for minute in range(120):
+        here = [*pods(50), *psi] if minute < 60 else [*pods(10), *psi[:10]]
+        rings.put(T0 + minute * 60, [Sample(one, 1.0) for one in (NODE, *here)])
+    before = rings.memory_bytes
+    rings.retain_pods({f"pod-{number}" for number in range(10)})
+    assert rings.series == 21
+    assert number(rings, Aggregation.COUNT, 0, T0 * 2) == 120
+    # Their pages are the next ones'.
+    for minute in range(120, 180):
+        here = [*pods(10), *psi[:10], *pods(40, 100)]
+        rings.put(T0 + minute * 60, [Sample(one, 1.0) for one in (NODE, *here)])
+    assert rings.memory_bytes <= before
+
+
 def test_many_short_lives_stay_within_bounds():
     rings = Rings(pool_bytes=1 << 20, rows=512)
     pages = (1 << 20) // PAGE_BYTES
