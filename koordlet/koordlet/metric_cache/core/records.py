@@ -88,7 +88,8 @@ class RecordEncoder:
 
     def __init__(self, known: SegmentState | None = None) -> None:
         known = known or SegmentState.nothing()
-        self._numbers = {one: number for number, one in enumerate(known.names)}
+        # By their hashes, of 64 bits and other ones in each run: names of the dead cost memory.
+        self._numbers = {hash(one): number for number, one in enumerate(known.names)}
         self._named = len(known.names)
         self._valid = set(known.groups)
         self._counted = known.counted
@@ -110,12 +111,12 @@ class RecordEncoder:
     def _group(self, batch: SampleBatch) -> tuple[bytes, int]:
         if len(self._numbers) > NAMES:
             self._numbers.clear()
-        fresh = [one for one in dict.fromkeys(batch.series) if one not in self._numbers]
+        fresh = [one for one in dict.fromkeys(batch.series) if hash(one) not in self._numbers]
         for one in fresh:
-            self._numbers[one] = self._named
+            self._numbers[hash(one)] = self._named
             self._named += 1
         named = _record(_NAMES + _encode_names(fresh)) if fresh else b""
-        numbers = np.array([self._numbers[one] for one in batch.series], _NUMBER)
+        numbers = np.array([self._numbers[hash(one)] for one in batch.series], _NUMBER)
         if len(self._valid) == GROUPS:
             self._valid.clear()
             self._groups.clear()

@@ -160,10 +160,9 @@ def _of_class(
     )
     wanted = need(promised, allocatable, band)
     if wanted <= 0:
-        given = (*given, Term("need", wanted, rule.unit))
-        return eviction_claim.nothing(
-            f"no eviction: {resource} is not oversold", FORMULA, given, resource
-        )
+        outcome = f"no eviction: {resource} is not oversold"
+        need_term = Term("need", wanted, rule.unit)
+        return eviction_claim.nothing(outcome, FORMULA, (*given, need_term), resource)
     shortage = NodeShortage(
         rule.name, resource, rule.unit, f"{resource} is oversold", wanted, FORMULA, given, resource
     )
