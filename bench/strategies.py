@@ -183,22 +183,7 @@ def _whole(directory: Path) -> tuple[float, float]:
     pods, slo = directory / "pods.json", directory / "nodeslo.yaml"
     pods.write_text(node.pod_list())
     slo.write_text(json.dumps(NODE_SLO))
-    koordlet = PlainKoordlet(
-        directory,
-        directory / "hookserver.d",
-        "--standalone",
-        f"--pod-list-source={pods}",
-        f"--nodeslo-file={slo}",
-        f"--cgroup-root-dir={node.layout.cgroup_root}",
-        "--cgroup-version=2",
-        "--cgroup-driver=cgroupfs",
-        f"--proc-root-dir={node.layout.proc_root}",
-        f"--sys-root-dir={node.sys_root}",
-        f"--sys-fs-root-dir={directory}/sysfs",
-        f"--state-dir={directory}/state",
-        "--evict-dry-run",
-        "--feature-gates=" + ",".join(f"{name}=true" for name in GATES if name not in _NOT_HERE),
-    )
+    koordlet = PlainKoordlet(directory, directory / "hookserver.d", *flags(node, pods, slo))
     done = threading.Event()
     moving = threading.Thread(target=_move, args=(node, done))
     with koordlet, grpc.insecure_channel(f"unix:{koordlet.socket}", LIKE_A_KUBELET) as channel:
@@ -219,6 +204,25 @@ def _whole(directory: Path) -> tuple[float, float]:
         finally:
             done.set()
             moving.join()
+
+
+def flags(node: SimulatedNode, pods: Path, slo: Path) -> tuple[str, ...]:
+    """Those of a koordlet that does all it can on a simulated node, but for its hardware."""
+    directory = pods.parent
+    return (
+        "--standalone",
+        f"--pod-list-source={pods}",
+        f"--nodeslo-file={slo}",
+        f"--cgroup-root-dir={node.layout.cgroup_root}",
+        "--cgroup-version=2",
+        "--cgroup-driver=cgroupfs",
+        f"--proc-root-dir={node.layout.proc_root}",
+        f"--sys-root-dir={node.sys_root}",
+        f"--sys-fs-root-dir={directory}/sysfs",
+        f"--state-dir={directory}/state",
+        "--evict-dry-run",
+        "--feature-gates=" + ",".join(f"{name}=true" for name in GATES if name not in _NOT_HERE),
+    )
 
 
 def _batch_pod(node: SimulatedNode) -> pb.PodSandboxHookRequest:

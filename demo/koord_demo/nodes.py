@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from koord_model import cpuset
 
 from koord_demo import cgroups
 from koord_demo.cgroups import CgroupValues
@@ -43,10 +46,16 @@ def embedded_node(directory: Path) -> Iterator[DemoNode]:
     def place(cri: Cri, parent: str, container_id: str) -> str:
         return f"{root}{parent}/{container_id[:12]}…"
 
-    command = [sys.executable, "-m", "koord_demo.runtime"]
+    command = [sys.executable, "-m", "koord_demo.runtime", "--cpus", cpuset.render(_cpus())]
+    title = "an embedded runtime (simulated: cgroup files are plain files)"
     with running("embedded runtime", [*command, "--socket", str(socket), "--root", str(root)]) as p:
         p.wait_until(socket.exists)
-        yield DemoNode("an embedded runtime", socket, "/kubepods", values, place, 300)
+        yield DemoNode(title, socket, "/kubepods", values, place, 300)
+
+
+def _cpus() -> frozenset[int]:
+    """Those of this machine."""
+    return frozenset(range(os.cpu_count() or 1))
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ def show(console: Console, node: DemoNode, directory: Path) -> None:
     hooks, proxy_socket = directory / "hookserver.d", directory / "proxy.sock"
     with (
         running("koordlet", _koordlet_command(directory, hooks)) as koordlet,
+        running("koordlet --read-only", _observer_command(directory)) as observer,
         Cri(node.address) as direct,
         Cri(proxy_socket) as proxied,
     ):
@@ -43,18 +44,28 @@ def show(console: Console, node: DemoNode, directory: Path) -> None:
         with running("koord-runtime-proxy", _proxy_command(node, directory, hooks)) as proxy:
             proxy.wait_until(proxy_socket.exists)
             proxied.wait_until_ready()
-            Story(console, node, direct, proxied, koordlet, directory).run()
+            Story(console, node, direct, proxied, koordlet, observer, directory).run()
 
 
 def _koordlet_command(directory: Path, hooks: Path) -> list[str]:
+    """It answers hooks, and finds no cgroups to manage: this machine's are left alone."""
     socket = str(directory / "koordlet.sock")
     return [
-        *(console_script("koordlet"), "--log-format", "json"),
+        *(console_script("koordlet"), "--log-format", "json", "--standalone"),
         *("--runtime-hooks-addr", socket, "--runtime-hooks-host-endpoint", socket),
-        *("--runtime-hooks-config-path", str(hooks)),
-        # The story is about the hooks, and this machine may not be a node.
-        *("--read-only", "--standalone", "--feature-gates", "PSICollector=true"),
+        *("--runtime-hooks-config-path", str(hooks), "--status-address", "none"),
+        *("--cgroup-root-dir", str(directory / "none")),
         *("--state-dir", str(directory / "koordlet")),
+    ]
+
+
+def _observer_command(directory: Path) -> list[str]:
+    """It observes this machine, and changes nothing."""
+    return [
+        *(console_script("koordlet"), "--log-format", "json", "--read-only", "--standalone"),
+        *("--feature-gates", "PSICollector=true"),
+        *("--status-address", f"unix://{directory}/status.sock"),
+        *("--state-dir", str(directory / "observer")),
         *("--nodeslo-file", str(_rules(directory))),
     ]
 
@@ -87,17 +98,19 @@ class Story:
         direct: Cri,
         proxied: Cri,
         koordlet: DemoProgram,
+        observer: DemoProgram,
         directory: Path,
     ) -> None:
         """``direct`` leads to the runtime itself, ``proxied`` through the proxy.
 
-        koordlet's sockets are in ``directory``.
+        ``koordlet`` answers hooks, ``observer`` is read-only. Sockets are in ``directory``.
         """
         self._console = console
         self._node = node
         self._direct = direct
         self._proxied = proxied
         self._koordlet = koordlet
+        self._observer = observer
         self._directory = directory
 
     def run(self) -> None:
@@ -124,7 +137,8 @@ class Story:
         self._say(
             "A pod of QoS class [bold]BE[/]. The kubelet treats it as best-effort: "
             f"cpu_shares [red]{linux.cpu_shares}[/], no quota, no memory limit.\n"
-            "Its real request is in an annotation that the kubelet does not read:\n"
+            "Its real request (millicores, bytes) is in an annotation that the kubelet does not "
+            "read:\n"
             f"    {amounts}"
         )
 
@@ -207,16 +221,21 @@ class Story:
         self._say(f"[dim]medians of {self._node.rounds} calls each, alternating[/]")
 
     def _show_observation(self) -> None:
-        self._heading("6. This machine as koordlet sees it: koordctl top")
-        # It knows classes and pods only on a node that it manages.
+        self._heading("6. This machine as a second, read-only koordlet sees it: koordctl top")
+        # It knows no pods of this machine: it is not told of any list.
+        self._observer.wait_until((self._directory / "status.sock").exists)
         machine = self._koordctl("top", "--once").partition("\n\n")[0]
         self._console.print(machine, markup=False, highlight=False)
 
     def _show_decision(self) -> None:
-        self._heading("7. What koordlet would do: koordctl why suppress (nothing is changed here)")
+        self._heading("7. What that koordlet would do if it were allowed: koordctl why suppress")
+        self._say(
+            "Batch pods get what the others leave of a share of the node, and never fewer than "
+            "2 CPUs. The formula and its numbers:"
+        )
         why = ("why", "suppress", "--history", "0")
         # The first decision takes a second or two of measurements.
-        self._koordlet.wait_until(lambda: "known;" not in self._koordctl(*why))
+        self._observer.wait_until(lambda: "known;" not in self._koordctl(*why))
         self._console.print(self._koordctl(*why), markup=False, highlight=False)
 
     def _koordctl(self, *words: str) -> str:

@@ -167,6 +167,7 @@ class NodeDocument(msgspec.Struct, frozen=True):
     node: str
     at: float
     version: str = ""
+    read_only: bool = False
     capacity: Capacity = Capacity()
     machine: MachineInfo | None = None
     usage: ResourceUsage = ResourceUsage()

@@ -39,6 +39,8 @@ def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Itera
     when = datetime.datetime.fromtimestamp(node.at, datetime.UTC).astimezone(zone)
     release = f", koordlet {clean(node.version)}" if node.version else ""
     yield f"{clean(node.node) or 'this node'} at {when:%Y-%m-%d %H:%M:%S}{release}"
+    if node.read_only:
+        yield "read-only: koordlet changes nothing here, answers no hook calls, reports nothing"
     yield ""
     yield from _usage(node)
     if node.numa:

@@ -210,7 +210,7 @@ def _arithmetic(one: DecisionRow) -> Iterator[str]:
     shadow = "" if one.mode == "on" else f"; mode {clean(one.mode)}: not carried out"
     yield f"  {clean(one.strategy)}{aspect}, about {about}{shadow}"
     if one.formula:
-        yield f"  {clean(one.formula)}"
+        yield from (f"  {equation}" for equation in clean(one.formula).split("; "))
     if one.given:
         rows = [(clean(given.name), *_amount(clean(given.shown))) for given in one.given]
         yield from (f"    {line}" for line in table(rows, words=(0, 2)))

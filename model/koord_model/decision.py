@@ -21,8 +21,10 @@ class Decision:
 
     ``outcome`` is one line for people that stays the same as long as nothing else is decided:
     numbers that move each second belong to ``given``, in the order in which ``formula`` names
-    them. ``pod`` ("namespace/name") and ``group`` (a cgroup) are what it is about; without
-    both, the node. ``aspect`` distinguishes decisions of one strategy about the same.
+    them. A formula is equations, separated by "; ", by which these numbers lead to the result;
+    ⌈x⌉ is rounded up (``tests/support/formulas.py`` computes them). ``pod`` ("namespace/name") and
+    ``group`` (a cgroup) are what it is about; without both, the node. ``aspect`` distinguishes
+    decisions of one strategy about the same.
     """
 
     outcome: str

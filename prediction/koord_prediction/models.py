@@ -22,6 +22,7 @@ RESULTS = {"p60": 0.6, "p90": 0.9, "p95": 0.95, "p98": 0.98, "max": 1.0}
 """The percentiles that people are shown, by Koordinator's names."""
 
 _ROOM = 64
+_LONGEST_PAUSE = 86400.0
 
 
 def item_uid(item: str) -> str:
@@ -103,9 +104,10 @@ class Models:
         self._memory.add(rows, used[:, 1], at)
         self._updated |= dict.fromkeys((uid for uid, _ in found), at)
 
-    def forget(self, at: float) -> tuple[str, ...]:
-        """Drop models without a sample for longer than the expiration; says which."""
-        gone = [uid for uid, last in self._updated.items() if at - last > self._expiration]
+    def forget(self, at: float, gone: Collection[str] = ()) -> tuple[str, ...]:
+        """Drop those ``gone`` and all without a sample for the expiration; says which."""
+        old = [uid for uid, last in self._updated.items() if at - last > self._expiration]
+        gone = {*old, *(uid for uid in gone if uid in self._rows)}
         for uid in gone:
             self.drop(uid)
         return tuple(gone)
@@ -154,30 +156,31 @@ class Models:
             if ok
         }
 
-    def checkpoint(self, uid: str) -> Checkpoint:
-        """One model, to be kept.
+    def checkpoint(self, uid: str, ahead: float = 0.0) -> Checkpoint:
+        """One model, to be kept, with the times of a clock that is so many seconds ahead.
 
         Raises:
             KeyError: it has no model.
         """
         row = self._rows[uid]
-        cpu, memory = self._cpu.weights(row), self._memory.weights(row)
-        return Checkpoint(uid, LearntHistogram(*cpu), LearntHistogram(*memory), self._updated[uid])
+        cpu, memory = (
+            LearntHistogram(reference + ahead, weights)
+            for reference, weights in (self._cpu.weights(row), self._memory.weights(row))
+        )
+        return Checkpoint(uid, cpu, memory, self._updated[uid] + ahead)
 
     def restore(self, checkpoint: Checkpoint, at: float) -> None:
         """Take over a model that was kept; from ``at`` it has one expiration to be trained in.
 
-        Raises:
-            ValueError: it was learnt in the future, so that no sample of now would count.
+        Its last sample was ``at`` the latest, and counts as a day old at most: a clock that is
+        wrong, now or when it was kept, makes no model worthless.
         """
-        for learnt, into in ((checkpoint.cpu, self._cpu), (checkpoint.memory, self._memory)):
-            # A reference is rounded to a halflife, so up to half of one ahead.
-            if learnt.reference > at + into.halflife:
-                ahead = (learnt.reference - at) / 3600
-                raise ValueError(f"its samples are {ahead:.0f} h ahead of the clock")
+        cpu, memory = checkpoint.cpu, checkpoint.memory
+        last = checkpoint.updated or max(cpu.reference, memory.reference)
+        off = at - min(max(at - last, 0.0), _LONGEST_PAUSE) - last
         row = self._row(checkpoint.uid)
-        self._cpu.put(row, checkpoint.cpu.reference, checkpoint.cpu.weights)
-        self._memory.put(row, checkpoint.memory.reference, checkpoint.memory.weights)
+        self._cpu.put(row, cpu.reference + off, cpu.weights)
+        self._memory.put(row, memory.reference + off, memory.weights)
         self._updated[checkpoint.uid] = at
 
     def _rows_of(self, uids: list[str]) -> Rows:

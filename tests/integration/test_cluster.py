@@ -463,8 +463,8 @@ async def test_a_new_node_slo_is_written_into_cgroups(apart: Cluster) -> None:
 
     for knob in knobs.values():
         knob.write_text("0")
-    flags = [*apart.on_host, "--read-only=false", "--hook-plugins=groupidentity"]
-    async with running(apart, "writing", *flags) as koordlet:
+    flags = [*apart.on_host, "--hook-plugins=groupidentity"]
+    async with running(apart, "writing", *flags, HURRIED_UNMANAGED="") as koordlet:
         await until(lambda: apart.status.get("podsMetric"), "it runs")
         assert written() == {"": "0", "burstable": "0", "besteffort": "0"}
         cpu_qos = {"enable": True, "groupIdentity": -1}

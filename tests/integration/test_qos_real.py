@@ -204,7 +204,7 @@ def follows_the_formula(numbers: Mapping[str, Any]) -> None:
     assert lately <= left + 1e-9
     wanted = max(int(lately * 1000 + 1e-6) * PERIOD // 1000, LEAST)
     had, percent = numbers["quota before"], numbers["capacity"] * PERIOD / 100
-    if had == -1:
+    if had == "no limit":
         expected = wanted
     elif abs(wanted - had) < percent and wanted != LEAST:
         expected = had

@@ -219,7 +219,7 @@ class ClusterKoordlet(Program):
         self.state = folder / "state"
         self._started = 0.0
         root = node.root
-        self._environ = environ
+        self._environ = {"HURRIED_UNMANAGED": "1", **environ}
         self._flags = [
             f"--runtime-hooks-addr={folder}/k.sock",
             f"--runtime-hooks-host-endpoint={folder}/k.sock",
@@ -239,7 +239,6 @@ class ClusterKoordlet(Program):
             "--node-topology-sync-interval=0.3",
             "--prediction-training-interval=1",
             f"--metrics-address={folder}/metrics.sock",
-            "--read-only",
             "--log-format=json",
             *flags,
         ]

@@ -2,7 +2,8 @@
 
 What a NodeMetric's policy may ask for begins at a second; reports begin at once. The
 service account is where ``HURRIED_ACCOUNT`` says, and "managers.test", or the name in
-``HURRIED_MANAGERS_NAME``, resolves to the addresses in ``HURRIED_MANAGERS``. Everything else is
+``HURRIED_MANAGERS_NAME``, resolves to the addresses in ``HURRIED_MANAGERS``. With
+``HURRIED_UNMANAGED`` it writes no kernel files, as one that is not root. Everything else is
 the program as it is.
 """
 
@@ -19,7 +20,7 @@ from koord_kube import credentials
 credentials.ACCOUNT = Path(os.environ.get("HURRIED_ACCOUNT", credentials.ACCOUNT))
 
 from koord_kube import client, informer  # noqa: E402
-from koordlet.agent import metrics_reporter  # noqa: E402
+from koordlet.agent import agent, metrics_reporter  # noqa: E402
 from koordlet.agent.main import main  # noqa: E402
 from koordlet.metrics_reporter import direct_link, reporter  # noqa: E402
 from koordlet.metrics_reporter.documents import metric_policy  # noqa: E402
@@ -45,6 +46,9 @@ HURRY: dict[Any, dict[str, Any]] = {
     metrics_reporter: {"DirectLink": partial(direct_link.DirectLink, attempt_seconds=0.5)},
     direct_link.DirectLink: {"_resolved": _resolved},
 }
+
+if os.environ.get("HURRIED_UNMANAGED"):
+    HURRY[agent.Agent] = {"_open_node": lambda *_: None}
 
 if __name__ == "__main__":
     for changed, constants in HURRY.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -26,7 +26,7 @@ from koordlet.metric_cache.core.interface import (
     TimeWindow,
 )
 from koordlet.metrics_advisor.contract.collector import CollectorState, NoLatestValues
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS, POD_UID
 from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.states_informer.state.informer_age import InformerAge
 from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
@@ -50,6 +50,12 @@ class DictionaryCache:
         for series, value in samples:
             assert len(series.labels) == len(KINDS[series.kind].labels), series
             self.kept.setdefault(series, {})[at] = value
+
+    def retain_pods(self, present: Set[str]) -> None:
+        for series in list(self.kept):
+            labels = KINDS[series.kind].labels
+            if POD_UID in labels and series.labels[labels.index(POD_UID)] not in present:
+                del self.kept[series]
 
     def aggregate(
         self,

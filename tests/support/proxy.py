@@ -191,7 +191,10 @@ class Koordlet(Agent):
 
     def start(self) -> None:
         """Start, and wait until it serves."""
-        before = len(self.events("serving"))
+        before = len(self._serving())
         self.spawn([console_script("koordlet"), *self.flags])
-        self.wait_until(lambda: len(self.events("serving")) > before, "does not serve")
-        until(self.registration.exists)
+        self.wait_until(lambda: len(self._serving()) > before, "does not serve")
+        until(lambda: bool(self.events("read-only")) or self.registration.exists())
+
+    def _serving(self) -> list[dict[str, Any]]:
+        return [*self.events("serving"), *self.events("read-only")]

@@ -21,12 +21,13 @@ from koord_host.resource_executor import journal
 from koord_kube.protocol.api import Object
 from koord_model.node_info import NodeCPUInfo
 from koord_service import logs, systemd
+from koord_service.feature_gates import report_unknown
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.sqlite_state import InUseError
 from koord_service.status import MakePage, StatusServer, json_page, metrics_page
 
 from koordlet.agent.config import KoordletSettings, select_plugins
-from koordlet.agent.feature_gates import parse_gates
+from koordlet.agent.feature_gates import DEFAULTS, OF_PLUGINS, UNUSED, parse_gates
 from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
 from koordlet.agent.metrics_reporter import MetricsReporter
 from koordlet.agent.nri_state import nri_state
@@ -72,6 +73,10 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 _log = logs.get_log("koordlet")
 
+READ_ONLY = (
+    "observes this node; changes nothing, answers no hook calls, and reports nothing (--read-only)"
+)
+
 
 class Agent:
     """One run.
@@ -92,8 +97,7 @@ class Agent:
         known = available_plugins()
         names, others = select_plugins(settings.hook_plugins, settings.feature_gates, known)
         gates, others = parse_gates(others)
-        if others:
-            _log.info("unknown feature gates ignored", gates=",".join(others))
+        report_unknown(_log, others, (*DEFAULTS, *OF_PLUGINS), UNUSED)
         self._runner = load(names)
         self._loops: list[Loop] = []
         self._stop = asyncio.Event()
@@ -104,17 +108,11 @@ class Agent:
         self._deciding: QoSManager | None = None
         self._open(files, gates)
         self._stages = self._select_stages()
-        self._server = self._hook_server()
+        self._server: HookServer | None = None
+        self._registration: HookRegistration | None = None
+        if not settings.read_only:
+            self._open_hook_server()
         self._open_nri_client()
-        self._registration = HookRegistration(
-            settings.runtime_hooks_config_path,
-            registration_text(
-                settings.runtime_hooks_host_endpoint,
-                settings.runtime_hooks_failure_policy,
-                self._stages,
-                settings.hook_timeout,
-            ),
-        )
         self._status = self._status_servers()
 
     async def serve(self) -> None:
@@ -130,12 +128,14 @@ class Agent:
         loop.add_signal_handler(signal.SIGINT, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._register_again)
         async with AsyncExitStack() as at_exit:
-            await self._server.start(self._settings.runtime_hooks_addr)
-            at_exit.push_async_callback(self._server.stop, _GRACE_SECONDS)
+            if self._server is not None:
+                await self._server.start(self._settings.runtime_hooks_addr)
+                at_exit.push_async_callback(self._server.stop, _GRACE_SECONDS)
             for status in self._status:
                 status.start()
                 at_exit.callback(status.stop)
-            self._registration.write()
+            if self._registration is not None:
+                self._registration.write()
             self._announce()
             if self._node is not None:
                 at_exit.push_async_callback(self._node.reconcile_loop.finish, self._node.shut_down)
@@ -184,7 +184,7 @@ class Agent:
         if cluster is not None:
             views.set_aside = partial(_set_aside, cluster, self._observing)
             self._loops.append(cluster.run)
-            if self._observing is not None:
+            if self._observing is not None and not settings.read_only:
                 slo = lambda: views.current.slo  # noqa: E731 - nothing to name
                 reporting = MetricsReporter(settings, gates, cluster, self._observing, files, slo)
                 self._loops += reporting.loops
@@ -270,8 +270,19 @@ class Agent:
             if stage not in self._disabled and (stage in asked or stage in observed)
         )
 
-    def _hook_server(self) -> HookServer:
-        return HookServer(
+    def _open_hook_server(self) -> None:
+        """Where hook calls are answered, and what leads them there."""
+        settings = self._settings
+        self._registration = HookRegistration(
+            settings.runtime_hooks_config_path,
+            registration_text(
+                settings.runtime_hooks_host_endpoint,
+                settings.runtime_hooks_failure_policy,
+                self._stages,
+                settings.hook_timeout,
+            ),
+        )
+        self._server = HookServer(
             self._runner,
             [stage for stage in self._runner.stages() if stage not in self._disabled],
             self._metrics,
@@ -340,9 +351,10 @@ class Agent:
         return tuple(servers)
 
     def _status_document(self) -> Document:
+        registration = self._registration
         hooks = HookTransports(
             self._settings.runtime_hooks_addr,
-            str(self._registration.path) if self._registration.written else "",
+            str(registration.path) if registration is not None and registration.written else "",
             self._runner.names,
             self._stages,
             nri_state(self._settings, self._nri),
@@ -355,14 +367,19 @@ class Agent:
             tasks = [group.create_task(_run_forever(loop)) for loop in self._loops]
             await _until(stop)
             systemd.notify("STOPPING=1")
-            _log.info("stopping", registration=self._registration.path)
+            _log.info("stopping", registration=self._registration and self._registration.path)
             # Before the loops end, which may take seconds, and before anything is put
             # back: nobody may be given our values any more.
-            await self._server.stop(_GRACE_SECONDS)
+            if self._server is not None:
+                await self._server.stop(_GRACE_SECONDS)
             for task in tasks:
                 task.cancel()
 
     def _announce(self) -> None:
+        status = ",".join(status.address for status in self._status) or None
+        if self._registration is None:
+            _log.warning("read-only", reason=READ_ONLY, status=status)
+            return
         _log.info(
             "serving",
             socket=self._settings.runtime_hooks_addr,
@@ -370,11 +387,11 @@ class Agent:
             plugins=",".join(self._runner.names),
             stages=",".join(self._stages),
             cgroups=self._cgroups,
-            status=",".join(status.address for status in self._status) or None,
+            status=status,
         )
 
     def _register_again(self) -> None:
-        if not self._registration.written:
+        if self._registration is None or not self._registration.written:
             # Not serving yet: the proxy must not find us.
             return
         try:

@@ -150,7 +150,7 @@ class KoordletSettings:
     runtime_hooks_nri_plugin_index: str = option("00", "index among NRI plugins, two digits")
     read_only: bool = option(
         False,
-        "write no kernel file: only answer the proxy and observe the node",
+        "only observe the node: change nothing, answer no hook calls, report nothing",
         negated_aliases=("--node-writes",),
     )
     cgroup_root_dir: str = option("/sys/fs/cgroup", "where cgroups are mounted")

@@ -32,10 +32,41 @@ DEFAULTS: Mapping[str, bool] = {
     "SystemConfig": False,
     "ThresholdEvict": False,
 }
-"""Those that do something here; others of Koordinator's are passed over with a line.
+"""Those that do something here.
 
 Our own are InterferenceDetection, MemoryOffload, PressureSuppress and ThresholdEvict.
 """
+
+UNUSED = frozenset(
+    {
+        "AuditEvents",
+        "AuditEventsHTTPHandler",
+        "BECPUManager",
+        "HamiCoreVGPUMonitor",
+        "Libpfm4",
+        "NodeMetricPromMetrics",
+        "PerCPUMetric",
+        "PodResourcesProxy",
+    }
+)
+"""Koordinator's koordlet has these too; here they change nothing."""
+
+OF_PLUGINS = (
+    "AllAlpha",
+    "AllBeta",
+    "BatchResource",
+    "CoreSched",
+    "CPUNormalization",
+    "CPUSetAllocator",
+    "GPUEnvInject",
+    "GroupIdentity",
+    "OOMScoreAdj",
+    "RDMADeviceInject",
+    "Resctrl",
+    "TCNetworkQoS",
+    "TerwayQoS",
+)
+"""Gates of hook plugins, in Koordinator's spelling."""
 
 
 def parse_gates(given: Iterable[str]) -> tuple[Mapping[str, bool], tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import uvloop
 from koord_host.kernel import KernelFilesystem
-from koord_service import logs
+from koord_service import logs, memory
 from koord_service.settings import parse_or_exit
 from koord_service.terminal import write_error
 
@@ -36,6 +36,7 @@ def main() -> None:
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log)
     try:
+        memory.limit_arenas()
         # A round must not keep a hook call waiting: Python's own 5 ms are many a call's turns.
         sys.setswitchinterval(_SWITCH_SECONDS)
         uvloop.run(_run(settings))

@@ -157,6 +157,7 @@ def open_metrics_advisor(
         predictions=predicting.by_predictor,
         training=lambda: predicting.training,
         node=node_name(settings, os.environ),
+        read_only=settings.read_only,
         weights=layout.weights if layout.version == 2 else None,
     )
     return MetricsAdvisor(observer, predicting, observed, settings.prediction_training_interval)

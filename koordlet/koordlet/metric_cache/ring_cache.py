@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -92,6 +92,11 @@ class RingCache:
             for series, some, values in zip(block.series, there, block.values, strict=True)
             if some.any()
         }
+
+    def retain_pods(self, present: Set[str]) -> None:
+        """Forget the samples of all other pods."""
+        with self._lock:
+            self._rings.retain_pods(present)
 
     def state(self) -> CacheState:
         """How full it is."""

@@ -247,11 +247,12 @@ class SegmentLog:
         return stream.encoder, MAGIC
 
     def _expire(self, stream: _Stream, at: float) -> None:
-        """Delete what is too old, and what was written before that."""
+        """Delete what is too old, oldest first; what was not read is as old as what comes next."""
         limit = at - stream.keep_seconds
-        ends = [(one.number, one.end) for one in stream.segments]
-        old = max((number for number, end in ends if end is not None and end < limit), default=0)
-        while stream.segments and stream.segments[0].number <= old:
+        while stream.segments:
+            ends = (one.end for one in stream.segments if one.end is not None)
+            if next(ends, limit) >= limit:
+                return
             _delete_oldest(stream)
 
     def _make_room(self, more: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
@@ -41,6 +41,12 @@ _AGAIN_SECONDS = 60.0
 
 _SILENT_SECONDS = 10.0
 """After which a collector in a thread of its own counts as hanging."""
+
+_MISSING_SECONDS = 120.0
+"""How long a pod may be missing from the list of pods before its samples are forgotten."""
+
+_RETAIN_SECONDS = 15.0
+"""Between two times at which samples of pods that are gone are forgotten."""
 
 _PAUSE_SECONDS = 1.0
 """After a run that failed as a whole."""
@@ -99,8 +105,8 @@ class LatestStore:
         return found
 
     def forget(self) -> None:
-        """Drop series without recent samples: their subjects are gone."""
-        limit = self._clock() - 60 * self._outdated_seconds
+        """Drop what is too old to be seen: its subjects may be gone."""
+        limit = self._clock() - self._outdated_seconds
         for kind in tuple(self._samples):
             # Copies: collectors in threads add to it meanwhile.
             series = self._of(kind)
@@ -135,6 +141,32 @@ class LatestStore:
         return at >= self._clock() - self._outdated_seconds
 
 
+class PresentPods:
+    """Pods that run or ran a moment ago: a list may lack one for a while."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+        self._due: float | None = None
+
+    def update(self, uids: Iterable[str] | None, steady: float) -> Set[str] | None:
+        """All of them, now and then; ``uids`` are those of the list, ``None`` while there is none.
+
+        Not before a list was known for as long as a pod may be missing from it.
+        """
+        if uids is None:
+            self._due = None
+            return None
+        self._seen.update(dict.fromkeys(uids, steady))
+        if self._due is None:
+            self._due = steady + _MISSING_SECONDS
+        if steady < self._due:
+            return None
+        self._due = steady + _RETAIN_SECONDS
+        limit = steady - _MISSING_SECONDS
+        self._seen = {uid: at for uid, at in self._seen.items() if at >= limit}
+        return self._seen.keys()
+
+
 class CollectorRunner:
     """Collects until cancelled.
 
@@ -161,6 +193,7 @@ class CollectorRunner:
         self._pods_known = pods_known
         self._slo = slo
         self._deduplicator = LogDeduplicator()
+        self._present = PresentPods()
         self._thread = ThreadPoolExecutor(1, "observer")
 
     def states(self) -> tuple[CollectorState, ...]:
@@ -216,6 +249,9 @@ class CollectorRunner:
                 samples += one.found.get().samples
         self.cache.append(context.at, samples)
         self.newest.forget()
+        known = (one.pod.uid for one in context.pods) if context.pods_known else None
+        if (present := self._present.update(known, context.steady)) is not None:
+            self.cache.retain_pods(present)
 
     def _collect_in_thread(
         self, one: ScheduledCollector, context: CollectContext, began: float

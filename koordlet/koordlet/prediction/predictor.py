@@ -17,6 +17,7 @@ from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import kube_qos
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.checkpoint import Checkpoint, decode, encode
+from koord_prediction.elapsed import ElapsedTime
 from koord_prediction.histogram import CPU, MEMORY
 from koord_prediction.models import Models, PodUse, samples
 from koord_prediction.peak import PeakPolicy, PodDemand, PredictedPeak, Prediction, predict
@@ -29,7 +30,10 @@ from koordlet.states_informer.state.pod_inventory import PodRecord
 ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 _ENDED = ("Succeeded", "Failed")
+_MISSING_SECONDS = 300.0
+"""How long a pod may be missing from the list of pods before its model is forgotten."""
 _SET_ASIDE = ".corrupt"
+_NEVER = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,8 @@ class Predictor:
         self._allocatable = allocatable
         self._models = Models(learning.cpu_halflife, learning.memory_halflife, learning.expiration)
         self._saved: dict[str, float] = {}
+        self._seen: dict[str, float] = {}
+        self._elapsed = ElapsedTime(learning.expiration + 2 * learning.training_interval)
         self._prediction = Prediction()
         self._training = TrainingResult()
 
@@ -157,21 +163,17 @@ class Predictor:
         Models of pods that are not there any more go, with their files, when nobody has
         trained them for the expiration: at a start the list of pods may still lack.
         """
-        taken = 0
-        for checkpoint in self._directory.load():
-            try:
-                self._models.restore(checkpoint, now)
-            except ValueError as error:
-                self._directory.set_aside(checkpoint.uid, str(error))
-            else:
-                taken += 1
+        known = self._directory.load()
+        at = self._elapsed.at(now)
+        for checkpoint in known:
+            self._models.restore(checkpoint, at)
         self._training = TrainingResult(models=self._models.results())
-        return taken
+        return len(known)
 
     def train(self, now: float) -> None:
         """Learn from the last interval, forget who is gone, and predict anew.
 
-        ``now`` is seconds since the epoch.
+        ``now`` is seconds since the epoch; what a clock jumps is no time that has passed.
         """
         records = self._pods()
         window = TimeWindow(now - self._learning.training_interval, now)
@@ -181,8 +183,9 @@ class Predictor:
             for one in records
             if _is_file_name(one.pod.uid)
         ]
-        self._models.train(samples(uses, self._used("node", window).get(())), now)
-        for uid in self._models.forget(now):
+        at = self._elapsed.at(now)
+        self._models.train(samples(uses, self._used("node", window).get(())), at)
+        for uid in self._models.forget(at, self._gone({one.uid for one in uses}, at)):
             self._saved.pop(uid, None)
             self._directory.remove(uid)
         found = self._predict(records, now)
@@ -191,16 +194,17 @@ class Predictor:
 
     def checkpoint(self, now: float, *, everything: bool = False) -> int:
         """Write the models that are due, a few a step, or all of them at the end; says how many."""
-        due = sorted(self._models.uids(), key=lambda uid: self._saved.get(uid, 0.0))
+        at = self._elapsed.at(now)
+        due = sorted(self._models.uids(), key=lambda uid: self._saved.get(uid, _NEVER))
         if not everything:
-            limit = now - self._learning.checkpoint_interval
-            due = [uid for uid in due if self._saved.get(uid, 0.0) <= limit]
+            limit = at - self._learning.checkpoint_interval
+            due = [uid for uid in due if self._saved.get(uid, _NEVER) <= limit]
             due = due[: self._learning.per_step]
         written = 0
         for uid in due:
             # One that could not be written waits its turn like the others.
-            self._saved[uid] = now
-            written += self._directory.save(self._models.checkpoint(uid))
+            self._saved[uid] = at
+            written += self._directory.save(self._models.checkpoint(uid, self._elapsed.ahead))
         return written
 
     @property
@@ -222,6 +226,14 @@ class Predictor:
             "minPredictor": last.prod,
         }
         return {name: said for name, said in named.items() if said is not None}
+
+    def _gone(self, present: set[str], at: float) -> list[str]:
+        """Pods of this run's lists that are in none any more."""
+        self._seen.update(dict.fromkeys(present, at))
+        gone = [uid for uid, seen in self._seen.items() if at - seen > _MISSING_SECONDS]
+        for uid in gone:
+            del self._seen[uid]
+        return gone
 
     def _predict(self, records: tuple[PodRecord, ...], now: float) -> Prediction:
         rules = self._learning.rules

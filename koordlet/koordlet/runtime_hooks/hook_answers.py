@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from itertools import islice
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from koord_hooks.runner import HookResult
 from koord_hooks.stages import Stage
@@ -31,13 +31,15 @@ MOST_PODS = 512
 """More than run on a node at once; the one that was answered longest ago goes first."""
 MOST_OF_POD = 24
 """Hooks of the pod and of its containers."""
+MOST_BYTES = 1 << 20
+"""Of all answers together, about."""
 MOST_FIELDS = 64
 """Of one answer: its line is shorter than the longest that is read."""
 LONGEST = 200
 """Letters of a text."""
 
-K = TypeVar("K")
-V = TypeVar("V")
+_ANSWER_BYTES, _FIELD_BYTES = 1200, 300
+"""Measured: an answer without its fields, and each field."""
 
 _LIMITS = ("resources", "hugepage_limits", "unified")
 
@@ -97,6 +99,7 @@ class HookAnswers:
         self._clock = clock
         self._lock = Lock()
         self._by_pod: OrderedDict[str, OrderedDict[_Key, AnswerRecord]] = OrderedDict()
+        self._bytes = 0
 
     def keep(
         self,
@@ -135,13 +138,18 @@ class HookAnswers:
             answers = self._by_pod.setdefault(answer.pod, OrderedDict())
             self._by_pod.move_to_end(answer.pod)
             before = answers.pop(key, None)
+            self._bytes -= _size(before)
             same = before is not None and _content(before.answer) == _content(answer)
             if before is not None and same:
                 answers[key] = before._replace(at=now, times=before.times + 1)
             else:
                 answers[key] = AnswerRecord(answer, now, now)
-            _shorten(answers, MOST_OF_POD)
-            _shorten(self._by_pod, MOST_PODS)
+            self._bytes += _size(answers[key])
+            while len(answers) > MOST_OF_POD:
+                self._bytes -= _size(answers.popitem(last=False)[1])
+            while len(self._by_pod) > MOST_PODS or self._bytes > MOST_BYTES:
+                _, gone = self._by_pod.popitem(last=False)
+                self._bytes -= sum(map(_size, gone.values()))
         return not same
 
 
@@ -149,9 +157,13 @@ def _content(answer: HookAnswerEntry) -> object:
     return answer.plugins, answer.notes
 
 
-def _shorten(kept: OrderedDict[K, V], most: int) -> None:
-    if len(kept) > most:
-        kept.popitem(last=False)
+def _size(record: AnswerRecord | None) -> int:
+    if record is None:
+        return 0
+    answer = record.answer
+    fields = sum(len(one.fields) for one in answer.plugins)
+    texts = sum(len(one.why) for one in answer.plugins) + sum(map(len, answer.notes))
+    return _ANSWER_BYTES + texts + _FIELD_BYTES * fields
 
 
 def hook_answer(

@@ -33,7 +33,20 @@ DEFAULTS: Mapping[str, bool] = {
     "ValidatePodDeviceResource": False,
     "WebhookFramework": True,
 }
-"""Those that do something here; others of Koordinator's are passed over with a line."""
+"""Those that do something here."""
+
+UNUSED = frozenset(
+    {
+        "DisablePVCReservation",
+        "ElasticQuotaEvaluationTransformPod",
+        "ElasticQuotaIgnorePodOverhead",
+        "ElasticQuotaIgnoreTerminatingPod",
+        "ElasticQuotaImmediateIgnoreTerminatingPod",
+        "PreemptionPolicyTransformer",
+        "PriorityTransformer",
+    }
+)
+"""Koordinator's manager has these too; here they change nothing."""
 
 
 def gates_of(given: Iterable[str]) -> tuple[Mapping[str, bool], tuple[str, ...]]:

@@ -12,6 +12,7 @@ from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram, Part
 from koord_kube.program_start import WarningLog, settle_for_ever
+from koord_service.feature_gates import report_unknown
 from koord_service.logs import get_log
 from koord_service.status import StatusServer
 from prometheus_client import CollectorRegistry
@@ -19,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from koord_manager.node_metric.service import CONNECTIONS
 from koord_manager.program.cluster_view import ClusterInformers
 from koord_manager.program.config import Settings, binding_policy, idle_controllers
-from koord_manager.program.gates import gates_of
+from koord_manager.program.gates import DEFAULTS, UNUSED, gates_of
 from koord_manager.program.leading import LeaderControllers, ManagerContext
 from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
 from koord_manager.program.node_metric_server import NodeMetricServer
@@ -40,8 +41,7 @@ class Manager:
         self._settings = settings
         self._client = client
         self._gates, others = gates_of(settings.feature_gates)
-        for gate in others:
-            log.warning("no such feature gate here", gate=gate)
+        report_unknown(log, others, DEFAULTS, UNUSED)
         for reason in idle_controllers(settings.controllers, self._gates):
             log.warning("controller does not run", reason=reason)
         self._warn = WarningLog(log)

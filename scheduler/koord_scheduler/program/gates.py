@@ -16,7 +16,30 @@ _NO_DEFAULT = "DisableDefaultQuota"
 DEFAULTS: Mapping[str, bool] = dict.fromkeys(
     (DEVICE_PLUGIN_ADAPTION, _MULTI_TREE, _GUARANTEE, _NO_DEFAULT), False
 )
-"""Those that do something here; others of Kubernetes' and Koordinator's are passed over."""
+"""Those that do something here."""
+
+UNUSED = frozenset(
+    {
+        "CSIStorageCapacity",
+        "CompatibleCSIStorageCapacity",
+        "CompatiblePodDisruptionBudget",
+        "DisableCSIStorageCapacityInformer",
+        "DisablePodDisruptionBudgetInformer",
+        "ElasticQuotaEnableUpdateResourceKey",
+        "ElasticQuotaIgnorePodOverhead",
+        "ElasticQuotaIgnoreTerminatingPod",
+        "ElasticQuotaImmediateIgnoreTerminatingPod",
+        "GenericEphemeralVolume",
+        "LazyReservationRestore",
+        "PodDisruptionBudget",
+        "PreemptionPolicyTransformer",
+        "PriorityTransformer",
+        "ResizePod",
+        "SupportParentQuotaSubmitPod",
+    }
+)
+"""Koordinator's scheduler has these too; here they change nothing. Those of Kubernetes are too many
+to be listed, and change nothing either."""
 
 Gates = Mapping[str, bool]
 """Every gate, on or off."""

@@ -17,6 +17,7 @@ from koord_kube.program import ControlPlaneProgram
 from koord_kube.program_start import WarningLog, settle_for_ever
 from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
+from koord_service.feature_gates import report_unknown
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
@@ -56,7 +57,7 @@ from koord_scheduler.program.explanation import (
 )
 from koord_scheduler.program.gang_metrics import GangMetrics
 from koord_scheduler.program.gangs_document import gangs_document
-from koord_scheduler.program.gates import DEVICE_PLUGIN_ADAPTION, gates_of
+from koord_scheduler.program.gates import DEFAULTS, DEVICE_PLUGIN_ADAPTION, UNUSED, gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
@@ -103,8 +104,7 @@ class SchedulerProgram:
         self._client = client
         self._warn = WarningLog(log)
         self._gates, others = gates_of(settings.feature_gates)
-        for gate in others:
-            log.warning("no such feature gate here", gate=gate)
+        report_unknown(log, others, DEFAULTS, UNUSED)
         self.registry = CollectorRegistry()
         self._leadership = Leadership(
             client, identity, _lease(settings, config.leader_election), on_warning=self._warn

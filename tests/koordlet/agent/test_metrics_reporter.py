@@ -91,9 +91,9 @@ def test_reports_that_are_wanted(settings, given, expected):
     assert {one.trouble for one in reporting.states().values()} == {""}
 
 
-async def test_the_agent_shows_them(node, tmp_path):
+async def test_the_agent_shows_them(node, tmp_path, monkeypatch):
+    monkeypatch.setattr("koordlet.agent.agent.os.geteuid", lambda: 1)
     settings = node.settings(
-        read_only=True,
         runtime_hooks_addr=f"{tmp_path}/k.sock",
         runtime_hooks_host_endpoint=f"{tmp_path}/k.sock",
         runtime_hooks_config_path=f"{tmp_path}/hooks",

@@ -26,11 +26,20 @@ from koord_hooks.protocol import request_type, response_type
 from koord_hooks.stages import Stage, rpc_path
 from koord_host.planning.desired_values import DesiredValue, Target
 from koord_kube.client import Client, Cluster
-from koord_kube.protocol.resources import NODE_SLOS, NODES
+from koord_kube.protocol.resources import (
+    DEVICES,
+    NODE_METRICS,
+    NODE_SLOS,
+    NODE_TOPOLOGIES,
+    NODES,
+)
 from koord_proto import hook_pb2 as pb
 from koord_service.log_deduplicator import LogDeduplicator
-from koordlet.agent.agent import Agent
+from koordlet.agent.agent import READ_ONLY, Agent
+from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.agent.states_informer import StatesInformer
+from koordlet.http_api.documents.node import node_document
+from koordlet.metrics_reporter import reporter
 from koordlet.qos_manager import strategy_loop, strategy_table
 from koordlet.qos_manager.core.strategy import (
     Decision,
@@ -46,6 +55,7 @@ from prometheus_client import generate_latest
 
 from tests.support.kube_api import KubeApi
 from tests.support.node import NodeFixture
+from tests.support.node.fixture import VERBS
 from tests.support.node.pods import WEB as POD
 from tests.support.node.pods import pod_list
 from tests.support.processes import PATIENCE
@@ -282,11 +292,24 @@ async def test_a_strategy_of_others_works_beside_ours(theirs):
         assert node.watermark == "150"
 
 
-async def test_read_only_all_strategies_are_shadows_and_nothing_is_evicted(theirs):
+async def test_read_only_everything_is_decided_and_nothing_is_changed_or_reported(
+    theirs, monkeypatch, caplog
+):
+    """With all gates, plugins and reports on: no write anywhere but to koordlet's own state."""
+    monkeypatch.setattr(reporter, "_FIRST_WITHIN", 0.0)
     theirs["theirs"] = module(evict_all)
-    settings = {"read_only": True, "memory_evict_cool_time_seconds": 0.0}
+    settings = {
+        "read_only": True,
+        "memory_evict_cool_time_seconds": 0.0,
+        "hook_plugins": ("all",),
+        "node_topology_sync_interval": 0.1,
+        "enable_nri_runtime_hook": True,
+    }
+    gates = sorted(DEFAULTS.keys() - {"Accelerators"})  # the machine's own, by a driver
     async with in_cluster(nodeslo(theirs="on")) as (api, cluster):
-        async with running({}, "SystemConfig", cluster=cluster, **settings) as node:
+        for kind in (NODE_METRICS, NODE_TOPOLOGIES, DEVICES):
+            api.put(kind, {"metadata": {"name": "n1"}})
+        async with running({}, *gates, cluster=cluster, **settings) as node:
             before = len(node.node.files.writes)
             await until(lambda: bool(node.decisions(SYSTEM)), "ours decides")
             await until(lambda: "all pods go" in node.decisions("theirs"), "theirs decides")
@@ -297,8 +320,15 @@ async def test_read_only_all_strategies_are_shadows_and_nothing_is_evicted(their
                 assert node.metric("strategy_mode", name) == 1
             evictor = node.deciding.decider._evictor
             assert (evictor.recent(), evictor.evicting()) == ((), frozenset())
-        assert [one for one in api.asked if "eviction" in str(one)] == []
+            assert evictor.why_not == "--read-only"
+            assert node_document(node.agent._observing.observed)["read_only"]
+            there = {one.name for one in node.node.directory.iterdir()}
+            assert there <= {"slo.yaml", "pods.json", "state", "sys", VERBS}, "its own state alone"
+    assert {one.verb for one in api.asked} <= {"get", "list", "watch"}
     assert len(node.node.files.writes) == before
+    assert [one.fields["reason"] for one in caplog.records if one.message == "read-only"] == [
+        READ_ONLY
+    ]
 
 
 async def test_read_only_the_file_is_followed_all_the_same():

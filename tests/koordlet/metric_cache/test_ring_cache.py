@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Mapping
@@ -236,8 +237,10 @@ def test_readers_and_writers_may_be_many(tmp_path):
     series = [Series("pod_cpu_usage", (str(number),)) for number in range(20)]
     wrong: list[object] = []
 
-    def write(first: int) -> None:
-        for second in range(first, first + 300):
+    clock = itertools.count()
+
+    def write() -> None:
+        for second in itertools.islice(clock, 300):
             cache.append(T0 + second, [Sample(one, float(second)) for one in series])
 
     def read() -> None:
@@ -248,7 +251,7 @@ def test_readers_and_writers_may_be_many(tmp_path):
 
     done = threading.Event()
     reader = threading.Thread(target=read)
-    writers = [threading.Thread(target=write, args=(first,)) for first in (0, 30)]
+    writers = [threading.Thread(target=write) for _ in range(2)]
     for thread in (reader, *writers):
         thread.start()
     for thread in writers:

@@ -37,8 +37,8 @@ def cache_in(path: Path, told: list[str] | None = None, max_bytes: int = 100 * M
     return made
 
 
-def fill(cache: RingCache, first: int, last: int, every: int = 1) -> None:
-    for second in range(first, last, every):
+def fill(cache: RingCache, first: float, last: float, every: int = 1) -> None:
+    for second in range(int(first), int(last), every):
         samples = [Sample(one, float(second + number)) for number, one in enumerate(PODS)]
         cache.append(T0 + second, [Sample(NODE, float(second)), *samples])
 
@@ -59,8 +59,9 @@ def files(path: Path) -> list[str]:
     [
         pytest.param([[(0, 100), (40, 41)]], 2, id="a late point"),
         pytest.param([[(n * 10, n * 10 + 10)] for n in range(20)], 2, id="many restarts"),
-        pytest.param([[(n, n + 150)] for n in (0, 4000, 8000)], 6, id="minutes no run sealed"),
-        pytest.param([[(0, 1000), (9000, 9300), (1000, 1500)]], 8, id="a clock put back"),
+        pytest.param([[(n, n + 150)] for n in (0, 900, 1800)], 6, id="minutes no run sealed"),
+        pytest.param([[(0, 500), (9000, 9300), (800, 1500)]], 8, id="a clock put back"),
+        pytest.param([[(0, 500), (-T0 + 99, -T0 + 299), (700, 900)]], 8, id="a clock in 1970"),
     ],
 )
 def test_a_restart_knows_all_again(tmp_path, runs, most, killed):
@@ -79,6 +80,22 @@ def test_a_restart_knows_all_again(tmp_path, runs, most, killed):
         assert (again.state().trouble, again.state().refused) == ("", 0)
         again.close()
     assert len(files(tmp_path / "a" / "b")) <= most
+
+
+@pytest.mark.parametrize("boot", [99.0, T0 + 30 * 86400.0], ids=["in 1970", "a month ahead"])
+def test_a_boot_with_a_wrong_clock_keeps_what_earlier_runs_wrote(tmp_path, boot):
+    cache = cache_in(tmp_path)
+    fill(cache, 0, 1800)
+    cache.close()
+    for minutes in (0, 1):
+        cache = cache_in(tmp_path)
+        back = 1860 + 120 * minutes
+        fill(cache, boot - T0, boot - T0 + 9)
+        fill(cache, back, back + 60)
+        now = T0 + back + 59
+        found = cache.merged("node_cpu_usage", TimeWindow(now - 2400, now), [Aggregation.COUNT])
+        assert found[Aggregation.COUNT] == 1800 + 60 * (minutes + 1)
+        cache.close()
 
 
 def test_twelve_hours_survive_a_restart(tmp_path):

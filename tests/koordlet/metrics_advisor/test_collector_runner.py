@@ -14,6 +14,7 @@ from koordlet.metrics_advisor import collector_runner as module
 from koordlet.metrics_advisor.collector_runner import (
     CollectorRunner,
     LatestStore,
+    PresentPods,
     ScheduledCollector,
 )
 from koordlet.metrics_advisor.contract.collector import (
@@ -69,6 +70,18 @@ def observing(
 ) -> tuple[CollectorRunner, Kept]:
     kept = Kept()
     return CollectorRunner(watched, off, kept, tuple, NodeSLO), kept
+
+
+def test_pods_that_are_gone_for_a_while_are_forgotten() -> None:
+    present = PresentPods()
+    assert present.update(None, 0.0) is None
+    assert present.update(["a", "b"], 1000.0) is None, "the list may not be whole yet"
+    assert present.update(["a"], 1119.0) is None
+    assert present.update(["a"], 1120.0) == {"a", "b"}
+    assert present.update(["a"], 1121.0) is None, "now and then is enough"
+    assert present.update(["a", "c"], 1135.0) == {"a", "c"}
+    assert present.update(None, 2000.0) is None
+    assert present.update(["a"], 2001.0) is None
 
 
 def found(value: float) -> Samples:

@@ -106,6 +106,12 @@ async def service(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
 
 Make = Callable[..., DirectLink]
 
+_USAGE = {"resources": {"cpu": "1", "memory": "1Gi"}}
+STATUS = msgspec.json.encode(
+    {"podsMetric": [{"name": f"p{n}", "namespace": "d", "podUsage": _USAGE} for n in range(600)]}
+)
+"""Of a full node: some tens of KiB."""
+
 
 @pytest.fixture
 async def make(service: Service) -> AsyncIterator[Make]:
@@ -122,7 +128,7 @@ async def make(service: Service) -> AsyncIterator[Make]:
 
 
 def send(link: DirectLink, within: float = PATIENCE) -> Awaitable[None]:
-    return link.send(b'{"x":"' + b"y" * 50_000 + b'"}', 1.5, within)
+    return link.send(STATUS, 1.5, within)
 
 
 async def test_the_leader_is_found_and_followed(service: Service, make: Make) -> None:
@@ -136,7 +142,8 @@ async def test_the_leader_is_found_and_followed(service: Service, make: Make) ->
         resolved.append(service.resolved)
     assert resolved[:2] == [1, 1], "while one leads, the name is not asked for again"
     assert [len(manager.heard) for manager in service.managers] == [3, 2, 1]
-    assert msgspec.json.decode(service.managers[0].heard[-1])["x"]
+    heard = msgspec.json.decode(service.managers[0].heard[-1])
+    assert heard == msgspec.json.decode(STATUS)
 
 
 async def test_a_leader_that_is_killed_is_followed_by_the_next(

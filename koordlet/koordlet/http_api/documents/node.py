@@ -69,7 +69,8 @@ class TrainingResult:
 class DocumentSources:
     """Where documents come from: the observer's parts, all safe to ask from any thread.
 
-    ``clock`` is the wall clock, seconds since the epoch. ``node`` is the node's name.
+    ``clock`` is the wall clock, seconds since the epoch. ``node`` is the node's name,
+    ``read_only`` whether koordlet only observes it.
     ``predictions`` are by predictor, ``reports`` by the kind of object. ``jobs`` are what
     takes long on the node.
     ``weights`` are the runtime's, ``None`` on cgroup v1, which has none.
@@ -83,6 +84,7 @@ class DocumentSources:
     peaks: Callable[[], Peaks | None]
     clock: Callable[[], float]
     node: str = ""
+    read_only: bool = False
     predictions: Callable[[], Mapping[str, PredictedPeak]] = dict
     training: Callable[[], TrainingResult] = TrainingResult
     reports: Callable[[], Mapping[str, ReportState]] = dict
@@ -108,6 +110,7 @@ def node_document(observed: DocumentSources) -> Document:
     return {
         "node": observed.node,
         "version": VERSION,
+        "read_only": observed.read_only,
         "at": now,
         "capacity": capacity(observed.latest),
         "machine": _machine(observed.latest.fact(NodeCPUInfo)),

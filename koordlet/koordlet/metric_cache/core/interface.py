@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -145,6 +145,10 @@ class MetricCache(Protocol):
         Raises:
             KeyError: no such kind, or no such label of it.
         """
+        ...
+
+    def retain_pods(self, present: Set[str]) -> None:
+        """Forget the samples of all pods but these, by UID; their files are not changed."""
         ...
 
     def state(self) -> CacheState:

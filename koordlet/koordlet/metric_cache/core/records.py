@@ -9,6 +9,7 @@ in the same segment. A record is
 - N, names: series that have no number yet, as JSON; they are numbered from 0.
 - G, group: the numbers (uint32) of the series that some batches have; groups are counted.
 - V, values: step, whether coarse, group, time and the batch's float32 numbers.
+- C, clock: by how many seconds the wall clock is ahead of the times from here on; 0 at first.
 
 So a batch costs its numbers and some thirty bytes, as long as its series stay the same.
 """
@@ -28,12 +29,15 @@ from koordlet.metric_cache.core.tier import SampleBatch
 from koordlet.metrics_advisor.contract.samples import Series
 
 MAGIC = b"KOORDMC1"
+NAMES = 8192
+"""How many series are remembered while a segment is written."""
 GROUPS = 64
 """How many groups are known at a time; both sides forget all when the next one comes."""
 
 _HEAD = struct.Struct("<III")
 _VALUES = struct.Struct("<cIBId")
-_NAMES, _GROUP, _BATCH = b"N", b"G", b"V"
+_CLOCK = struct.Struct("<cd")
+_NAMES, _GROUP, _BATCH, _AHEAD = b"N", b"G", b"V", b"C"
 _FLOAT = np.dtype("<f4")
 _NUMBER = np.dtype("<u4")
 _FIELDS = {False: 1, True: 4}
@@ -58,56 +62,66 @@ class SegmentEnd(Enum):
 class SegmentState:
     """What the records of a segment have said so far."""
 
-    series: dict[Series, int]
     names: list[Series]
     groups: dict[int, list[Series]]
     counted: int = 0
+    ahead: float = 0.0
 
     @classmethod
     def nothing(cls) -> SegmentState:
-        return cls({}, [], {})
+        return cls([], {})
 
-    def name(self, series: Series) -> None:
-        """Number a series."""
-        self.series[series] = len(self.names)
-        self.names.append(series)
-
-    def group(self, series: list[Series]) -> int:
-        """Count a group; whether older ones are forgotten shows in ``groups``."""
+    def group(self, series: list[Series]) -> None:
+        """Count a group."""
         if len(self.groups) == GROUPS:
             self.groups.clear()
-        number = self.counted
-        self.groups[number] = series
+        self.groups[self.counted] = series
         self.counted += 1
-        return number
 
 
 class RecordEncoder:
-    """Batches to records, for a new segment or one that was read."""
+    """Batches to records, for a new segment or one that was read.
+
+    It remembers no more than ``NAMES`` series, since most may be gone: one that comes again gets
+    another number.
+    """
 
     def __init__(self, known: SegmentState | None = None) -> None:
-        self._known = known or SegmentState.nothing()
+        known = known or SegmentState.nothing()
+        # By their hashes, of 64 bits and other ones in each run: names of the dead cost memory.
+        self._numbers = {hash(one): number for number, one in enumerate(known.names)}
+        self._named = len(known.names)
+        self._valid = set(known.groups)
+        self._counted = known.counted
+        self._ahead = known.ahead
         self._groups: dict[bytes, int] = {}
 
     def encode(self, batch: SampleBatch) -> bytes:
         """The records that a batch takes."""
         number = self._groups.get(batch.key)
         before = b""
-        if number is None or number not in self._known.groups:
+        if number is None or number not in self._valid:
             before, number = self._group(batch)
+        if batch.ahead != self._ahead:
+            self._ahead = batch.ahead
+            before += _record(_CLOCK.pack(_AHEAD, batch.ahead))
         head = _VALUES.pack(_BATCH, batch.step, batch.coarse, number, batch.at)
         return before + _record(head + batch.numbers.astype(_FLOAT, copy=False).tobytes())
 
     def _group(self, batch: SampleBatch) -> tuple[bytes, int]:
-        known = self._known
-        fresh = [one for one in dict.fromkeys(batch.series) if one not in known.series]
+        if len(self._numbers) > NAMES:
+            self._numbers.clear()
+        fresh = [one for one in dict.fromkeys(batch.series) if hash(one) not in self._numbers]
         for one in fresh:
-            known.name(one)
+            self._numbers[hash(one)] = self._named
+            self._named += 1
         named = _record(_NAMES + _encode_names(fresh)) if fresh else b""
-        numbers = np.array([known.series[one] for one in batch.series], _NUMBER)
-        number = known.group(list(batch.series))
-        if len(known.groups) == 1:
+        numbers = np.array([self._numbers[hash(one)] for one in batch.series], _NUMBER)
+        if len(self._valid) == GROUPS:
+            self._valid.clear()
             self._groups.clear()
+        number, self._counted = self._counted, self._counted + 1
+        self._valid.add(number)
         self._groups[batch.key] = number
         return named + _record(_GROUP + numbers.tobytes()), number
 
@@ -163,10 +177,13 @@ class RecordDecoder:
         sort = body[:1]
         if sort == _NAMES:
             for kind, labels in _decode_names(body[1:]):
-                self.known.name(Series(kind, labels))
+                self.known.names.append(Series(kind, labels))
             return None
         if sort == _GROUP:
             self.known.group([self._named(one) for one in np.frombuffer(body[1:], _NUMBER)])
+            return None
+        if sort == _AHEAD:
+            _, self.known.ahead = _CLOCK.unpack(body)
             return None
         if sort != _BATCH:
             raise BadRecordError(f"a record of sort {sort!r}")
@@ -187,7 +204,8 @@ class RecordDecoder:
         if len(numbers) != len(series) * fields:
             raise BadRecordError(f"{len(numbers)} numbers of {len(series)} series")
         key = number.to_bytes(4, "little")
-        return SampleBatch(step, bool(coarse), at, series, key, numbers.reshape(-1, fields))
+        rows = numbers.reshape(-1, fields)
+        return SampleBatch(step, bool(coarse), at, series, key, rows, self.known.ahead)
 
 
 def _record(body: bytes) -> bytes:

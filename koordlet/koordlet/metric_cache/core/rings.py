@@ -1,16 +1,14 @@
 """The metric cache in memory: which samples are taken, when they are, and their tiers. No IO.
 
-The newest time ever given is the clock. A batch up to a minute older finds its place; one
-older than that is refused, unless the tenth in a row: then the clock was put back, and
-what is later than it is forgotten. So neither one late collector nor a clock that was
-wrong for a while costs more than seconds.
+Time here is a timeline (``timeline``) that only goes on: what a wrong clock says costs the
+samples of seconds, and no history.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,18 +16,16 @@ from koordlet.metric_cache.core.aggregation import PointBlock
 from koordlet.metric_cache.core.interface import TimeWindow
 from koordlet.metric_cache.core.page_ring import PAGE_BYTES, Floats, Integers, PagePool
 from koordlet.metric_cache.core.tier import SampleBatch, Tier
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metric_cache.core.timeline import END_OF_TIME, Timeline
+from koordlet.metrics_advisor.contract.metric_kinds import KINDS, POD_UID
 from koordlet.metrics_advisor.contract.samples import Sample, Series
 
-LATE_SECONDS = 60.0
-BELIEVED_AFTER = 10
 POOL_BYTES = 48 << 20
 """For 1350 series of step 1 and 3500 of step 10, of all that is promised."""
 
 ROWS = 8192
 """Series of a step, living and remembered."""
 
-_END_OF_TIME = float(1 << 40)
 _NOWHERE: tuple[int, dict[Series, int]] = (0, {})
 
 
@@ -43,11 +39,10 @@ class Rings:
 
     def __init__(self, pool_bytes: int = POOL_BYTES, rows: int = ROWS) -> None:
         self.refused = 0
-        self.newest = -math.inf
-        self._behind = 0
         self._pool = PagePool(pool_bytes // PAGE_BYTES)
         steps = sorted({kind.step for kind in KINDS.values()})
         self.tiers = {step: Tier(step, rows, self._pool, self._make_room) for step in steps}
+        self._timeline = Timeline(steps[-1])
         self.capacity = rows * len(steps)
         self._sealed_early: list[SampleBatch] = []
         self._replayed: deque[tuple[Sequence[Series], int, Integers, Integers]] = deque(maxlen=64)
@@ -69,9 +64,13 @@ class Rings:
     def put(self, at: float, samples: Iterable[Sample]) -> list[SampleBatch]:
         """Keep samples; what of them was kept, and what was sealed meanwhile."""
         samples = list(samples)
-        if not self._is_time(at, believed=False):
+        place = self._timeline.place(at)
+        if place is None:
             self.refused += len(samples)
             return []
+        if place.undone is not None:
+            self._forget_after(place.undone)
+        at = place.at
         batches = self._turn(at)
         rows: dict[int, list[int]] = {step: [] for step in self.tiers}
         values: dict[int, list[float]] = {step: [] for step in self.tiers}
@@ -88,23 +87,25 @@ class Rings:
                 with np.errstate(over="ignore"):
                     numbers: Floats = np.array(values[step], np.float64).astype(np.float32)
                 batches += self._put(tier, at, np.array(rows[step], np.intp), numbers)
-        return [*self._early(), *batches]
+        return self._dated([*self._early(), *batches])
 
     def replay(self, batch: SampleBatch) -> list[SampleBatch]:
         """Put back what ``put`` gave: coarse batches of all time first, then raw ones.
 
-        The clock is not doubted. What is sealed meanwhile had been sealed by nobody.
+        Their times are the timeline's. What is sealed meanwhile had been sealed by nobody.
         """
         tier = self.tiers.get(batch.step)
-        if tier is None or (not batch.coarse and not self._is_time(batch.at, believed=True)):
+        if tier is None or not 0 <= batch.at < END_OF_TIME:
             return []
+        if not batch.coarse and self._timeline.replay(batch.at, batch.ahead):
+            self._forget_after(batch.at)
         sealed = [] if batch.coarse else self._turn(batch.at)
         rows, known = self._rows_of(tier, batch.series)
         if batch.coarse:
             tier.restore(batch.at, rows, batch.numbers[known])
         elif len(rows):
             self._put(tier, batch.at, rows, batch.numbers[known, 0])
-        return [*self._early(), *sealed]
+        return self._dated([*self._early(), *sealed])
 
     def read(self, kind: str, window: TimeWindow, labels: Mapping[str, str] | None) -> PointBlock:
         """The points of matching series.
@@ -116,30 +117,24 @@ class Rings:
         wanted = [(_place(row.labels, name, kind), text) for name, text in (labels or {}).items()]
         step, known = self._places[kind]
         series = [one for one in known if all(one.labels[place] == text for place, text in wanted)]
-        start, end = max(window.start, 0.0), min(window.end, _END_OF_TIME)
-        return self.tiers[step].read(series, start, end)
+        ahead = self._timeline.ahead
+        start, end = max(window.start - ahead, 0.0), min(window.end - ahead, END_OF_TIME)
+        block = self.tiers[step].read(series, start, end)
+        return replace(block, times=block.times + ahead) if ahead else block
+
+    def retain_pods(self, present: Set[str]) -> None:
+        """Forget the series of all pods but these, by UID."""
+        for tier in self.tiers.values():
+            tier.retain(lambda series: _pod(series) is None or _pod(series) in present)
 
     def replayed(self) -> None:
         """Let go of what only ``replay`` needs."""
         self._replayed.clear()
         self.refused = 0
 
-    def _is_time(self, at: float, *, believed: bool) -> bool:
-        """Whether it may be that time; ``believed``: a clock that is behind is not doubted."""
-        if not 0 <= at < _END_OF_TIME:
-            return False
-        if at >= self.newest - LATE_SECONDS:
-            self._behind = 0
-            self.newest = max(self.newest, at)
-            return True
-        self._behind += 1
-        if not believed and self._behind < BELIEVED_AFTER:
-            return False
-        self._behind = 0
-        self.newest = at
+    def _forget_after(self, at: float) -> None:
         for tier in self.tiers.values():
             tier.forget_after(at)
-        return True
 
     def _admit(self, series: Series, busy: Mapping[int, list[int]]) -> int | None:
         kind = KINDS.get(series.kind)
@@ -179,6 +174,11 @@ class Rings:
     def _turn(self, at: float) -> list[SampleBatch]:
         return [batch for tier in self.tiers.values() for batch in tier.turn(at)]
 
+    def _dated(self, batches: list[SampleBatch]) -> list[SampleBatch]:
+        """With how far the wall clock is ahead of the timeline: the log says it too."""
+        ahead = self._timeline.ahead
+        return [replace(batch, ahead=ahead) for batch in batches] if ahead else batches
+
     def _early(self) -> list[SampleBatch]:
         """What was sealed for want of room."""
         early, self._sealed_early = self._sealed_early, []
@@ -200,6 +200,12 @@ class Rings:
                 self._sealed_early += self.tiers[step].give_up_raw()
             else:
                 self.tiers[step].coarse.drop_oldest()
+
+
+def _pod(series: Series) -> str | None:
+    """The UID of the pod that a series is about."""
+    labels = KINDS[series.kind].labels
+    return series.labels[labels.index(POD_UID)] if POD_UID in labels else None
 
 
 def _place(labels: tuple[str, ...], name: str, kind: str) -> int:

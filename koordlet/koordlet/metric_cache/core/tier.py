@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -29,8 +30,9 @@ _SERIES_BYTES = 500
 class SampleBatch:
     """Numbers of some series, for the log: raw ones of one time, or those of a coarse slot.
 
-    ``at`` is that time, or the slot's beginning. ``key`` stands for ``series``: equal keys of one
-    cache mean equal series.
+    ``at`` is that time, or the slot's beginning, on the cache's timeline; by ``ahead`` seconds
+    the wall clock was ahead of that. ``key`` stands for ``series``: equal keys of one cache mean
+    equal series.
     """
 
     step: int
@@ -39,6 +41,7 @@ class SampleBatch:
     series: Sequence[Series]
     key: bytes
     numbers: Floats
+    ahead: float = 0.0
 
 
 class Tier:
@@ -93,6 +96,11 @@ class Tier:
         self.rows_of_kind(series.kind)[series] = row
         return row
 
+    def retain(self, wanted: Callable[[Series], bool]) -> None:
+        """Forget all other series."""
+        names = enumerate(self._names)
+        self._release(row for row, one in names if one is not None and not wanted(one))
+
     def turn(self, at: float) -> list[SampleBatch]:
         """Let it be that time: seal what is past, forget what is too old."""
         stretch = int(at // self.step) // COARSE
@@ -132,7 +140,7 @@ class Tier:
         self._store(slot, rows, numbers)
 
     def forget_after(self, at: float) -> None:
-        """Forget points later than ``at``: the clock was put back."""
+        """Forget points later than ``at``: the clock was wrong when they were measured."""
         slot = int(at // self.step)
         stretch = slot // COARSE
         self.raw.forget_from(slot + 1)
@@ -205,7 +213,9 @@ class Tier:
             self.coarse.write(slot, rows, numbers)
 
     def _batch(self, coarse: bool, at: float, rows: Integers, numbers: Floats) -> SampleBatch:
-        key = b"%d %d " % (self.step, self.epoch) + rows.tobytes()
+        place = b"%d %d " % (self.step, self.epoch)
+        # Remembered by the log for each group: a digest is enough.
+        key = blake2b(place + rows.tobytes(), digest_size=16).digest()
         names = self._names
         series = [one for row in rows.tolist() if (one := names[row]) is not None]
         return SampleBatch(self.step, coarse, at, series, key, numbers)

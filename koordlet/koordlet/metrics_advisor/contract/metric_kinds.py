@@ -24,9 +24,12 @@ class MetricKind:
     step: int = 1
 
 
+POD_UID = "pod_uid"
+"""The label of what is measured of a pod or of its containers."""
+
 _NONE: tuple[str, ...] = ()
-_POD: tuple[str, ...] = ("pod_uid",)
-_CONTAINER: tuple[str, ...] = ("pod_uid", "container_id")
+_POD: tuple[str, ...] = (POD_UID,)
+_CONTAINER: tuple[str, ...] = (POD_UID, "container_id")
 _NUMA = ("numa_node_id",)
 _GPU = ("gpu_minor", "gpu_device_uuid")
 _HOST_APP = ("host_app_name",)

@@ -7,7 +7,7 @@ the newest round, the history those that caused it.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -24,8 +24,13 @@ EVICTION = "eviction"
 
 MOST_ENTRIES = 2000
 """In the whole history; the oldest go first, and with them pods that are long gone."""
+MOST_BYTES = 1 << 20
+"""Of the whole history, about."""
 MOST_OF_ONE = 16
 """In the history of one thing that is decided."""
+
+_ENTRY_BYTES, _TERM_BYTES = 800, 120
+"""Measured: an entry with its places, and each number."""
 
 
 class DecisionKey(NamedTuple):
@@ -101,11 +106,18 @@ class DecisionLog:
     as those of pages do: it reads the snapshot that ``keep`` has made last, and nothing else.
     """
 
-    def __init__(self, most: int = MOST_ENTRIES, most_of_one: int = MOST_OF_ONE) -> None:
+    def __init__(
+        self,
+        most: int = MOST_ENTRIES,
+        most_of_one: int = MOST_OF_ONE,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
         self._most = most
         self._most_of_one = most_of_one
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._history: OrderedDict[int, DecisionRecord] = OrderedDict()
-        self._numbers: dict[DecisionKey, deque[int]] = {}
+        self._numbers: dict[DecisionKey, list[int]] = {}
         self._next = 0
         self._snapshot = _Snapshot()
 
@@ -157,22 +169,34 @@ class DecisionLog:
         number = self._next
         self._next += 1
         self._history[number] = entry
-        numbers = self._numbers.setdefault(key, deque())
+        self._bytes += _size(entry)
+        numbers = self._numbers.setdefault(key, [])
         numbers.append(number)
         if len(numbers) > self._most_of_one:
-            del self._history[numbers.popleft()]
-        while len(self._history) > self._most:
-            _, oldest = self._history.popitem(last=False)
-            numbers = self._numbers[oldest.key]
-            numbers.popleft()
-            if not numbers:
-                del self._numbers[oldest.key]
+            self._forget(numbers[0])
+        while len(self._history) > self._most or self._bytes > self._most_bytes:
+            self._forget(next(iter(self._history)))
         return number
+
+    def _forget(self, number: int) -> None:
+        entry = self._history.pop(number)
+        self._bytes -= _size(entry)
+        numbers = self._numbers[entry.key]
+        numbers.remove(number)
+        if not numbers:
+            del self._numbers[entry.key]
 
     def _end(self, onset: _Onset | None, at: float) -> None:
         """Record in the history when a decision ended, if its entry is still there."""
         if onset is not None and onset.number in self._history:
             self._history[onset.number] = replace(self._history[onset.number], until=at)
+
+
+def _size(entry: DecisionRecord) -> int:
+    """About its bytes; what of it strategies share is in no entry's."""
+    decision = entry.decision
+    texts = len(decision.outcome) + len(decision.formula) + len(decision.pod) + len(decision.group)
+    return _ENTRY_BYTES + texts + _TERM_BYTES * len(decision.given)
 
 
 # ---- filters

@@ -330,9 +330,13 @@ def open_evictor(
 ) -> Evictor:
     """Be ready to evict, as the settings say."""
     api: Api | None = cluster.client if cluster is not None else None
+    if settings.read_only:
+        api = None
     way, why_not = _backend(settings, api)
     if settings.evict_dry_run:
         why_not = "--evict-dry-run"
+    if settings.read_only:
+        why_not = "--read-only"
     limits = EvictionLimits(
         settings.evictions_per_minute,
         settings.cpu_evict_cool_time_seconds,

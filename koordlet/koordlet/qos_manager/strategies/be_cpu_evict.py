@@ -90,7 +90,8 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     )
     given = _terms(over_window, now, bounds)
     if found.need <= 0:
-        return eviction_claim.nothing(found.what, FORMULA, given)
+        need = Term("need", found.need, "millicores")
+        return eviction_claim.nothing(found.what, FORMULA, (*given, need))
     shortage = NodeShortage(GATE, BATCH_CPU, "millicores", found.what, found.need, FORMULA, given)
     victims = ranking.by_use(ranking.best_effort(view.pods), batch_cpu, _share_used(view))
     return eviction_claim.to_free(shortage, victims, opt_in=False)

@@ -44,7 +44,10 @@ _KNOB = "memory.reclaim"
 _SOME = ("mem", "avg10", "some")
 _EARLY = 1.0
 """Seconds by which a round may come before its time."""
-_FORMULA = "min(max(0, 1 − pressure / target) × share × use, use − floor, most)"
+_FORMULA = (
+    "possible = min(max(0, 1 − pressure / target) × share / 100 × use, use − floor, most); "
+    "amount = possible where possible ≥ least and possible > 0 else 0"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,8 @@ def _of_pod(
         return _PodOffload(pod, 0, Decision(said, pod=pod.name))
     floor = _floor(pod, settings)
     ease = max(0.0, 1 - pressure / settings.target_percent)
-    amount = int(min(ease * settings.share_percent / 100 * use, use - floor, settings.most_bytes))
+    possible = int(min(ease * settings.share_percent / 100 * use, use - floor, settings.most_bytes))
+    amount = possible
     if not ease:
         outcome, amount = "nothing is reclaimed: it waits for memory already", 0
     elif use <= floor:
@@ -153,6 +157,8 @@ def _of_pod(
         Term("use", use, "bytes"),
         Term("floor", floor, "bytes"),
         Term("most", settings.most_bytes, "bytes"),
+        Term("possible", possible, "bytes"),
+        Term("least", settings.least_bytes, "bytes"),
         Term("amount", amount, "bytes"),
     )
     return _PodOffload(pod, amount, Decision(outcome, _FORMULA, given, pod=pod.name))

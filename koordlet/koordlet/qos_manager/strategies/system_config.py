@@ -24,7 +24,7 @@ _MIN_FREE = "vm.min_free_kbytes"
 _LEAST_FREE, _MOST_FREE = 10 * 1024, 10 * 1024**2
 _MOST_FREE_FACTOR = 1000
 """A tenth of the memory, ours: with half of it kept free small machines would stand still."""
-_FORMULA = "memory × minFreeKbytesFactor / 10000"
+_FORMULA = "min_free_kbytes = memory / 1024 × minFreeKbytesFactor / 10000"
 
 Bit = Annotated[int, Meta(ge=0, le=1)]
 
@@ -139,7 +139,11 @@ def _min_free(view: StrategyView, factor: int, before: _SettingResult | None) ->
         outcome = f"{_MIN_FREE} {stays}: the node's memory is not known yet"
         return _SettingResult(Decision(outcome, aspect="min_free_kbytes_factor"), kept)
     size = memory // 1024 * factor // 10_000
-    given = (Term("memory", memory, "bytes"), Term("minFreeKbytesFactor", factor))
+    given = (
+        Term("memory", memory, "bytes"),
+        Term("minFreeKbytesFactor", factor),
+        Term("min_free_kbytes", size, "KiB"),
+    )
     if factor > _MOST_FREE_FACTOR:
         why = f"minFreeKbytesFactor is {factor}; expected at most {_MOST_FREE_FACTOR}"
     elif not _LEAST_FREE <= size <= _MOST_FREE:

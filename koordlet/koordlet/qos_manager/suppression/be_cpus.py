@@ -134,12 +134,27 @@ def count_of(
     were: growth in one step is ``growth_percent`` of the node at most, rounded up, and where they
     are too many for ``cores`` by less than ``deadband`` cores, none is taken away.
     """
-    floor = max(_rounded_up(least), LEAST_CPUS)
-    wanted = max(_rounded_up(cores), floor)
-    if wanted < before <= max(_rounded_up(cores + deadband), floor):
+    if is_kept(cores, before, least, deadband):
         return min(before, cpus)
-    at_most = before + math.ceil(cpus * growth_percent / 100)
-    return min(max(floor, min(wanted, at_most)), cpus)
+    floor = least_count(least)
+    at_most = before + growth(cpus, growth_percent)
+    return min(max(floor, min(_rounded_up(cores), at_most)), cpus)
+
+
+def is_kept(cores: float, before: int, least: float, deadband: float) -> bool:
+    """Whether CPUs are too many for ``cores``, but by so little that all stay."""
+    floor = least_count(least)
+    return max(_rounded_up(cores), floor) < before <= max(_rounded_up(cores + deadband), floor)
+
+
+def least_count(least: float) -> int:
+    """As few CPUs as there may be for a least number of cores."""
+    return max(_rounded_up(least), LEAST_CPUS)
+
+
+def growth(cpus: int, percent: float) -> int:
+    """How many CPUs more there may be in one step."""
+    return math.ceil(cpus * percent / 100)
 
 
 def _rounded_up(cores: float) -> int:

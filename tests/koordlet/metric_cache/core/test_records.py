@@ -36,6 +36,7 @@ def batches(draw: st.DrawFn) -> SampleBatch:
         series,
         repr(series).encode(),
         np.array(numbers, np.float32).reshape(len(series), -1),
+        draw(st.sampled_from((0.0, 86400.0))),
     )
 
 
@@ -45,7 +46,14 @@ def segment(written: list[SampleBatch]) -> bytes:
 
 
 def told(batch: SampleBatch) -> tuple[object, ...]:
-    return (batch.step, batch.coarse, batch.at, list(batch.series), batch.numbers.tobytes())
+    return (
+        batch.step,
+        batch.coarse,
+        batch.at,
+        list(batch.series),
+        batch.numbers.tobytes(),
+        batch.ahead,
+    )
 
 
 def read(data: bytes) -> tuple[list[tuple[object, ...]], RecordDecoder]:

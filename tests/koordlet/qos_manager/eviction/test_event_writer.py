@@ -35,7 +35,7 @@ from tests.support.views import AT, pod_view
 from tests.support.waiting import until
 
 POD = pod_view("web-1", uid="u-1")
-SHORT = Decision("memory is short", "used − limit", (Term("used", 9 << 30, "bytes"),))
+SHORT = Decision("memory is short", "over = used − 1", (Term("used", 9 << 30, "bytes"),))
 CLAIM = EvictionClaim("MemoryEvict", "memory", 5.0, (EvictionVictim(POD, 5.0),), SHORT)
 EVICTION = Eviction(
     POD,
@@ -53,7 +53,7 @@ SAYING = PodEvent(POD.record.pod, SUCCESS, "evicted")
         (
             of_outcome(EVICTION, EvictionOutcome(EvictionResult.EVICTED), "API"),
             SUCCESS,
-            "evicted by API for memory_evict: memory is short (MemoryEvict) (used − limit with ",
+            "evicted by API for memory_evict: memory is short (MemoryEvict) (over = used − 1 with ",
         ),
         (
             of_outcome(EVICTION, EvictionOutcome(EvictionResult.REFUSED, "a budget"), ""),

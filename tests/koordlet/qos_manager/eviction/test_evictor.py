@@ -37,7 +37,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tests.support.views import AT, pod_view, view
 from tests.support.waiting import until
 
-SHORT = Decision("memory is short", "used − limit", (Term("used", 9 << 30, "bytes"),))
+SHORT = Decision("memory is short", "over = used − 1", (Term("used", 9 << 30, "bytes"),))
 ON, SHADOW = StrategyMode.ON, StrategyMode.SHADOW
 START = 1000.0
 A, B = pod_view("a"), pod_view("b")
@@ -162,7 +162,7 @@ async def test_a_pod_goes_with_an_event_and_counts_until_that_was_measured(
         assert bench.evictor.evicting() == {"a"}
         [event] = bench.writer.said
         assert (event.pod.uid, event.reason) == ("a", "evictPodSuccess")
-        assert "used − limit with used 9 GiB, still to be freed 1 B" in event.message
+        assert "over = used − 1 with used 9 GiB, still to be freed 1 B" in event.message
         # It is on its way out: no other has to go.
         news, waits = await bench.round([pod, B], claim(1, pod, B))
         assert news == "evicted by a backend: memory is short (MemoryEvict)"

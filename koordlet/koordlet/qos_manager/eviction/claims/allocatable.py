@@ -25,7 +25,10 @@ from koordlet.qos_manager.eviction.claims import eviction_claim, ranking, thresh
 from koordlet.qos_manager.eviction.claims.eviction_claim import NodeShortage
 from koordlet.qos_manager.eviction.claims.thresholds import ThresholdBand, within
 
-FORMULA = "promised − allocatable × lower / 100, from promised > allocatable × threshold / 100 on"
+FORMULA = (
+    "need = max(promised − allocatable × lower / 100, 0)"
+    " where promised > allocatable × threshold / 100 else 0"
+)
 
 CPU: Mapping[PriorityClass, str] = {PriorityClass.BATCH: BATCH_CPU, PriorityClass.MID: MID_CPU}
 MEMORY: Mapping[PriorityClass, str] = {
@@ -157,9 +160,9 @@ def _of_class(
     )
     wanted = need(promised, allocatable, band)
     if wanted <= 0:
-        return eviction_claim.nothing(
-            f"no eviction: {resource} is not oversold", FORMULA, given, resource
-        )
+        outcome = f"no eviction: {resource} is not oversold"
+        need_term = Term("need", wanted, rule.unit)
+        return eviction_claim.nothing(outcome, FORMULA, (*given, need_term), resource)
     shortage = NodeShortage(
         rule.name, resource, rule.unit, f"{resource} is oversold", wanted, FORMULA, given, resource
     )

@@ -190,7 +190,7 @@ def _memory_available(view: StrategyView, threshold: NodeThreshold) -> SignalRea
         wanted if available < limit else 0.0,
         "memory",
         "bytes",
-        "threshold + capacity × free / 100 − available, where available < threshold",
+        "need = threshold + capacity × free / 100 − available where available < threshold else 0",
         (
             Term("threshold", limit, "bytes"),
             Term("capacity", capacity, "bytes"),
@@ -211,7 +211,8 @@ def _cpu_usage(view: StrategyView, threshold: NodeThreshold) -> SignalReading | 
         wanted if 100 * used > percent * capacity else 0.0,
         "cpu",
         "cores",
-        "used − capacity × (threshold − free) / 100, where used > capacity × threshold / 100",
+        "need = used − capacity × max(threshold − free, 0) / 100"
+        " where 100 × used > capacity × threshold else 0",
         (
             Term("used", used, "cores"),
             Term("capacity", capacity, "cores"),
@@ -231,6 +232,6 @@ def _pressure(view: StrategyView, threshold: NodeThreshold) -> SignalReading | N
         1.0 if found.last > percent else 0.0,
         threshold.signal.value,
         "pods",
-        "1 pod, where pressure > threshold",
+        "need = 1 where pressure > threshold else 0",
         (Term("pressure", found.last, "%"), Term("threshold", percent, "%")),
     )

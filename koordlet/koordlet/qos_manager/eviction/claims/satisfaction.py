@@ -14,9 +14,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+_NEED = (
+    "max(request{0} × upper / 100 − limit{0}, 0)"
+    " where limit{0} > 0 and request{0} > 0 and limit{0} ≤ request{0} × lower / 100"
+    " and (limit{0} < 1000 or usage{0} ≥ limit{0} × busy / 100) else 0"
+)
+_WINDOW = " over the window"
 FORMULA = (
-    "request × upper / 100 − limit, where limit ≤ request × lower / 100"
-    " and usage ≥ limit × busy / 100"
+    f"need now = {_NEED.format('')}; need{_WINDOW} = {_NEED.format(_WINDOW)};"
+    f" need = min(need now, need{_WINDOW})"
 )
 
 _ONE_CORE = 1000.0

@@ -25,7 +25,10 @@ from koordlet.qos_manager.eviction.claims.measurements import average
 from koordlet.qos_manager.eviction.claims.ranking import ReleaseOfPod
 from koordlet.qos_manager.eviction.claims.thresholds import ThresholdBand
 
-FORMULA = "used − capacity × lower / 100, from use ≥ threshold on"
+FORMULA = (
+    "used = min(used now, used over the window); use = 100 × used / capacity; "
+    "need = max(used − capacity × lower / 100, 0) where use ≥ threshold else 0"
+)
 
 
 class UsageMeasure(NamedTuple):
@@ -114,7 +117,9 @@ def plan(view: StrategyView, rule: UsageRule, band: ThresholdBand) -> Plan:
     wanted = need(used, total, band)
     if wanted <= 0:
         return eviction_claim.nothing(
-            f"no eviction: {measure.word} is below its threshold", FORMULA, given
+            f"no eviction: {measure.word} is below its threshold",
+            FORMULA,
+            (*given, Term("need", wanted, measure.unit)),
         )
     shortage = NodeShortage(
         rule.name,

@@ -243,17 +243,21 @@ class _Selector:
         given = (
             Term("need", ask.claim.need, ask.unit),
             Term("on its way", ask.expected, ask.unit),
+            Term("still to be freed", max(ask.claim.need - ask.expected, 0.0), ask.unit),
             *more,
         )
         text = f"{ask.claim.resource}: {outcome}"
         aspect = f"claim {ask.claim.rule} {ask.claim.resource}"
-        decision = Decision(text, "need − on its way", given, aspect=aspect)
+        decision = Decision(text, _STILL, given, aspect=aspect)
         self.decisions.append((ask.strategy, ask.mode, decision))
 
     def _say_of(self, ask: _OpenClaim, pod: PodView, outcome: str, *given: Term) -> None:
         aspect = f"eviction {ask.claim.resource}"
         decision = Decision(outcome, given=given, pod=pod.name, aspect=aspect)
         self.decisions.append((ask.strategy, ask.mode, decision))
+
+
+_STILL = "still to be freed = max(need − on its way, 0)"
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ def shared_cpus(view: StrategyView, threshold_percent: int) -> tuple[SharePool, 
     return pool, Decision(_OUTCOMES[pool.state], _FORMULA, given, aspect="share pool")
 
 
-_FORMULA = "share = (node - LSE, LSR, BE pods) / (CPUs - LSE, LSR requests)"
+_FORMULA = "share = 100 × max(node − LSE, LSR, BE pods, 0) / (CPUs − LSE, LSR requests)"
 _OUTCOMES = {
     SharePoolState.IDLE: "shared CPUs have room: quotas of throttled containers may grow",
     SharePoolState.COOLING: "shared CPUs are nearly full: no quota grows",

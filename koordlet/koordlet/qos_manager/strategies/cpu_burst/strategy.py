@@ -281,11 +281,12 @@ _SAVES = "what is left of the quota may be used later"
 def _decision(pod: BurstPod, one: BurstQuota) -> Decision:
     return Decision(
         f'container "{one.of.container.name}" may use more CPU than its limit',
-        f"quota {one.cause}, from base to ceiling",
+        "base ≤ quota ≤ ceiling",
         (
             Term("quota", one.quota / one.period, "cores"),
             Term("base", one.base / one.period, "cores"),
             Term("ceiling", one.most / one.period, "cores"),
+            Term("cause", one.cause),
         ),
         pod=pod.of.name,
         group=one.of.group,

@@ -29,6 +29,11 @@ def next_quota(had: int, wanted: int, least: int, change: float, growth: float) 
     """
     if had == NO_LIMIT:
         return max(wanted, least)
-    if abs(wanted - had) < change and wanted != LEAST:
+    if is_kept(had, wanted, change):
         return max(had, least)
     return max(min(wanted, had + int(growth)), least)
+
+
+def is_kept(had: int, wanted: int, change: float) -> bool:
+    """Whether a quota is near enough to stay."""
+    return abs(wanted - had) < change and wanted != LEAST

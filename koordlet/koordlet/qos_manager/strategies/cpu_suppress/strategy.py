@@ -149,7 +149,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     )
     by_quota = settings.policy is SuppressPolicy.CFS_QUOTA or not before.pools.allowed
     step = (_quota if by_quota else _cpus)(view, settings, amount, before)
-    formula = f"{amount.formula}, growing by at most {settings.growth_percent:g} % of the node"
+    formula = f"{amount.formula}; {step.formula}"
     decision = Decision(step.outcome, formula, (*amount.given, *step.given))
     after = replace(_carry(view, before, step, decision), policy=settings.policy)
     signals = (_left(step.cores, step.quota), StrategySignal("ls_used_cpu_cores", load.pods))
@@ -177,7 +177,17 @@ class _Step(NamedTuple):
     quota: int | None
     cores: float
     outcome: str
+    formula: str
     given: tuple[Term, ...]
+
+
+_POOLS = "LSR CPUs + shared CPUs"
+_CPUS = f"CPUs = min(max(least CPUs, min(⌈cores⌉, CPUs before + growth)), {_POOLS})"
+_CPUS_KEPT = f"CPUs = min(CPUs before, max(⌈cores + dead band⌉, least CPUs), {_POOLS})"
+_QUOTA = "quota = max(min(cores × period, quota before + growth), least quota)"
+_QUOTA_KEPT = "quota = max(quota before, least quota)"
+_QUOTA_AT_ONCE = "quota = max(cores × period, least quota)"
+_QUOTA_ALONE = "quota = least quota"
 
 
 def _cpus(
@@ -197,13 +207,17 @@ def _cpus(
     outcome = _running_on(chosen, view)
     if len(chosen) < count:
         outcome += "; LSE pods and reservations leave no more"
+    kept = be_cpus.is_kept(amount.cores, len(had), amount.least, deadband)
+    growth = be_cpus.growth(len(view.cpus), settings.growth_percent)
     given = (
-        Term("dead band", deadband, "cores"),
+        Term("dead band", deadband, "cores") if kept else Term("growth", growth, "CPUs"),
+        Term("least CPUs", be_cpus.least_count(amount.least)),
         Term("CPUs before", len(had)),
         Term("CPUs", len(chosen)),
         *_owners(before.pools),
     )
-    return _Step(chosen, None, float(len(chosen)), outcome, given)
+    formula = _CPUS_KEPT if kept else _CPUS
+    return _Step(chosen, None, float(len(chosen)), outcome, formula, given)
 
 
 def _deadband(settings: Settings, cpus: int) -> float:
@@ -222,9 +236,9 @@ def _running_on(cpus: frozenset[int], view: StrategyView) -> str:
 
 def _owners(pools: CPUPools) -> tuple[Term, ...]:
     return (
-        Term("CPUs of LSE pods", len(pools.lse)),
+        Term("LSE CPUs", len(pools.lse)),
         Term("CPUs set aside", len(pools.aside)),
-        Term("CPUs of LSR pods", len(pools.lsr)),
+        Term("LSR CPUs", len(pools.lsr)),
         Term("shared CPUs", len(pools.shared)),
     )
 
@@ -245,18 +259,28 @@ def _quota(
     if had is None:
         had = be_groups.number_now(view, QUOTA) or NO_LIMIT
     percent = amount.capacity * period / 100
-    quota = be_quota.next_quota(
-        had,
-        be_quota.quota_of(amount.cores, period),
-        be_quota.quota_of(amount.least, period),
-        settings.quota_change_percent * percent,
-        settings.growth_percent * percent,
-    )
+    growth = int(settings.growth_percent * percent)
+    wanted = be_quota.quota_of(amount.cores, period)
+    least = be_quota.quota_of(amount.least, period)
+    change = settings.quota_change_percent * percent
+    quota = be_quota.next_quota(had, wanted, least, change, growth)
+    formula = _QUOTA
+    if had == NO_LIMIT:
+        formula = _QUOTA_AT_ONCE
+    elif be_quota.is_kept(had, wanted, change):
+        formula = _QUOTA_KEPT
     outcome = f"best-effort pods may use {quota / period:g} cores"
     if not any(map(suppression_formula.is_best_effort, view.pods)):
         outcome += " (there are none now)"
-    given = (Term("quota before", had, "µs"), Term("quota", quota, "µs"), *_owners(pools))
-    return _Step(allowed, quota, quota / period, outcome, given)
+    given = (
+        Term("period", period, "µs"),
+        Term("quota before", "no limit" if had == NO_LIMIT else had, "µs"),
+        Term("growth", growth, "µs"),
+        Term("least quota", least, "µs"),
+        Term("quota", quota, "µs"),
+        *_owners(pools),
+    )
+    return _Step(allowed, quota, quota / period, outcome, formula, given)
 
 
 def _without_cpus(pools: CPUPools, period: int) -> _Step:
@@ -265,7 +289,8 @@ def _without_cpus(pools: CPUPools, period: int) -> _Step:
         "no CPU is left to best-effort pods: LSE pods and reservations have all; "
         f"they may use {cores:g} cores"
     )
-    return _Step(None, be_quota.LEAST, cores, outcome, _owners(pools))
+    given = (Term("least quota", be_quota.LEAST, "µs"), Term("quota", be_quota.LEAST, "µs"))
+    return _Step(None, be_quota.LEAST, cores, outcome, _QUOTA_ALONE, (*given, *_owners(pools)))
 
 
 def _period(view: StrategyView) -> int:
@@ -293,7 +318,7 @@ def _as_found(view: StrategyView) -> _Memory:
 
 def _held(view: StrategyView, before: _Memory) -> _Memory:
     """As many CPUs as before, but none that an LSE pod has now."""
-    step = _Step(before.cpus, before.quota, before.cores or 0.0, before.outcome, ())
+    step = _Step(before.cpus, before.quota, before.cores or 0.0, before.outcome, "", ())
     if before.cpus and view.cpus and view.pods_known and view.node.topology is not None:
         before = _with_pools(view, before)
         chosen = be_cpus.choose_cpus(

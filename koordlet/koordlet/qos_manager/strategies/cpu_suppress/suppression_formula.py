@@ -125,7 +125,9 @@ class SuppressionAmount(NamedTuple):
     given: tuple[Term, ...]
 
 
-_FORMULA = "capacity × threshold − non-BE pods − non-BE host applications − max(system, reserved)"
+_FORMULA = (
+    "capacity × threshold / 100 − non-BE pods − non-BE host applications − max(system, reserved)"
+)
 
 
 def amount(
@@ -142,7 +144,8 @@ def amount(
     spell = remember(spell, steady, now, seconds)
     cores = max(spell[0][1], least)
     within = _FORMULA if bound is None else f"min({_FORMULA}, bound by pressure)"
-    formula = f"max({within}, floor), the least of {seconds:g} s"
+    spelled = f"least of {seconds:g} s"
+    formula = f"left = max({within}, floor); cores = max({spelled}, floor)"
     given = [
         Term("capacity", load.capacity, "cores"),
         Term("threshold", threshold, "%"),
@@ -153,5 +156,10 @@ def amount(
     ]
     if bound is not None:
         given.append(Term("bound by pressure", bound, "cores"))
-    given += Term("floor", least, "cores"), Term(f"least of {seconds:g} s", cores, "cores")
+    given += (
+        Term("floor", least, "cores"),
+        Term("left", now, "cores"),
+        Term(spelled, spell[0][1], "cores"),
+        Term("cores", cores, "cores"),
+    )
     return SuppressionAmount(cores, least, load.capacity, spell, formula, tuple(given))

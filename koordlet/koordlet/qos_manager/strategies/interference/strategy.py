@@ -260,7 +260,7 @@ def _decision(victim: _Victim) -> Decision:
         given.append(Term("throttled", episode.throttled * 100, "%"))
     return Decision(
         _outcome(victim),
-        "deviations = (now - usual) / spread",
+        "deviations = (now − usual) / spread",
         tuple(given),
         pod=victim.pod.name,
         group=victim.of.group,

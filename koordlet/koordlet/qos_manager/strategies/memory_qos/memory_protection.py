@@ -19,9 +19,16 @@ from koordlet.qos_manager.core.strategy import Term, shown
 PAGE = KNOBS["memory.high"].v2_form.unit
 """The kernel's page size: it rounds down to it."""
 
-PROTECTED = "request × minLimitPercent / 100, request × lowLimitPercent / 100"
-THROTTLED = "request + (limit - request) × throttlingPercent / 100"
-WATERMARK = "limit × wmarkRatio / 100"
+PROTECTED = (
+    "min = request × minLimitPercent / 100; "
+    "low = max(request × lowLimitPercent / 100, min) where lowLimitPercent > 0 else 0"
+)
+WATERMARK = "high = max(limit × wmarkRatio / 100, protected)"
+
+
+def _throttling(limit: str) -> str:
+    room = f"max({limit} − request, 0)"
+    return f"high = max(request + {room} × throttlingPercent / 100, protected)"
 
 
 class MemoryProtection(NamedTuple):
@@ -38,10 +45,13 @@ class MemoryProtection(NamedTuple):
 
 def given(request: int, asked: MemoryQoS) -> tuple[Term, ...]:
     """What ``protection`` goes by."""
+    found = protection(request, asked)
     return (
         Term("request", request, "bytes"),
         Term("minLimitPercent", asked.min_limit, "%"),
         Term("lowLimitPercent", asked.low_limit, "%"),
+        Term("min", found.least, "bytes"),
+        Term("low", found.low, "bytes"),
     )
 
 
@@ -106,24 +116,31 @@ def _throttled(sizes: MemorySizes, least: int, asked: MemoryQoS) -> MemoryHigh |
     if not asked.throttling:
         return None
     top = sizes.limit or sizes.top
+    word = "limit" if sizes.limit else "limit (the node's)"
+    room = max(top - sizes.request, 0) if top is not None else 0
+    high = max(_pages(sizes.request + room * asked.throttling // 100), least)
+    size = None if top is None else high
     given = (
         Term("request", sizes.request, "bytes"),
-        Term("limit" if sizes.limit else "limit (the node's)", top, "bytes"),
+        Term(word, top, "bytes"),
         Term("throttlingPercent", asked.throttling, "%"),
+        Term("protected", least, "bytes"),
+        Term("high", size, "bytes"),
     )
-    if top is None:
-        return MemoryHigh(None, THROTTLED, given)
-    room = max(top - sizes.request, 0)
-    return MemoryHigh(
-        max(_pages(sizes.request + room * asked.throttling // 100), least), THROTTLED, given
-    )
+    return MemoryHigh(size, _throttling(word), given)
 
 
 def _watermark(limit: int, least: int, asked: MemoryQoS) -> MemoryHigh | None:
     if not asked.wmark_ratio or not limit:
         return None
-    given = (Term("limit", limit, "bytes"), Term("wmarkRatio", asked.wmark_ratio, "%"))
-    return MemoryHigh(max(_pages(limit * asked.wmark_ratio // 100), least), WATERMARK, given)
+    high = max(_pages(limit * asked.wmark_ratio // 100), least)
+    given = (
+        Term("limit", limit, "bytes"),
+        Term("wmarkRatio", asked.wmark_ratio, "%"),
+        Term("protected", least, "bytes"),
+        Term("high", high, "bytes"),
+    )
+    return MemoryHigh(high, WATERMARK, given)
 
 
 def _pages(size: int) -> int:

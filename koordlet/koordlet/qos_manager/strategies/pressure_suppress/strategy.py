@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from koordlet.qos_manager.core.strategy import Decision, Plan, StrategySignal, StrategyView, Term
 from koordlet.qos_manager.strategies.pressure_suppress.feedback import (
+    MOST_SECONDS,
     FeedbackState,
     FeedbackTuning,
     error_of,
@@ -36,8 +37,12 @@ INTERVAL = "psi_collector_interval"
 
 _INTERFERENCE, _OUTLIER = "interference", "cpi_outlier"
 _FORMULA = (
-    "e = (target − waiting) / target beyond the deadband; "
-    "bound + capacity × (proportional × (e − e before) + integral × e × seconds)"
+    "off = (target − waiting) / target; "
+    "e = max(off − max(min(off, deadband / 100), −deadband / 100), −4); "
+    "step = proportional / 100 × (e − e before) + integral / 100 × e × seconds; "
+    "change = capacity × max(min(step, rise / 100 × seconds), −fall / 100 × seconds); "
+    "from = min(bound before, in force) where change < 0 else bound before; "
+    "bound = min(max(from + change, least), capacity)"
 )
 
 
@@ -111,8 +116,18 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         else _Memory(FeedbackState(capacity, error), view.steady)
     )
     seconds = view.steady - before.steady
-    after = step(before.state, error, seconds, _tuning(settings), low, capacity, _in_force(view))
-    decision = _decision(settings, found, capacity, before.state, after, seconds)
+    in_force = _in_force(view)
+    after = step(before.state, error, seconds, _tuning(settings), low, capacity, in_force)
+    seconds = min(max(seconds, 0.0), MOST_SECONDS)
+    in_force = before.state.bound if in_force is None else in_force
+    given = (
+        Term("seconds", seconds, "s"),
+        Term("rise", settings.rise_percent, "% a second"),
+        Term("fall", settings.fall_percent, "% a second"),
+        Term("in force", in_force, "cores"),
+        Term("least", low, "cores"),
+    )
+    decision = _decision(settings, found, capacity, before.state, after, given)
     signals = (
         StrategySignal("be_cpu_cores", after.bound),
         StrategySignal("ls_waiting_percent", found.percent),
@@ -151,7 +166,7 @@ def _decision(
     capacity: float,
     before: FeedbackState,
     after: FeedbackState,
-    seconds: float,
+    given: tuple[Term, ...],
 ) -> Decision:
     return Decision(
         _outcome(after, capacity),
@@ -166,7 +181,7 @@ def _decision(
             Term("e", after.error),
             Term("e before", before.error),
             Term("integral", settings.integral_percent, "% a second"),
-            Term("seconds", seconds, "s"),
+            *given,
             Term("bound", after.bound, "cores"),
             Term("pods", found.pods),
             Term("throttled pods left out", found.throttled),

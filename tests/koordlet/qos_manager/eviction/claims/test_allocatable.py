@@ -139,4 +139,10 @@ def test_the_decision_says_why_nothing_is_claimed(
     if "not oversold" in outcomes[0]:
         numbers = {one.name: one.value for one in plan.decisions[0].given}
         assert plan.decisions[0].aspect == BATCH_CPU
-        assert numbers == {"promised": 1000, "allocatable": 100_000, "lower": 70, "threshold": 80}
+        assert numbers == {
+            "promised": 1000,
+            "allocatable": 100_000,
+            "lower": 70,
+            "threshold": 80,
+            "need": 0,
+        }

@@ -9,7 +9,7 @@ from koordlet.qos_manager.eviction.claims.eviction_claim import NodeShortage
 from tests.support.views import pod_view, view
 
 SHORTAGE = NodeShortage(
-    "Rule", "cpu", "cores", "CPU is short", 2.0, "a − b", (Term("a", 3),), "cpu"
+    "Rule", "cpu", "cores", "CPU is short", 2.0, "need = a − 1", (Term("a", 3),), "cpu"
 )
 VICTIMS = (EvictionVictim(pod_view(), 1.0),)
 

@@ -141,4 +141,5 @@ def test_the_decision_has_the_numbers() -> None:
         "threshold": 80,
         "used now": 7.5,
         "used over the window": 7.0,
+        "need": 0.0,
     }

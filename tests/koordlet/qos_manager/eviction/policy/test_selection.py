@@ -49,7 +49,7 @@ def claim(
         resource,
         need,
         tuple(EvictionVictim(PODS[name], releases) for name, releases in victims.items()),
-        Decision("memory is short", "used − limit", given),
+        Decision("memory is short", "over = used − 1", given),
         opt_in=False,
         forced=forced,
         notice_seconds=notice,
@@ -87,7 +87,7 @@ class TestOneClaim:
         outcome = "is to be evicted: memory is short (MemoryEvict)"
         assert said(choice) == [f"ns/c: {outcome}", f"ns/a: {outcome}"]
         text = str(choice.evictions[1].decision)
-        assert "used − limit with used 9 B, need 5 B, still to be freed 3 B, frees 3 B" in text
+        assert "over = used − 1 with used 9 B, need 5 B, still to be freed 3 B, frees 3 B" in text
         rounded = select(claim(0.1 + 0.2, {"a": 0.1, "b": 0.2, "c": 1}))
         assert names(rounded) == ["a", "b"], "rounding is no need"
 

@@ -178,7 +178,9 @@ def test_a_throttled_container_s_quota_grows_to_its_ceiling_and_the_pod_s_with_i
     assert set(desired(seen[-1], BURST).values()) == {100_000}
     decision = seen[-1].decisions[-1]
     assert decision is seen[-2].decisions[-1]
-    assert str(decision).endswith("with quota 3 cores, base 1 cores, ceiling 3 cores)")
+    assert str(decision).endswith(
+        "with quota 3 cores, base 1 cores, ceiling 3 cores, cause × 1.2 while it is throttled)"
+    )
     signals = [(one.name, one.value, one.pod) for one in seen[-1].signals]
     assert ("container_scaled_cfs_quota_us/main", 300_000.0, "ns/p000") in signals
 

@@ -99,9 +99,10 @@ def test_amount(limits: SuppressionLimits, load: NodeCPULoad, cores: float) -> N
 
 def test_numbers_are_in_the_order_of_the_formula_and_the_floor_of_now_holds() -> None:
     found = amount(LOAD, SuppressionLimits(65, 5, 20.0), (), 0.0, 5.0)
-    places = [found.formula.find(one.name) for one in found.given]
+    places = [found.formula.find(one.name) for one in found.given[:8]]
     assert -1 not in places
     assert places == sorted(places)
+    assert [one.name for one in found.given[8:]] == ["left", "least of 5 s", "cores"]
     low = amount(LOAD, SuppressionLimits(10), (), 0.0, 5.0)
     assert amount(LOAD, SuppressionLimits(10, 50), low.spell, 1.0, 5.0).cores == 32.0
 

@@ -139,7 +139,8 @@ class TestProtection:
         made = planned(ls(), classes=LS_HALF)
         [pod] = [one for one in made.decisions if one.pod]
         assert pod.outcome == "memory QoS: 1 GiB (if possible 2 GiB) of ns/web protected"
-        assert str(pod).endswith("with request 2 GiB, minLimitPercent 50 %, lowLimitPercent 100 %)")
+        numbers = "request 2 GiB, minLimitPercent 50 %, lowLimitPercent 100 %, min 1 GiB, low 2 GiB"
+        assert str(pod).endswith(f"with {numbers})")
         assert {one.pod for one in made.desired} == {"ns/web", ""}
         without = planned(ls(), classes=LS_HALF, knobs=())
         assert values(without) == {}
