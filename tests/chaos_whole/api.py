@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
-import threading
 from typing import Any
 
 from koord_kube.protocol.resources import Resource
@@ -25,16 +25,12 @@ class RefusedError(Exception):
 
 
 class Api:
-    """For any thread; each has a connection of its own.
-
-    Every call raises ``OSError`` or ``http.client.HTTPException`` where nobody answers.
-    """
+    """Every call raises ``OSError`` or ``http.client.HTTPException`` where nobody answers."""
 
     def __init__(self, server: KubeApiserver) -> None:
         self._host, _, port = server.url.removeprefix("https://").partition(":")
         self._port = int(port)
         self._trust = ssl.create_default_context(cafile=str(server.authority))
-        self._of_thread = threading.local()
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Document:
         return self._ask("GET", resource.path(name, namespace))
@@ -78,27 +74,16 @@ class Api:
     def _ask(
         self, method: str, path: str, body: Document | None = None, kind: str = "application/json"
     ) -> Document:
-        connection = self._connection()
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": kind}
         data = None if body is None else json.dumps(body)
-        try:
+        connection = http.client.HTTPSConnection(
+            self._host, self._port, timeout=SECONDS, context=self._trust
+        )
+        # One for each request: no earlier one's end is taken for the server's.
+        with contextlib.closing(connection):
             connection.request(method, path, data, headers)
             answer = connection.getresponse()
             said = answer.read()
-        except (OSError, http.client.HTTPException):
-            self._of_thread.connection = None
-            connection.close()
-            raise
         if answer.status >= 300:
             raise RefusedError(answer.status, f"{method} {path}: {said.decode()[:500]}")
         return dict(json.loads(said))
-
-    def _connection(self) -> http.client.HTTPSConnection:
-        found: http.client.HTTPSConnection | None
-        found = getattr(self._of_thread, "connection", None)
-        if found is None:
-            found = http.client.HTTPSConnection(
-                self._host, self._port, timeout=SECONDS, context=self._trust
-            )
-            self._of_thread.connection = found
-        return found

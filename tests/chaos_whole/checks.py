@@ -18,6 +18,7 @@ from koord_model.keys import (
     ANNOTATION_RESERVATION_ALLOCATED,
     BATCH_CPU,
     BATCH_MEMORY,
+    LABEL_EVICTION_ENABLED,
     LABEL_POD_GROUP,
     LABEL_QOS,
     LABEL_QUOTA_NAME,
@@ -55,7 +56,7 @@ TOO_LITTLE = {
     "cpuAllocatableEvictLowerPercent": 1,
     "allocatableEvictPriorityThreshold": 5999,
 }
-"""A batch pod is more than two percent of what the node offers."""
+"""A batch pod that goes is more than two percent of what the node offers."""
 
 Check = Callable[[], None]
 
@@ -81,12 +82,12 @@ class _Checks:
         self._whole, self._api, self._population = whole, whole.api, population
 
     def offer(self) -> None:
-        """Without pods, what is left of the node's capacity after margin and system."""
+        """What is left of the node's capacity after margin, system, and a pod that does nothing."""
 
         def agrees() -> bool:
             node = self._api.get(NODES, NODE)
             status = self._api.get(NODE_METRICS, NODE).get("status", {})
-            if not status.get("nodeMetric"):
+            if not status.get("nodeMetric", {}).get("systemUsage", {}).get("resources"):
                 return False
             terms = reckoned({"podsMetric": [], **status}, node, MARGIN, RESERVED)
             offered = node["status"]["allocatable"]
@@ -97,7 +98,7 @@ class _Checks:
         capacity = milli(self._api.get(NODES, NODE)["status"]["capacity"]["cpu"])
         offered = int(self._api.get(NODES, NODE)["status"]["allocatable"][BATCH_CPU])
         kept = int(capacity * MARGIN["cpu"] / 100) + RESERVED["cpu"]
-        # What the kubelet's own groups use without pods is next to nothing.
+        # What it uses nevertheless is next to nothing.
         assert capacity - kept - 20 <= offered <= capacity - kept, (capacity, kept, offered)
 
     def batch_pod(self) -> None:
@@ -119,16 +120,12 @@ class _Checks:
         self._population.clear()
 
     def exclusive_cpus(self) -> None:
-        """Two pods with one CPU each: not the same."""
-        half = replace(EXCLUSIVE, request=1000)
-        names = [self._population.create(half)]
-        if self._cpus() > 2:  # the kubelet keeps some back
-            names.append(self._population.create(half))
-        self._population.create(SERVICE)
+        """Two pods with a CPU each: not the same."""
+        names = [self._population.create(EXCLUSIVE) for _ in range(2)]
         self._population.settle("pods with CPUs of their own are right")
         given = [given_cpus(self._population.pod(name)) for name in names]
-        assert all(len(one) == 1 for one in given), given
-        assert len(frozenset().union(*given)) == len(given), given
+        assert all(len(one) == EXCLUSIVE.request // 1000 for one in given), given
+        assert not given[0] & given[1], given
         self._population.clear()
 
     def gang(self) -> None:
@@ -154,8 +151,7 @@ class _Checks:
         self._population.settle("a pod of a quota is right")
         second = self._population.create(kind)
         until(lambda: "quota" in self._why_pending(second).lower(), "the quota is used up")
-        used = self._api.get(ELASTIC_QUOTAS, "team", NAMESPACE)["status"]["used"]["cpu"]
-        assert milli(used) == PLAIN.request, used
+        until(lambda: self._used_of_quota() == PLAIN.request, "the quota says what is used")
         self._population.delete(first)
         self._population.settle("the next pod of a quota is right")
         self._population.clear()
@@ -182,7 +178,7 @@ class _Checks:
         """Up, and down again."""
         name = self._population.create(SERVICE)
         self._population.settle("a service is right")
-        for request, limit in ((120, 450), (40, 200)):
+        for request, limit in ((120, 450), (30, 200)):
             self._resize(name, SERVICE.sized(request, limit))
             self._population.settle(f"a service resized to {request}m, {limit}m is right")
         self._population.clear()
@@ -204,7 +200,9 @@ class _Checks:
 
     def eviction(self) -> None:
         """More is promised than the node is said to offer: the pod goes, and it is said why."""
-        name = self._population.create(BATCH)
+        name = self._population.create(
+            _labelled(BATCH.sized(100, 200), **{LABEL_EVICTION_ENABLED: "true"})
+        )
         self._population.settle("a batch pod is right")
         self._whole.configure(resource_threshold_config={"clusterStrategy": TOO_LITTLE})
         until(lambda: self._evicted(name), "the pod is evicted, and an Event says why")
@@ -241,6 +239,10 @@ class _Checks:
     def _reservation_phase(self) -> str:
         return str(self._api.get(RESERVATIONS, "room").get("status", {}).get("phase", ""))
 
+    def _used_of_quota(self) -> int:
+        status = self._api.get(ELASTIC_QUOTAS, "team", NAMESPACE).get("status", {})
+        return milli(status.get("used", {}).get("cpu", "0"))
+
     def _evicted(self, name: str) -> bool:
         there = {one["metadata"]["name"] for one in self._population.list()}
         said = [
@@ -248,11 +250,7 @@ class _Checks:
             for one in self._api.list(EVENTS, NAMESPACE)
             if one["involvedObject"]["name"] == name and one["reason"] == "evictPodSuccess"
         ]
-        return name not in there and any(BATCH_CPU in one for one in said)
-
-    def _cpus(self) -> int:
-        node = self._api.get(NODES, NODE)["status"]["allocatable"]["cpu"]
-        return milli(node) // 1000
+        return name not in there and any("cpu_allocatable_evict: " in one for one in said)
 
 
 def _named(name: str, spec: Document) -> Document:

@@ -15,8 +15,8 @@ from tests.support.processes import Program
 NODE = "this-machine"
 KUBELET_TOKEN = "kubelet-token"
 USERS = ((KUBELET_TOKEN, f"system:node:{NODE}", NODE, "system:nodes"),)
-RESERVED = {"cpu": 100, "memory": 256 << 20}
-"""What the kubelet keeps back: millicores and bytes."""
+RESERVED = {"cpu": 0, "memory": 256 << 20}
+"""What the kubelet keeps back: millicores (two pods may have a CPU each) and bytes."""
 
 
 def why_not() -> str | None:
@@ -92,14 +92,12 @@ def _config(address: str, runtime: str, folder: Path) -> dict[str, Any]:
         "evictionHard": dict.fromkeys(_SIGNALS, "0%"),
         "failCgroupV1": False,
         "failSwapOn": False,
-        # It may change no setting of the kernel, which is everybody's here.
-        "featureGates": {"KubeletInUserNamespace": True},
         "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
         "oomScoreAdj": 0,
         "resolvConf": "",
-        "systemReserved": {"cpu": f"{RESERVED['cpu']}m", "memory": str(RESERVED["memory"])},
+        "systemReserved": {"memory": str(RESERVED["memory"])},
         "volumePluginDir": str(folder / "volume-plugins"),
     }
 

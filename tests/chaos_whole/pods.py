@@ -88,9 +88,10 @@ class PodKind:
         return {**files, MEMORY: self.memory * MIB}
 
 
-BATCH = PodKind("batch", 100, 200, labels=PROFILE["spec"]["selector"]["matchLabels"])
-SERVICE = PodKind("service", 60, 300, labels={LABEL_QOS: "LS"})
-PLAIN = PodKind("plain", 50, 150)
+# Small: a new pod counts with its request until its usage is known, and twenty are to fit two CPUs.
+BATCH = PodKind("batch", 20, 120, labels=PROFILE["spec"]["selector"]["matchLabels"])
+SERVICE = PodKind("service", 40, 300, labels={LABEL_QOS: "LS"})
+PLAIN = PodKind("plain", 30, 150)
 EXCLUSIVE = PodKind("exclusive", 1000, 1000, labels={LABEL_QOS: "LSR"})
 
 
@@ -99,6 +100,12 @@ def given_cpus(pod: Document) -> frozenset[int]:
     annotations = pod["metadata"].get("annotations", {})
     status = json.loads(annotations.get(ANNOTATION_RESOURCE_STATUS, "{}"))
     return frozenset(cpuset.parse(status.get("cpuset", "")))
+
+
+def is_rejected(pod: Document) -> bool:
+    """Whether the kubelet has no room for it; it stays so."""
+    status = pod.get("status", {})
+    return status.get("phase") == "Failed" and str(status.get("reason")).startswith("OutOf")
 
 
 def why_wrong(machine: OwnMachine, kind: PodKind, pod: Document) -> str | None:
@@ -111,6 +118,8 @@ def why_wrong(machine: OwnMachine, kind: PodKind, pod: Document) -> str | None:
     [container] = status.get("containerStatuses") or [{}]
     if not container.get("ready") or container.get("restartCount"):
         return f"not ready, or started again: {container.get('state')}"
+    if kind.is_batch and status["qosClass"] != "BestEffort":
+        return "is no batch pod"
     wanted = kind.expected(pod)
     group = pod_group(pod)
     for place in (f"{group}/{container['containerID'].rpartition('/')[2]}", group):

@@ -18,6 +18,7 @@ from tests.chaos_whole.pods import (
     SERVICE,
     PodKind,
     given_cpus,
+    is_rejected,
     why_wrong,
 )
 from tests.chaos_whole.whole import OFFLINE
@@ -40,6 +41,8 @@ class Population:
         self._api, self._machine = api, machine
         self._numbers = itertools.count(1)
         self.wanted: dict[str, PodKind] = {}
+        self.rejected = 0
+        """Pods that the kubelet did not take: what the node offered became less meanwhile."""
 
     def create(self, kind: PodKind) -> str:
         """Ask for a pod, and return its name."""
@@ -78,17 +81,19 @@ class Population:
     def replace(self, chance: random.Random, number: int) -> None:
         """Let some pods go, and others of their kinds come."""
         for name in chance.sample(sorted(self.wanted), number):
-            kind = self.wanted[name]
-            self.delete(name)
-            self.create(kind)
+            self._replace(name)
 
     def wrong(self) -> Wrong:
-        """What is not right now."""
+        """What is not right now; a rejected pod is replaced, as controllers do."""
         try:
             pods = self.list()
         except OFFLINE as error:
             return {"the API server": f"{type(error).__name__}: {error}"}
         there = {one["metadata"]["name"]: one for one in pods}
+        rejected = {name for name, one in there.items() if is_rejected(one)} & self.wanted.keys()
+        for name in rejected:
+            self._replace(name)
+        self.rejected += len(rejected)
         found = dict.fromkeys(there.keys() - self.wanted.keys(), "is not gone")
         for name, kind in self.wanted.items():
             why = why_wrong(self._machine, kind, there[name]) if name in there else "is not there"
@@ -125,6 +130,11 @@ class Population:
                 return right_since - since
             assert now - since < limit, f"after {limit:g} s: {_told(wrong)}"
             time.sleep(LOOK_SECONDS)
+
+    def _replace(self, name: str) -> None:
+        kind = self.wanted[name]
+        self.delete(name)
+        self.create(kind)
 
     def _insist(self, ask: Callable[[], object], *, exists: int) -> None:
         """Ask until it is answered; the answer to an earlier attempt may have been lost."""

@@ -20,6 +20,8 @@ class Report:
     """Seconds until every pod was right again."""
     wrong: list[str] = field(default_factory=list)
     replaced: int = 0
+    rejected: int = 0
+    """Pods that the kubelet did not take, and that were replaced as well."""
 
     def lines(self) -> Iterator[str]:
         """The tables."""
@@ -28,10 +30,11 @@ class Report:
             rows += [(name, f"{seconds:.1f}") for name, seconds in self.checks.items()]
             yield from table(rows)
             yield ""
-        yield f"{self.replaced} pods were replaced meanwhile; every pod was right again"
-        rows4 = [("AFTER", "TIMES", "MEDIAN S", "MOST S")]
+        yield f"{self.replaced} pods replaced; {self.rejected} more: the kubelet had no room"
+        yield "Seconds until every pod was right again:"
+        rows = [("AFTER", "TIMES", "MEDIAN S", "MOST S")]
         for name, taken in self.faults.items():
             figures = (statistics.median(taken), max(taken))
-            rows4.append((name, str(len(taken)), *(f"{one:.1f}" for one in figures)))
-        yield from table(rows4)
+            rows.append((name, str(len(taken)), *(f"{one:.1f}" for one in figures)))
+        yield from table(rows)
         yield from (f"WRONG: {one}" for one in self.wrong)

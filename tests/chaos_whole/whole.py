@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from koord_demo.programs import console_script
-from koord_kube.protocol.resources import NODES
+from koord_kube.protocol.resources import NODES, PODS
 from koord_model.keys import BATCH_CPU
 
 from tests.apiserver.real_cluster import RealCluster, webhooks_at
 from tests.chaos_whole.api import Api, RefusedError
 from tests.chaos_whole.kubernetes import NODE, USERS, ControllerManager, RealKubelet
-from tests.chaos_whole.pods import NAMESPACE
+from tests.chaos_whole.pods import NAMESPACE, PLAIN
 from tests.support.colocation import COLOCATION, PROFILE
 from tests.support.containerd import Containerd
 from tests.support.koordlet_programs import StatusKoordlet
@@ -24,20 +24,27 @@ from tests.support.kube_apiserver import KubeApiserver
 from tests.support.manager_program import NAMESPACE as SYSTEM
 from tests.support.manager_program import ManagerProgram
 from tests.support.own_machine import OwnMachine
-from tests.support.processes import Program, until
+from tests.support.processes import Program
 from tests.support.proxy import Proxy
 from tests.support.scheduler_program import SchedulerProgram
 
 OFFLINE = (OSError, http.client.HTTPException, RefusedError)
 """What asking an API server may come to while it is away."""
-_PLUGINS = (
-    *("NodeNUMAResource", "Reservation", "ElasticQuota", "Coscheduling"),
-    "LoadAwareScheduling",
-)
+STANDING = "default"
+"""The namespace of a pod that is not of those that are looked at."""
+_PLUGINS = ("NodeNUMAResource", "Reservation", "ElasticQuota", "Coscheduling")
 _SCHEDULING = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
-    "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": one} for one in _PLUGINS]}}}],
+    "profiles": [
+        {
+            "plugins": {"multiPoint": {"enabled": [{"name": one} for one in _PLUGINS]}},
+            # Pods get single threads of a core, too.
+            "pluginConfig": [
+                {"name": "NodeNUMAResource", "args": {"defaultCPUBindPolicy": "SpreadByPCPUs"}}
+            ],
+        }
+    ],
 }
 _WORKLOADS = [
     {
@@ -99,7 +106,8 @@ class Whole:
         self.configure(colocation_config=COLOCATION)
         self._start_node()
         self._start_ours()
-        until(self._offers, "the node offers batch resources")
+        self.kubelet.wait_until(self._run_standing, "the API server takes no pod")
+        self.kubelet.wait_until(self._offers, "the node offers no batch resources")
         say("the node is ready, and offers batch resources")
 
     def configure(self, **sections: object) -> None:
@@ -143,7 +151,15 @@ class Whole:
     def _start_ours(self) -> None:
         host, inside = self.machine.address, self.machine.inside([])
         manager = self._kubeconfig("koord-manager")
-        self.manager = ManagerProgram("manager", self.folder, manager, host=host, inside=inside)
+        self.manager = ManagerProgram(
+            "manager",
+            self.folder,
+            manager,
+            # A batch pod that is made while it is away would be a plain one.
+            "--webhook-configuration-failure-policy-pods=Fail",
+            host=host,
+            inside=inside,
+        )
         self.manager.start()
         config = self.folder / "scheduler.json"
         config.write_text(json.dumps(_SCHEDULING))
@@ -164,6 +180,17 @@ class Whole:
 
     def _kubeconfig(self, account: str) -> Path:
         return self.server.kubeconfig(account, self.cluster.token(account))
+
+    def _run_standing(self) -> bool:
+        """A pod that is always there: a node without any says nothing of the system's usage."""
+        document = PLAIN.document("standing")
+        document["metadata"]["namespace"] = STANDING
+        document["spec"]["containers"][0]["resources"] = {}
+        try:
+            self.api.create(PODS, document, STANDING)
+        except OFFLINE:  # the namespace may have no account yet
+            return False
+        return True
 
     def _offers(self) -> bool:
         try:

@@ -36,11 +36,21 @@ mount --move {folder}/cgroup /sys/fs/cgroup
 mount -t tmpfs none /var/lib
 mount -t tmpfs none /var/log
 mount --bind /proc/sys /proc/sys
+for setting in {settings}; do
+    cat /proc/sys/$setting > {folder}/setting
+    cp {folder}/setting {folder}/$(basename $setting)
+    mount --bind {folder}/$(basename $setting) /proc/sys/$setting
+done
 mount -o remount,bind,ro /proc/sys
 mount --bind {folder}/stat /proc/stat
 touch {folder}/furnished
 exec sleep infinity
 """
+_SETTINGS = (
+    *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
+    *("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"),
+)
+"""What a kubelet insists on: files of the machine's own, which mean nothing."""
 _STAT_SECONDS = 0.2
 _STAT_BYTES = 2048
 """More than it ever has, so that a reader never sees half of it."""
@@ -118,7 +128,9 @@ class OwnMachine(network.OwnNetwork):
         )
         join = _JOIN.format(procs=" ".join(str(one / "cgroup.procs") for one in self._groups()))
         network_namespace = f"nsenter --net=/run/netns/{self._name}"
-        furnish = shlex.quote(_FURNISH.format(folder=self._folder, binds=binds))
+        furnish = shlex.quote(
+            _FURNISH.format(folder=self._folder, binds=binds, settings=" ".join(_SETTINGS))
+        )
         hold = f"exec {network_namespace} unshare --mount --cgroup sh -c {furnish}\n"
         self._holder.spawn(["sh", "-c", join + hold])
         furnished = self._folder / "furnished"

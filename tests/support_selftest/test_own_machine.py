@@ -14,7 +14,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(_WHY_NOT is not None, reason=_WHY_NOT or "-"),
 ]
-SETTING = Path("/proc/sys/vm/overcommit_memory")
+SETTING = Path("/proc/sys/vm/overcommit_ratio")
 
 
 def test_it_has_its_own_groups_and_leaves_nothing(tmp_path: Path) -> None:
