@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 from koord_model import label_selector
 from koord_model.demand import Amounts
-from koord_model.keys import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koord_model.quantity import milli, whole
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.columns.nodes import NodeColumns
@@ -92,7 +91,6 @@ def _port(address: str, protocol: str, port: int) -> HostPort:
     return HostPort(protocol or "TCP", port, address or ANY_ADDRESS)
 
 
-COLOCATED = {BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY}
 FUNCTIONS: dict[str, Callable[[Object], Object]] = {
     "requests": requests,
     "selector": selector,
@@ -125,22 +123,6 @@ def comparisons_of_taints(vector: Vector, field: str, here: Fields, there: Field
     return bool(vector.given.get("comparing"))
 
 
-def shares_that_hooks_set(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """What a container of batch or mid resources has, and has not asked for, is hooks' doing."""
-    if vector.given["f"] != "requests" or not field.startswith(("bound.", "nonzero.")):
-        return False
-    spec, status = vector.given["pod"]["spec"], vector.given["pod"].get("status", {})
-    has: dict[str, set[str]] = {}
-    for one in status.get("containerStatuses", []) + status.get("initContainerStatuses", []):
-        in_force = one.get("resources", {}).get("requests", {})
-        has[one["name"]] = {*in_force, *one.get("allocatedResources", {})}
-    asked = {
-        one["name"]: {*one.get("resources", {}).get("requests", {})}
-        for one in spec["containers"] + spec.get("initContainers", [])
-    }
-    return any(COLOCATED & names and has.get(name, names) - names for name, names in asked.items())
-
-
 def beyond_64_bits(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
     """Kubernetes' numbers overflow where ours grow; no node has so much."""
     return vector.given["f"] == "quantity" and abs(here.get("milli", 0)) >= 2**63
@@ -164,5 +146,5 @@ def test_the_functions_return_what_those_of_kubernetes_do() -> None:
         "scheduler_functions",
         ours,
         theirs,
-        (comparisons_of_taints, shares_that_hooks_set, beyond_64_bits, below_zero, spaces),
+        (comparisons_of_taints, beyond_64_bits, below_zero, spaces),
     )
