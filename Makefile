@@ -15,7 +15,7 @@ MEASURED := -m quiet
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
-.PHONY: help demo demo-scheduler test unit conformance whole integration test-vm lint format bench chaos chaos-scheduler fuzz mutants proto clean
+.PHONY: help demo demo-scheduler test unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
@@ -75,6 +75,10 @@ mutants: $(STAMP)test-all ## Change core modules in small ways, and count what t
 chaos: $(STAMP)test-all ## Kill, hang and spoil every part under load for MINUTES=1, and count what became of it. SEED=…
 	@GRPC_VERBOSITY=ERROR $(BIN)/python -m tests.chaos --runtime $(RUNTIME) \
 		--minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
+
+chaos-whole: $(STAMP)test-all ## A whole real cluster of one node (KUBEBUILDER_ASSETS; root): check it, then kill every program for MINUTES=5. SEED=…
+	@tools/system_packages test
+	@$(BIN)/python -m tests.chaos_whole --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 chaos-scheduler: $(STAMP)test-all ## Two schedulers at a real kube-apiserver (KUBEBUILDER_ASSETS) of 5,000 nodes, leaders killed, bindings lost (CHURN="--nodes=…").
 	@$(BIN)/python -m tests.apiserver.scheduler_churn $(CHURN)

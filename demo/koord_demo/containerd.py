@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -104,8 +104,11 @@ class Containerd:
         *,
         programs: Path | None = None,
         nri_timeout: float | None = None,
+        inside: Sequence[str] = (),
     ) -> None:
         """Keep everything in ``directory``; take programs from ``programs`` before the PATH.
+
+        ``inside`` stands before the daemon's command, for namespaces of its own.
 
         With ``nri_timeout``, plugins may register at ``nri_address`` and are waited for
         that many seconds; needs containerd 1.7 or newer.
@@ -118,6 +121,7 @@ class Containerd:
         self.cgroup_root = f"/pykoord-test-{secrets.token_hex(4)}"
         """Parent of all cgroups of the pods run here: give it to ``batch_pod_config``."""
         self._nri_timeout = nri_timeout
+        self._inside = inside
         self._environment = os.environ | {"PATH": f"{programs}:{_PATH}" if programs else _PATH}
         self._process: subprocess.Popen[bytes] | None = None
         self._imported = False
@@ -169,7 +173,7 @@ class Containerd:
         )
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                ["containerd", "--config", config],
+                [*self._inside, "containerd", "--config", config],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,10 @@ COMPONENTS = (
 class RealCluster:
     """``server`` is its API server, everything in it is by kubectl, as an administrator has it."""
 
-    def __init__(self, server: KubeApiserver) -> None:
+    def __init__(self, server: KubeApiserver, patches: Sequence[Mapping[str, Any]] = ()) -> None:
+        """``patches`` are kustomize's, of what ``install`` installs."""
         self.server = server
+        self._patches = patches
         self.managers: list[ManagerProgram] = []
 
     def install(self) -> None:
@@ -59,6 +61,7 @@ class RealCluster:
         given = {
             "resources": [str(deploy)],
             "components": [str(deploy / "components" / name) for name in COMPONENTS],
+            "patches": list(self._patches),
         }
         (folder / "kustomization.yaml").write_text(json.dumps(given))
         return folder
@@ -86,8 +89,9 @@ class RealCluster:
         return dict(json.loads(self.kubectl("get", *words, "-o", "json")))
 
     def token(self, account: str, *more: str) -> str:
-        """A token of a service account in our namespace, as kubelets ask for them."""
-        return self.kubectl("create", "token", account, "-n", NAMESPACE, *more).strip()
+        """A token of a service account in our namespace, as kubelets ask for them; for a day."""
+        words = ("create", "token", account, "-n", NAMESPACE, "--duration=24h")
+        return self.kubectl(*words, *more).strip()
 
     def manager(self, name: str, *flags: str) -> ManagerProgram:
         """One that is not started yet."""

@@ -14,6 +14,7 @@ import shutil
 import ssl
 import subprocess
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -51,7 +52,10 @@ class KubeApiserver:
     controllers either: nothing is garbage collected, and EndpointSlices are who wants them's.
     """
 
-    def __init__(self, folder: Path, own: network.OwnNetwork) -> None:
+    def __init__(
+        self, folder: Path, own: network.OwnNetwork, users: Sequence[Sequence[str]] = ()
+    ) -> None:
+        """``users`` are others than the administrator: token, name, id and group of each."""
         self.folder = folder
         self.network = own
         self.url = f"https://{own.address}:{_PORT}"
@@ -64,27 +68,30 @@ class KubeApiserver:
         """Vouches for the server as a client of webhooks."""
         self.webhook_token = folder / "webhook.token"
         """What it shows webhooks besides."""
-        self._etcd = Program("etcd", folder)
-        self._server = Program("kube-apiserver", folder)
+        self._users = ((ADMIN, "admin", "admin", "system:masters"), *users)
+        self.etcd = Program("etcd", folder)
+        self.program = Program("kube-apiserver", folder)
 
     def __enter__(self) -> Self:
-        (self.folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
+        tokens = "".join(f"{','.join(one)}\n" for one in self._users)
+        (self.folder / "tokens.csv").write_text(tokens)
         try:
-            self._start_etcd()
-            self._start_server()
+            self.start_etcd()
+            self.start()
+            self.wait_until_ready()
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.close()
-        self._etcd.close()
+        self.program.close()
+        self.etcd.close()
 
     @property
     def pid(self) -> int:
         """kube-apiserver's."""
-        return self._server.pid
+        return self.program.pid
 
     def kubeconfig(self, name: str, token: str) -> Path:
         """The file by which whoever has this token is its user."""
@@ -130,7 +137,13 @@ class KubeApiserver:
             raise RuntimeError(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
 
-    def _start_etcd(self) -> None:
+    @property
+    def key(self) -> Path:
+        """Signs tokens of service accounts."""
+        return self._certificates.key
+
+    def start_etcd(self) -> None:
+        """Start it, and wait for nothing: the API server does."""
         data = ("--data-dir", str(self.folder / "etcd"), "--unsafe-no-fsync", "--log-level=warn")
         urls = (f"--listen-client-urls={_ETCD}", f"--advertise-client-urls={_ETCD}")
         command = [
@@ -139,9 +152,10 @@ class KubeApiserver:
             *urls,
             "--listen-peer-urls=http://127.0.0.1:2380",
         ]
-        self._etcd.spawn(self.network.inside(command))
+        self.etcd.spawn(self.network.inside(command))
 
-    def _start_server(self) -> None:
+    def start(self) -> None:
+        """Start it, and wait for nothing."""
         key = self._certificates.key
         front = self._front_proxy
         flags = {
@@ -173,8 +187,10 @@ class KubeApiserver:
         }
         command = [find_program("kube-apiserver") or ""]
         command += [f"--{name}={value}" for name, value in flags.items()]
-        self._server.spawn(self.network.inside(command))
-        self._server.wait_until(self._ready, "it does not serve")
+        self.program.spawn(self.network.inside(command))
+
+    def wait_until_ready(self) -> None:
+        self.program.wait_until(self._ready, "it does not serve")
 
     def _admission_config(self) -> Path:
         """As docs/security.md says: as whom it asks webhooks."""

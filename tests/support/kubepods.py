@@ -64,7 +64,7 @@ class Kubepods:
     ) -> None:
         try:
             for group in self._everywhere():
-                _remove(group)
+                remove_group(group)
         finally:
             os.close(self._lock)
 
@@ -82,7 +82,7 @@ class Kubepods:
     def remove_pod(self, group: str) -> None:
         """What a kubelet does when a pod's containers are gone."""
         for mount in set(mounts().values()):
-            _remove(mount / group)
+            remove_group(mount / group)
 
     def read(self, group: str, file: str) -> str:
         """What a group's file holds."""
@@ -111,7 +111,7 @@ class Kubepods:
             for processes in group.rglob("cgroup.procs"):
                 for pid in processes.read_text().split():
                     os.kill(int(pid), signal.SIGKILL)
-            _remove(group)
+            remove_group(group)
 
     def _identity(self) -> bytes:
         """The groups that are there, as no others ever are: by boot and inode."""
@@ -123,7 +123,7 @@ class Kubepods:
         return sorted({mount / ROOT for mount in mounts().values()})
 
 
-def _remove(group: Path) -> None:
+def remove_group(group: Path) -> None:
     """Remove a group and those below it; one is busy until its last process is reaped."""
     below = sorted(group.rglob("*/"), key=lambda path: len(path.parts), reverse=True)
     for one in (*below, group):

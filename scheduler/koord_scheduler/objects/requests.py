@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from koord_kube.views.pod import Quantities
 from koord_model.demand import Amounts, InitContainer, whole_pod
-from koord_model.keys import CPU, MEMORY
+from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_QOS, MEMORY
 from koord_model.quantity import nano
 
 from koord_scheduler.objects.pod import ContainerStatus, PodInfo, SchedulingContainer
@@ -20,6 +20,10 @@ _BILLION = 10**9
 _OF_NO_REQUEST = {CPU: _BILLION // 10, MEMORY: 200 * 2**20 * _BILLION}
 """What a container without a request counts as in scores: 100 millicores, 200 MiB."""
 HUGE_PAGES = "hugepages-"
+_BATCH = frozenset((BATCH_CPU, BATCH_MEMORY))
+"""Instead of CPU and memory. What hooks make of them is in the container's cgroup, which a kubelet
+of 1.33 or newer reports as the CPU that is requested.
+"""
 _NONE: Amounts = {}
 
 
@@ -94,12 +98,15 @@ def _exact_requests(pod: PodInfo, *, by_status: bool, defaults: Amounts) -> Amou
     """In billionths; containers that do not name a resource of ``defaults`` ask for that."""
     statuses = _statuses(pod) if by_status else {}
     infeasible = by_status and _is_resize_infeasible(pod)
+    is_hooked = (pod.metadata.labels or {}).get(LABEL_QOS) == "BE"
 
     def of(container: SchedulingContainer, *, resizable: bool = True) -> Amounts:
         asked = _amounts(container.resources.requests if container.resources else None)
         status = statuses.get(container.name) if resizable else None
         if status is not None and status.resources is not None:
             actual = _amounts(status.resources.requests), _amounts(status.allocated_resources)
+            if is_hooked and asked.keys() & _BATCH:
+                actual = _only(asked, actual[0]), _only(asked, actual[1])
             asked = _most(actual if infeasible else (asked, *actual))
         return {**defaults, **asked} if defaults else asked
 
@@ -115,6 +122,10 @@ def _exact_requests(pod: PodInfo, *, by_status: bool, defaults: Amounts) -> Amou
         most = _most(actual if infeasible else (_all_of_whole_pod(pod), *actual))
         whole = {name: most.get(name, 0) for name in whole}
     return whole_pod(containers, inits, whole, _amounts(pod.spec.overhead))
+
+
+def _only(asked: Amounts, actual: Amounts) -> Amounts:
+    return {name: amount for name, amount in actual.items() if name in asked}
 
 
 def _all_of_whole_pod(pod: PodInfo) -> Amounts:
