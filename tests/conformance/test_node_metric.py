@@ -109,9 +109,10 @@ def health(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
 
 
 def nothing_yet(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """Before the node's first sample there is no status."""
+    """Before samples of the node and of its system there is no status."""
     del vector, field
-    return not here and "nodeMetric.nodeUsage.resources.cpu" not in there
+    measured = ("nodeUsage", "systemUsage")
+    return not here and not all(f"nodeMetric.{one}.resources.cpu" in there for one in measured)
 
 
 DIFFERENCES = (rounded, health, nothing_yet)

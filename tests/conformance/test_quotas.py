@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from koord_manager.node_objects.core.nodes import read_node
@@ -84,7 +85,7 @@ class QuotaStore:
 
     def _verdict(self, request: AdmissionRequest) -> Any:
         answer = finished(validate_elastic_quota(request, self._view))
-        if ": annotation " in answer.refusal and "; expected a JSON" in answer.refusal:
+        if re.search(": annotation .*; expected (a JSON|resources of spec.max)", answer.refusal):
             return ILLEGIBLE
         return LOOP if "or below it" in answer.refusal else not answer.refusal
 
@@ -172,7 +173,7 @@ def another_spelling_is_no_change(_: Vector, field: str, here: Fields, there: Fi
 
 
 def illegible_annotations_are_refused(_: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """Koordinator ignores them."""
+    """Koordinator ignores them, and names of resources without a bound."""
     return here.get(field) == ILLEGIBLE
 
 
