@@ -19,6 +19,7 @@ import socket
 import ssl
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,8 @@ from typing import Any
 
 from koord_service.addresses import host_port
 from koord_service.connection_places import ConnectionPlaces
+from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.logs import get_log
 from koord_service.page_paths import find_page
 from koord_service.pages import (
     MakePage,
@@ -62,6 +65,9 @@ _MOST_BODY = 1 << 10
 """Bytes of an update."""
 _PAUSE_SECONDS = 0.1
 _PORT = re.compile(r":[0-9]*$")
+
+_LOG = get_log("status")
+_LOGGED = LogDeduplicator()
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +330,11 @@ def _made(path: str, make: Callable[[], StatusPage]) -> StatusPage:
     except QueryError as error:
         return _line(error.status, f"{path}: {error}")
     except Exception as error:
-        return _line(500, f"{path} failed: {type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {error}"
+        where = "".join(traceback.format_exception(error))
+        if _LOGGED.is_new(path, where):  # a browser asks every few seconds
+            _LOG.error("page failed", page=path, error=reason, traceback=where)
+        return _line(500, f"{path}: {reason}")
 
 
 def _line(status: int, message: str) -> StatusPage:

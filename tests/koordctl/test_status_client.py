@@ -38,6 +38,13 @@ def test_somebody_else_there(serve: Serve) -> None:
         ask(address, "/healthz")
 
 
+def test_a_page_that_failed_says_why(serve: Serve) -> None:
+    failed = StatusPage(b"500 /healthz: ValueError: no luck\n", status=500)
+    address = serve(healthz=failed).address
+    with pytest.raises(AskError, match="says: 500 /healthz: ValueError: no luck"):
+        ask(address, "/healthz")
+
+
 def test_somebody_who_speaks_no_http() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"

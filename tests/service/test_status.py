@@ -113,13 +113,16 @@ def test_unknown_pages_list_the_known() -> None:
             )
 
 
-def test_a_page_that_raises(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_page_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with serving() as server:
-        code, _, body = ask(server, "/broken")
-        assert code == 500
-        assert body == "500 /broken failed: RuntimeError: no luck �\n".encode()
+        for _ in range(2):
+            code, _, body = ask(server, "/broken")
+            assert code == 500
+            assert body == "500 /broken: RuntimeError: no luck �\n".encode()
         assert ask(server, "/healthz")[0] == 200
-    assert capfd.readouterr() == ("", "")
+    (record,) = caplog.records
+    assert (record.levelname, record.message) == ("ERROR", "page failed")
+    assert "in broken\n" in record.fields["traceback"]
 
 
 @pytest.mark.parametrize(
