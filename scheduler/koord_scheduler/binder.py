@@ -16,13 +16,13 @@ from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.look_up import ReadObject, look_up, pauses
+from koord_scheduler.limited_writer import STREAMS, Write
+from koord_scheduler.look_up import ReadObject, look_up
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 from koord_scheduler.reservation_requests import annotations_of_reservation, available_patch
 from koord_scheduler.reservations.objects import read_reservation_object
 
-Write = Callable[[Request], Awaitable[bytes]]
 TakeBack = Callable[[Placement], Awaitable[None]]
 """Takes back what was written for a pod before it was bound."""
 
@@ -33,10 +33,6 @@ async def _take_nothing_back(placement: Placement) -> None:
 
 async def _read_nothing(name: str, namespace: str) -> Object:
     raise NotFoundError(f"there is no reservation {name}", 404)
-
-
-STREAMS = 200
-"""Bindings under way at a time."""
 
 
 class BindingOutcome(Protocol):
@@ -55,7 +51,7 @@ class Binder:
     """Binds pods, ``streams`` at a time; each pod is bound, or surely not, before it is let go.
 
     A binding whose fate is not known (the connection broke, the server answered 500) is looked up
-    before anybody decides anew. Where the server asks for patience, that stream waits.
+    before anybody decides anew.
     """
 
     def __init__(
@@ -117,22 +113,15 @@ class Binder:
         return await self._look_up(placement, ApiError(answer.text))
 
     async def _bind(self, placement: Placement) -> None:
-        request: Request | None = None
-        pause = pauses()
-        while True:
-            try:
-                request = request or await self._request(placement)
-                await self._write(request)
-            except NotLeadingError as error:
-                return await self._not_bound(placement, str(error))
-            except ApiError as error:
-                if error.status == 429:
-                    await anyio.sleep(max(error.retry_after, next(pause)))
-                    continue
-                if 0 < error.status < 500:
-                    return await self._refused(placement, error)
-                return await self._look_up(placement, error)
-            return self._outcome.bound(placement)
+        try:
+            await self._write(await self._request(placement))
+        except NotLeadingError as error:
+            return await self._not_bound(placement, str(error))
+        except ApiError as error:
+            if 0 < error.status < 500:
+                return await self._refused(placement, error)
+            return await self._look_up(placement, error)
+        return self._outcome.bound(placement)
 
     async def _request(self, placement: Placement) -> Request:
         """Bind a pod, or make a reservation available, after writing which devices it has."""

@@ -15,7 +15,6 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS, RESOURCE_CLAIMS
 from koord_model.times import rfc3339
 
-from koord_scheduler.binder import Write
 from koord_scheduler.claims.binding_conditions import has_failed, is_ready
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.objects import (
@@ -31,6 +30,7 @@ from koord_scheduler.claims.reservation import (
     contradiction,
     release_claims,
 )
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.look_up import ReadObject, look_up
 
 _ATTEMPTS = 5

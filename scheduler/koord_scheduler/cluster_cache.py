@@ -9,7 +9,7 @@ from typing import Any
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
-from koord_kube.protocol.resources import NODES
+from koord_kube.protocol.resources import NODES, Resource
 from koord_kube.protocol.selectors import EVERYTHING, ApiSelector, all_of, field_is_not
 from koord_kube.shared_informers import SharedInformers
 
@@ -21,7 +21,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import Node
 
 SILENT_SECONDS = 30.0
-"""After so long without a word from the API nothing is decided: the cluster may have changed."""
+"""After so long without following a kind nothing is decided: the cluster may have changed."""
 
 _NOT_ENDED = all_of(
     field_is_not("status.phase", "Succeeded"), field_is_not("status.phase", "Failed")
@@ -48,6 +48,8 @@ class ClusterCache:
         self._on_change = on_change
         self._monotonic = monotonic
         self._informers = SharedInformers(api, on_warning=on_warning)
+        self._lost: dict[Resource, float] = {}
+        """Since when kinds are not followed: a quiet one has no events while it is."""
         self._record = record
         for kind in filter(lambda one: one.is_needed, cluster_kinds(scheduler, monotonic)):
             if kind.resource != NODES:
@@ -88,15 +90,19 @@ class ClusterCache:
 
     def silence(self) -> str:
         """Why nothing may be decided at present, in a line; "" if it may."""
-        now = self._monotonic()
+        now, reason = self._monotonic(), ""
         for resource, informer in self._informers:
             if informer.is_optional and informer.absent:
                 continue
             if not informer.synced:
-                return f"{resource.plural}: not read yet"
-            if not informer.is_followed and informer.age(now) > SILENT_SECONDS:
-                return f"{resource.plural}: not followed for {informer.age(now):.0f} s"
-        return ""
+                reason = reason or f"{resource.plural}: not read yet"
+            elif informer.is_followed:
+                self._lost.pop(resource, None)
+            else:
+                seconds = now - self._lost.setdefault(resource, now)
+                if seconds > SILENT_SECONDS:
+                    reason = reason or f"{resource.plural}: not followed for {seconds:.0f} s"
+        return reason
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""

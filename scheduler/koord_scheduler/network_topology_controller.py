@@ -8,8 +8,8 @@ from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotL
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import CLUSTER_NETWORK_TOPOLOGIES
 
-from koord_scheduler.binder import Write
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.network.cluster_topology import TOPOLOGY_NAME
 from koord_scheduler.network.topology_status import detail_status
 

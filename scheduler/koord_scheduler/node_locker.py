@@ -11,8 +11,8 @@ from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Ob
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import NODES
 
-from koord_scheduler.binder import Write
 from koord_scheduler.devices.node_lock import is_expired, lock_owner, written_lock
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.look_up import ReadObject
 
 _ATTEMPTS = 5

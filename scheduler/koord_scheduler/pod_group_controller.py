@@ -19,11 +19,11 @@ from koord_model.keys import LABEL_POD_GROUP
 from koord_model.names import is_label_value
 from koord_model.times import rfc3339
 
-from koord_scheduler.binder import Write
 from koord_scheduler.gang.gang_spec import GangSource
 from koord_scheduler.gang.gangs import Gang, Gangs
 from koord_scheduler.gang.life import MemberPhases, is_settled, next_status
 from koord_scheduler.gang.pod_group import PodGroup, PodGroupStatus
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.objects.pod import read_pod
 
 ENDED = ("Succeeded", "Failed")

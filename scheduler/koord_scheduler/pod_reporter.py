@@ -14,10 +14,10 @@ from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Ob
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import EVENTS, PODS, RESERVATIONS
 
-from koord_scheduler.binder import Write
 from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.fifo_queue import FifoQueue
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.pod_requests import condition_patch
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 from koord_scheduler.reservation_requests import unschedulable_patch

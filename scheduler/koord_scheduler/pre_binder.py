@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from koord_kube.protocol.api import ApiError
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import ApiError, NotFoundError
 
-from koord_scheduler.binder import Write
 from koord_scheduler.claim_binder import ClaimBinder
 from koord_scheduler.claims.availability import ClaimDeallocation, ClaimDeletion
 from koord_scheduler.claims.objects import Consumer
@@ -12,6 +12,7 @@ from koord_scheduler.claims.reservation import ClaimReservation
 from koord_scheduler.device_plugin_adapter import DevicePluginAdapter
 from koord_scheduler.devices.device_plugins import NO_ADAPTION, Adaption
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.pod_requests import annotations_patch
 from koord_scheduler.reservations.allocation import PreAllocatedOwners
@@ -28,7 +29,10 @@ class PreBinder:
         claims: ClaimBinder,
         write: Write,
         device_plugins: DevicePluginAdapter | None = None,
+        *,
+        on_warning: OnWarning = ignore_warning,
     ) -> None:
+        self._on_warning = on_warning
         self._write_request = write
         self._device_plugins = device_plugins
         self._volumes = volumes
@@ -45,7 +49,19 @@ class PreBinder:
             self._claims.release(placement.reservations)
 
     async def take_back(self, placement: Placement) -> None:
-        """Claims and the lock of the node are not for the pod any more; bound volumes stay so."""
+        """Annotations, claims and the lock of the node are not for the pod any more.
+
+        Bound volumes stay so.
+        """
+        pod = placement.pod
+        written = {name: None for name, text in placement_annotations(placement).items() if text}
+        if written and pod.waiting.reserves is None:
+            try:
+                await self._write_request(annotations_patch(pod.key, pod.uid, written))
+            except NotFoundError:
+                pass  # with the pod
+            except ApiError as error:
+                self._on_warning(f"{error} (annotations of a failed binding of {pod.key} stay)")
         if self._device_plugins is not None:
             await self._device_plugins.take_back(placement)
         for one in placement.reservations:

@@ -13,10 +13,10 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import ELASTIC_QUOTAS, PODS
 from koord_service.logs import get_log
 
-from koord_scheduler.binder import Write
 from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.framework.overused_quotas import overused_quotas, pods_over_quota
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.quota.overuse import OveruseClock, RevokeRules
 from koord_scheduler.quota.report import report_patch, reserved_quotas
 

@@ -10,9 +10,9 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
 
-from koord_scheduler.binder import Write
 from koord_scheduler.classes.reservation_reader import reservation_key
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.reservation_requests import removal, status_patch
 from koord_scheduler.reservations.lifecycle import Owners, Removal, next_step, sorted_owners

@@ -27,7 +27,7 @@ SLICE_SECONDS = 0.004
 WAKE_SECONDS = 0.05
 """How often parked classes are looked at, after changes."""
 MOST_UNSENT = 4000
-"""Bindings; with so many on their way nothing is decided."""
+"""Bindings and what is written before them; with so many on their way nothing is decided."""
 _CALM_SECONDS = 1.0
 
 log = get_log("scheduler")
@@ -85,8 +85,9 @@ class SchedulingLoop:
         pre_binder: PreBinder,
         evictor: VictimEvictor,
         extenders: ExtenderClient,
+        unsent: Callable[[], int],
     ) -> None:
-        """Decide until cancelled."""
+        """Decide until cancelled; ``unsent`` says how many writes for pods are not done."""
         async with anyio.create_task_group() as group:
 
             async def write_first(placement: Placement) -> None:
@@ -103,20 +104,25 @@ class SchedulingLoop:
                         group.start_soon(write_first, decision)
                     case Refusal() if decision.remedy is not None:
                         group.start_soon(pre_binder.help, decision.remedy)
+                    case Refusal(lost_nomination=True):
+                        evictor.withdraw(decision.pod)
                     case PreemptionPlan():
                         evictor.evict(decision)
 
-            await self._run(binder, extenders, carry_out)
+            await self._run(extenders, carry_out, unsent)
 
     async def _run(
-        self, binder: Binder, extenders: ExtenderClient, carry_out: Callable[[Decision], None]
+        self,
+        extenders: ExtenderClient,
+        carry_out: Callable[[Decision], None],
+        unsent: Callable[[], int],
     ) -> None:
         while True:
             self._changed = anyio.Event()
             self._pause_if(self._silence())
-            if self.paused or binder.unsent >= MOST_UNSENT:
+            if self.paused or unsent() >= MOST_UNSENT:
                 await anyio.sleep(WAKE_SECONDS)
-            elif await self._decide(binder, extenders, carry_out):
+            elif await self._decide(extenders, carry_out, unsent):
                 await anyio.lowlevel.checkpoint()
             else:
                 with anyio.move_on_after(self._patience()):
@@ -135,7 +141,10 @@ class SchedulingLoop:
         self.notice_change()
 
     async def _decide(
-        self, binder: Binder, extenders: ExtenderClient, carry_out: Callable[[Decision], None]
+        self,
+        extenders: ExtenderClient,
+        carry_out: Callable[[Decision], None],
+        unsent: Callable[[], int],
     ) -> bool:
         """One slice; whether there may be more to decide at once."""
         now = began = self._monotonic()
@@ -151,7 +160,7 @@ class SchedulingLoop:
             self._listener.decided(decision, after - now)
             carry_out(decision)
             now = after
-            if now - began > SLICE_SECONDS or binder.unsent >= MOST_UNSENT:
+            if now - began > SLICE_SECONDS or unsent() >= MOST_UNSENT:
                 return True
         return False
 

@@ -12,11 +12,12 @@ from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 
-from koord_scheduler.binder import Write
 from koord_scheduler.classes.reservation_reader import is_reservation_key
 from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.framework.decisions import PreemptionPlan
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.pod_requests import condition_patch, status_patch
+from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 _STREAMS = 8
 _WHY = "preempting to accommodate a higher priority pod"
@@ -42,7 +43,13 @@ class VictimEvictor:
         self._preempted = preempted
         self._on_warning = on_warning
         self._wall = wall
-        self._send, self._receive = anyio.create_memory_object_stream[PreemptionPlan](math.inf)
+        self._send, self._receive = anyio.create_memory_object_stream[PreemptionPlan | QueuedPod](
+            math.inf
+        )
+
+    def withdraw(self, pod: QueuedPod) -> None:
+        """Say that a pod is not nominated for a node any more, soon."""
+        self._send.send_nowait(pod)
 
     def evict(self, plan: PreemptionPlan) -> None:
         """Evict the victims of a plan, soon."""
@@ -55,25 +62,31 @@ class VictimEvictor:
                 group.start_soon(self._work)
 
     async def _work(self) -> None:
-        async for plan in self._receive:
+        async for item in self._receive:
+            pod = item if isinstance(item, QueuedPod) else item.pod
             try:
-                await self._carry_out(plan)
+                if isinstance(item, QueuedPod):
+                    await self._nominate(pod.key, pod.uid, None)
+                else:
+                    await self._carry_out(item)
             except NotLeadingError:
                 continue
             except ApiError as error:
-                self._on_warning(f"{error} (preemption for {plan.pod.key})")
+                self._on_warning(f"{error} (preemption for {pod.key})")
 
     async def _carry_out(self, plan: PreemptionPlan) -> None:
         for key in plan.displaced:
-            if not is_reservation_key(key):
-                await self._do(_nomination(key, "", None))
-        if plan.pod.waiting.reserves is None:  # a reservation has no field for it
-            await self._do(_nomination(plan.pod.key, plan.pod.uid, plan.preemption.node))
+            await self._nominate(key, "", None)
+        await self._nominate(plan.pod.key, plan.pod.uid, plan.preemption.node)
         message = f"{plan.pod.waiting.scheduler_name}: {_WHY}"
         for victim in plan.preemption.victims:
             await self._do(_condition(victim, message, self._wall()))
             await self._do(_deletion(victim))
             self._preempted(victim, plan)
+
+    async def _nominate(self, key: str, uid: str, node: str | None) -> None:
+        if not is_reservation_key(key):  # a reservation has no field for it
+            await self._do(_nomination(key, uid, node))
 
     async def _do(self, request: Request) -> None:
         try:

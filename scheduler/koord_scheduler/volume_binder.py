@@ -10,8 +10,8 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import VOLUME_CLAIMS, VOLUMES
 from koord_kube.views.metadata import read_resource_version
 
-from koord_scheduler.binder import Write
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.limited_writer import Write
 from koord_scheduler.volumes.binding import VolumeReservation, VolumeWrite, check_bindings
 from koord_scheduler.volumes.objects import PersistentVolume
 

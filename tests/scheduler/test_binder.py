@@ -28,7 +28,6 @@ from tests.support.waiting import until
 
 BOUND, NOT_BOUND, TAKEN = "bound", "not bound", "taken back"
 UNKNOWN = ApiError("no answer")
-BUSY = ApiError("busy", 429, retry_after=0.0)
 BROKEN = ApiError("broken", 500)
 
 
@@ -79,7 +78,6 @@ def pod(node: str = "", uid: str = "u-p") -> Object:
     ("writes", "reads", "expected", "requests"),
     [
         ([b"{}"], [], BOUND, 1),
-        ([BUSY, BUSY, b"{}"], [], BOUND, 3),
         ([ConflictError("assigned", 409)], [], NOT_BOUND, 1),
         ([NotFoundError("gone", 404)], [], NOT_BOUND, 1),
         ([ApiError("forbidden", 403)], [], NOT_BOUND, 1),

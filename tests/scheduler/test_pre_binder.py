@@ -214,3 +214,12 @@ async def test_annotations_of_all_plugins_are_written_at_once(cell: Cell) -> Non
     assert await cell.binder.run(replace(placement, reservations=(cpus, reserved))) == ""
     assert cell.api.get(PODS, "p", "shop")["metadata"]["annotations"] == {"a": "1", "c": "2"}
     assert cell.api.count("patch", "pods") == before + 1
+
+
+async def test_annotations_are_taken_back_with_a_placement(cell: Cell) -> None:
+    placement = cell.placement()
+    reserved = ReservationAllocation("r", (("reserved", "2"), ("gone", None)))
+    placement = replace(placement, reservations=(reserved,))
+    await cell.binder.run(placement)
+    await cell.binder.take_back(placement)
+    assert not cell.api.get(PODS, "p", "shop")["metadata"].get("annotations")

@@ -109,7 +109,7 @@ class PodClass:
     @cached_property
     def _hash(self) -> int:
         """Computed once: classes are looked up for each pod."""
-        return hash((self.labels, self.amounts, self.ports, self.images, self.volumes, self.claims))
+        return hash(tuple(getattr(self, name) for name in self.__match_args__))
 
     @cached_property
     def extended_resources(self) -> tuple[str, ...]:

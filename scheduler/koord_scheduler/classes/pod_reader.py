@@ -30,7 +30,7 @@ from koord_scheduler.reservations.reservation import Reservation
 
 _Made = TypeVar("_Made")
 
-_MOST_REMEMBERED = 1 << 14
+_MOST_REMEMBERED = 1 << 12
 """Of each kind; what is forgotten is compiled again."""
 _NO_TIME = float("-inf")
 

@@ -33,7 +33,7 @@ class Refusal:
     it is not known where they fit. With ``extenders`` it is the pod alone that fits nowhere.
     ``remedy`` is what a plugin wants to be written for the pod. ``gang`` says why it is a gang that
     does not fit, or cannot be tried; ``not_admitted`` why they get no node at present, whatever
-    nodes there are.
+    nodes there are. With ``lost_nomination``, the pod is not nominated for a node any more.
     """
 
     pod: QueuedPod
@@ -44,6 +44,7 @@ class Refusal:
     remedy: object = None
     gang: str = ""
     not_admitted: str = ""
+    lost_nomination: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,8 @@ class GangCycle:
             return False
         if self._missing(group_id, pods):
             return bool(queue.entered) and not _is_fresh(queue, now)
-        if attempts.position == self._host.nodes.journal.position:
+        is_unchanged = attempts.position == self._host.nodes.journal.position
+        if is_unchanged and attempts.objects == self._host.objects_state(pods):
             return False
         if self._host.obstacle(pods) or self._not_admitted(group_id, pods):
             return False
@@ -239,7 +240,7 @@ class GangCycle:
         victims = (victim.key for plan in plans for victim in plan.preemption.victims)
         attempts.victims, attempts.preempted_at = tuple(victims), now
         attempts.retry_at = now + host.queue.pause(0)
-        attempts.position = host.nodes.journal.position
+        self._note_tried(attempts, pods)
         return True
 
     def _back_off(
@@ -274,7 +275,15 @@ class GangCycle:
         )
         attempts.retry_at = now + host.queue.pause(0 if is_held else attempts.failures)
         attempts.failures += 1
-        attempts.position = host.nodes.journal.position if holds else -1
+        if holds:
+            self._note_tried(attempts, pods)
+        else:
+            attempts.position = -1
+
+    def _note_tried(self, attempts: GangAttempts, pods: Sequence[QueuedPod]) -> None:
+        """The group is not looked at again before something changes."""
+        attempts.position = self._host.nodes.journal.position
+        attempts.objects = self._host.objects_state(pods)
 
     def _keep_positions(self, position: int) -> None:
         """Nodes are as they were at a position of the journal: a look at a gang is no change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple, Protocol
 
 from koord_scheduler.columns.arrays import Rows
@@ -45,6 +45,10 @@ class GangHost(PreemptionHost, Protocol):
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:
         """Why nodes reject a pod."""
+        ...
+
+    def objects_state(self, pods: Iterable[QueuedPod]) -> Hashable:
+        """A value that changes with the objects beside nodes on which it depends where pods fit."""
         ...
 
     def obstacle(self, pods: Iterable[QueuedPod]) -> str:

@@ -9,7 +9,7 @@ from koord_scheduler.framework.pod_states import PodStates
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.gang.gangs import Gang, Gangs
 from koord_scheduler.gang.pod_group import PodGroup
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.queue.scheduling_queue import ClassKey, GangAttempts, QueuedPod
 
 
 class GangStates(PodStates):
@@ -41,11 +41,20 @@ class GangStates(PodStates):
 
     def set_pod_group(self, one: PodGroup) -> None:
         """A PodGroup is there, or has changed."""
-        self._regroup(self.gangs.set_pod_group(one))
+        self._try_anew(self.gangs.set_pod_group(one))
 
     def remove_pod_group(self, key: str) -> None:
         """A PodGroup is gone."""
-        self._regroup(self.gangs.remove_pod_group(key))
+        self._try_anew(self.gangs.remove_pod_group(key))
+
+    def _try_anew(self, gang: Gang | None) -> None:
+        """What a gang asks for has changed: what was found of its group counts no longer."""
+        self._regroup(gang)
+        if gang is None or not gang.unit:
+            return
+        queue = self.queue.class_with(ClassKey("", None, gang=gang.unit))
+        if queue is not None:
+            queue.gang_attempts = GangAttempts(since=queue.gang_attempts.since)
 
     def confirm(self, pod: QueuedPod) -> None:
         """A pod that was placed is to be bound; it does not wait any more."""

@@ -21,12 +21,19 @@ V = TypeVar("V", bound=HasSize)
 
 
 class LRUCache(Generic[K, V]):
-    """Values by key; of values of about one size as many as ``most_bytes`` hold, or ``fewest``."""
+    """Values by key, as many as ``most_bytes`` hold, but at least ``fewest``.
+
+    A value may grow while it is the one that was used last, and is measured after that.
+    """
 
     def __init__(self, most_bytes: int, fewest: int = 16) -> None:
         self._most_bytes = most_bytes
         self._fewest = fewest
         self._values: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
+        self._last: K | None = None
+        self.size = 0
+        """Bytes of all values, but for what the last one has grown since."""
 
     def __contains__(self, key: K) -> bool:
         return key in self._values
@@ -35,19 +42,28 @@ class LRUCache(Generic[K, V]):
         """A value, which counts as a use of it."""
         found = self._values.get(key)
         if found is not None:
+            self._use(key)
             self._values.move_to_end(key)
         return found
 
     def add(self, key: K, value: V) -> None:
-        """Keep a value, perhaps in place of the one that was not used for longest."""
+        """Keep a value, perhaps in place of those that were not used for longest."""
+        self.remove(key)
+        self._use(key)
         self._values[key] = value
-        if len(self._values) > self._fewest and self._size() > self._most_bytes:
-            self._values.popitem(last=False)
+        while len(self._values) > self._fewest and self.size > self._most_bytes:
+            self.remove(next(iter(self._values)))
 
     def remove(self, key: K) -> None:
         """Keep it no longer."""
-        self._values.pop(key, None)
+        if self._values.pop(key, None) is not None:
+            self.size -= self._sizes.pop(key, 0)
 
-    def _size(self) -> int:
-        """As much for each as what was not used for longest has grown to."""
-        return next(iter(self._values.values())).size * len(self._values)
+    def _use(self, key: K) -> None:
+        """Measure the value that was used last, since another one is used now."""
+        last, self._last = self._last, key
+        value = self._values.get(last) if last is not None and last != key else None
+        if value is not None and last is not None:
+            size = value.size
+            self.size += size - self._sizes.get(last, 0)
+            self._sizes[last] = size

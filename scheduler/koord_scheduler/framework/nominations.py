@@ -9,12 +9,13 @@ from koord_scheduler.columns.nodes import PodUsage
 
 
 class Nomination(NamedTuple):
-    """A pod is to have room on a node."""
+    """A pod is to have room on a node; ``victims`` are the keys of the pods that leave for it."""
 
     key: str
     node: str
     priority: int
     usage: PodUsage
+    victims: tuple[str, ...] = ()
 
 
 class Nominations:

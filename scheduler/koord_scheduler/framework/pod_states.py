@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod, named_class
 from koord_scheduler.classes.reservation_reader import ClusterReservation, reservation_key
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.nominations import Nomination, Nominations
@@ -37,6 +37,9 @@ class PodStates:
         self.nominations = Nominations()
         self._reserved: dict[str, list[tuple[Plugin, object]]] = {}
         self._assumed: dict[str, QueuedPod] = {}
+        # What the API said of pods and reservations while they were assumed; it counts once they
+        # are forgotten.
+        self._newer: dict[str, ClusterPod | ClusterReservation] = {}
         self._number = 0
         self._named: frozenset[ObjectOwner] = frozenset()
         for profile in profiles.values():
@@ -50,8 +53,7 @@ class PodStates:
         if self.nodes.quotas.is_used:
             self.nodes.quotas.set_pod(pod.key, pod.usage)
         if pod.waiting is None:
-            self._assumed.pop(pod.key, None)
-            self._reserved.pop(pod.key, None)
+            self._settle(pod.key)
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
             self.placed.set(_placed(pod))
@@ -60,7 +62,12 @@ class PodStates:
             return
         assumed = self._assumed.get(pod.key)
         if assumed is not None and assumed.uid == pod.uid:
-            return  # what is on its way to the API is newer
+            self._newer[pod.key] = pod  # where it goes is on its way to the API
+            placed = self.placed.by_key[pod.key]
+            usage = self._usage_of(pod.key, pod.waiting)
+            if usage != placed.usage:  # its labels count for others from now on
+                self.placed.set(placed._replace(usage=usage))
+            return
         if pod.key in self.placed.by_key:
             self._unplace(pod.key)
         self._wait(pod, pod.waiting, now)
@@ -92,9 +99,9 @@ class PodStates:
         pod, one = given.pod, given.reservation
         assumed = self._assumed.get(pod.key)
         if one.is_pending and assumed is not None and assumed.uid == pod.uid:
-            return  # what is on its way to the API is newer
-        self._assumed.pop(pod.key, None)
-        self._reserved.pop(pod.key, None)
+            self._newer[pod.key] = given
+            return
+        self._settle(pod.key)
         if pod.key in self.placed.by_key:
             self.placed.remove(pod.key)
         self.nodes.reservations.set(one, given.whole)
@@ -148,20 +155,48 @@ class PodStates:
             gang=self._gang_unit(pod.key, profile),
         )
         if waiting.nominated:
-            usage = waiting.usage
-            nomination = Nomination(pod.key, waiting.nominated, pod.priority, usage)
-            self.nominations.set(nomination)
+            self.nominate(made, waiting.nominated)
         self.queue.set(made, is_gated=profile.honors_gates and bool(waiting.gates))
 
     def _update(self, known: QueuedPod, pod: ClusterPod, waiting: WaitingPod) -> None:
         """Most changes are of its condition, which this program wrote itself."""
         before = known.waiting
-        if before.pod_class == waiting.pod_class and before[2:6] == waiting[2:6]:
+        again = self._follow_nomination(known, waiting.nominated)
+        if (
+            again is known
+            and known.priority == pod.priority
+            and before.pod_class == waiting.pod_class
+            and before[2:6] == waiting[2:6]
+        ):
             known.waiting = waiting
             return
-        again = replace(known, priority=pod.priority, waiting=waiting, retry_at=0.0, attempts=0)
+        again = replace(again, priority=pod.priority, waiting=waiting, retry_at=0.0, attempts=0)
         honors = self.profiles[waiting.scheduler_name].honors_gates
         self.queue.set(again, is_gated=honors and bool(waiting.gates))
+
+    def _follow_nomination(self, pod: QueuedPod, node: str) -> QueuedPod:
+        """What the API says of the node that a pod is nominated for, if that has changed there."""
+        before = pod.waiting.nominated
+        nomination = self.nominations.get(pod.key)
+        known = nomination.node if nomination is not None else ""
+        if node in (before, known) or (not node and known != before):
+            return pod  # this program said so itself, or says something newer
+        return self.nominate(pod, node or None)
+
+    def nominate(self, pod: QueuedPod, node: str | None) -> QueuedPod:
+        """Keep room for a waiting pod on a node; ``None``: nowhere. Returns it as it waits now."""
+        if node is None:
+            self.nominations.remove(pod.key)
+        else:
+            nomination = Nomination(pod.key, node, pod.priority, pod.waiting.usage)
+            self.nominations.set(nomination)
+        is_nominated = node is not None
+        if pod.is_nominated == is_nominated:
+            return pod
+        again = replace(pod, is_nominated=is_nominated)
+        if pod.in_queue and not pod.retry_at:
+            self.queue.set(again, is_gated=self.queue.is_gated(pod.key))
+        return again
 
     def _gang_unit(self, key: str, profile: Profile) -> str:
         """The gang group that a pod of a profile starts with; "" if it goes by itself."""
@@ -193,14 +228,19 @@ class PodStates:
         reserved = self._reserve(waiting, row)
         if reserved:
             self._reserved[pod.key] = reserved
-        usage = waiting.usage
-        for plugin, reservation in reserved:
-            usage = plugin.usage(reservation, usage)
+        usage = self._usage_of(pod.key, waiting)
         times = PodTimes(self.nodes.loads.epoch)
         # What is about to become a reservation is no victim: nothing could be evicted.
         priority = pod.priority if waiting.reserves is None else HIGHEST_PRIORITY
         self.placed.set(PlacedPod(pod.key, pod.uid, node, priority, None, usage, times=times))
         return Placement(pod, node, tuple(one for _, one in reserved))
+
+    def _usage_of(self, key: str, waiting: WaitingPod) -> PodUsage:
+        """What a placed pod takes of its node, with what plugins reserved for it."""
+        usage = waiting.usage
+        for plugin, reservation in self._reserved.get(key, ()):
+            usage = plugin.usage(reservation, usage)
+        return usage
 
     def take_back(self, pod: QueuedPod) -> None:
         """A pod gives back what it took, and waits as before."""
@@ -208,12 +248,18 @@ class PodStates:
 
     def forget(self, pod: QueuedPod, now: float) -> None:
         """A pod did not get the node that it was given; its turn comes again."""
-        if self._assumed.get(pod.key) is pod:  # else the API said meanwhile what became of it
-            if pod.is_nominated:
-                node, usage = self.placed.by_key[pod.key].node, pod.waiting.usage
-                self.nominations.set(Nomination(pod.key, node, pod.priority, usage))
-            self._unplace(pod.key)
-            self.queue.back_off(pod, now)
+        if self._assumed.get(pod.key) is not pod:
+            return  # the API said meanwhile what became of it
+        if pod.is_nominated:
+            node, usage = self.placed.by_key[pod.key].node, pod.waiting.usage
+            self.nominations.set(Nomination(pod.key, node, pod.priority, usage))
+        newer = self._newer.get(pod.key)
+        self._unplace(pod.key)
+        self.queue.back_off(pod, now)
+        if isinstance(newer, ClusterPod):
+            self.set_pod(newer, now)
+        elif newer is not None:
+            self.set_reservation(newer, now)
 
     def forget_all(self, now: float) -> None:
         """Whatever was not confirmed yet: another one decides from now on."""
@@ -236,8 +282,15 @@ class PodStates:
             raise
         return reserved
 
+    def _settle(self, key: str) -> None:
+        """The API says what became of a pod or a reservation."""
+        self._assumed.pop(key, None)
+        self._reserved.pop(key, None)
+        self._newer.pop(key, None)
+
     def _unplace(self, key: str) -> None:
         self._assumed.pop(key, None)
+        self._newer.pop(key, None)
         for plugin, reservation in self._reserved.pop(key, ()):
             plugin.unreserve(reservation, self.nodes)
         self.nodes.reservations.remove(key)

@@ -57,9 +57,7 @@ class Preemptor:
         """
         if not pod.waiting.preempts:
             return preemption_message(NEVER_PREEMPTS)
-        nomination = self._nominations.get(pod.key)
-        nominated = nomination.node if nomination is not None else ""
-        if not may_preempt(scores, pod.priority, nominated, self._nodes, self._placed):
+        if self._waits_for_victims(pod, scores):
             return preemption_message(WAITS_FOR_VICTIMS)
         against = self._nominations.against(pod.key, pod.priority)
         candidates = find_candidates(
@@ -73,6 +71,15 @@ class Preemptor:
             victims,
         )
         return candidates if len(candidates) else preemption_message(_failure(candidates))
+
+    def keeps_nomination(self, pod: QueuedPod, scores: ClassScores) -> bool:
+        """Whether a nominated pod for which ``find`` found nothing stays nominated."""
+        return not pod.waiting.preempts or self._waits_for_victims(pod, scores)
+
+    def _waits_for_victims(self, pod: QueuedPod, scores: ClassScores) -> bool:
+        nomination = self._nominations.get(pod.key)
+        nominated = nomination.node if nomination is not None else ""
+        return not may_preempt(scores, pod.priority, nominated, self._nodes, self._placed)
 
     def _unhelpful(self, refusal: ExtenderRefusal) -> Rows:
         nodes = refusal.nodes.items()

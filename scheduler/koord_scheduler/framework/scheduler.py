@@ -5,12 +5,13 @@ Pods get their nodes one at a time, in the order of the queue, each the best of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
+from heapq import nsmallest
 from typing import Any
 
+from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns
@@ -220,8 +221,10 @@ class Scheduler(GangStates):
             if not isinstance(found, str):
                 break
         if isinstance(found, str):
-            rejection = self._reject(pod, now, refusal, found)
-            return replace(rejection, not_admitted=not_admitted)
+            kept = self._withdraw_nomination(pod, scores)
+            rejection = self._reject(kept, now, refusal, found)
+            lost = kept is not pod
+            return replace(rejection, not_admitted=not_admitted, lost_nomination=lost)
         extenders = [one for one in self._interested(pod) if one.preempt_verb]
         if extenders:
             nodes = self._feasible_nodes(pod, scores)
@@ -249,7 +252,9 @@ class Scheduler(GangStates):
         """Keep the room of victims for a pod, which waits for it apart from its class."""
         node = preemption.node
         displaced = self.nominations.displace(node, pod.priority)
-        self.nominations.set(Nomination(pod.key, node, pod.priority, pod.waiting.usage))
+        victims = tuple(victim.key for victim in preemption.victims)
+        nomination = Nomination(pod.key, node, pod.priority, pod.waiting.usage, victims)
+        self.nominations.set(nomination)
         again = replace(pod, is_nominated=True, extender_refusal=refusal)
         if refusal is None:
             self.queue.set(again)
@@ -257,6 +262,16 @@ class Scheduler(GangStates):
         else:
             again = self.queue.back_off(again, now)
         return PreemptionPlan(again, preemption, displaced)
+
+    def _withdraw_nomination(self, pod: QueuedPod, scores: ClassScores) -> QueuedPod:
+        """Keep room no longer for a pod that got nothing from it; returns it as it waits now."""
+        nomination = self.nominations.get(pod.key)
+        if nomination is None:
+            return pod
+        if self._preemptor.keeps_nomination(pod, scores):
+            self.nominations.set(nomination._replace(victims=()))  # it was tried without them
+            return pod
+        return self.nominate(pod, None)
 
     def _reject(
         self,
@@ -290,8 +305,7 @@ class Scheduler(GangStates):
         """Let parked classes try again that may fit by now; returns how many."""
         woken = 0
         self.gang_cycle.expire(now)
-        longest_ago = sorted(self.queue.parked(), key=attrgetter("looked_at"))
-        for queue in longest_ago[:WOKEN_AT_ONCE]:
+        for queue in _turns_to_look(self.queue.parked()):
             queue.looked_at = now
             if self._may_fit(queue, now):
                 self.queue.unpark(queue.key)
@@ -327,9 +341,18 @@ class Scheduler(GangStates):
         try:
             if queue.key.gang:
                 return self.gang_cycle.may_fit(queue, now)
+            if queue.key.nominated and self._victims_left(queue.key.nominated):
+                return True
             return not self.not_admitted(head[-1]) and len(self.fitting_rows(head[-1])) > 0
         except Exception:  # the next decision says so
             return True
+
+    def _victims_left(self, key: str) -> bool:
+        """Whether all victims of a nominated pod are gone, so that it has to be decided again."""
+        nomination = self.nominations.get(key)
+        if nomination is None or not nomination.victims:
+            return False
+        return not any(victim in self.placed.by_key for victim in nomination.victims)
 
     def choose(self, pod: QueuedPod, candidate: GangCandidate) -> int | None:
         """The best row of a part of the cluster for a pod; ``None`` if it fits nowhere there."""
@@ -354,6 +377,18 @@ class Scheduler(GangStates):
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:
         """Why nodes reject a pod."""
         return diagnose(self.scores(pod))
+
+    def objects_state(self, pods: Iterable[QueuedPod]) -> Hashable:
+        """A value that changes with the objects beside nodes on which it depends where pods fit."""
+        found: dict[tuple[str, PodClass], Hashable] = {}
+        for pod in pods:
+            if pod.scores_key not in found:
+                plugins = self.profiles[pod.waiting.scheduler_name].plugins
+                depends = (
+                    one.plugin.depends_on(pod.waiting.pod_class, self.nodes) for one in plugins
+                )
+                found[pod.scores_key] = tuple(depends)
+        return self.nodes.generation, *found.values()
 
     def obstacle(self, pods: Iterable[QueuedPod]) -> str:
         """Why pods cannot be placed together at all; "" if nothing speaks against it."""
@@ -389,3 +424,16 @@ class Scheduler(GangStates):
         if row is not None and row in rows:
             return row
         return scores.best(scores.first_preferred(rows))
+
+
+def _turns_to_look(parked: Sequence[ClassQueue]) -> Sequence[ClassQueue]:
+    """Which parked classes are looked at now, in the order of their pods' turns.
+
+    Half of them are those whose turn comes first, so that nobody takes room before more important
+    pods were asked; the other half those that were not looked at for longest.
+    """
+    if len(parked) <= WOKEN_AT_ONCE:
+        return parked
+    half = WOKEN_AT_ONCE // 2
+    others = nsmallest(half, range(half, len(parked)), key=lambda at: parked[at].looked_at)
+    return [*parked[:half], *(parked[at] for at in sorted(others))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from koord_model.demand import Amounts
@@ -17,7 +17,6 @@ from koord_model.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.columns.quotas import claim_of
 from koord_scheduler.framework.plugin import Limit, Plugin, PreFilterResult, VictimRules
 from koord_scheduler.framework.service_provider import Service
@@ -62,23 +61,10 @@ class ElasticQuotaPlugin(Plugin):
 
         Pods of several quotas are not added up in what these have above them.
         """
-        requests = _requests(pods).items()
-        found = (self._refusal(labels, amounts, nodes) for labels, amounts in requests)
+        trees, rules = nodes.quotas.trees, self._settings.admission
+        requests = _requests(pods, nodes)
+        found = (refusal(trees, one.quota, one.amounts, rules, one.fixed) for one in requests)
         return next((one for one in found if one is not None), None)
-
-    def _refusal(
-        self, labels: PodLabels, amounts: Amounts, nodes: NodeColumns
-    ) -> QuotaRefusal | None:
-        one = nodes.quotas.of(labels)
-        if one is None:
-            return None
-        return refusal(
-            nodes.quotas.trees,
-            one,
-            amounts,
-            self._settings.admission,
-            non_preemptible=claim_of(labels).non_preemptible,
-        )
 
     def explain(self, pod: PodClass, nodes: NodeColumns) -> dict[str, Any] | None:
         found = self.refusal((pod,), nodes)
@@ -147,14 +133,29 @@ class ElasticQuotaPlugin(Plugin):
         return {"/quotas": all_quotas, "/quotas/:name": one_quota}
 
 
-def _requests(pods: Sequence[PodClass]) -> dict[PodLabels, Amounts]:
-    """What pods ask for together, by what is said of their quota."""
-    if len(pods) == 1:
-        return {pods[0].labels: dict(pods[0].amounts)}
-    found: dict[PodLabels, Counter[str]] = {}
+class _QuotaRequest(NamedTuple):
+    """What pods of a quota ask for together; ``fixed`` those that may not be preempted."""
+
+    quota: TreeQuota
+    amounts: Amounts
+    fixed: Amounts | None
+
+
+def _requests(pods: Sequence[PodClass], nodes: NodeColumns) -> list[_QuotaRequest]:
+    """What pods ask for together, by quota; those without a quota are passed over."""
+    quotas: dict[str, TreeQuota] = {}
+    amounts: dict[str, Counter[str]] = {}
+    fixed: dict[str, Counter[str]] = {}
     for pod in pods:
-        found.setdefault(pod.labels, Counter()).update(dict(pod.amounts))
-    return dict(found)
+        quota = nodes.quotas.of(pod.labels)
+        if quota is None:
+            continue
+        quotas[quota.name] = quota
+        asked = dict(pod.amounts)
+        amounts.setdefault(quota.name, Counter()).update(asked)
+        if claim_of(pod.labels).non_preemptible:
+            fixed.setdefault(quota.name, Counter()).update(asked)
+    return [_QuotaRequest(one, amounts[name], fixed.get(name)) for name, one in quotas.items()]
 
 
 def _summary(nodes: NodeColumns, one: TreeQuota, given: Mapping[str, str]) -> dict[str, Any]:

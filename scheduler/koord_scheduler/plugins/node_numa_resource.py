@@ -339,7 +339,7 @@ class NodeNUMAResource(Plugin):
             taken += asked
             if cpu is not None:
                 taken[numbers == _CPU] = cpu
-            if len(names) and has.min() > 0:  # as on nearly all nodes
+            if has.size and has.min() > 0:  # as on nearly all nodes
                 mean: Amounts = weights[:, 0] @ strategy(taken, has)
                 mean /= max(float(weights.sum()), 1.0)
                 return np.floor(mean, out=mean)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter as Counts
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -64,12 +64,12 @@ class SchedulerMetrics(Collector):
 
     def totals(self) -> DecisionTotals:
         """What was decided and bound so far, over all results and profiles."""
-        decided: Counts[float] = Counts()
+        bounds = (*_ATTEMPT_BUCKETS, math.inf)
+        decided = dict.fromkeys(bounds, 0)  # before the first decision there are no samples
         for one in _samples(self.attempt_seconds, "_bucket"):
             decided[float(one.labels["le"])] += int(one.value)
         bound = sum(int(one.value) for one in _samples(self.sli_seconds, "_count"))
-        bounds = sorted(decided)
-        return DecisionTotals(bound, tuple(bounds), tuple(decided[one] for one in bounds))
+        return DecisionTotals(bound, bounds, tuple(decided[one] for one in bounds))
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: figures are not known yet when this is registered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -40,6 +40,7 @@ from koord_scheduler.framework.decisions import (
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message, not_admitted_message
 from koord_scheduler.framework.self_check import SelfCheck
+from koord_scheduler.limited_writer import LimitedWriter
 from koord_scheduler.network_topology_controller import NetworkTopologyController
 from koord_scheduler.node_locker import NodeLocker
 from koord_scheduler.pod_group_controller import PodGroupController, ended_pods
@@ -144,7 +145,7 @@ class SchedulerProgram:
             record=recorder.record if recorder else None,
             on_warning=self._warn,
         )
-        self._binder: Binder | None = None
+        self._unsent: Callable[[], int] = _nothing
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
         self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
@@ -187,25 +188,27 @@ class SchedulerProgram:
             on_warning=self._warn,
         )
         write = writer.write
+        limited = LimitedWriter(write)
         nodes = self._scheduler.nodes
         read_pod = partial(api.get, PODS)
-        locker = NodeLocker(write, partial(api.get, NODES), read_pod, on_warning=self._warn)
+        locker = NodeLocker(limited.write, partial(api.get, NODES), read_pod, on_warning=self._warn)
         pre_binder = PreBinder(
-            VolumeBinder(write, nodes, self._bind_timeout),
+            VolumeBinder(limited.write, nodes, self._bind_timeout),
             ClaimBinder(
-                write,
+                limited.write,
                 partial(api.get, RESOURCE_CLAIMS),
                 nodes.devices,
                 DEVICE_SECONDS,
                 on_warning=self._warn,
             ),
-            write,
+            limited.write,
             DevicePluginAdapter(locker, on_warning=self._warn)
             if self._gates[DEVICE_PLUGIN_ADAPTION]
             else None,
+            on_warning=self._warn,
         )
-        self._binder = binder = Binder(
-            write,
+        binder = Binder(
+            limited.write,
             read_pod,
             self._loop,
             self._extenders,
@@ -213,9 +216,14 @@ class SchedulerProgram:
             read_reservation=partial(api.get, RESERVATIONS),
             on_warning=self._warn,
         )
+
+        def unsent() -> int:
+            return binder.unsent + limited.unsent
+
+        self._unsent = unsent
         self._reporter = reporter = PodReporter(
             write,
-            lambda: binder.unsent > _BUSY,
+            lambda: unsent() > _BUSY,
             instance=self._settings.pod_name,
             on_warning=self._warn,
         )
@@ -247,9 +255,9 @@ class SchedulerProgram:
                     group.start_soon(topologies.run)
                 if nodes.quotas.is_used:
                     group.start_soon(quotas.run)
-                await self._loop.run(binder, pre_binder, evictor, self._extenders)
+                await self._loop.run(binder, pre_binder, evictor, self._extenders, unsent)
         finally:
-            self._binder = self._reporter = None
+            self._reporter, self._unsent = None, _nothing
             self._scheduler.forget_all(time.monotonic())
             with anyio.CancelScope(shield=True):
                 await writer.close()
@@ -349,7 +357,7 @@ class SchedulerProgram:
                 "pods": len(scheduler.placed.by_key),
                 "assumed_pods": len(scheduler.assumed),
             },
-            self._binder.unsent if self._binder is not None else 0,
+            self._unsent(),
             self._reporter.dropped if self._reporter is not None else 0,
             self._check.repaired,
         )
@@ -439,6 +447,10 @@ def _quota_duties(config: SchedulerConfig) -> QuotaDuties:
     enabled = [one for one in config.profiles if "ElasticQuota" in one.points.names()]
     args = (enabled or config.profiles)[0].args.elastic_quota
     return QuotaDuties(args.namespace, args.revoke_rules())
+
+
+def _nothing() -> int:
+    return 0
 
 
 def _now() -> Now:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from types import MappingProxyType
@@ -21,6 +21,8 @@ from koord_scheduler.extenders.refusal import ExtenderRefusal
 
 FIRST_BACKOFF_SECONDS = 1.0
 MOST_BACKOFF_SECONDS = 10.0
+_FEW = 64
+"""Entries of classes that are gone are kept so long as there are no more of them."""
 TOLD_AGAIN_SECONDS = 60.0
 """How often the owners of all pods of a class are told why these wait: counts always change."""
 
@@ -43,7 +45,8 @@ class ClassKey(NamedTuple):
 class GangAttempts:
     """How often a gang group did not fit in a row, and from when on it may be tried again.
 
-    ``position`` is that of the nodes' journal when it was tried last, -1 if it could not be tried.
+    ``position`` is that of the nodes' journal when it was tried last, -1 if it could not be tried,
+    ``objects`` what plugins depended on beside nodes (claims, devices …).
     It did not fit ``since`` then, or since room was held for it in vain. ``victims`` are the keys
     of the pods that had to make room for it last, ``preempted_at`` then.
     """
@@ -54,6 +57,7 @@ class GangAttempts:
     preempted_at: float = 0.0
     retry_at: float = 0.0
     position: int = -1
+    objects: Hashable = None
 
 
 @dataclass(eq=False, slots=True)
@@ -112,7 +116,8 @@ class ClassQueue:
     ``parked_at`` and ``looked_at`` are when it was parked and when it was last asked whether a pod
     may fit by now, in monotonic seconds. ``offered`` is the turn at which it was offered to the
     queue of classes last. ``entered`` has the pods that came since ``take_untold``,
-    ``told_at`` is when that returned all. With ``has_defect`` a plugin failed on them.
+    ``told_at`` is when that returned all. With ``has_defect`` a plugin failed on them. ``gone`` of
+    those in ``heap`` wait no more.
     """
 
     key: ClassKey
@@ -125,6 +130,16 @@ class ClassQueue:
     has_defect: bool = False
     entered: list[QueuedPod] = field(default_factory=list)
     gang_attempts: GangAttempts = field(default_factory=GangAttempts)
+    gone: int = 0
+
+    def leave(self) -> None:
+        """One of the pods waits no more; they are dropped once they are half of all."""
+        self.gone += 1
+        if 2 * self.gone > len(self.heap):
+            self.heap = [place for place in self.heap if place[-1].in_queue]
+            heapq.heapify(self.heap)
+            self.entered = [pod for pod in self.entered if pod.in_queue]
+            self.gone = 0
 
     def take_untold(self, now: float) -> list[QueuedPod]:
         """The pods whose owners are to be told that they fit nowhere: new ones, at times all."""
@@ -138,6 +153,7 @@ class ClassQueue:
         """The next pod; those that left the queue are dropped."""
         while self.heap and not self.heap[0][-1].in_queue:
             heapq.heappop(self.heap)
+            self.gone -= 1
         return self.heap[0] if self.heap else None
 
     def pods(self) -> Iterator[QueuedPod]:
@@ -168,24 +184,38 @@ class SchedulingQueue:
 
     def set(self, pod: QueuedPod, *, is_gated: bool = False) -> None:
         """A pod waits, in place of what was known of it."""
-        self.remove(pod.key)
+        before = self._take(pod.key)
         self._pods[pod.key] = pod
         pod.in_queue = True
         if is_gated:
             self._gated[pod.key] = pod
         else:
             self._enter(pod)
+        if before is not None:
+            self._drop_if_empty(before)
 
     def remove(self, key: str) -> QueuedPod | None:
         """A pod does not wait any more; returns it if it did."""
+        pod = self._pods.get(key)
+        queue = self._take(key)
+        if queue is not None:
+            self._drop_if_empty(queue)
+        return pod
+
+    def _take(self, key: str) -> ClassQueue | None:
+        """Take a pod out; returns the queue of the class in which it waited."""
         pod = self._pods.pop(key, None)
         if pod is None:
             return None
-        self._gated.pop(key, None)
+        pod.in_queue = False
+        if self._gated.pop(key, None) is not None:
+            return None
         if pod.retry_at:
             self._backing_off -= 1
-        pod.in_queue = False
-        return pod
+            return None
+        queue = self._classes[pod.class_key]
+        queue.leave()
+        return queue
 
     def next(self) -> QueuedPod | None:
         """The pod whose turn it is; it stays until it is removed, or its class is parked."""
@@ -318,7 +348,15 @@ class SchedulingQueue:
         elif head[0] != queue.offered:
             queue.offered = head[0]
             heapq.heappush(self._ready, (head[0], next(self._entries), queue))
+            if len(self._ready) > 2 * len(self._classes) + _FEW:
+                self._ready = [one for one in self._ready if one[0] == one[-1].offered]
+                heapq.heapify(self._ready)
+
+    def _drop_if_empty(self, queue: ClassQueue) -> None:
+        if not queue.heap:
+            self._drop(queue)
 
     def _drop(self, queue: ClassQueue) -> None:
         if self._classes.get(queue.key) is queue:
             del self._classes[queue.key]
+            queue.offered = None

@@ -53,21 +53,23 @@ def refusal(
     one: TreeQuota,
     amounts: Amounts,
     rules: AdmissionRules,
-    *,
-    non_preemptible: bool = False,
+    fixed: Amounts | None = None,
 ) -> QuotaRefusal | None:
-    """Why a quota does not let a pod in that asks for ``amounts``; ``None`` if it does."""
+    """Why a quota does not let pods in that ask for ``amounts`` together; ``None`` if it does.
+
+    ``fixed`` is what those of them ask for that may not be preempted; ``None``: there are none.
+    """
     node = one.node
     request = node.mask(amounts)
     limit = limit_of(trees, one, rules)
     exceeded = _exceeded({*node.used, *request}, limit, node.used, request)
     if exceeded:
         return QuotaRefusal(one.name, limit, node.used, request, exceeded)
-    if non_preemptible:
-        least, used = node.quota.min, node.non_preemptible_used
-        exceeded = _exceeded({*used, *request}, least, used, request)
+    if fixed is not None:
+        least, used, asked = node.quota.min, node.non_preemptible_used, node.mask(fixed)
+        exceeded = _exceeded({*used, *asked}, least, used, asked)
         if exceeded:
-            return QuotaRefusal(one.name, least, used, request, exceeded, (), non_preemptible=True)
+            return QuotaRefusal(one.name, least, used, asked, exceeded, (), non_preemptible=True)
     return _parents_refusal(trees, one, request, rules) if rules.checks_parents else None
 
 

@@ -58,6 +58,10 @@ class ReserveNeeds(NamedTuple):
     node: str = ""
     takes_over: Reservation | None = None
 
+    def __hash__(self) -> int:
+        taker = self.takes_over  # has mappings
+        return hash((self.policy, self.node, None if taker is None else (taker.name, taker.uid)))
+
 
 class ReservationNeeds(NamedTuple):
     """What decides which reservations pods of a class may use.

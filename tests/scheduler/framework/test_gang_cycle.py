@@ -23,9 +23,40 @@ from koord_scheduler.framework.recording import Record, read_inputs, recording_l
 from koord_scheduler.framework.replay import Replay
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
+from koord_scheduler.plugins.volume_binding import VolumeBinding
 from koord_scheduler.queue.scheduling_queue import MOST_BACKOFF_SECONDS
 
 from tests.support.gangs import GangCluster, gang_annotations
+
+BOUND_CLAIM = (
+    (
+        "PersistentVolume",
+        "v",
+        {
+            "metadata": {"name": "v", "resourceVersion": "1"},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteMany"],
+                "claimRef": {"namespace": "d", "name": "c", "uid": "u-c"},
+            },
+        },
+    ),
+    (
+        "PersistentVolumeClaim",
+        "d/c",
+        {
+            "metadata": {
+                "name": "c",
+                "namespace": "d",
+                "uid": "u-c",
+                "resourceVersion": "1",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {"accessModes": ["ReadWriteMany"], "volumeName": "v"},
+            "status": {"phase": "Bound"},
+        },
+    ),
+)
 
 
 def test_a_gang_waits_for_its_pods_and_for_room_for_all() -> None:
@@ -142,6 +173,30 @@ def test_a_pod_group_counts_more_than_annotations_and_its_pods_need_it() -> None
     assert cluster.placed(1.0) == []
     cluster.pod_group("g", 2)
     assert cluster.placed(1.0) == ["g-0", "g-1"]
+
+
+def test_a_gang_that_needs_fewer_pods_by_now_is_tried_at_once() -> None:
+    cluster = GangCluster("n1")
+    label = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    cluster.pod_group("g", 3)
+    for number in range(3):
+        cluster.pod(f"g-{number}", labels=label, cpus=2)
+    for _ in range(12):  # its back-off is at its longest by now
+        assert cluster.placed(1.0) == []
+    cluster.pod_group("g", 2)
+    assert cluster.placed(0.1) == ["g-0", "g-1"]
+
+
+def test_a_gang_is_tried_once_its_claims_are_bound() -> None:
+    cluster = GangCluster("n1", more=[EnabledPlugin(VolumeBinding())])
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    for number in range(2):
+        cluster.pod(f"g-{number}", gang_annotations("g", 2), volumes=volumes)
+    for _ in range(12):
+        assert cluster.placed(1.0) == []
+    for kind, key, document in BOUND_CLAIM:
+        cluster.put(kind, key, document)
+    assert cluster.placed(11.0) == ["g-0", "g-1"]
 
 
 def test_gates_and_other_schedulers_count_but_are_not_placed() -> None:

@@ -11,7 +11,7 @@ from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin
 
-from tests.support.gangs import GangCluster
+from tests.support.gangs import GangCluster, gang_annotations
 from tests.support.quota_cluster import quota_object
 
 
@@ -44,6 +44,15 @@ def test_a_gang_starts_once_its_quota_has_room_for_all_of_it() -> None:
     set_quota(cluster, 3)
     assert sorted(cluster.placed(2.0)) == ["g-0", "g-1", "g-2"]
     assert used(cluster) == 3000
+
+
+def test_members_with_labels_of_their_own_are_added_up() -> None:
+    cluster = cluster_with_quota(cpus=2)
+    for number in range(3):
+        index = {"training.kubeflow.org/replica-index": str(number)}
+        cluster.pod(f"g-{number}", gang_annotations("g", 3), labels=index)
+    (refusal,) = cluster.refusals()
+    assert "quotaName: d, runtime: cpu:2, used: <empty>, pod's request: cpu:3" in refusal.gang
 
 
 def test_members_beyond_the_minimum_have_to_be_admitted_too() -> None:

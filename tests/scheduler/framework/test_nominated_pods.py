@@ -107,6 +107,31 @@ def test_a_more_important_pod_displaces_the_nomination_of_another() -> None:
     assert (plan.pod.key, plan.displaced) == ("d/core", ("d/web",))
 
 
+def test_room_that_was_lost_to_another_pod_is_kept_no_longer() -> None:
+    cluster = Cluster("n1")
+    cluster.pod("batch", 0, "n1")
+    cluster.pod("web", 10)
+    assert isinstance(cluster.decide(), PreemptionPlan)
+    cluster.scheduler.remove_pod("d/batch")
+    cluster.pod("core", 20, "n1")
+    refusal = cluster.decide()
+    assert isinstance(refusal, Refusal)
+    assert (refusal.pod.key, refusal.lost_nomination) == ("d/web", True)
+    cluster.scheduler.remove_pod("d/core")
+    cluster.pod("other", 0)
+    placed = [cluster.decide() for _ in range(2)]
+    assert [one.pod.key for one in placed if isinstance(one, Placement)] == ["d/web"]
+
+
+def test_room_is_kept_while_victims_leave() -> None:
+    cluster = Cluster("n1")
+    cluster.pod("batch", 0, "n1")
+    cluster.pod("web", 10)
+    assert isinstance(cluster.decide(), PreemptionPlan)
+    assert cluster.scheduler.wake(59.0) == 0
+    assert len(cluster.scheduler.nominations) == 1
+
+
 def test_a_profile_without_preemption_only_refuses() -> None:
     cluster = Cluster("n1", profile=replace(DEFAULT, preempts=False))
     cluster.pod("batch", 0, "n1")

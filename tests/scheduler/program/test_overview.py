@@ -165,3 +165,12 @@ def test_what_metrics_count_is_what_rates_are_made_of() -> None:
     assert found.bounds[:2] == (0.00005, 0.0001)
     assert (found.decided[0], found.decided[1], found.decided[-1]) == (1, 2, 3)
     assert found.bounds[-1] == math.inf
+
+
+def test_rates_are_known_from_before_the_first_decision() -> None:
+    metrics = SchedulerMetrics(CollectorRegistry(), lambda: SchedulerStatus(leads=True))
+    rates = RecentRates()
+    rates.add(0.0, 0.0, metrics.totals())
+    metrics.attempt_seconds.labels("scheduled", "default-scheduler").observe(0.00004)
+    rates.add(5.0, 5.0, metrics.totals())
+    assert rates.document()["p50"] == [0.000025]

@@ -49,12 +49,26 @@ def test_the_most_important_pod_that_is_there_is_next(seed: int) -> None:
                 ready = [one for one in queue.pods.values() if not queue.is_parked(one.class_key)]
                 first = min(ready, key=lambda one: (-one.priority, one.number), default=None)
                 assert queue.next() is first
-    # Classes without pods are dropped once they are looked at.
     for key in list(queue.pods):
         queue.remove(key)
-    assert queue.next() is None
-    queue.parked()
     assert not queue.classes()
+    assert queue.next() is None
+
+
+@given(st.lists(st.sampled_from(["add", "remove oldest", "remove newest"]), max_size=400))
+def test_who_never_asks_for_the_next_pod_keeps_nothing_of_those_gone(steps: list[str]) -> None:
+    """As on a replica that does not lead, or behind a pod that fits nowhere."""
+    pods = QueuedPods()
+    queue = pods.queue
+    for number, step in enumerate(steps):
+        if step == "add":
+            pods.add("ab"[number % 2], 0)
+        elif queue.pods:
+            queue.remove(list(queue.pods)[0 if step == "remove oldest" else -1])
+        waiting = len(queue.pods)
+        assert sum(len(one.heap) for one in queue.classes()) <= 2 * waiting
+        assert sum(len(one.entered) for one in queue.classes()) <= 2 * waiting
+        assert len(queue._ready) <= 2 * len(queue.classes()) + 65
 
 
 def test_each_failure_of_a_pod_costs_it_more_time() -> None:
