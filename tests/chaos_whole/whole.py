@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from koord_demo.programs import console_script
-from koord_kube.protocol.resources import NODES, PODS
+from koord_kube.protocol.resources import NODES
 from koord_model.keys import BATCH_CPU
 
 from tests.apiserver.real_cluster import RealCluster, webhooks_at
 from tests.chaos_whole.api import Api, RefusedError
 from tests.chaos_whole.kubernetes import NODE, USERS, ControllerManager, RealKubelet
-from tests.chaos_whole.pods import NAMESPACE, PLAIN
+from tests.chaos_whole.pods import NAMESPACE
 from tests.support.colocation import COLOCATION, PROFILE
 from tests.support.containerd import Containerd
 from tests.support.koordlet_programs import StatusKoordlet
@@ -30,7 +30,6 @@ from tests.support.scheduler_program import SchedulerProgram
 
 OFFLINE = (OSError, http.client.HTTPException, RefusedError)
 """What asking an API server may come to while it is away."""
-STANDING = "default"
 """The namespace of a pod that is not of those that are looked at."""
 _PLUGINS = ("NodeNUMAResource", "Reservation", "ElasticQuota", "Coscheduling")
 _SCHEDULING = {
@@ -106,7 +105,6 @@ class Whole:
         self.configure(colocation_config=COLOCATION)
         self._start_node()
         self._start_ours()
-        self.kubelet.wait_until(self._run_standing, "the API server takes no pod")
         self.kubelet.wait_until(self._offers, "the node offers no batch resources")
         say("the node is ready, and offers batch resources")
 
@@ -180,17 +178,6 @@ class Whole:
 
     def _kubeconfig(self, account: str) -> Path:
         return self.server.kubeconfig(account, self.cluster.token(account))
-
-    def _run_standing(self) -> bool:
-        """A pod that is always there: a node without any says nothing of the system's usage."""
-        document = PLAIN.document("standing")
-        document["metadata"]["namespace"] = STANDING
-        document["spec"]["containers"][0]["resources"] = {}
-        try:
-            self.api.create(PODS, document, STANDING)
-        except OFFLINE:  # the namespace may have no account yet
-            return False
-        return True
 
     def _offers(self) -> bool:
         try:

@@ -184,6 +184,16 @@ async def test_a_kubelet_that_lists_its_static_pods_alone_ends_no_others(
     assert [event for event, _ in words(FAILED, WORKS)] == [FAILED, WORKS]
 
 
+async def test_an_empty_list_counts_where_nothing_runs(node, listed, source):
+    source.answer = b'{"items": null}'
+    await look(node, listed)
+    assert (listed.known, listed.fresh) == (False, False), "a kubelet that has just started"
+    for spec in (JOB, WEB):
+        node.files.remove_group(spec.group(node.layout))
+    assert await look(node, listed) == set()
+    assert (listed.known, listed.fresh, listed.trouble) == (True, True, "")
+
+
 async def test_nor_after_a_restart_of_koordlet_that_knows_no_others(node, listed, source):
     source.answer = pod_list([STATIC])
     for _ in range(30):
@@ -273,7 +283,7 @@ async def test_the_list_says_who_runs_at_its_interval(node, listed, source):
     ("answer", "reason"),
     [
         (b"", "the list is not a pod list: Input data was truncated"),
-        (b'{"items": []}', "the list lists no pods"),
+        (b"{}", "the list is not a pod list: it has no items"),
         (b'{"items": 7}', "the list is not a pod list: Expected `array | null`"),
         (BOTH[:-9], "the list is not a pod list"),
         (OSError("/pods: No such file"), "/pods: No such file"),

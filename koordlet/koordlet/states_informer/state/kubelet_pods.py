@@ -78,7 +78,7 @@ class _Pod(msgspec.Struct):
 
 
 class _PodList(msgspec.Struct):
-    items: list[_Pod] | None = None
+    items: list[_Pod] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 _DECODER = msgspec.json.Decoder(_PodList)
@@ -95,16 +95,16 @@ def parse(text: bytes, layout: Layout) -> tuple[PodRecord, ...]:
     """The pods of a v1 PodList that have not ended, with their running containers.
 
     Raises:
-        ValueError: it is no PodList, or an empty one: a kubelet that has just
-            started says so of a node full of pods.
+        ValueError: it is not a PodList.
     """
     try:
         listed = _DECODER.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"is not a pod list: {error}") from None
-    if not listed.items:
-        raise ValueError("lists no pods")
-    return tuple(_record(pod, layout) for pod in listed.items if pod.status.phase not in _ENDED)
+    if listed.items is msgspec.UNSET:
+        raise ValueError("is not a pod list: it has no items")
+    items = listed.items or ()
+    return tuple(_record(pod, layout) for pod in items if pod.status.phase not in _ENDED)
 
 
 def _record(listed: _Pod, layout: Layout) -> PodRecord:
