@@ -30,7 +30,6 @@ from tests.support.scheduler_program import SchedulerProgram
 
 OFFLINE = (OSError, http.client.HTTPException, RefusedError)
 """What asking an API server may come to while it is away."""
-"""The namespace of a pod that is not of those that are looked at."""
 _PLUGINS = ("NodeNUMAResource", "Reservation", "ElasticQuota", "Coscheduling")
 _SCHEDULING = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
