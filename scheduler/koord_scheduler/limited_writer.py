@@ -24,7 +24,7 @@ class LimitedWriter:
 
     def __init__(self, write: Write, streams: int = STREAMS) -> None:
         self._write = write
-        self._turns = anyio.CapacityLimiter(streams)
+        self._turns = anyio.Semaphore(streams, fast_acquire=True)
         self.unsent = 0
         """Writes that are not answered."""
 
