@@ -329,6 +329,8 @@ def _made(path: str, make: Callable[[], StatusPage]) -> StatusPage:
         return make()
     except QueryError as error:
         return _line(error.status, f"{path}: {error}")
+    except TimeoutError as error:  # the program is starting, stopping or busy: not a defect
+        return _line(500, f"{path}: TimeoutError: {error}")
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         where = "".join(traceback.format_exception(error))

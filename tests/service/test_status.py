@@ -30,6 +30,10 @@ from tests.support.processes import PATIENCE
 Pages = Mapping[str, MakePage]
 
 
+def busy(_: Query) -> StatusPage:
+    raise TimeoutError("the loop is busy")
+
+
 def broken(_: Query) -> StatusPage:
     raise RuntimeError("no\nluck \udc80")
 
@@ -38,6 +42,7 @@ PAGES: Pages = {
     "/healthz": lambda _: StatusPage(b"ok\n"),
     "/sick": lambda _: json_page({"relay": "away"}, status=503),
     "/broken": broken,
+    "/busy": busy,
     "/thread": lambda _: StatusPage(str(threading.current_thread().daemon).encode()),
     "/window": lambda query: StatusPage(f"{query.seconds('window', 60, 1, 3600):g}".encode()),
 }
@@ -109,8 +114,14 @@ def test_unknown_pages_list_the_known() -> None:
             assert code == 404
             assert body == (
                 b"404 no such page; there are:\n"
-                b"  /broken\n  /healthz\n  /sick\n  /thread\n  /window\n"
+                b"  /broken\n  /busy\n  /healthz\n  /sick\n  /thread\n  /window\n"
             )
+
+
+def test_a_program_that_is_busy_has_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    with serving() as server:
+        assert ask(server, "/busy")[::2] == (500, b"500 /busy: TimeoutError: the loop is busy\n")
+    assert not caplog.records
 
 
 def test_a_page_that_raises_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
