@@ -15,6 +15,7 @@ from koord_proxy.contract.runtime_client import (
     RuntimeListItem,
     RuntimeNotFoundError,
 )
+from koord_proxy.kept_client import KeptClient
 from koord_proxy.rules.merge import ContainerHookRequest
 from koord_proxy.rules.records import (
     MissedHookCall,
@@ -55,6 +56,7 @@ class RecordReconciler:
     ) -> None:
         self._store = store
         self._connect = connect
+        self._kept = KeptClient(connect)
         self._missed = missed
         self._due = asyncio.Event()
         self._limits_due = True
@@ -71,10 +73,13 @@ class RecordReconciler:
 
     async def run_forever(self) -> None:
         """Reconcile whenever that is due, the first time now."""
-        while True:
-            await self.run()
-            await self._due.wait()
-            self._due.clear()
+        try:
+            while True:
+                await self.run()
+                await self._due.wait()
+                self._due.clear()
+        finally:
+            await self._kept.close()
 
     async def run(self) -> None:
         """Reconcile, as soon as the runtime answers, and until nothing more is to come."""
@@ -122,8 +127,8 @@ class RecordReconciler:
         if record.updates:
             return True
         try:
-            async with asyncio.timeout(ADOPT_SECONDS), self._connect() as runtime:
-                await self._refresh(runtime, record)
+            async with asyncio.timeout(ADOPT_SECONDS):
+                await self._refresh(self._kept, record)
         except (RuntimeNotFoundError, NotKubernetesError):
             # The runtime will say so.
             return True
@@ -132,7 +137,7 @@ class RecordReconciler:
             return False
         return True
 
-    async def _refresh(self, runtime: RuntimeClient, record: RuntimeRecord) -> bool:
+    async def _refresh(self, runtime: RuntimeClient | KeptClient, record: RuntimeRecord) -> bool:
         """Take the limits in force over; whether they were others than the record's."""
         before = record.facts
         told = (await runtime.container(record.id)).facts

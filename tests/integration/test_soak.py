@@ -14,7 +14,7 @@ CONNECTIONS = 100
 WARM = 3_000
 CALLS = 10_000
 MAY_GROW = 2.0
-TARGET = 55.0
+TARGET = 57.0
 """Megabytes. The benchmarks hold it to that; here it is shown, and must not be far off."""
 
 
