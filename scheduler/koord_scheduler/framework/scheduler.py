@@ -341,13 +341,13 @@ class Scheduler(GangStates):
         try:
             if queue.key.gang:
                 return self.gang_cycle.may_fit(queue, now)
-            if queue.key.nominated and self._victims_left(queue.key.nominated):
+            if queue.key.nominated and self._victims_are_gone(queue.key.nominated):
                 return True
             return not self.not_admitted(head[-1]) and len(self.fitting_rows(head[-1])) > 0
         except Exception:  # the next decision says so
             return True
 
-    def _victims_left(self, key: str) -> bool:
+    def _victims_are_gone(self, key: str) -> bool:
         """Whether all victims of a nominated pod are gone, so that it has to be decided again."""
         nomination = self.nominations.get(key)
         if nomination is None or not nomination.victims:

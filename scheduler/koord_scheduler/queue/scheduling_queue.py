@@ -21,8 +21,8 @@ from koord_scheduler.extenders.refusal import ExtenderRefusal
 
 FIRST_BACKOFF_SECONDS = 1.0
 MOST_BACKOFF_SECONDS = 10.0
-_FEW = 64
-"""Entries of classes that are gone are kept so long as there are no more of them."""
+_STALE_ENTRIES = 64
+"""Outdated entries of the ready heap, beyond one a class, from which on it is rebuilt."""
 TOLD_AGAIN_SECONDS = 60.0
 """How often the owners of all pods of a class are told why these wait: counts always change."""
 
@@ -348,7 +348,7 @@ class SchedulingQueue:
         elif head[0] != queue.offered:
             queue.offered = head[0]
             heapq.heappush(self._ready, (head[0], next(self._entries), queue))
-            if len(self._ready) > 2 * len(self._classes) + _FEW:
+            if len(self._ready) > 2 * len(self._classes) + _STALE_ENTRIES:
                 self._ready = [one for one in self._ready if one[0] == one[-1].offered]
                 heapq.heapify(self._ready)
 
