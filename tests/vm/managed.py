@@ -59,6 +59,12 @@ CACHE = ("/bin/sh", "-c", "dd if=/dev/zero of=/file bs=1M count=32 conv=fsync; e
 """It has page cache that it does not miss."""
 
 LATE = dataclasses.replace(CACHED, name="late")
+HOLD = (
+    "/bin/sh",
+    "-c",
+    r"held=$(head -c 16777216 /dev/zero | tr '\0' x); while :; do sleep 1000; done",
+)
+"""It uses memory: a pod that frees next to nothing is not evicted."""
 _PRIORITIES = {"cached": 5500, "late": 3000}
 
 _OFF: dict[str, Any] = {

@@ -124,7 +124,7 @@ class Managing:
         node.until("a quota", lambda: files.quota(files.BESTEFFORT) > 0)
         node.until("all CPUs", lambda: files.cpus(files.BESTEFFORT) in (0, 7, 8))
         before = files.groups()
-        self.start(LATE)
+        self.start(LATE, managed.HOLD)
         node.until("a new pod's CPUs", lambda: files.cpus_below() == {managed.SHARED})
         after, wanted = files.groups(), files.above()
         # A kubelet does this to each class once a minute.

@@ -52,11 +52,21 @@ class BurstPod(NamedTuple):
     notes: tuple[Decision, ...] = ()
 
     def is_due(self, view: StrategyView, throttled: Mapping[tuple[str, ...], WindowStats]) -> bool:
-        """Whether its files are to be looked at again."""
-        return self.due <= view.steady or any(
-            one.raised or (one.key in throttled and throttled[one.key].last > 0)
-            for one in self.quotas
+        """Whether its files are to be looked at again.
+
+        Those whose quotas are raised, or may be now, are as soon as the kubelet has resized them.
+        """
+        if self.due <= view.steady:
+            return True
+        busy = [one for one in self.quotas if one.raised or _is_throttled(one, throttled)]
+        return bool(busy) and (
+            _base_found(view, self.of.group) != self.base
+            or any(_base_found(view, one.of.group) != one.found for one in busy)
         )
+
+
+def _is_throttled(one: BurstQuota, throttled: Mapping[tuple[str, ...], WindowStats]) -> bool:
+    return one.key in throttled and throttled[one.key].last > 0
 
 
 def may_burst(pod: PodView) -> bool:
@@ -92,9 +102,13 @@ def looked_at(view: StrategyView, pod: PodView, node: CPUBurst, known: BurstPod 
 
 def _bandwidth(view: StrategyView, group: str) -> tuple[int, int]:
     """A group's quota without burst, -1 where there is none or no group, and its period."""
-    base = _number(view.cgroups.base(group, QUOTA), NO_LIMIT)
     period = _number(view.cgroups.now(group, PERIOD), _DEFAULT_PERIOD)
-    return base if base > 0 else NO_LIMIT, max(period, 1)
+    return _base_found(view, group), max(period, 1)
+
+
+def _base_found(view: StrategyView, group: str) -> int:
+    base = _number(view.cgroups.base(group, QUOTA), NO_LIMIT)
+    return base if base > 0 else NO_LIMIT
 
 
 def _is_resized(now: BurstQuota, before: BurstQuota | None) -> bool:

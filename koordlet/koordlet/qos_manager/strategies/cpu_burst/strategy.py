@@ -172,10 +172,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
 def _pods(
     view: StrategyView, settings: Settings, before: Mapping[str, _PodState], same: bool
 ) -> dict[str, BurstPod]:
-    """Every pod that may burst; unchanged pods are not checked again.
-
-    Those whose quotas are raised, or may be now, are: the kubelet may have resized them.
-    """
+    """Every pod that may burst; unchanged pods are not checked again."""
     throttled = view.history.windows("container_cpu_throttled", WINDOW)
     found = {}
     for pod in view.pods:
