@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed-
 PYTEST := $(BIN)/python -m pytest
+VM_PYTEST := $(PYTEST) -o cache_dir=.pytest_cache/vm
 PARTS := -m "not integration and not containerd and not vm"
 WHOLE := -m "(integration or containerd) and not quiet and not vm"
 MEASURED := -m quiet
@@ -15,7 +16,7 @@ MEASURED := -m quiet
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
-.PHONY: help demo demo-scheduler test unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants proto clean
+.PHONY: help demo demo-scheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
@@ -30,8 +31,16 @@ demo-scheduler: $(STAMP)demo ## Place 10,000 pods on 1,000 nodes with the schedu
 test: $(STAMP)test-all ## Check style and layers, then run every test (as root also on real containerds and in a VM).
 	@tools/system_packages test
 	@tools/system_packages vm
-	@$(MAKE) --no-print-directory lint unit conformance whole test-vm
+	@$(MAKE) --no-print-directory --jobs=2 test-here test-vm-beside
 	@$(PYTEST) tests/integration $(MEASURED) || $(AGAIN) tests/integration $(MEASURED)
+
+# One after the other: each keeps what the VM leaves of the machine busy.
+test-here: $(STAMP)test-all
+	@for part in lint unit conformance whole; do $(MAKE) --no-print-directory $$part || exit; done
+
+# The VM is one thread, so it lives beside the other tests. Its output comes when it is off.
+test-vm-beside: $(STAMP)test-all
+	@$(MAKE) --no-print-directory test-vm > $(VENV)/test-vm.log 2>&1; code=$$?; cat $(VENV)/test-vm.log; exit $$code
 
 unit: $(STAMP)test-all ## Run only the tests of parts: no root, no containerd, some minutes.
 	@PYTHONHASHSEED=0 $(PYTEST) -n auto $(PARTS) || $(AGAIN) $(PARTS) # workers name sets alike
@@ -49,7 +58,7 @@ integration: $(STAMP)test-all ## Run only the tests of the whole, as root also o
 
 test-vm: $(STAMP)test-all ## Boot a whole Debian node in an emulator, install as the README says, and test that (root).
 	@tools/system_packages vm
-	@$(PYTEST) tests/vm || $(AGAIN) tests/vm
+	@$(VM_PYTEST) tests/vm || { [ $$? = 1 ] && $(VM_PYTEST) --last-failed tests/vm; } # 1: tests failed on a node that lived to its end
 
 lint: $(STAMP)lint ## Check style, types and layers.
 	@$(BIN)/ruff check .

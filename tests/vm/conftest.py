@@ -16,6 +16,9 @@ from tests.vm import base, expectations, machine, node_disk
 
 Outcome = Callable[[str], Any]
 
+GIVEN_UP = 70
+"""The exit status where the node's life did not end: a second one would not either."""
+
 _LIFE = pytest.StashKey[machine.Life]()
 
 
@@ -52,6 +55,13 @@ def _live() -> machine.Life:
     with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
         disk = node_disk.make(Path(directory))
         return machine.live(disk, base.cache() / "console.log")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell tests that failed from a node that had to be switched off."""
+    lived = session.config.stash.get(_LIFE, None)
+    if lived is not None and not lived.ended:
+        session.exitstatus = GIVEN_UP
 
 
 def pytest_terminal_summary(

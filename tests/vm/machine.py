@@ -14,7 +14,7 @@ from tests.vm import base
 
 QEMU = "qemu-system-x86_64"
 PROGRAMS = (QEMU, "debootstrap", "mke2fs", "unshare", "apt-get", "git")
-LONGEST = 2400
+LONGEST = 1800
 """Seconds after which a node that is still up is given up."""
 SILENT = 120.0
 """Seconds without a byte on the console, where systemd draws a progress bar twice a second as long
@@ -35,6 +35,8 @@ class Life:
     """By name: the outcome or the error, and the seconds."""
     log: Path
     """What it and its emulator wrote on the way."""
+    ended: bool
+    """Whether it went off by itself, its scenario done."""
     frozen: str = ""
     """Where its processors were as the emulator froze; "" where it did not."""
 
@@ -55,7 +57,21 @@ def live(disk: Path, console: Path) -> Life:
     results, monitor = disk.with_name("results.jsonl"), disk.with_name("monitor.sock")
     command = [
         # numpy is built for processors from 2009 on (x86-64-v2); QEMU's default is an older one.
-        *(QEMU, "-accel", "tcg,thread=single", "-cpu", "Nehalem", "-smp", "8", "-m", "2048"),
+        # Beside other tests it has a processor to itself: what it waits for is measured by clocks.
+        *(
+            "nice",
+            "-n",
+            "-10",
+            QEMU,
+            "-accel",
+            "tcg,thread=single",
+            "-cpu",
+            "Nehalem",
+            "-smp",
+            "8",
+            "-m",
+            "2048",
+        ),
         *("-nodefaults", "-display", "none", "-no-reboot"),
         *("-kernel", str(base.root() / "vmlinuz"), "-initrd", str(base.root() / "initrd.img")),
         *("-append", " ".join(_KERNEL)),
@@ -70,10 +86,11 @@ def live(disk: Path, console: Path) -> Life:
         try:
             if _wait(qemu, console):
                 frozen = _processors(monitor)
+            ended = qemu.poll() is not None
         finally:
             qemu.kill()
             qemu.wait()
-    return Life(_steps(results), console, frozen)
+    return Life(_steps(results), console, ended, frozen)
 
 
 def _wait(qemu: subprocess.Popen[bytes], console: Path) -> bool:
