@@ -11,6 +11,7 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
+from koord_kube.shared_backoff import SharedBackoff
 
 from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.calls import CallFailure
@@ -66,7 +67,9 @@ class Binder:
         read_reservation: ReadObject = _read_nothing,
         on_warning: OnWarning = ignore_warning,
         wall: Callable[[], float] = time.time,
+        backoff: SharedBackoff | None = None,
     ) -> None:
+        self._backoff = backoff or SharedBackoff()
         self._write = write
         self._read = read
         self._outcome = outcome
@@ -152,7 +155,7 @@ class Binder:
         namespace, _, name = pod.key.partition("/")
         why = "a binding without an answer"
         read, namespace = (self._read, namespace) if is_pod else (self._read_reservation, "")
-        found = await look_up(read, name, namespace, self._on_warning, why)
+        found = await look_up(read, name, namespace, self._on_warning, why, self._backoff)
         if found is None:
             return await self._not_bound(placement, "it is gone")
         same = found["metadata"].get("uid") == pod.uid

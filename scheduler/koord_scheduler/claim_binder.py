@@ -13,6 +13,7 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS, RESOURCE_CLAIMS
+from koord_kube.shared_backoff import SharedBackoff
 from koord_model.times import rfc3339
 
 from koord_scheduler.claims.binding_conditions import has_failed, is_ready
@@ -56,6 +57,7 @@ class ClaimBinder:
         *,
         on_warning: OnWarning = ignore_warning,
         monotonic: Callable[[], float] = time.monotonic,
+        backoff: SharedBackoff | None = None,
     ) -> None:
         """``read`` reads claims. ``timeout``: seconds for devices to be prepared."""
         self._write = write
@@ -64,6 +66,7 @@ class ClaimBinder:
         self._timeout = timeout
         self._on_warning = on_warning
         self._monotonic = monotonic
+        self._backoff = backoff or SharedBackoff()
 
     async def bind(self, reservation: ClaimReservation, pod: Consumer) -> str:
         """Allocate claims and reserve them for the pod; returns why not, "" once it is done.
@@ -229,7 +232,7 @@ class ClaimBinder:
     async def _look_up(self, claim: ResourceClaim) -> ResourceClaim | None:
         name, namespace = claim.metadata.name, claim.metadata.namespace
         why = "a write without a good answer"
-        found = await look_up(self._read, name, namespace, self._on_warning, why)
+        found = await look_up(self._read, name, namespace, self._on_warning, why, self._backoff)
         return self._learn(msgspec.json.encode(found)) if found is not None else None
 
     def _learn(self, raw: bytes) -> ResourceClaim:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 
-import anyio
+from koord_kube.core.retry_schedule import RequestRetry
 from koord_kube.core.warnings import OnWarning
 from koord_kube.protocol.api import ApiError, NotFoundError, Object
+from koord_kube.shared_backoff import SharedBackoff
 
 ReadObject = Callable[[str, str], Awaitable[Object]]
 """An object by its name and namespace."""
@@ -22,13 +23,19 @@ def pauses() -> Iterator[float]:
 
 
 async def look_up(
-    read: ReadObject, name: str, namespace: str, on_warning: OnWarning, after: str
+    read: ReadObject,
+    name: str,
+    namespace: str,
+    on_warning: OnWarning,
+    after: str,
+    backoff: SharedBackoff,
 ) -> Object | None:
     """What an object is now, however long it takes to hear; ``None``: it is gone.
 
-    ``after`` says in warnings why it is asked.
+    ``after`` says in warnings why it is asked. ``backoff`` is that of the API server: what waits
+    here holds a turn of the binder's, and asks again as soon as the server answers anybody.
     """
-    pause = pauses()
+    retry, pause, failures = RequestRetry(), pauses(), 0
     while True:
         try:
             return await read(name, namespace)
@@ -36,4 +43,11 @@ async def look_up(
             return None
         except ApiError as error:
             on_warning(f"{error} (after {after})")
-            await anyio.sleep(next(pause))
+            failures += 1
+            await backoff.pause(
+                retry,
+                next(pause),
+                retry_after=error.retry_after,
+                was_answered=400 <= error.status < 500,
+                is_first=failures == 1,
+            )

@@ -200,6 +200,7 @@ class SchedulerProgram:
                 nodes.devices,
                 DEVICE_SECONDS,
                 on_warning=self._warn,
+                backoff=api.backoff,
             ),
             limited.write,
             DevicePluginAdapter(locker, on_warning=self._warn)
@@ -215,6 +216,7 @@ class SchedulerProgram:
             take_back=pre_binder.take_back,
             read_reservation=partial(api.get, RESERVATIONS),
             on_warning=self._warn,
+            backoff=api.backoff,
         )
 
         def unsent() -> int:

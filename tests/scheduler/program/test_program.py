@@ -27,6 +27,7 @@ from koord_kube.protocol.resources import (
     VOLUMES,
     Resource,
 )
+from koord_scheduler import look_up
 from koord_scheduler.config.scheduler_config import SchedulerConfig, default_scheduler_config
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
@@ -281,6 +282,42 @@ async def test_nothing_is_decided_of_a_cluster_that_is_not_seen(
         assert side.node_of("web") == ""
         monkeypatch.undo()
         await side.bound("web")
+
+
+async def test_decisions_go_on_when_the_api_server_is_back(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also about a pod whose binding was cut off, and though most kinds have no events."""
+    monkeypatch.setattr(look_up, "FIRST_PAUSE", 1e6)  # nobody looks again by itself
+    monkeypatch.setattr(look_up, "LONGEST_PAUSE", 1e6)
+    clock = {"ahead": 0.0}
+    side.node("n1")
+    async with side.scheduler() as made:
+        cache = made._cache
+        monkeypatch.setattr(cache, "_monotonic", lambda: time.monotonic() + clock["ahead"])
+        await side.pod("early")
+        await side.bound("early")
+        hanging = side.api.fail(hang=True, verb="create", plural="pods")
+        side.api.put(PODS, _pod("cut-off"), NAMESPACE)
+        await until(lambda: hanging.times == 0, "its binding is under way")
+        await side.api.stop()
+        await until(lambda: cache._lost, "the loss is noticed")
+        assert cache.silence() == ""
+        clock["ahead"] = 31.0
+        await until(lambda: made._loop.paused, "nothing is decided")
+        assert "not followed for 3" in made._loop.paused
+        side.api.put(PODS, _pod("meanwhile"), NAMESPACE)
+        await side.api.start()
+        await side.bound("cut-off", "meanwhile")
+        await until(lambda: not cache._lost, "all kinds are followed")
+        clock["ahead"] = 3600.0
+        assert cache.silence() == ""
+
+
+def _pod(name: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": "default-scheduler", "containers": [container]}
+    return {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
 
 
 def _jump(seconds: float) -> Callable[[KubeApi, pytest.MonkeyPatch], object]:
