@@ -114,6 +114,8 @@ class ReservationColumns:
             self._forget(before)
             if (before.uid, before.node) != at:
                 self._used.discard((before.uid, before.node))
+        if before is not None and (before.uid != reservation.uid or not reservation.holds_room):
+            self._pre_allocated.let_go(before.uid)
         if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
         self._named = None
@@ -135,6 +137,7 @@ class ReservationColumns:
         if before is not None:
             self._forget(before)
             self._used.discard((before.uid, before.node))
+            self._pre_allocated.let_go(before.uid)
             del self._known[name]
             self._named = None
             self.version += 1
@@ -162,15 +165,21 @@ class ReservationColumns:
             self._put(name)
             self.changes += 1
 
-    def pre_allocate(self, name: str, node: str, pods: Iterable[PodUsage]) -> None:
+    def pre_allocate(self, name: str, node: str, pods: Iterable[PlacedUsage]) -> None:
         """A reservation is to get a node, and pods that are there count as its owners."""
         known = self._known[name]
         one = replace(known.reservation, node=node, phase=WAITING)
         self.set(one, known.whole)
         for pod in pods:
-            owner = pod._replace(reservation=one.uid)
-            self._pre_allocated.add(node, owner)
-            self.add_owner(node, owner)
+            self._pre_allocated.take(pod.uid, one.uid)
+            if not pod.usage.reservation:
+                owner = pod.usage._replace(reservation=one.uid)
+                self._pre_allocated.add(node, owner)
+                self.add_owner(node, owner)
+
+    def taker(self, pod: str) -> str:
+        """The uid of the reservation that takes over a pod, before or after the API says so."""
+        return self._pre_allocated.taker(pod)
 
     def undo_pre_allocation(self, name: str, node: str, uid: str) -> None:
         """The reservation did not get the node."""

@@ -89,6 +89,8 @@ class PreAllocatablePods:
         usage, reservation = pod.usage, self._reservation
         if not self._may_be_taken(usage) or usage.pre_allocatable is None:
             return False
+        if self._nodes.reservations.taker(pod.uid) not in ("", reservation.uid):
+            return False
         namespace, _, name = pod.key.partition("/")
         owners = usage.pre_allocatable.needs.owners
         owned = OwnedPod(namespace, dict(usage.labels.labels), owners, name, pod.uid)

@@ -352,7 +352,10 @@ class NodeNUMAResource(Plugin):
 
 
 def _asks(pod: PodClass) -> bool:
-    return any(amount for _, amount in pod.amounts)
+    """Not for a reservation that may take pods over: its room is where they have theirs."""
+    reserve = pod.reservation.reserve
+    takes_over = reserve is not None and reserve.takes_over is not None
+    return not takes_over and any(amount for _, amount in pod.amounts)
 
 
 def _concerned(needs: PodNeeds, nodes: NodeColumns, rows: Rows) -> Rows:

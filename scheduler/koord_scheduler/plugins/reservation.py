@@ -158,9 +158,8 @@ class ReservationPlugin(Plugin):
         if not pods:
             return None
         chosen = {one.key for one in pods}
-        usages = [one.usage for one in found.pods.usages(row) if one.key in chosen]
-        new = (usage for usage in usages if not usage.reservation)
-        nodes.reservations.pre_allocate(reservation.name, node, new)
+        taken = [one for one in found.pods.usages(row) if one.key in chosen]
+        nodes.reservations.pre_allocate(reservation.name, node, taken)
         owners = tuple((one.key, one.uid) for one in pods)
         return PreAllocatedOwners(reservation.name, reservation.uid, node, owners)
 

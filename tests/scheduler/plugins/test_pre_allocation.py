@@ -92,6 +92,47 @@ def test_what_cannot_be_written_is_undone(is_told: bool) -> None:
     assert cluster.requested("n1") == 6000
 
 
+def test_of_reservations_made_together_one_takes_a_pod() -> None:
+    """Also of pods that are alike, and whatever the API says of them meanwhile."""
+    cluster = ReservationCluster("n1")
+    for name in ("a", "b"):
+        cluster.pod(name, "3", "n1")
+    names = ("r", "s", "t")
+    for name in names:
+        takes_over(cluster, name)
+    decisions = [cluster.decide() for _ in names]
+    placed = [one for one in decisions if isinstance(one, Placement)]
+    assert sorted(name for one in placed for name in pods_of(one)) == ["a", "b"]
+    assert cluster.requested("n1") == 8000
+    first = placed[0]
+    [taken] = pods_of(first)
+    [other] = {"a", "b"} - {taken}
+    cluster.scheduler.remove_pod(f"shop/{other}")  # as much as the one that stays
+    cluster.pod(taken, "2", "n1", labels={"changed": "yes"})
+    cluster.scheduler.tick(1e9)
+    cluster.scheduler.wake(1e9)
+    assert result(cluster)[0] == ""
+    cluster.scheduler.forget(first.pod, 0.0)
+    cluster.scheduler.wake(1e9)
+    assert result(cluster) == ("n1", [taken])
+
+
+@pytest.mark.parametrize("ends", ["Succeeded", "Failed", ""])
+def test_a_pod_may_be_taken_over_again_when_its_reservation_has_ended(ends: str) -> None:
+    cluster = ReservationCluster("n1")
+    cluster.pod("a", "3", "n1")
+    cluster.pod("busy", "4", "n1", **BUSY)
+    takes_over(cluster)
+    assert result(cluster) == ("n1", ["a"])
+    takes_over(cluster, node="n1")
+    if ends:
+        takes_over(cluster, node="n1", phase=ends)
+    else:
+        cluster.kinds["Reservation"].remove("r")
+    takes_over(cluster, "s")
+    assert result(cluster) == ("n1", ["a"])
+
+
 def test_one_pod_is_taken_over_or_as_many_as_it_needs() -> None:
     cluster = ReservationCluster("n1")
     for name, cpus in (("a", "2"), ("b", "3"), ("c", "3")):

@@ -80,6 +80,17 @@ def test_cpus_are_not_taken_over_with_pods() -> None:
     assert "CPUs, NUMA nodes or devices of its own" in cluster.message(decision)
 
 
+@pytest.mark.parametrize("policy", ["", "BestEffort", "Restricted", "SingleNUMANode"])
+def test_a_reservation_takes_pods_over_on_a_full_node_and_has_no_numa_node(policy: str) -> None:
+    cluster = CPUCluster("n1", policy=policy)
+    for name in "ab":
+        cluster.ask(name, 4, "n1", cluster.give(name, 4))
+    cluster.reservation("r", "4", preAllocation=True, allocatePolicy="Restricted")
+    decision = cluster.decide()
+    assert isinstance(decision, Placement)
+    assert ANNOTATION_RESOURCE_STATUS not in placement_annotations(decision)
+
+
 def test_cpus_of_a_reservation_for_one_pod_are_free_once_it_has_some() -> None:
     cluster = CPUCluster("n1")
     cluster.reserved("r", 6, allocateOnce=True)
