@@ -22,7 +22,7 @@ from koord_scheduler.devices.reserved_devices import (
     allocate_reserved,
     what_is_left,
 )
-from koord_scheduler.framework.plugin import Plugin, Reason
+from koord_scheduler.framework.plugin import CannotReserve, Plugin, Reason
 from koord_scheduler.numa.topology_hints import Mask, mask_of
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
@@ -68,7 +68,7 @@ def outcome(given: Object) -> Object:
         return {"rejected": {"code": code, "reasons": [one.text for one in reasons]}}
     try:
         reservation = plugin.reserve(pod, nodes, row)
-    except ValueError:
+    except CannotReserve:
         return {"rejected": True}
     score = plugin.score(pod, nodes)
     assert reservation is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -287,8 +288,14 @@ def no_cpu_topology(vector: Vector, field: str, here: Fields, there: Fields) -> 
     return nrt is None or nrt["metadata"]["annotations"]["node.koordinator.sh/cpu-topology"] == "{}"
 
 
+def cores_that_differ(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Koordinator compares each with the mean of all, and gives halves of cores as whole ones."""
+    sizes = Counter((socket, core) for socket, _, core, _ in vector.given["Topology"])
+    return len(set(sizes.values())) > 1
+
+
 def test_pods_get_the_cpus_that_koordinator_gives_them() -> None:
-    replay("numa_cpus", cpus, leaves, decisions=("as_many_as_needed",))
+    replay("numa_cpus", cpus, leaves, (cores_that_differ,), decisions=("as_many_as_needed",))
 
 
 def test_hints_are_merged_as_by_koordinator() -> None:

@@ -7,12 +7,18 @@ from functools import lru_cache
 
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.devices.candidates import DeviceRejection
-from koord_scheduler.devices.device_allocation import MISSING_DEVICE, allocate
+from koord_scheduler.devices.device_allocation import MISSING_DEVICE
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
 from koord_scheduler.devices.device_numa_hints import device_numa_hints
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.node_device_state import NodeDeviceState
+from koord_scheduler.devices.reserved_devices import (
+    ReservedDevices,
+    allocate_reserved,
+    with_devices,
+)
 from koord_scheduler.numa.topology_hints import Mask, ProviderHints
+from koord_scheduler.reservations.kept_room import NO_ROOM, KeptRoom
 
 
 @dataclass(frozen=True)
@@ -23,25 +29,36 @@ class NUMADevices:
     nodes: NodeColumns
     scorer: DeviceScorer
 
-    def hints(self, row: int) -> ProviderHints:
+    def hints(self, row: int, kept: KeptRoom = NO_ROOM) -> ProviderHints:
         """Near which NUMA nodes of a row's node all of it could be."""
-        state = self.nodes.node_devices.state(row)
+        state = self._state(row, kept)
         if state is None:
             return tuple((one.type, ()) for one in self.needs.needs)
-        return _numa_hints(self.needs, state, self.scorer)
+        return _numa_hints(self.needs, state, self.scorer, kept.devices)
 
-    def rejection(self, row: int, mask: Mask) -> str:
+    def rejection(self, row: int, mask: Mask, kept: KeptRoom = NO_ROOM) -> str:
         """Why it could not be near these; "" if it could."""
-        state = self.nodes.node_devices.state(row)
-        found = MISSING_DEVICE if state is None else allocate(self.needs, state, self.scorer, mask)
+        state = self._state(row, kept)
+        if state is None:
+            return MISSING_DEVICE.text
+        found = allocate_reserved(self.needs, state, self.scorer, kept.devices, mask)
         return found.text if isinstance(found, DeviceRejection) else ""
+
+    def _state(self, row: int, kept: KeptRoom) -> NodeDeviceState | None:
+        state = self.nodes.node_devices.state(row)
+        for one in kept.missing if state is not None else ():
+            state = with_devices(state, one.devices)
+        return state
 
 
 @lru_cache(maxsize=1 << 12)
 def _numa_hints(
-    needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer
+    needs: PodDeviceNeeds,
+    state: NodeDeviceState,
+    scorer: DeviceScorer,
+    reserved: ReservedDevices,
 ) -> ProviderHints:
-    found = device_numa_hints(needs, state, scorer)
+    found = device_numa_hints(needs, state, scorer, reserved)
     if isinstance(found, DeviceRejection):
         return tuple((one.type, ()) for one in needs.needs)
     return tuple((kind, tuple(hints)) for kind, hints in found.items())

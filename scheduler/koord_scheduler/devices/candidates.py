@@ -19,6 +19,9 @@ from koord_scheduler.devices.pod_devices import PodDevice, PodDevices, exact_tex
 Mask = int
 """NUMA nodes as bits."""
 Candidates = Mapping[int, FreeDevice]
+Preferred = frozenset[tuple[str, int]]
+"""Devices by type and minor that a pod gets before others."""
+NONE_PREFERRED: Preferred = frozenset()
 
 
 class DeviceRejection(NamedTuple):
@@ -86,14 +89,16 @@ def take_devices(
     found: Candidates,
     scorer: DeviceScorer,
     switches: frozenset[str] = frozenset(),
+    preferred: Preferred = NONE_PREFERRED,
 ) -> PodDevices | DeviceRejection:
     """The best ``count`` devices; one for each of ``switches`` if there are more of these.
 
-    Devices under these PCIe switches come first, by turns.
+    Devices under these PCIe switches come first, by turns; of equally placed ones those that are
+    ``preferred``.
     """
     taken: list[PodDevice] = []
     most = max(count, len(switches))
-    for one in _in_order(need, found, scorer, switches):
+    for one in _in_order(need, found, scorer, switches, preferred):
         device = _taken(need, one)
         if device is not None:
             taken.append(device)
@@ -106,24 +111,29 @@ def take_devices(
 
 
 def _in_order(
-    need: DeviceNeed, found: Candidates, scorer: DeviceScorer, switches: frozenset[str]
+    need: DeviceNeed,
+    found: Candidates,
+    scorer: DeviceScorer,
+    switches: frozenset[str],
+    preferred: Preferred,
 ) -> Iterator[FreeDevice]:
     fitting = [one for one in found.values() if one.has_room(need.amounts)]
     scores = {one.device.minor: scorer.of_device(need.amounts, one) for one in fitting}
 
-    def rank(one: FreeDevice) -> tuple[int, int]:
-        return -scores[one.device.minor], one.device.minor
+    def rank(one: FreeDevice) -> tuple[bool, int, int]:
+        minor = one.device.minor
+        return (need.type, minor) not in preferred, -scores[minor], minor
 
     fitting.sort(key=rank)
-    preferred: defaultdict[str, list[FreeDevice]] = defaultdict(list)
+    near: defaultdict[str, list[FreeDevice]] = defaultdict(list)
     others: list[FreeDevice] = []
     for one in fitting:
         place = one.device.topology
         if place is not None and place.pcie in switches:
-            preferred[place.pcie].append(one)
+            near[place.pcie].append(one)
         else:
             others.append(one)
-    for turn in zip_longest(*preferred.values()):
+    for turn in zip_longest(*near.values()):
         yield from sorted((one for one in turn if one is not None), key=rank)
     yield from others
 

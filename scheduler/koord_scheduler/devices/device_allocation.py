@@ -8,9 +8,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from koord_scheduler.devices.candidates import (
+    NONE_PREFERRED,
     Candidates,
     DeviceRejection,
     Mask,
+    Preferred,
     candidates,
     needed,
     switches_of,
@@ -36,13 +38,15 @@ def allocate(
     scorer: DeviceScorer,
     mask: Mask | None = None,
     card: int | None = None,
+    preferred: Preferred = NONE_PREFERRED,
 ) -> PodDevices | DeviceRejection:
     """What a pod gets of a node, without the ids of the devices; or why it gets nothing.
 
     With a ``mask``, only devices of these NUMA nodes; with a ``card``, of GPUs this one alone. It
-    is remembered: nodes that are alike in ``state`` give the same.
+    is remembered: nodes that are alike in ``state`` give the same. Devices that are ``preferred``
+    come first.
     """
-    return _Allocation(needs, state, scorer, mask, card).run()
+    return _Allocation(needs, state, scorer, mask, card, preferred).run()
 
 
 def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRejection | None:
@@ -74,10 +78,12 @@ class _Allocation:
         scorer: DeviceScorer,
         mask: Mask | None,
         card: int | None,
+        preferred: Preferred,
     ) -> None:
         self._needs = needs
         self._state = state
         self._scorer = scorer
+        self._preferred = preferred
         self._found = {one.type: candidates(one, state, mask) for one in needs.needs}
         if card is not None:
             gpus = self._found[GPU_TYPE]
@@ -113,8 +119,18 @@ class _Allocation:
 
     def _take(self, need: DeviceNeed, found: Candidates) -> PodDevices | DeviceRejection:
         if need.type == GPU_TYPE:
-            return take_gpus(need, self._needs.partitions, self._state, found, self._scorer)
-        return take_devices(need, needed(need, self._state), found, self._scorer)
+            partitions, state = self._needs.partitions, self._state
+            return take_gpus(need, partitions, state, found, self._scorer, self._preferred)
+        return self._take_others(need, needed(need, self._state), found)
+
+    def _take_others(
+        self,
+        need: DeviceNeed,
+        count: int,
+        found: Candidates,
+        switches: frozenset[str] = frozenset(),
+    ) -> PodDevices | DeviceRejection:
+        return take_devices(need, count, found, self._scorer, switches, self._preferred)
 
     def _take_joint(self, types: tuple[str, ...]) -> dict[str, PodDevices] | DeviceRejection:
         """The first type decides under which PCIe switches the others are looked for.
@@ -160,7 +176,7 @@ class _Allocation:
         found = self._found[need.type]
         if need.type == GPU_TYPE:
             return self._take(need, found)
-        return take_devices(need, count, found, self._scorer, switches)
+        return self._take_others(need, count, found, switches)
 
     def _with_all_types(self, types: tuple[str, ...], found: Candidates) -> Candidates:
         """Those under whose PCIe switch something of each of the other types has room."""

@@ -9,12 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from koord_scheduler.devices.candidates import DeviceRejection, Mask, needed
-from koord_scheduler.devices.device_allocation import allocate, rejection_before
+from koord_scheduler.devices.device_allocation import rejection_before
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
 from koord_scheduler.devices.device_object import GPU_TYPE
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
+from koord_scheduler.devices.reserved_devices import (
+    NO_DEVICES_KEPT,
+    ReservedDevices,
+    allocate_reserved,
+)
 from koord_scheduler.numa.topology_hints import NUMAHint, mask_of
 
 TOO_FEW_NEAR = "Insufficient NUMA Scoped Devices"
@@ -25,9 +30,14 @@ DeviceNUMAHints = Mapping[str, Sequence[NUMAHint]]
 
 
 def device_numa_hints(
-    needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer
+    needs: PodDeviceNeeds,
+    state: NodeDeviceState,
+    scorer: DeviceScorer,
+    reserved: ReservedDevices = NO_DEVICES_KEPT,
 ) -> DeviceNUMAHints | DeviceRejection:
     """Hints by type of device: each set of NUMA nodes that can give all of what a pod needs.
+
+    It may use what is ``reserved``, which ``state`` has as used.
 
     The smallest are preferred, and those score that give the GPUs which the pod would get if it did
     not matter. There are none where no device says near which NUMA node it is.
@@ -38,11 +48,11 @@ def device_numa_hints(
         return rejection
     if not nodes:
         return {}
-    everywhere = _on(needs, state, scorer, mask_of(nodes))
+    everywhere = _on(needs, state, scorer, reserved, mask_of(nodes))
     if isinstance(everywhere, DeviceRejection):
         return everywhere
     best = _gpus(everywhere)
-    found = {mask: _on(needs, state, scorer, mask) for mask in _masks(nodes)}
+    found = {mask: _on(needs, state, scorer, reserved, mask) for mask in _masks(nodes)}
     given = {mask: one for mask, one in found.items() if not isinstance(one, DeviceRejection)}
     fewest = min(mask.bit_count() for mask in given)
     hints = tuple(
@@ -64,7 +74,11 @@ def _masks(nodes: Sequence[int]) -> Iterator[Mask]:
 
 
 def _on(
-    needs: PodDeviceNeeds, state: NodeDeviceState, scorer: DeviceScorer, mask: Mask
+    needs: PodDeviceNeeds,
+    state: NodeDeviceState,
+    scorer: DeviceScorer,
+    reserved: ReservedDevices,
+    mask: Mask,
 ) -> PodDevices | DeviceRejection:
     for need in needs.needs:
         places = (one.topology for one in state.has.by_type.get(need.type, {}).values())
@@ -74,7 +88,7 @@ def _on(
         )
         if 0 < near < needed(need, state):
             return DeviceRejection(TOO_FEW_NEAR, resolvable=False)
-    return allocate(needs, state, scorer, mask)
+    return allocate_reserved(needs, state, scorer, reserved, mask)
 
 
 def _gpus(devices: PodDevices) -> frozenset[int]:

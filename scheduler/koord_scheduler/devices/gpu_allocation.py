@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from koord_scheduler.devices.candidates import (
+    NONE_PREFERRED,
     Candidates,
     DeviceRejection,
+    Preferred,
     nearest_miss,
     take_devices,
 )
@@ -38,20 +40,22 @@ def take_gpus(
     state: NodeDeviceState,
     found: Candidates,
     scorer: DeviceScorer,
+    preferred: Preferred = NONE_PREFERRED,
 ) -> PodDevices | DeviceRejection:
-    """GPUs out of ``found``.
+    """GPUs out of ``found``, first those that are ``preferred``.
 
     First a partition is looked for. If there is none, and neither pod nor node insist, GPUs that
     are near to each other; and if their places are not known, the best ones.
     """
+    first = frozenset(minor for kind, minor in preferred if kind == GPU_TYPE)
     if not need.is_shared:
-        partition = _partition(need, spec, state, found)
+        partition = _partition(need, spec, state, found, first)
         insists = spec is not None or state.partitions[1]
         if insists or not isinstance(partition, DeviceRejection):
             return partition
-    near = _near(need, state, found, scorer)
+    near = _near(need, state, found, scorer, first)
     if isinstance(near, DeviceRejection) and not need.hint.scope and not near.resolvable:
-        return take_devices(need, need.count, found, scorer)
+        return take_devices(need, need.count, found, scorer, preferred=preferred)
     return near
 
 
@@ -61,7 +65,11 @@ def used_gpus(state: NodeDeviceState) -> frozenset[int]:
 
 
 def _partition(
-    need: DeviceNeed, spec: GPUPartitionSpec | None, state: NodeDeviceState, found: Candidates
+    need: DeviceNeed,
+    spec: GPUPartitionSpec | None,
+    state: NodeDeviceState,
+    found: Candidates,
+    preferred: frozenset[int],
 ) -> PodDevices | DeviceRejection:
     partitions, _ = state.partitions
     if partitions is None:
@@ -76,6 +84,7 @@ def _partition(
         used_gpus(state),
         is_restricted=spec.is_restricted,
         bandwidth=spec.bandwidth,
+        preferred=preferred,
     )
     if chosen is None:
         return DeviceRejection(NO_FREE_PARTITION, note=nearest_miss(need, need.count, found))
@@ -83,7 +92,11 @@ def _partition(
 
 
 def _near(
-    need: DeviceNeed, state: NodeDeviceState, found: Candidates, scorer: DeviceScorer
+    need: DeviceNeed,
+    state: NodeDeviceState,
+    found: Candidates,
+    scorer: DeviceScorer,
+    preferred: frozenset[int],
 ) -> PodDevices | DeviceRejection:
     scopes = _scopes(state.has)
     if scopes is None:
@@ -96,6 +109,7 @@ def _near(
         lambda minor: minor in found and found[minor].has_room(need.amounts),
         used_gpus(state),
         (lambda minor: scorer.of_device(need.amounts, found[minor])) if need.is_shared else None,
+        preferred,
     )
     best = search.best(scopes)
     if best is None:

@@ -110,26 +110,33 @@ def choose_partition(
     *,
     is_restricted: bool = False,
     bandwidth: int | None = None,
+    preferred: frozenset[int] = frozenset(),
 ) -> GPUPartition | None:
     """The partition of ``count`` cards that a pod gets; ``None``: none is free.
 
-    ``free`` are the healthy cards, ``used`` those of which pods have anything. Partitions with a
-    higher score come first, and where it is restricted to the best, no others. Of equals, the one
-    that keeps most larger partitions free is taken.
+    ``free`` are the healthy cards, ``used`` those of which pods have anything. Partitions with more
+    ``preferred`` cards come first, then those with a higher score, and where it is restricted to
+    the best, no others. Of equals, the one that keeps most larger partitions free is taken.
     """
+    found: list[GPUPartition] = []
     alike = of_size(partitions, count)
     scores = sorted({one.score for one in alike}, reverse=True)
     for score in scores[:1] if is_restricted else scores:
-        feasible = [
+        found += [
             one
             for one in alike
             if one.score == score
             and one.minors <= free - used
             and (bandwidth is None or (one.bandwidth is not None and one.bandwidth >= bandwidth))
         ]
-        if feasible:
-            return max(feasible, key=lambda one: _kept_free(partitions, count, used | one.minors))
-    return None
+        if found and not preferred:
+            break
+
+    def rank(one: GPUPartition) -> tuple[int, int, int]:
+        rest = _kept_free(partitions, count, used | one.minors)
+        return len(one.minors & preferred), one.score, rest
+
+    return max(found, key=rank, default=None)
 
 
 def of_size(partitions: Iterable[GPUPartition], count: int) -> list[GPUPartition]:

@@ -22,15 +22,19 @@ class GPUScope(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The best choice of a scope: compared by how near the cards are, then by how full it is."""
+    """The best choice of a scope.
 
+    Compared by how many preferred cards it has, how near the cards are, then by how full it is.
+    """
+
+    preferred: int
     depth: int
     begun: int
     score: int
     minors: tuple[int, ...]
 
     def beats(self, other: _Found) -> bool:
-        return self[:3] > other[:3]
+        return self[:4] > other[:4]
 
 
 def gpu_scopes(devices: Mapping[int, NodeDevice]) -> GPUScope | None:
@@ -63,7 +67,8 @@ class ScopeSearch:
     """What is looked for: ``count`` GPUs that have room, nearer to each other than ``level``.
 
     ``used`` are the GPUs of which pods have anything. ``score`` is that of a part of a GPU, where
-    a pod takes a part of one; ``None``: it takes whole ones.
+    a pod takes a part of one; ``None``: it takes whole ones. Those that are ``preferred`` come
+    before others, though these are nearer to each other.
     """
 
     count: int
@@ -71,6 +76,7 @@ class ScopeSearch:
     has_room: Callable[[int], bool]
     used: frozenset[int]
     score: Callable[[int], int] | None = None
+    preferred: frozenset[int] = frozenset()
 
     def best(self, scope: GPUScope) -> tuple[int, ...] | None:
         """The nearest that there are; of equally near ones where most is used already.
@@ -90,19 +96,22 @@ class ScopeSearch:
             found = self._best(inner, depth, begun)
             if found is not None and (best is None or found.beats(best)):
                 best = found
-        if best is not None:
+        if best is not None and best.preferred == min(self.count, len(self.preferred)):
             return best
         # One GPU is as near to itself as can be.
         if self.level > scope.level and not (self.count == 1 and scope.level is TopologyLevel.PCIE):
-            return None
-        return self._here(scope, depth, begun)
+            return best
+        here = self._here(scope, depth, begun)
+        return here if here is not None and (best is None or here.beats(best)) else best
 
     def _here(self, scope: GPUScope, depth: int, begun: int) -> _Found | None:
-        fitting = tuple(minor for minor in scope.minors if self.has_room(minor))
+        fitting = [minor for minor in scope.minors if self.has_room(minor)]
         if len(fitting) < self.count:
             return None
+        fitting.sort(key=lambda one: one not in self.preferred)
         if self.score is None:
-            return _Found(depth, begun, 0, fitting[: self.count])
+            taken = tuple(sorted(fitting[: self.count]))
+            return _Found(len(self.preferred.intersection(taken)), depth, begun, 0, taken)
         scores = {minor: self.score(minor) for minor in fitting}
-        minor = max(fitting, key=lambda one: (scores[one], -one))
-        return _Found(depth, begun, scores[minor], (minor,))
+        minor = max(fitting, key=lambda one: (one in self.preferred, scores[one], -one))
+        return _Found(int(minor in self.preferred), depth, begun, scores[minor], (minor,))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from koord_scheduler.devices.candidates import DeviceRejection, Mask
+from koord_scheduler.devices.candidates import DeviceRejection, Mask, Preferred
 from koord_scheduler.devices.device_allocation import allocate
 from koord_scheduler.devices.device_needs import PodDeviceNeeds
 from koord_scheduler.devices.device_object import (
@@ -30,8 +30,17 @@ class ReservedDevices(NamedTuple):
     If they are ``restricted``, a pod gets nothing else of the types that are reserved.
     """
 
-    devices: PodDevices
+    devices: PodDevices = ()
     restricted: bool = False
+
+    @property
+    def preferred(self) -> Preferred:
+        """Those of which something is left."""
+        left = (one for one in self.devices if one.resources or one.functions)
+        return frozenset((one.type, one.minor) for one in left)
+
+
+NO_DEVICES_KEPT = ReservedDevices()
 
 
 def what_is_left(reserved: PodDevices, owners: Iterable[PodDevices]) -> PodDevices:
@@ -82,12 +91,15 @@ def allocate_reserved(
     """What a pod gets of a node where it may use what is ``reserved``, which ``state`` has as used.
 
     First it is looked for among reserved devices, and of other types anywhere. If that fails, and
-    they are not restricted, everything is looked at that is reserved or free.
+    they are not restricted, everything is looked at that is reserved or free, and it gets as many
+    of the reserved devices as it can use.
     """
+    if not reserved.devices:
+        return allocate(needs, state, scorer, mask)
     free = without_devices(state, reserved.devices)
     found = allocate(needs, _reserved_alone(free, reserved), scorer, mask)
     if isinstance(found, DeviceRejection) and not reserved.restricted:
-        return allocate(needs, free, scorer, mask)
+        return allocate(needs, free, scorer, mask, preferred=reserved.preferred)
     return found
 
 

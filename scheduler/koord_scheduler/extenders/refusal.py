@@ -1,13 +1,18 @@
-"""What extenders had against a pod. No IO."""
+"""What was against a pod on nodes that filters had passed. No IO."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+EXTENDERS = "Extender"
+"""What kube-scheduler calls them where it names plugins."""
+RESERVE = "Reserve"
+"""The extension point at which plugins reject nodes late."""
+
 
 class NodeFailure(NamedTuple):
-    """Why an extender rejects a node; ``None``: it does not say.
+    """Why an extender, or a plugin that reserves, rejects a node; ``None``: it does not say.
 
     It is ``resolvable`` where preemption may help.
     """
@@ -17,7 +22,11 @@ class NodeFailure(NamedTuple):
 
 
 class ExtenderRefusal(NamedTuple):
-    """The ``nodes`` that extenders reject, by name; or the ``failure`` for which nobody knows."""
+    """The ``nodes`` that they reject, by name; or the ``failure`` for which nobody knows.
+
+    It was said ``by`` extenders, or where plugins reserve.
+    """
 
     nodes: Mapping[str, NodeFailure] = {}
     failure: str = ""
+    by: str = EXTENDERS

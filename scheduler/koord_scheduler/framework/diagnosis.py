@@ -46,10 +46,6 @@ class Diagnosis:
     resolvable: Rows
 
 
-EXTENDERS = "Extender"
-"""What kube-scheduler calls them where it names plugins."""
-
-
 def diagnose(scores: ClassScores, refusal: ExtenderRefusal | None = None) -> Diagnosis:
     """Why nodes reject the pods of a class, or one of them that extenders refused."""
     diagnosis = _by_plugins(scores)
@@ -72,7 +68,7 @@ def _by_extenders(diagnosis: Diagnosis, scores: ClassScores, refusal: ExtenderRe
         diagnosis,
         feasible=diagnosis.feasible - number,
         reasons=dict(reasons),
-        plugins=(*diagnosis.plugins, PluginRejections(EXTENDERS, number, number)),
+        plugins=(*diagnosis.plugins, PluginRejections(refusal.by, number, number)),
         resolvable=np.sort(np.concatenate((diagnosis.resolvable, np.array(resolvable, np.intp)))),
     )
 

@@ -17,16 +17,18 @@ class GangCandidate(NamedTuple):
     """A part of the cluster that a gang may be tried in.
 
     Its pods get the best nodes among ``rows`` (``None``: among all), a pod that ``plan`` names by
-    its key the node of that row alone.
+    its key the node of that row alone. Nobody gets one of ``refused``.
     """
 
     rows: Rows | None = None
     plan: Mapping[str, int] = {}
+    refused: tuple[int, ...] = ()
 
     def among(self, pod: str, rows: Rows) -> Rows:
         """Those of ``rows`` that the pod with this key may have."""
         allowed = self.allowed(pod)
-        return rows if allowed is None else rows[np.isin(rows, allowed)]
+        found = rows if allowed is None else rows[np.isin(rows, allowed)]
+        return found[~np.isin(found, self.refused)] if self.refused else found
 
     def allowed(self, pod: str) -> Rows | None:
         """The rows that the pod with this key may have; ``None``: all."""

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_planner import GangCandidate
+from koord_scheduler.framework.plugin import CannotReserve
 from koord_scheduler.gang.gang_spec import GangMode
 from koord_scheduler.gang.gangs import Gangs
 from koord_scheduler.queue.scheduling_queue import QueuedPod
@@ -87,14 +88,25 @@ class _Trial:
         self.placements: list[Placement] = []
 
     def place(self, pod: QueuedPod, candidate: GangCandidate) -> bool:
-        row = self._placer.choose(pod, candidate)
-        if row is None:
+        placement = self._place(pod, candidate)
+        if placement is None:
             return False
-        self.placements.append(self._placer.place(pod, row))
+        self.placements.append(placement)
         gang = self._gangs.gang_of(pod.key)
         if gang is not None:
             self._placed[gang.key] += 1
         return True
+
+    def _place(self, pod: QueuedPod, candidate: GangCandidate) -> Placement | None:
+        """On the best row that can have the pod once plugins reserve its room there."""
+        while (row := self._placer.choose(pod, candidate)) is not None:
+            if row in candidate.refused:
+                return None
+            try:
+                return self._placer.place(pod, row)
+            except CannotReserve:
+                candidate = candidate._replace(refused=(*candidate.refused, row))
+        return None
 
     def is_enough(self) -> bool:
         return bool(self.placements) and not self._gangs.unsatisfied(self._group_id, self._placed)

@@ -65,6 +65,10 @@ class PreFilterResult(NamedTuple):
     preferred: tuple[str, ...] = ()
 
 
+class CannotReserve(Exception):  # noqa: N818 - an outcome, not an error
+    """A node cannot have a pod, which is seen only when it is to get it; says why."""
+
+
 class Limit(NamedTuple):
     """A part of a filter, as a sum over the pods of a node that may not grow beyond some limit.
 
@@ -91,14 +95,14 @@ class VictimRules(NamedTuple):
 class NUMAProvider(Protocol):
     """A plugin gives a class of pods something of nodes that lies near some of their NUMA nodes.
 
-    Koordinator's ``NUMATopologyHintProvider``.
+    Koordinator's ``NUMATopologyHintProvider``. What reservations have ``kept`` is the pod's.
     """
 
-    def hints(self, row: int) -> ProviderHints:
+    def hints(self, row: int, kept: KeptRoom = NO_ROOM) -> ProviderHints:
         """Near which NUMA nodes of a row's node it could give all of it."""
         ...
 
-    def rejection(self, row: int, mask: NUMAMask) -> str:
+    def rejection(self, row: int, mask: NUMAMask, kept: KeptRoom = NO_ROOM) -> str:
         """Why it could not give all of it near these NUMA nodes; "" if it could."""
         ...
 
@@ -240,6 +244,9 @@ class Plugin:
         """Take what a pod that gets this row's node needs of more than the node.
 
         It may have to be written before the pod is bound. ``None`` where there is nothing.
+
+        Raises:
+            CannotReserve: the node cannot have the pod, though ``filter`` lets it pass.
         """
         return None
 

@@ -6,6 +6,7 @@ Pods get their nodes one at a time, in the order of the queue, each the best of 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
@@ -17,7 +18,7 @@ from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.extenders.extender import Extender, interested
-from koord_scheduler.extenders.refusal import ExtenderRefusal
+from koord_scheduler.extenders.refusal import RESERVE, ExtenderRefusal, NodeFailure
 from koord_scheduler.extenders.steps import Steps
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.decisions import (
@@ -44,7 +45,7 @@ from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import rows_beside_nominated
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.plugin import VictimRules
+from koord_scheduler.framework.plugin import CannotReserve, VictimRules
 from koord_scheduler.framework.preemption import Candidates, Preemption
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
@@ -55,6 +56,9 @@ FLUSH_SECONDS = 60.0
 """After which a parked class is tried again whatever happened: victims may have come since."""
 WOKEN_AT_ONCE = 200
 """Parked classes that are looked at in one go: some milliseconds."""
+
+_MOST_LATE = 100
+"""How many nodes are tried that cannot have a pod after all, before it waits."""
 
 OnFiltered = Callable[[QueuedPod, ClassScores, Rows], None]
 """Hears of a pod that gets its turn, and of all rows where it fits: a sample would not do."""
@@ -122,7 +126,8 @@ class Scheduler(GangStates):
             looks_at_all = bool(extenders) or self.on_filtered is not None
             row = None if looks_at_all else self._best_of_sample(pod)
             if row is not None:
-                return self.assume(pod, row)
+                with suppress(CannotReserve):
+                    return self.assume(pod, row)
             scores = self.scores(pod)
             feasible = self._feasible(pod, scores)
             if self.on_filtered is not None:
@@ -130,10 +135,24 @@ class Scheduler(GangStates):
             if extenders and len(feasible):
                 nodes = self._feasible_nodes(pod, scores)
                 return self._ask(pod, choose_node(extenders, nodes), now)
-            row = self._best(pod, scores, feasible)
-            return self.assume(pod, row) if row is not None else self._refuse(pod, scores, now)
+            return self._take_best(pod, scores, feasible, now)
         except Exception as error:  # a plugin's, which is to cost no other class anything
             return self._defect(pod, error, now)
+
+    def _take_best(
+        self, pod: QueuedPod, scores: ClassScores, rows: Rows, now: float
+    ) -> Decision | ExtenderQuestion | None:
+        """Give a pod the best of some rows that can have it once plugins reserve its room there."""
+        failed: dict[str, NodeFailure] = {}
+        while len(failed) < _MOST_LATE and (row := self._best(pod, scores, rows)) is not None:
+            try:
+                return self.assume(pod, row)
+            except CannotReserve as error:
+                failed[self.nodes.name(row)] = NodeFailure(str(error), resolvable=False)
+                rows = rows[rows != row]
+        if failed:
+            return self._reject(pod, now, ExtenderRefusal(failed, by=RESERVE))
+        return self._refuse(pod, scores, now)
 
     def answer(
         self, question: ExtenderQuestion, answers: Sequence[Any], now: float
@@ -171,7 +190,7 @@ class Scheduler(GangStates):
             case None:
                 return None
             case int():
-                return None if self.not_admitted(pod) else self.assume(pod, result)
+                return None if self.not_admitted(pod) else self._take_named(pod, result, now)
             case CallFailure():
                 again = self.queue.back_off(pod, now)
                 again.extender_refusal = ExtenderRefusal(failure=result.text)
@@ -182,6 +201,13 @@ class Scheduler(GangStates):
                 if isinstance(preemption, Preemption):
                     return self._nominate(pod, preemption, now, refusal)
                 return self._reject(pod, now, refusal, preemption)
+
+    def _take_named(self, pod: QueuedPod, row: int, now: float) -> Decision:
+        try:
+            return self.assume(pod, row)
+        except CannotReserve as error:
+            failed = {self.nodes.name(row): NodeFailure(str(error), resolvable=False)}
+            return self._reject(pod, now, ExtenderRefusal(failed, by=RESERVE))
 
     def _defect(self, pod: QueuedPod, error: Exception, now: float) -> Refusal:
         self._scores.forget(*pod.scores_key)

@@ -27,6 +27,7 @@ from koord_scheduler.numa.policies import (
     CPUExclusivePolicy,
     NUMAAllocateStrategy,
 )
+from koord_scheduler.numa.reserved_cpus import NOTHING_RESERVED, ReservedNUMA
 from koord_scheduler.numa.topology_hints import Mask, bits
 
 NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
@@ -47,9 +48,9 @@ class NUMARequest:
 
     ``amounts`` are its requests, ``amplified`` what they count as where own CPUs are worth more
     than shared ones. It gets ``cpus`` own CPUs if it ``binds``. ``bind_policy`` holds strictly
-    where it ``is_required``. Amounts that are ``reusable``, and CPUs that are ``preferred`` or
+    where it ``is_required``. Amounts that are ``reusable``, and CPUs that are ``kept`` or
     ``preemptible``, count as free although pods have them: those of a reservation, or of pods that
-    will go.
+    will go. It gets CPUs first that are ``kept``.
     """
 
     amounts: Amounts
@@ -61,7 +62,7 @@ class NUMARequest:
     exclusive: CPUExclusivePolicy = CPUExclusivePolicy.UNSET
     strategy: NUMAAllocateStrategy = NUMAAllocateStrategy.LEAST_ALLOCATED
     reusable: ZoneAmounts = field(default_factory=dict)
-    preferred: CPUSet = frozenset()
+    kept: ReservedNUMA = NOTHING_RESERVED
     preemptible: CPUSet = frozenset()
 
 
@@ -71,9 +72,10 @@ class NodeAllocator:
     def __init__(self, machine: NUMAMachine, had: NodeAllocation, request: NUMARequest) -> None:
         self.machine = machine
         self.request = request
-        self.taken = had.taken_cpus((request.preferred, request.preemptible))
+        self.taken = had.taken_cpus((request.kept.cpus, request.preemptible))
         self.free_cpus = _free_cpus(machine, self.taken, request)
         self.free = had.free_in_zones(machine, request.reusable)
+        request.kept.limit_zones(self.free)
         if request.is_required:
             self._limit_by_cpus()
 
@@ -143,7 +145,7 @@ class NodeAllocator:
         is_full = request.bind_policy is CPUBindPolicy.FULL_PCPUS
         wants = CPUPreferences(is_full, request.exclusive, request.strategy)
         shares = self.machine.shares
-        pool = CPUPool(self.machine.cpus, free, self.taken, request.preferred, shares)
+        pool = CPUPool(self.machine.cpus, free, self.taken, request.kept.cpus, shares)
         found = take_preferred_cpus(pool, count, wants)
         if found is None:
             raise CannotAllocate(NOT_ENOUGH_CPUS)
@@ -196,35 +198,35 @@ def _share(topology: CPUTopology, request: NUMARequest, name: str, amount: int, 
     cpus = -(-amount // 1000)
     if request.is_required and request.bind_policy is CPUBindPolicy.FULL_PCPUS:
         a_core = topology.cpus_per_core
+        if nodes == 1 and not topology.has_even_cores:
+            return cpus * 1000
         return cpus // a_core // nodes * a_core * 1000
     return cpus // nodes * 1000
 
 
 def _free_cpus(machine: NUMAMachine, taken: dict[int, TakenCPU], request: NUMARequest) -> CPUSet:
     full = {cpu for cpu, one in taken.items() if one.pods >= machine.shares}
-    free = machine.cpus.cpus.keys() - full - machine.reserved
-    return (
-        _usable(request.bind_policy, machine.cpus, free) if request.is_required else frozenset(free)
-    )
+    free = request.kept.limit_cpus(frozenset(machine.cpus.cpus.keys() - full - machine.reserved))
+    return _usable(request.bind_policy, machine.cpus, free) if request.is_required else free
 
 
 def _usable(policy: CPUBindPolicy, topology: CPUTopology, cpus: Iterable[int]) -> CPUSet:
     """Those CPUs that a required policy can use: of whole cores, or the first of each."""
-    cores = topology.cores_of(cpus).values()
+    cores = topology.cores_of(cpus)
     match policy:
         case CPUBindPolicy.FULL_PCPUS:
-            whole = (core for core in cores if len(core) == topology.cpus_per_core)
+            whole = (own for core, own in cores.items() if topology.is_whole(core, own))
             return frozenset(chain.from_iterable(whole))
         case CPUBindPolicy.SPREAD_BY_PCPUS:
-            return frozenset(core[0] for core in cores)
+            return frozenset(own[0] for own in cores.values())
     return frozenset(cpus)
 
 
 def _satisfies(policy: CPUBindPolicy, topology: CPUTopology, cpus: CPUSet) -> bool:
-    cores = len(topology.cores_of(cpus))
+    cores = topology.cores_of(cpus)
     match policy:
         case CPUBindPolicy.FULL_PCPUS:
-            return cores * topology.cpus_per_core == len(cpus)
+            return all(topology.is_whole(core, own) for core, own in cores.items())
         case CPUBindPolicy.SPREAD_BY_PCPUS:
-            return cores == len(cpus)
+            return len(cores) == len(cpus)
     return True

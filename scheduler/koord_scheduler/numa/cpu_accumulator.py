@@ -5,7 +5,7 @@ As Koordinator's ``takePreferredCPUs`` (``plugins/nodenumaresource/cpu_accumulat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from koord_scheduler.numa.cpu_topology import CPUTopology
@@ -74,12 +74,19 @@ def _of_one_group(cpus: FreeCPUs, count: int) -> CPUSet | None:
         for keep_apart in _STRICT_FIRST:
             for group in cpus.full_cores_by_node(keep_apart=keep_apart):
                 if len(group) >= count:
-                    return frozenset(group[:count])
+                    return _first_cores(cpus, group, count)
     if count <= cpus.topology.cpus_per_socket:
         for group in cpus.full_cores_by_socket():
             if len(group) >= count:
-                return frozenset(group[:count])
+                return _first_cores(cpus, group, count)
     return None
+
+
+def _first_cores(cpus: FreeCPUs, group: Sequence[int], count: int) -> CPUSet:
+    """Whole cores; the last one in part if they do not come to ``count``."""
+    whole = cpus.topology.whole_cores(group, count)
+    rest = [cpu for cpu in group if cpu not in whole] if len(whole) < count else []
+    return frozenset([*whole, *rest[: count - len(whole)]])
 
 
 def _take_richest_sockets(cpus: FreeCPUs, count: int) -> None:
@@ -90,10 +97,8 @@ def _take_richest_sockets(cpus: FreeCPUs, count: int) -> None:
             cpus.take(group)
         else:
             left.append(group)
-    a_core = cpus.topology.cpus_per_core
     for group in sorted(left, key=len):
-        cores = (count - len(cpus.taken)) // a_core
-        cpus.take(group[: cores * a_core])
+        cpus.take(cpus.topology.whole_cores(group, count - len(cpus.taken)))
 
 
 def _take_spread(cpus: FreeCPUs, count: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from math import gcd
 from typing import NamedTuple
 
 
@@ -22,10 +23,11 @@ class LogicalCPU(NamedTuple):
 
 
 class CPUTopology:
-    """All logical CPUs of a node. The counts by core, NUMA node and socket are means, rounded down.
+    """All logical CPUs of a node, and how many the largest core has, and NUMA node and socket.
 
-    Koordinator compares requests with these means; on machines with cores of several kinds
-    they are those of no core.
+    Cores may differ: there are machines with cores of several kinds, and CPUs that are off line.
+    Koordinator compares with means, which are then those of no core; where all cores are alike, so
+    do we for NUMA nodes and sockets. ``core_step`` divides the sizes of all cores.
     """
 
     def __init__(self, cpus: Iterable[LogicalCPU] = ()) -> None:
@@ -34,10 +36,13 @@ class CPUTopology:
         self.cores = len({(one.socket, one.node, one.core) for one in everything})
         self.nodes = len({(one.socket, one.node) for one in everything})
         self.sockets = len({one.socket for one in everything})
-        count = len(self.cpus)
-        self.cpus_per_core = count // self.cores if count else 0
-        self.cpus_per_node = count // self.nodes if count else 0
-        self.cpus_per_socket = count // self.sockets if count else 0
+        self._core_sizes = Counter(one.core_key for one in everything)
+        sizes = self._core_sizes.values()
+        self.core_step = gcd(*sizes)
+        self.cpus_per_core = max(sizes, default=0)
+        a_part = _mean if self.has_even_cores else _most
+        self.cpus_per_node = a_part((one.socket, one.node) for one in everything)
+        self.cpus_per_socket = a_part(one.socket for one in everything)
         of_nodes: dict[int, set[int]] = defaultdict(set)
         for one in everything:
             of_nodes[one.node].add(one.id)
@@ -46,6 +51,30 @@ class CPUTopology:
     def __bool__(self) -> bool:
         """Whether there are any CPUs."""
         return bool(self.cpus)
+
+    @property
+    def has_even_cores(self) -> bool:
+        """Whether all cores have as many CPUs."""
+        return self.core_step == self.cpus_per_core
+
+    def is_whole(self, core: tuple[int, int], cpus: Sequence[int]) -> bool:
+        """Whether these CPUs of a core are all that it has."""
+        return len(cpus) == self._core_sizes[core]
+
+    def whole_cores(self, cpus: Sequence[int], most: int) -> list[int]:
+        """As many of these CPUs, which are of whole cores, as make up cores again, but no more.
+
+        Those of large cores come first.
+        """
+        if self.has_even_cores:
+            return list(cpus[: most - most % max(self.core_step, 1)])
+        cores = sorted(self.cores_of(cpus).values(), key=len, reverse=True)
+        reached: dict[int, list[int]] = {0: []}
+        for core in cores:
+            for total in sorted(reached, reverse=True):
+                if total + len(core) <= most:
+                    reached.setdefault(total + len(core), [*reached[total], *core])
+        return reached[max(reached)]
 
     def in_node(self, node: int) -> frozenset[int]:
         """The CPUs of a NUMA node."""
@@ -58,3 +87,12 @@ class CPUTopology:
             if cpu in self.cpus:
                 found[self.cpus[cpu].core_key].append(cpu)
         return found
+
+
+def _most(groups: Iterable[Hashable]) -> int:
+    return max(Counter(groups).values(), default=0)
+
+
+def _mean(groups: Iterable[Hashable]) -> int:
+    sizes = Counter(groups)
+    return sizes.total() // len(sizes) if sizes else 0

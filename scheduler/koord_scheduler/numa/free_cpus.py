@@ -154,7 +154,7 @@ class FreeCPUs:
         cores = self._by_core(cpus)
         groups: dict[int, list[int]] = defaultdict(list)
         for core in sorted(cores, key=lambda core: (self._pods_on(core), core)):
-            if len(cores[core]) == self.topology.cpus_per_core:
+            if self.topology.is_whole(core, cores[core]):
                 groups[group_of(self.free[cores[core][0]])] += cores[core]
         return groups
 

@@ -12,18 +12,21 @@ from koord_scheduler.numa.allocator import CannotAllocate, NodeAllocator
 from koord_scheduler.numa.node_allocation import added, subtracted
 from koord_scheduler.numa.policies import NUMATopologyPolicy
 from koord_scheduler.numa.scores import AmountScorer
-from koord_scheduler.numa.topology_hints import NUMAHint, mask_of
+from koord_scheduler.numa.topology_hints import Mask, NUMAHint, mask_of
 
 Hints = dict[str, list[NUMAHint]]
 
 
 def generate_hints(
-    allocator: NodeAllocator, policy: NUMATopologyPolicy, scorer: AmountScorer
+    allocator: NodeAllocator,
+    policy: NUMATopologyPolicy,
+    scorer: AmountScorer,
+    near: Mask | None = None,
 ) -> Hints:
     """Hints for each requested resource that NUMA nodes count: all sets of nodes that have enough.
 
-    The smallest sets are preferred; with the policy Restricted all are. There are none where no
-    set of nodes has enough of everything.
+    With ``near``, those alone that have one of these nodes. The smallest sets are preferred; with
+    the policy Restricted all are. There are none where no set of nodes has enough of everything.
     """
     zones = allocator.machine.zones
     requests = allocator.request.amplified
@@ -31,6 +34,8 @@ def generate_hints(
     found: Hints = {name: [] for name in counted}
     for nodes in _sets_of(list(zones)):
         mask = mask_of(nodes)
+        if near is not None and not mask & near:
+            continue
         try:
             allocator.amounts(mask)
         except CannotAllocate:

@@ -43,7 +43,6 @@ class NUMARejection(NamedTuple):
     resolvable: bool = False
 
 
-NOT_KEPT = NUMARejection((NOT_ENOUGH_CPUS,), resolvable=True)
 INSUFFICIENT_CPU = NUMARejection(("Insufficient amplified cpu",), resolvable=True)
 
 
@@ -72,7 +71,8 @@ class CountedCPU(NamedTuple):
 class NodePlacement:
     """One pod on one node, beside what its pods have; ``others`` are hints for devices and such.
 
-    ``kept`` is what the pod gets first, which no pod has.
+    ``kept`` is what the pod gets first, which no pod has. With ``near``, it gets nothing unless one
+    of these NUMA nodes gives it some.
     """
 
     def __init__(
@@ -83,9 +83,11 @@ class NodePlacement:
         settings: NUMASettings,
         others: Sequence[ProviderHints] = (),
         kept: ReservedNUMA = NOTHING_RESERVED,
+        near: Mask | None = None,
     ) -> None:
         self._needs = needs
         self._kept = kept
+        self._near = near
         self._machine = machine
         self._had = had
         self._settings = settings
@@ -136,7 +138,7 @@ class NodePlacement:
         machine = self._machine
         if not machine.zones:
             return NUMARejection(("node(s) missing NUMA resources",))
-        hints = generate_hints(self._left, self.policy, self._settings.zone_scorer)
+        hints = generate_hints(self._left, self.policy, self._settings.zone_scorer, self._near)
         nodes = NUMANodes(list(machine.zones), self._had.statuses(machine))
         providers: list[HintsByResource] = [hints, *(dict(one) for one in self._others)]
         merged = merge_for_policy(self.policy, nodes, providers, self._exclusive())
@@ -151,10 +153,9 @@ class NodePlacement:
         if not self.binds and self.policy is NUMATopologyPolicy.NONE:
             return NUMAAllocation()
         try:
-            found = self._left.allocate(self.affinity)
+            return self._left.allocate(self.affinity)
         except CannotAllocate as error:
             return NUMARejection(error.reasons, resolvable=True)
-        return found if self._kept.allows(found) else NOT_KEPT
 
     @cached_property
     def _given(self) -> ZoneAmounts | NUMARejection:
@@ -255,7 +256,7 @@ class NodePlacement:
             is_required=self.is_required,
             exclusive=self._needs.says.exclusive if self._needs.binds else _UNSET,
             strategy=machine.strategy or self._settings.strategy,
-            preferred=self._kept.cpus,
+            kept=self._kept,
         )
 
     def _binding_problem(self) -> str:
@@ -265,7 +266,7 @@ class NodePlacement:
         if required and by_node and required is not by_node:
             return "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
         is_full = (by_node or required) is CPUBindPolicy.FULL_PCPUS
-        if is_full and self._cpu // 1000 % self._machine.cpus.cpus_per_core:
+        if is_full and self._cpu // 1000 % self._machine.cpus.core_step:
             return "node(s) requested cpus not multiple cpus per core"
         return ""
 

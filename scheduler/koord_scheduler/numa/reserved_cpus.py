@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from koord_scheduler.numa.node_allocation import NUMAAllocation, added, subtracted
+from koord_scheduler.numa.node_allocation import NUMAAllocation, ZoneAmounts, added, subtracted
 
 
 class ReservedNUMA(NamedTuple):
@@ -22,17 +22,22 @@ class ReservedNUMA(NamedTuple):
         """The CPUs of all of them."""
         return frozenset().union(*(one.cpus for one in self.allocations))
 
-    def allows(self, found: NUMAAllocation) -> bool:
-        """Whether a pod may get this."""
-        if not self.restricted:
-            return True
-        has = {node: dict(amounts) for one in self.allocations for node, amounts in one.zones}
-        is_within = all(
-            has.get(node, {}).get(name, 0) >= amount
-            for node, amounts in found.zones
-            for name, amount in amounts
-        )
-        return (not self.cpus or found.cpus <= self.cpus) and (not has or is_within)
+    @property
+    def zones(self) -> ZoneAmounts:
+        """The amounts of NUMA nodes of all of them."""
+        nodes = {node for one in self.allocations for node, _ in one.zones}
+        return {node: _of_node(self.allocations, node) for node in nodes}
+
+    def limit_cpus(self, free: frozenset[int]) -> frozenset[int]:
+        """Those of ``free`` CPUs that the pod may get."""
+        return free & self.cpus if self.restricted and self.cpus else free
+
+    def limit_zones(self, free: Mapping[int, dict[str, int]]) -> None:
+        """Leave of ``free`` what the pod may get; what is reserved nowhere, it may."""
+        zones = self.zones if self.restricted else {}
+        for name in {name for amounts in zones.values() for name in amounts}:
+            for node, has in free.items():
+                has[name] = min(has.get(name, 0), zones.get(node, {}).get(name, 0))
 
 
 NOTHING_RESERVED = ReservedNUMA()

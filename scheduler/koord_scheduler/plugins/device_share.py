@@ -31,6 +31,7 @@ from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.devices.reserved_devices import allocate_reserved, with_devices
 from koord_scheduler.framework.plugin import (
+    CannotReserve,
     Filter,
     Limit,
     NUMAProvider,
@@ -153,7 +154,7 @@ class DeviceShare(Plugin):
             return None
         found = self._devices(pod, nodes, row)
         if isinstance(found, DeviceRejection):
-            raise ValueError(f"{nodes.name(row)}: {found.text}")  # noqa: TRY004 - an outcome
+            raise CannotReserve(found.text)
         devices = nodes.node_devices
         model, isolation = devices.gpu_model(row), pod.devices.isolation
         return device_reservation(found, devices.ids(row), model, isolation)

@@ -18,6 +18,7 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS
 from koord_scheduler.framework.plugin import (
+    CannotReserve,
     Filter,
     Limit,
     NUMAProvider,
@@ -35,12 +36,12 @@ from koord_scheduler.numa.placement import INSUFFICIENT_CPU, NodePlacement, NUMA
 from koord_scheduler.numa.pod_needs import NUMASettings, PodNeeds, pod_needs
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.reservation import NUMAReservation, numa_reservation
-from koord_scheduler.numa.reserved_cpus import ReservedNUMA
 from koord_scheduler.numa.scores import most_taken
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.numa.topology_hints import ProviderHints
 from koord_scheduler.reservations.fit import Lacks, Offer
-from koord_scheduler.reservations.kept_room import kept_by
+from koord_scheduler.reservations.kept_placement import KeptPlacement, kept_placement
+from koord_scheduler.reservations.kept_room import NO_ROOM, KeptRoom, kept_by
 
 _CPU = ALWAYS.index(CPU)
 _NOWHERE: Rows = np.zeros(0, np.intp)
@@ -149,11 +150,10 @@ class NodeNUMAResource(Plugin):
             return None
         if not len(_concerned(needs, nodes, np.array([row]))) and not pod.numa.has_status:
             return None
-        placement = self._final_placement(needs, pod, nodes, row)
+        placement, _ = self._final_placement(needs, pod, nodes, row)
         found = placement.reserve()
         if isinstance(found, NUMARejection):
-            reasons = ", ".join(found.reasons)
-            raise ValueError(f"{nodes.name(row)}: {reasons}")  # noqa: TRY004 - an outcome
+            raise CannotReserve(", ".join(found.reasons))
         policy, is_required = placement.bind_policy, placement.is_required
         return numa_reservation(found, pod.numa, policy, is_required=is_required)
 
@@ -161,29 +161,33 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if isinstance(needs, str):
             return None
-        mask = self._final_placement(needs, pod, nodes, row).affinity
+        placement, kept = self._final_placement(needs, pod, nodes, row)
+        mask = placement.affinity
         if mask is None or isinstance(mask, NUMARejection):
             return None
         providers = self._providers(pod, nodes)
-        return None if any(one.rejection(row, mask) for one in providers) else mask
+        return None if any(one.rejection(row, mask, kept) for one in providers) else mask
 
     def reservation_check(
         self, pod: PodClass, nodes: NodeColumns, row: int, offers: Sequence[Offer]
     ) -> Lacks | None:
         needs = self._needs(pod)
-        if not any(one.numa for one in offers) or not _asks(pod) or isinstance(needs, str):
+        if not any(one.has_more for one in offers) or not _asks(pod) or isinstance(needs, str):
             return None
         if not len(_concerned(needs, nodes, np.array([row]))):
             return None
-        held = NodeAllocation(nodes.numa.allocation(row))
-        if nodes.lacks_pods(row):
-            for one in offers:
-                held.add(one.numa)
+        missing = tuple(offers) if nodes.lacks_pods(row) else ()
 
         def lacks(offer: Offer | None) -> str:
-            kept = kept_by(offer).numa
-            found = self._beside(needs, pod, nodes, row, held, kept).reserve()
-            return ", ".join(found.reasons) if isinstance(found, NUMARejection) else ""
+            kept = kept_by(offer)._replace(missing=missing)
+            placement, kept = self._beside(needs, pod, nodes, row, kept)
+            found, mask = placement.reserve(), placement.affinity
+            if isinstance(found, NUMARejection):
+                return ", ".join(found.reasons)
+            if not placement.is_strict or not isinstance(mask, NUMAMask):
+                return ""
+            providers = self._providers(pod, nodes)
+            return ", ".join(filter(None, (one.rejection(row, mask, kept) for one in providers)))
 
         return lacks
 
@@ -239,29 +243,33 @@ class NodeNUMAResource(Plugin):
 
     def _final_placement(
         self, needs: PodNeeds, pod: PodClass, nodes: NodeColumns, row: int
-    ) -> NodePlacement:
+    ) -> KeptPlacement:
         """With what reservations keep for the pod, which they have at present."""
         for one in self._keeping:
-            kept = one.kept_room(pod, nodes, row).numa
-            if kept.allocations:
-                return self._beside(needs, pod, nodes, row, nodes.numa.allocation(row), kept)
-        return self._placement(needs, pod, nodes, row)
+            kept = one.kept_room(pod, nodes, row)
+            if kept.has_more:
+                return self._beside(needs, pod, nodes, row, kept)
+        return self._placement(needs, pod, nodes, row), NO_ROOM
 
     def _beside(
-        self,
-        needs: PodNeeds,
-        pod: PodClass,
-        nodes: NodeColumns,
-        row: int,
-        held: NodeAllocation,
-        kept: ReservedNUMA,
-    ) -> NodePlacement:
-        """Beside what is ``held`` of a node, what is ``kept`` for the pod included."""
-        had = NodeAllocation(held)
-        for one in kept.allocations:
+        self, needs: PodNeeds, pod: PodClass, nodes: NodeColumns, row: int, kept: KeptRoom
+    ) -> KeptPlacement:
+        """Beside what pods and reservations have of a node, with what is ``kept`` for the pod."""
+        machine, providers = nodes.numa.machine(row), self._providers(pod, nodes)
+        had = NodeAllocation(nodes.numa.allocation(row))
+        for missing in kept.missing:
+            had.add(missing.numa)
+        for one in kept.numa.allocations:
             had.remove(one)
-        others = [one.hints(row) for one in self._providers(pod, nodes)]
-        return NodePlacement(needs, nodes.numa.machine(row), had, self._settings, others, kept)
+
+        def place(kept: KeptRoom, near: NUMAMask | None) -> NodePlacement:
+            others = [one.hints(row, kept) for one in providers]
+            return NodePlacement(needs, machine, had, self._settings, others, kept.numa, near)
+
+        def agree(mask: NUMAMask, kept: KeptRoom) -> bool:
+            return not any(one.rejection(row, mask, kept) for one in providers)
+
+        return kept_placement(kept, machine.cpus, place, agree)
 
     def _answers(
         self, needs: PodNeeds, pod: PodClass, nodes: NodeColumns, rows: Rows

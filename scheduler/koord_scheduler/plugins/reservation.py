@@ -20,6 +20,7 @@ from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
     AcrossNodes,
+    CannotReserve,
     Limit,
     Plugin,
     PreFilterResult,
@@ -138,7 +139,7 @@ class ReservationPlugin(Plugin):
         if nominated is not None:
             return reservation_allocation(nominated.reservation.name, nominated.reservation.uid)
         if needs.affinity is not None and not needs.ignores:
-            raise ValueError(f"{nodes.name(row)}: {NO_AFFINITY}")
+            raise CannotReserve(NO_AFFINITY)
         return NO_ALLOCATION_LEFT if needs.has_allocation else None
 
     def kept_room(self, pod: PodClass, nodes: NodeColumns, row: int) -> KeptRoom:

@@ -32,6 +32,11 @@ class Offer(NamedTuple):
     devices: PodDevices = NO_DEVICES
     numa: NUMAAllocation = NO_ALLOCATION
 
+    @property
+    def has_more(self) -> bool:
+        """Whether it is about more than amounts: CPUs, NUMA nodes or devices."""
+        return bool(self.numa or self.devices)
+
 
 Lacks = Callable[[Offer | None], str]
 """What a node lacks with a reservation, or with ``None``, that amounts do not say; "": nothing."""

@@ -14,11 +14,18 @@ from koord_scheduler.reservations.reservation import RESTRICTED
 class KeptRoom(NamedTuple):
     """What one reservation offers, or all of a node to a pod that ignores what is reserved.
 
-    If it is ``restricted``, the pod gets nothing else of the kinds that are reserved.
+    If it is ``restricted``, the pod gets nothing else of the kinds that are reserved. What all
+    reservations in ``missing`` keep counts as free in the columns at present, though it is not.
     """
 
     offers: tuple[Offer, ...] = ()
     restricted: bool = False
+    missing: tuple[Offer, ...] = ()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether CPUs, NUMA nodes or devices are kept."""
+        return any(one.has_more for one in self.offers)
 
     @property
     def devices(self) -> ReservedDevices:

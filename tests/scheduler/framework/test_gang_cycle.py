@@ -17,7 +17,7 @@ from koord_scheduler.framework import gang_cycle
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.gang_planner import GangCandidate, GangRequest
-from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.framework.plugin import CannotReserve, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.recording import Record, read_inputs, recording_line
 from koord_scheduler.framework.replay import Replay
@@ -584,3 +584,22 @@ def test_a_gang_is_tried_again_soon_after_a_plugin_has_failed() -> None:
     assert (refusal.defect, bool(refusal.gang)) == ("", True)
     cluster.node("n2")
     assert len(cluster.placed(MOST_BACKOFF_SECONDS)) == 5
+
+
+class Late(Plugin):
+    """Finds out only when a pod is to get n1 that it cannot have it."""
+
+    name = "Late"
+
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> None:
+        if nodes.name(row) == "n1":
+            raise CannotReserve("no such card")
+
+
+def test_members_get_other_nodes_than_those_that_cannot_have_them_after_all() -> None:
+    cluster = GangCluster("n1", more=[EnabledPlugin(Late())])
+    cluster.gang("g", 3)
+    (refusal,) = cluster.refusals()
+    assert (refusal.defect, bool(refusal.gang)) == ("", True)
+    cluster.node("n2")
+    assert len(cluster.placed(MOST_BACKOFF_SECONDS)) == 3

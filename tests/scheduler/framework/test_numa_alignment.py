@@ -34,6 +34,7 @@ from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.device_share import DeviceShare, DeviceShareSettings
 from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord_scheduler.reservations.kept_room import NO_ROOM, KeptRoom
 
 CARDS = {0: (0, 1), 1: (2, 3)}
 """GPUs by NUMA node; each has four CPUs, too."""
@@ -223,10 +224,10 @@ class BothOrNone(Plugin):
     def numa_provider(self, pod: PodClass, nodes: NodeColumns) -> NUMAProvider | None:
         return self
 
-    def hints(self, row: int) -> ProviderHints:
+    def hints(self, row: int, kept: KeptRoom = NO_ROOM) -> ProviderHints:
         return (("example.com/pair", (NUMAHint(0b01, preferred=True),)),)
 
-    def rejection(self, row: int, mask: int) -> str:
+    def rejection(self, row: int, mask: int, kept: KeptRoom = NO_ROOM) -> str:
         return "" if mask == 0b11 else "no pair there"
 
 
@@ -241,5 +242,5 @@ def test_a_plugin_that_cannot_provide_near_the_chosen_nodes_rejects_the_node(pol
     texts = [reason.text for reason in cluster.numa.reasons(waiting, nodes, rows)]
     assert texts == ([] if policy == "BestEffort" else ["no pair there"])
     assert cluster.numa.numa_affinity(waiting, nodes, int(row)) is None
-    other.rejection = lambda row, mask: ""  # type: ignore[method-assign]
+    other.rejection = lambda row, mask, kept=NO_ROOM: ""  # type: ignore[method-assign]
     assert cluster.numa.numa_affinity(waiting, nodes, int(row)) == 0b01

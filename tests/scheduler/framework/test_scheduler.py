@@ -18,9 +18,11 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
-from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.diagnosis import diagnose
+from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.plugin import Filter, Plugin, Score
+from koord_scheduler.framework.plugin import CannotReserve, Filter, Plugin, Score
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Scheduler
@@ -291,6 +293,42 @@ def test_a_plugin_that_fails_in_a_dry_run_of_preemption() -> None:
     cluster.pod("odd", priority=10)
     assert cluster.decide() == {"d/odd": DEFECT}
     assert cluster.is_consistent()
+
+
+class Late(Plugin):
+    """Finds out only when a pod is to get a node that it cannot have it."""
+
+    name = "Late"
+    rejects: frozenset[str] = frozenset()
+
+    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> None:
+        if nodes.name(row) in self.rejects:
+            raise CannotReserve("no such card")
+
+
+def test_a_node_that_cannot_have_a_pod_after_all_is_left_out() -> None:
+    cluster, late = FailingCluster(""), Late()
+    plugins = EnabledPlugin(cluster.lender), EnabledPlugin(late)
+    cluster.scheduler = scheduler = Scheduler([Profile("default-scheduler", plugins)])
+    cluster.reader = PodReader(scheduler.nodes)
+    for name in ("n1", "n2"):
+        scheduler.nodes.set(Node(AnnotatedMeta(name=name)))
+    for name, other in (("n1", "n2"), ("n2", "n1")):
+        late.rejects = frozenset({name})
+        cluster.pod(name)
+        assert cluster.decide() == {f"d/{name}": other}
+    late.rejects = frozenset({"n1", "n2"})
+    cluster.pod("a")
+    refusal = scheduler.decide(0.0)
+    assert isinstance(refusal, Refusal)
+    assert refusal.defect == ""
+    why = fit_error_message(diagnose(scheduler.scores(refusal.pod), refusal.extenders))
+    assert why == "0/2 nodes are available: 2 no such card."
+    assert cluster.lender.lent == 2
+    assert not scheduler.decide(0.0), "it waits, and not for a minute"
+    late.rejects = frozenset()
+    scheduler.tick(1.0)
+    assert isinstance(scheduler.decide(1.0), Placement)
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 12))

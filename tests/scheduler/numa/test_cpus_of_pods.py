@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from koord_model.cpuset import render
 from koord_scheduler.numa.cpu_topology import CPUTopology, LogicalCPU
 from koord_scheduler.numa.machine import NUMAMachine
 from koord_scheduler.numa.node_allocation import NodeAllocation, NUMAAllocation
-from koord_scheduler.numa.placement import NodePlacement
+from koord_scheduler.numa.placement import NodePlacement, NUMARejection
 from koord_scheduler.numa.pod_needs import NUMASettings, PodNeeds, pod_needs
 from koord_scheduler.numa.pod_requirements import NUMARequirements
 from koord_scheduler.numa.policies import (
@@ -79,7 +81,8 @@ def machines(draw: st.DrawFn) -> NUMAMachine:
         for core in range(cores)
         for thread in range(threads)
     ]
-    topology = CPUTopology(cpus)
+    off_line = draw(st.sets(st.integers(1, len(cpus)), max_size=3))
+    topology = CPUTopology(one for one in cpus if one.id not in off_line)
     reserved = draw(st.frozensets(st.sampled_from(sorted(topology.cpus)), max_size=2))
     zones = {
         node: {"cpu": 1000 * len(topology.in_node(node) - reserved), "memory": 8 * GIB}
@@ -99,7 +102,7 @@ def has_what_it_asked_for(step: Step, machine: NUMAMachine, got: NUMAAllocation)
     assert len(got.cpus) == (step.cpus if placement.binds else 0)
     cores = machine.cpus.cores_of(got.cpus)
     if placement.binds and step.required is CPUBindPolicy.FULL_PCPUS:
-        assert {len(core) for core in cores.values()} <= {machine.cpus.cpus_per_core}
+        assert all(machine.cpus.is_whole(core, own) for core, own in cores.items())
     if placement.binds and step.required is CPUBindPolicy.SPREAD_BY_PCPUS:
         assert len(cores) == len(got.cpus)
     for node, has in got.zones:
@@ -153,3 +156,47 @@ def _reserve(says: NUMARequirements, machine: NUMAMachine, had: NodeAllocation) 
     needs = pod_needs({"cpu": 2000}, says, NUMASettings())
     assert isinstance(needs, PodNeeds)
     return NodePlacement(needs, machine, had, NUMASettings()).reserve()
+
+
+def _bound(cpus: int, required: CPUBindPolicy) -> PodNeeds:
+    found = pod_needs({"cpu": 1000 * cpus}, NUMARequirements(True, required), NUMASettings())
+    assert isinstance(found, PodNeeds)
+    return found
+
+
+def hybrid(twos: int, ones: int, off_line: frozenset[int] = frozenset()) -> CPUTopology:
+    """Cores with two CPUs, and then cores with one."""
+    cores = [*(core for core in range(twos) for _ in range(2)), *range(twos, twos + ones)]
+    cpus = (LogicalCPU(cpu, core, 0, 0) for cpu, core in enumerate(cores))
+    return CPUTopology(one for one in cpus if one.id not in off_line)
+
+
+@pytest.mark.parametrize(
+    ("topology", "cpus", "expected"),
+    [
+        (hybrid(8, 12), 2, "2-3"),
+        (hybrid(8, 12), 3, "2-3,16"),
+        (hybrid(8, 4), 12, "2-13"),
+        (hybrid(8, 12), 26, "2-27"),
+        (hybrid(8, 12), 27, ""),
+        (hybrid(8, 0, frozenset({15})), 2, "2-3"),
+        (hybrid(8, 0, frozenset({15})), 13, "2-14"),
+        (hybrid(2, 0), 1, ""),
+    ],
+)
+def test_whole_cores_where_cores_differ(topology: CPUTopology, cpus: int, expected: str) -> None:
+    needs = _bound(cpus, CPUBindPolicy.FULL_PCPUS)
+    machine = NUMAMachine(topology, frozenset({0}))
+    placement = NodePlacement(needs, machine, NodeAllocation(), NUMASettings())
+    found = placement.reserve()
+    got = "" if placement.conflict or isinstance(found, NUMARejection) else render(found.cpus)
+    assert got == expected
+
+
+@pytest.mark.parametrize(("cpus", "expected"), [(4, "1-2,4,6"), (20, "1-2,4,6,8,10,12,14,16-27")])
+def test_one_cpu_of_each_core_where_cores_differ(cpus: int, expected: str) -> None:
+    needs = _bound(cpus, CPUBindPolicy.SPREAD_BY_PCPUS)
+    machine = NUMAMachine(hybrid(8, 12), frozenset({0}))
+    found = NodePlacement(needs, machine, NodeAllocation(), NUMASettings()).reserve()
+    assert not isinstance(found, NUMARejection)
+    assert render(found.cpus) == expected

@@ -19,26 +19,16 @@ def test_owners_take_of_what_is_reserved_and_not_of_more() -> None:
     assert what_is_left(has(0, n0=2), owners) == has(n0=0)
 
 
-@pytest.mark.parametrize(
-    ("found", "allowed"),
-    [
-        (has(1, 2, n0=8), True),
-        (has(1), True),
-        (has(), True),
-        (has(1, 3), False),
-        (has(1, n0=9), False),
-        (has(1, n1=1), False),
-    ],
-)
-def test_of_a_restricted_reservation_pods_get_nothing_else(
-    found: NUMAAllocation, allowed: bool
-) -> None:
-    kept = has(1, 2, n0=8)
-    assert ReservedNUMA((kept,), restricted=True).allows(found) is allowed
-    assert ReservedNUMA((kept,)).allows(found)
+def test_of_a_restricted_reservation_pods_get_nothing_else() -> None:
+    kept = ReservedNUMA((has(1, 2, n0=8),), restricted=True)
+    zones = {0: {"memory": 20, "cpu": 5}, 1: {"memory": 20, "cpu": 5}}
+    kept.limit_zones(zones)
+    assert zones == {0: {"memory": 8, "cpu": 5}, 1: {"memory": 0, "cpu": 5}}
+    assert kept.limit_cpus(frozenset({2, 3})) == {2}
 
 
-@pytest.mark.parametrize("kept", [has(1), has(n0=8)])
-def test_of_what_is_not_reserved_they_get_anything(kept: NUMAAllocation) -> None:
-    found = has(7) if not kept.cpus else has(1, n1=5)
-    assert ReservedNUMA((kept,), restricted=True).allows(found)
+@pytest.mark.parametrize("kept", [(has(1, n0=8), False), (has(), True)])
+def test_otherwise_they_get_anything(kept: tuple[NUMAAllocation, bool]) -> None:
+    found, zones = ReservedNUMA(kept[:1], restricted=kept[1]), {0: {"memory": 20}}
+    found.limit_zones(zones)
+    assert (zones, found.limit_cpus(frozenset({7}))) == ({0: {"memory": 20}}, {7})
