@@ -41,6 +41,11 @@ class ProxySettings:
     hook_plugins: tuple[str, ...] = option(
         (), 'hook plugins to run in the proxy itself, by name; "all" for every plugin'
     )
+    report_requested_limits: bool = option(
+        False,
+        "tell the kubelet the limits that it requested itself, not those of hooks: kubelets since "
+        "1.33 report the latter as requests of pods, and kube-scheduler counts them",
+    )
     state_path: str = option(
         "/var/lib/koord-runtime-proxy/state.db",
         "database of known pods and containers; empty keeps them in memory only",

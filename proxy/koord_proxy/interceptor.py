@@ -33,7 +33,17 @@ from koord_proxy.dispatcher import Dispatcher, DispatchResult
 from koord_proxy.metrics import Metrics
 from koord_proxy.rules.merge import ContainerHookRequest, Field
 from koord_proxy.rules.methods import InterceptedMethod
-from koord_proxy.rules.records import MissedHookCall, RecordKind, RuntimeRecord, labels_of, names_of
+from koord_proxy.rules.records import (
+    NO_LIMITS,
+    MissedHookCall,
+    RecordKind,
+    RequestedLimits,
+    RuntimeRecord,
+    facts_requesting,
+    labels_of,
+    names_of,
+    requested_limits,
+)
 from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.store import RecordStore
 
@@ -59,14 +69,16 @@ class Decidable(Protocol):
 class InterceptedCall:
     """An intercepted call under way.
 
-    ``record`` is that of its pod or container, if it is known; ``before`` the
-    facts to go back to should an update fail; ``changed`` the fields hooks changed.
+    ``record`` is that of its pod or container, if it is known; ``requested`` the limits that
+    the kubelet asks for; ``before`` the facts to go back to should an update fail, and the limits
+    asked for until then; ``changed`` the fields hooks changed.
     """
 
     request: InterceptedRequest
     record: RuntimeRecord | None = None
     facts: HookRequest | None = None
-    before: HookRequest | None = None
+    requested: RequestedLimits = NO_LIMITS
+    before: tuple[HookRequest, RequestedLimits] | None = None
     changed: str = ""
     task: asyncio.Task[None] | None = None
 
@@ -119,11 +131,13 @@ class Interceptor:
         adopt: Callable[[RecordKind, str], Awaitable[RuntimeRecord | None]],
         refresh: Callable[[RuntimeRecord], Awaitable[bool]] | None = None,
         met: Callable[[], None] = lambda: None,
+        reports_requested: bool = False,
     ) -> None:
         """``adopt`` looks up what is unknown here, and ``met`` is called when it turns out to run.
 
         ``refresh`` puts the limits that a container has now into its record, and returns whether
-        it could. Without it records are believed.
+        it could. Without it records are believed. With ``reports_requested``, the kubelet is told
+        the limits that it requested itself.
         """
         self._api = api
         self._store = store
@@ -133,6 +147,7 @@ class Interceptor:
         self._adopt = adopt
         self._refresh = refresh
         self._met = met
+        self._reports_requested = reports_requested
         # For what any client can cause, as often as it likes.
         self._warnings = LogLimiter(log)
         self.skip = skip
@@ -142,9 +157,23 @@ class Interceptor:
         call = self._api.call(target)
         tally = self._metrics.tally(self._api.label(target))
         if not call:
-            return Route(Treatment.RELAY, tally)
+            rewrites = self._reports_requested and self._api.rewrites_answer(target)
+            return Route(Treatment.RELAY, tally, answer=self._answer if rewrites else None)
         held = any(self._dispatcher.subscribed[stage] for stage in self._api.stages(call))
         return Route(Treatment.HOLD if held else Treatment.WATCH, tally, call)
+
+    def _answer(self, message: bytes) -> bytes | None:
+        """The answer that the kubelet gets in place of the runtime's."""
+        try:
+            return self._api.rewrite_answer(message, self._requested)
+        except Exception as error:
+            # Whatever is wrong, the runtime's own answer is one.
+            self._warnings.warning("answer passed on unread", problem=str(error))
+            return None
+
+    def _requested(self, container: str) -> RequestedLimits | None:
+        record = self._store.get(RecordKind.CONTAINER, container)
+        return None if record is None else record.requested
 
     def handle(
         self,
@@ -331,10 +360,12 @@ class Interceptor:
             if request.sandbox and pod is None and not (request.describes_pod or looked_up):
                 return
             call.facts = request.new_facts(pod.facts if pod else None)  # type: ignore[arg-type]
+            call.requested = requested_limits(call.facts)
             call.record = RuntimeRecord(method.kind, "", call.facts, request.sandbox)
             return
         call.record = self._store.get(method.kind, request.id) or call.record
         if call.record is not None:
+            call.requested = _requested_by(request, call.record)
             call.facts = _facts_of(request, call.record)
 
     async def _look_up(self, call: InterceptedCall) -> bool:
@@ -376,13 +407,13 @@ class Interceptor:
             return
         record.note(missed)
         if call.method.makes:
-            record.facts = call.facts
+            record.set_facts(call.facts, call.requested)
             self._store.expect(record)
         elif call.method.pre is not None and not call.method.ends:
-            call.before = record.facts
+            call.before = record.facts, record.last_requested
             record.updates += 1
-            if record.facts != call.facts or missed:
-                record.facts = call.facts
+            if call.before != (call.facts, call.requested) or missed:
+                record.set_facts(call.facts, call.requested)
                 self._store.put(record)
 
     # ---- a call has ended
@@ -419,7 +450,7 @@ class Interceptor:
                 self._store.drop(method.kind, record.id)
         elif response is None and call.before is not None and record.facts is call.facts:
             # Unless a later call has written its own facts meanwhile.
-            record.facts = call.before
+            record.set_facts(*call.before)
             self._store.put(record)
         if method.post is not None and self._dispatcher.subscribed[method.post]:
             self._tasks.create_task(self._after(method.post, record, facts))
@@ -478,6 +509,13 @@ def _run_through(coroutine: Coroutine[Any, Any, None]) -> None:
         return
     coroutine.close()
     raise RuntimeError("a coroutine that was not to wait waits")
+
+
+def _requested_by(request: InterceptedRequest, record: RuntimeRecord) -> RequestedLimits:
+    """The limits that the kubelet asks for, those included that it asked for before."""
+    if request.method.name != UPDATE:
+        return record.last_requested
+    return requested_limits(request.updated_facts(facts_requesting(record.last_requested)))
 
 
 def _facts_of(request: InterceptedRequest, record: RuntimeRecord) -> HookRequest:

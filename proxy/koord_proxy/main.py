@@ -87,6 +87,7 @@ class Proxy:
             metrics=self.metrics,
             tasks=tasks,
             skip=_skip_rule(settings),
+            reports_requested=settings.report_requested_limits,
             adopt=self.reconciler.adopt,
             refresh=self.reconciler.refresh,
             met=self.reconciler.wake,

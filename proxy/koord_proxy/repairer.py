@@ -188,7 +188,7 @@ class Repairer:
         attempts.settled.update(left)
         attempts.pause = FIRST_PAUSE
         if merge.claims:
-            record.facts = merge.facts
+            record.set_facts(merge.facts, record.last_requested)
         record.missed = [one for one in record.missed if one not in missed]
         record.note(left)
         self._store.put(record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from google.protobuf.message import DecodeError
@@ -18,9 +18,18 @@ from koord_service.logs import get_log
 from koord_service.sqlite_state import Change, SqliteState
 
 from koord_proxy.rules.merge import ContainerHookRequest, PodHookRequest
-from koord_proxy.rules.records import MissedHookCall, RecordKind, RuntimeRecord, identity
+from koord_proxy.rules.records import (
+    MissedHookCall,
+    RecordKind,
+    RequestedLimits,
+    RuntimeRecord,
+    identity,
+)
 
 log = get_log("koord_proxy.store")
+
+_Stored = tuple[RuntimeRecord, int]
+"""A record, and 1 if it is expected."""
 
 _NO_DATABASE = "no database is configured: records do not survive a crash"
 
@@ -28,6 +37,10 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
     kind TEXT NOT NULL, id TEXT NOT NULL, expected INTEGER NOT NULL,
     sandbox TEXT NOT NULL, facts BLOB NOT NULL, missed TEXT NOT NULL,
+    PRIMARY KEY (kind, id, expected)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS requested (
+    kind TEXT NOT NULL, id TEXT NOT NULL, expected INTEGER NOT NULL, limits TEXT NOT NULL,
     PRIMARY KEY (kind, id, expected)
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS registrations (
@@ -40,6 +53,8 @@ _PUT_RECORD = (
     "INSERT OR REPLACE INTO records (kind, id, sandbox, facts, missed, expected)"
     " VALUES (?, ?, ?, ?, ?, ?)"
 )
+_DELETE_REQUESTED = "DELETE FROM requested WHERE kind = ? AND id = ? AND expected = ?"
+_PUT_REQUESTED = "INSERT OR REPLACE INTO requested (limits, kind, id, expected) VALUES (?, ?, ?, ?)"
 _DELETE_REGISTRATION = "DELETE FROM registrations WHERE name = ?"
 _PUT_REGISTRATION = "INSERT OR REPLACE INTO registrations (name, text) VALUES (?, ?)"
 
@@ -80,7 +95,7 @@ class RecordStore:
         """The runtime is about to be asked to make this; it has no id yet."""
         key = identity(record.kind, record.facts, record.sandbox)
         self._expected[key] = record
-        self._write([(*_row(record), 1)], [])
+        self._write([(record, 1)], [])
 
     def expects(self, key: str) -> bool:
         """Whether something of this identity is being made by a call under way."""
@@ -95,7 +110,7 @@ class RecordStore:
         if isinstance(record.facts, ContainerHookRequest):
             record.facts.container_meta.id = id
         self._records[record.kind][id] = record
-        self._write([(*_row(record), 0)], [(record.kind, key, 1)])
+        self._write([(record, 0)], [(record.kind, key, 1)])
 
     def not_made(self, record: RuntimeRecord) -> None:
         """What was expected will not come."""
@@ -104,7 +119,7 @@ class RecordStore:
             del self._expected[key]
             # One of the same name may have been expected before a crash.
             before = self._left_over.get(key)
-            kept = [(*_row(before), 1)] if before else []
+            kept = [(before, 1)] if before else []
             self._write(kept, [(record.kind, key, 1)])
 
     @property
@@ -129,7 +144,7 @@ class RecordStore:
     def put(self, record: RuntimeRecord) -> None:
         """Add a record, or write what changed in one."""
         self._records[record.kind][record.id] = record
-        self._write([(*_row(record), 0)], [])
+        self._write([(record, 0)], [])
 
     def drop(self, kind: RecordKind, id: str) -> None:  # noqa: A002
         """Forget a record; with a pod, its containers."""
@@ -181,9 +196,13 @@ class RecordStore:
         # First, and kept should the rest be corrupt: who is expected depends on them.
         for name, text in database.execute("SELECT name, text FROM registrations").fetchall():
             self.registrations.setdefault(str(name), bytes(text))
+        rows = database.execute("SELECT kind, id, expected, limits FROM requested")
+        requested = {tuple(key): json.loads(limits) for *key, limits in rows}
         rows = database.execute("SELECT kind, id, sandbox, facts, missed, expected FROM records")
         for *row, expected in rows:
             record = _record(*row)
+            if limits := requested.get((row[0], row[1], expected)):
+                record.requested = RequestedLimits(*limits)
             if expected:
                 record.id = ""
                 self._left_over.setdefault(row[1], record)
@@ -198,28 +217,50 @@ class RecordStore:
 
     def everything(self) -> Iterator[Change]:
         """The tables as memory has them."""
+        everything = [*self._everything()]
         yield "DELETE FROM records", [()]
-        yield _PUT_RECORD, self._all_rows()
+        yield "DELETE FROM requested", [()]
+        yield _PUT_RECORD, [_row(*one) for one in everything]
+        yield _PUT_REQUESTED, _requested_rows(everything)
         yield "DELETE FROM registrations", [()]
         yield _PUT_REGISTRATION, self.registrations.items()
 
     def _write(
-        self, changed: Iterable[tuple[object, ...]], gone: Iterable[tuple[object, ...]]
+        self, changed: Sequence[_Stored], gone: Sequence[tuple[RecordKind, str, int]]
     ) -> None:
-        self._state.apply((_DELETE_RECORD, gone), (_PUT_RECORD, changed))
+        stale = [*gone, *(_key(*one) for one in changed if one[0].requested is None)]
+        self._state.apply(
+            (_DELETE_RECORD, gone),
+            (_PUT_RECORD, [_row(*one) for one in changed]),
+            (_DELETE_REQUESTED, [key for key in stale if key[0] == RecordKind.CONTAINER]),
+            (_PUT_REQUESTED, _requested_rows(changed)),
+        )
 
-    def _all_rows(self) -> Iterator[tuple[object, ...]]:
+    def _everything(self) -> Iterator[_Stored]:
         for records in self._records.values():
             for record in records.values():
-                yield (*_row(record), 0)
+                yield record, 0
         for record in (*self._expected.values(), *self._left_over.values()):
-            yield (*_row(record), 1)
+            yield record, 1
 
 
-def _row(record: RuntimeRecord) -> tuple[str, str, str, bytes, str]:
+def _key(record: RuntimeRecord, expected: int) -> tuple[str, str, int]:
     name = record.id or identity(record.kind, record.facts, record.sandbox)
+    return str(record.kind), name, expected
+
+
+def _row(record: RuntimeRecord, expected: int) -> tuple[object, ...]:
+    kind, name, _ = _key(record, expected)
     missed = json.dumps(record.missed) if record.missed else ""
-    return str(record.kind), name, record.sandbox, record.facts.SerializeToString(), missed
+    return kind, name, record.sandbox, record.facts.SerializeToString(), missed, expected
+
+
+def _requested_rows(records: Iterable[_Stored]) -> list[tuple[object, ...]]:
+    return [
+        (json.dumps(one.requested), *_key(one, expected))
+        for one, expected in records
+        if one.requested is not None
+    ]
 
 
 def _record(kind: str, id: str, sandbox: str, facts: bytes, missed: str) -> RuntimeRecord:  # noqa: A002

@@ -138,6 +138,18 @@ def test_twenty_connections_at_once(proxy, runtime, koordlet):
     assert proxy.metric("intercepted_calls_total", method="CreateContainer", result="hooked") == 60
 
 
+def test_the_kubelet_can_be_told_what_it_requested(directory, runtime, koordlet):
+    with (
+        Proxy(directory, runtime.address, "--report-requested-limits") as proxy,
+        proxy.cri() as cri,
+    ):
+        proxy.wait_for_server("koordlet")
+        pod = run_pod(cri, batch_pod_config())
+        resources = cri.container_status(pod.container_id).status.resources.linux
+        assert (resources.cpu_shares, resources.cpu_quota) == (2, 0)
+        remove_pod(cri, pod)
+
+
 def test_many_calls_at_once_on_one_connection(proxy, cri, hooks):
     proxy.use(hooks, wishing(resources={"cpu_shares": 321}))
     pods = [run_pod(cri, batch_pod_config()) for _ in range(10)]

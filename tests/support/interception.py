@@ -236,6 +236,7 @@ async def intercepting(
                 skip=SkipRule(SKIP, "true"),
                 adopt=look_up,
                 refresh=refresh,
+                reports_requested=True,
             )
             yield Client(runtime, interceptor, store, hooks)
             raise _Over

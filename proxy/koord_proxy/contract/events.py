@@ -7,6 +7,7 @@ shell, besides bytes to be sent, is said with the requests below.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -36,12 +37,20 @@ class Tally:
         self.from_backend = 0
 
 
+RewriteAnswer = Callable[[bytes], bytes | None]
+"""An answer's message to the one that the client gets in its place; ``None``: as it is."""
+
+
 class Route(NamedTuple):
-    """How a call is treated, decided when its path is known."""
+    """How a call is treated, decided when its path is known.
+
+    ``answer`` is asked about the answer to a call that is relayed.
+    """
 
     treatment: Treatment
     tally: Tally
     method: str = ""
+    answer: RewriteAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)

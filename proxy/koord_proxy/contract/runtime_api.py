@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from koord_hooks.protocol import HookRequest
@@ -11,6 +11,7 @@ from koord_hooks.stages import Stage
 from koord_proxy.contract.events import RequestArrived
 from koord_proxy.rules.merge import ContainerHookRequest, Field, Merge, PodHookRequest
 from koord_proxy.rules.methods import InterceptedMethod
+from koord_proxy.rules.records import RequestedLimits
 
 
 class RewrittenRequest(NamedTuple):
@@ -63,6 +64,20 @@ class RuntimeApi(Protocol):
 
     def call(self, target: str) -> str:
         """The name of an intercepted call; empty for a call that is only relayed."""
+
+    def rewrites_answer(self, target: str) -> bool:
+        """Whether answers to a call say what limits a container has."""
+
+    def rewrite_answer(
+        self, message: bytes, requested: Callable[[str], RequestedLimits | None]
+    ) -> bytes | None:
+        """The answer with the limits that the kubelet requested; ``None``: as it is.
+
+        ``requested`` returns them for a container's id, ``None`` where hooks changed nothing.
+
+        Raises:
+            ValueError: it cannot be decoded.
+        """
 
     def stages(self, call: str) -> Sequence[Stage]:
         """The stages that may have hooks before a call of this name goes on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord_wire import frames
+from koord_wire import frames, messages
 from koord_wire.frames import HEADER_SIZE, Handler, ProtocolError
 
 from koord_proxy.cri import limits
@@ -56,9 +56,31 @@ class BackendSide:
                 response += frames.content(buffer, position, end, flags)
                 if len(response) > limits.MAX_RESPONSE:
                     stream.response = None
+        rewritten = None
+        if stream.answer_rule is not None:
+            rewritten = self._rewritten(stream_id, stream, buffer[position:end], flags)
         if flags & frames.END_STREAM:
             self._response_complete(stream_id, stream)
-        return None
+        return rewritten
+
+    def _rewritten(self, stream_id: int, stream: Stream, frame: bytes, flags: int) -> bytes | None:
+        """Another frame for the first one of an answer, if that is a whole message.
+
+        It is never larger, as the client may have no window for more, and an answer in several
+        frames goes on as it is: nothing has to wait. The backend gets the rest of the window back.
+        """
+        rule, stream.answer_rule = stream.answer_rule, None
+        content = frames.content(frame, 0, len(frame), flags)
+        message = content[messages.PREFIX_SIZE :]
+        if rule is None or content != messages.pack(message):
+            return None  # of several frames, or compressed
+        instead = rule(message)
+        if instead is None or len(instead) > len(message):
+            return None
+        data = messages.pack(instead)
+        if rest := len(frame) - HEADER_SIZE - len(data):
+            self._state.send_to_backend(frames.window_update(0, rest))
+        return frames.frame(frames.DATA, flags & frames.END_STREAM, stream_id, data)
 
     def _headers(
         self, buffer: bytes, position: int, end: int, flags: int, stream_id: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
@@ -14,9 +14,10 @@ from koord_proto import cri_pb2 as cri
 from koord_proxy.contract.events import RequestArrived
 from koord_proxy.contract.runtime_api import RewrittenRequest
 from koord_proxy.cri import hook_requests as rules
+from koord_proxy.cri.container_status import with_requested_limits
 from koord_proxy.rules.merge import ContainerHookRequest, Merge, PodHookRequest
 from koord_proxy.rules.methods import METHODS, InterceptedMethod
-from koord_proxy.rules.records import RecordKind
+from koord_proxy.rules.records import RecordKind, RequestedLimits
 
 
 class MethodMessages(NamedTuple):
@@ -41,11 +42,26 @@ INTERCEPTED = {f"/{service}/{name}": name for service in SERVICES for name in ME
 """The names of the intercepted methods by their gRPC path."""
 
 
+STATUS = "/runtime.v1.RuntimeService/ContainerStatus"
+"""The call by which the kubelet learns limits in force; v1alpha2 names none."""
+
+
 class CriApi:
     """The Container Runtime Interface; a target is a gRPC path."""
 
     def call(self, target: str) -> str:
         return INTERCEPTED.get(target, "")
+
+    def rewrites_answer(self, target: str) -> bool:
+        return target == STATUS
+
+    def rewrite_answer(
+        self, message: bytes, requested: Callable[[str], RequestedLimits | None]
+    ) -> bytes | None:
+        try:
+            return with_requested_limits(message, requested)
+        except DecodeError as error:
+            raise ValueError(f"ContainerStatusResponse: {error}") from None
 
     def stages(self, call: str) -> Sequence[Stage]:
         stage = METHODS[call].pre

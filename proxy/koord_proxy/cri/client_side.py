@@ -171,12 +171,13 @@ class ClientSide:
                 trailed.client_done = True
                 self._streams.move(stream_id, StreamEvent.CLIENT_END)
             return
-        treatment, tally, method = self._route(request.path)
+        treatment, tally, method, answer = self._route(request.path)
         tally.calls += 1
         if flags & frames.END_STREAM and treatment is not Treatment.RELAY:
             # A request without a message is the backend's to complain about.
             treatment = Treatment.RELAY
         stream = Stream(INITIAL_PHASES[treatment], tally, method, request.encoding)
+        stream.answer_rule = answer
         if treatment is Treatment.HOLD:
             stream.window = self._initial_window
         self._streams[stream_id] = stream

@@ -6,7 +6,7 @@ import enum
 
 from koord_wire import messages
 
-from koord_proxy.contract.events import Tally, Treatment
+from koord_proxy.contract.events import RewriteAnswer, Tally, Treatment
 from koord_proxy.cri import limits
 
 
@@ -107,6 +107,7 @@ class Stream:
     """One call on the connection."""
 
     __slots__ = (
+        "answer_rule",
         "body",
         "client_done",
         "encoding",
@@ -124,6 +125,7 @@ class Stream:
         self.tally = tally
         self.method = method
         self.encoding = encoding
+        self.answer_rule: RewriteAnswer | None = None
         if phase is not Phase.RELAYED:
             self.body = bytearray()
             self.response: bytearray | None = bytearray()

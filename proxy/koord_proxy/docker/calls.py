@@ -8,7 +8,7 @@ the start of a sandbox, which was hooked when it was created, goes on unread.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, cast
 
 from koord_hooks.protocol import HookRequest
@@ -22,7 +22,7 @@ from koord_proxy.docker.naming import Name, parse_name
 from koord_proxy.docker.targets import CREATE, REMOVE, START, STOP, UPDATE, look, name_asked_for
 from koord_proxy.rules.merge import ContainerHookRequest, Field, Merge, PodHookRequest
 from koord_proxy.rules.methods import METHODS, InterceptedMethod
-from koord_proxy.rules.records import RecordKind, RuntimeRecord
+from koord_proxy.rules.records import RecordKind, RequestedLimits, RuntimeRecord
 
 _STAGES = {
     CREATE: (Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER),
@@ -63,6 +63,14 @@ class DockerApi:
 
     def call(self, target: str) -> str:
         return look(target).call
+
+    def rewrites_answer(self, target: str) -> bool:
+        return False
+
+    def rewrite_answer(
+        self, message: bytes, requested: Callable[[str], RequestedLimits | None]
+    ) -> bytes | None:
+        return None
 
     def stages(self, call: str) -> Sequence[Stage]:
         return _STAGES[call]

@@ -285,7 +285,7 @@ class DockerSession:
     def _head_complete(self, exchange: Exchange) -> None:
         request = exchange.request
         exchange.target = f"{request.method} {request.target}"
-        exchange.treatment, exchange.tally, exchange.method = self._route(exchange.target)
+        exchange.treatment, exchange.tally, exchange.method, _ = self._route(exchange.target)
         exchange.tally.calls += 1
         exchange.tally.from_client += request.head_size
         exchange.next_response()

@@ -38,12 +38,41 @@ class MissedHookCall(NamedTuple):
     at: float
 
 
+class RequestedLimits(NamedTuple):
+    """The limits that the kubelet asked for, which it expects to be in force; 0: not named."""
+
+    cpu_period: int = 0
+    cpu_quota: int = 0
+    cpu_shares: int = 0
+    memory_limit_in_bytes: int = 0
+
+
+NO_LIMITS = RequestedLimits()
+
+
+def requested_limits(facts: HookRequest) -> RequestedLimits:
+    """Those of a request that hooks have not changed yet."""
+    if not isinstance(facts, ContainerHookRequest):
+        return NO_LIMITS
+    limits = facts.container_resources
+    return RequestedLimits(*(getattr(limits, name) for name in RequestedLimits._fields))
+
+
+def facts_requesting(limits: RequestedLimits) -> ContainerHookRequest:
+    """Facts with these limits alone."""
+    facts = ContainerHookRequest()
+    for name, value in limits._asdict().items():
+        setattr(facts.container_resources, name, value)
+    return facts
+
+
 @dataclass(slots=True)
 class RuntimeRecord:
     """One pod sandbox or container, under the runtime's id.
 
     ``facts`` are those of the last successful call, hooks merged in; ``sandbox``
-    is the id of a container's pod. Facts are never changed in place.
+    is the id of a container's pod. Facts are never changed in place. ``requested`` are the
+    limits that the kubelet asked for where hooks changed them.
     """
 
     kind: RecordKind
@@ -51,8 +80,19 @@ class RuntimeRecord:
     facts: HookRequest
     sandbox: str = ""
     missed: list[MissedHookCall] = field(default_factory=list)
+    requested: RequestedLimits | None = None
     updates: int = field(default=0, compare=False)
     """Calls under way that may change it: until they end, the runtime tells what was before."""
+
+    @property
+    def last_requested(self) -> RequestedLimits:
+        """The limits that the kubelet asked for, whether hooks changed them or not."""
+        return requested_limits(self.facts) if self.requested is None else self.requested
+
+    def set_facts(self, facts: HookRequest, requested: RequestedLimits) -> None:
+        """Note new facts, and what the kubelet asked for."""
+        self.facts = facts
+        self.requested = None if requested == requested_limits(facts) else requested
 
     def note(self, missed: Iterable[MissedHookCall]) -> None:
         """Remember hooks that did not happen.
