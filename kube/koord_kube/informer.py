@@ -79,6 +79,9 @@ class Informer(Generic[T]):
         self._objects: dict[str, T] = {}
         self._synced = anyio.Event()
         self._known = anyio.Event()
+        self._moved = anyio.Event()
+        self._wanted = ""
+        self._step: anyio.CancelScope | None = None
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         self.synced_at = float("-inf")
         """When the API last confirmed this state; monotonic seconds."""
@@ -108,6 +111,48 @@ class Informer(Generic[T]):
         """Wait for a complete list, or for the answer that the kind does not exist."""
         await self._known.wait()
 
+    async def catch_up(self, patience: float) -> None:
+        """Wait until all is known that was written before this call, in whatever state it is.
+
+        A watch may be behind, and one of a quiet kind says for a minute nothing at all: after
+        ``patience`` seconds it is given up, and all is listed anew. An optional kind that is not
+        there has nothing.
+        """
+        version = await self._newest_version()
+        with anyio.move_on_after(patience):
+            await self._reach(version)
+        if not self._reflector.knows(version):
+            self._wanted = version
+            if self._reflector.is_watching and self._step is not None:
+                self._step.cancel()
+        await self._reach(version)
+
+    async def _newest_version(self) -> str:
+        retry, failures = RequestRetry(), 0
+        while True:
+            try:
+                pages = self._api.pages(self._resource, *self._selected, limit=1)
+                async with aclosing(pages):
+                    return (await anext(pages)).version
+            except ApiError as error:
+                if isinstance(error, NotFoundError) and self.is_optional:
+                    return ""
+                failures += 1
+                self._on_warning(f"{error} (it is not known how new the state has to be)")
+                await self._backoff.pause(
+                    retry,
+                    1.0,
+                    retry_after=error.retry_after,
+                    was_answered=400 <= error.status < 500,
+                    is_first=failures == 1,
+                )
+
+    async def _reach(self, version: str) -> None:
+        while not (self._reflector.knows(version) or (self.absent and self.is_optional)):
+            if self._moved.is_set():
+                self._moved = anyio.Event()
+            await self._moved.wait()
+
     def age(self, now: float) -> float:
         """How many seconds ago this was surely the state; infinite before the first list."""
         return now - self.synced_at
@@ -127,22 +172,29 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled, whatever becomes of the API server."""
-        step = ReflectorStep(ReflectorAction.STREAM)
+        step, failure = ReflectorStep(ReflectorAction.STREAM), _NO_ANSWER
+        while True:
+            if step.wait:
+                await self._pause(step, failure)
+            if self._wanted and not self._reflector.knows(self._wanted):
+                step = self._reflector.want(self._wanted)
+            failure, self._wanted = _NO_ANSWER, ""
+            try:
+                step = await self._do(step.action)
+            except ApiError as error:
+                failure = error
+                step = self._after(error)
+                self._moved.set()
+
+    async def _do(self, action: ReflectorAction) -> ReflectorStep:
         doing = {
             ReflectorAction.STREAM: self._stream,
             ReflectorAction.LIST: self._list,
             ReflectorAction.WATCH: self._watch,
         }
-        failure = _NO_ANSWER
-        while True:
-            if step.wait:
-                await self._pause(step, failure)
-            failure = _NO_ANSWER
-            try:
-                step = await doing[step.action]()
-            except ApiError as error:
-                failure = error
-                step = self._after(error)
+        with anyio.CancelScope() as self._step:
+            return await doing[action]()
+        return ReflectorStep(action)  # given up for a list, which comes first
 
     async def _pause(self, step: ReflectorStep, failure: ApiError) -> None:
         await self._backoff.pause(
@@ -207,7 +259,9 @@ class Informer(Generic[T]):
         self._fine()
         self._synced.set()
         self._known.set()
-        return self._reflector.listed(version, self._monotonic())
+        step = self._reflector.listed(version, self._monotonic())
+        self._moved.set()
+        return step
 
     def _take_initial(self, change: WatchEvent, there: set[str]) -> None:
         """Ignore its version: continuing from there would miss the rest of the list."""
@@ -245,6 +299,7 @@ class Informer(Generic[T]):
             self._place(named.key, change.raw)
         # Only now: an event that could not be handled must come again.
         self._reflector.observed(named.version)
+        self._moved.set()
 
     def _place(self, key: str, raw: bytes) -> None:
         try:

@@ -27,8 +27,8 @@ class ControlPlaneProgram:
     """Runs ``parts`` on every replica, and ``lead`` on the leader, for one term at a time.
 
     ``lead`` gets a client that writes only in this term, and the term's number. When it is time
-    to stop, in this order: the replica is not ready any more; ``lead`` is cancelled and has
-    ended; ``withdraw`` makes others look for the next leader; the Lease is released;
+    to stop, in this order: the replica is not ready any more; ``settle`` ends what the leader
+    has begun; ``lead`` is cancelled and has ended; ``withdraw`` makes others look for the next leader; the Lease is released;
     ``drain`` finishes open requests; the parts are cancelled. If a part fails, all others
     are cancelled first, and the error is raised after ``drain``.
     """
@@ -40,6 +40,7 @@ class ControlPlaneProgram:
         lead: Callable[[Client, int], Coroutine[Any, Any, None]],
         *,
         parts: Sequence[Part] = (),
+        settle: Part = nothing,
         withdraw: Part = nothing,
         drain: Part = nothing,
         not_ready: Callable[[], str] = str,
@@ -51,6 +52,7 @@ class ControlPlaneProgram:
         self.health = EventLoopHealth()
         self._lead = lead
         self._parts = parts
+        self._settle = settle
         self._withdraw = withdraw
         self._drain = drain
         self._not_ready = not_ready
@@ -106,6 +108,7 @@ class ControlPlaneProgram:
             await anext(signals)
             self._log.info(f"{self.name} stops")
             self._stopping = True
+            await self._settle()
             leading.cancel()
             await self._leader_work_ended.wait()
             await self._hand_over()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
@@ -22,6 +23,10 @@ from koord_scheduler.objects.node import Node
 
 SILENT_SECONDS = 30.0
 """After so long without following a kind nothing is decided: the cluster may have changed."""
+
+_LIST_SECONDS = 5e-5
+"""What an object costs in a list, about: a watch gets as long before a list takes its place."""
+_MOST_PATIENCE = 1.0
 
 _NOT_ENDED = all_of(
     field_is_not("status.phase", "Succeeded"), field_is_not("status.phase", "Failed")
@@ -50,6 +55,7 @@ class ClusterCache:
         self._informers = SharedInformers(api, on_warning=on_warning)
         self._lost: dict[Resource, float] = {}
         """Since when kinds are not followed: a quiet one has no events while it is."""
+        self._decided: list[Informer[Any]] = []
         self._record = record
         for kind in filter(lambda one: one.is_needed, cluster_kinds(scheduler, monotonic)):
             if kind.resource != NODES:
@@ -112,6 +118,16 @@ class ClusterCache:
         """Wait until all kinds were read once."""
         await self._informers.wait_synced()
 
+    async def catch_up(self) -> None:
+        """Wait until all is known that schedulers had promised to pods before this call.
+
+        The leader before may have bound pods of which the watch, being late, says nothing yet.
+        """
+        async with anyio.create_task_group() as group:
+            for one in self._decided:
+                patience = min(_MOST_PATIENCE, _LIST_SECONDS * len(one.objects))
+                group.start_soon(one.catch_up, patience)
+
     def _follow(
         self, kind: ClusterKind, *, field_selector: ApiSelector = EVERYTHING
     ) -> Informer[Any]:
@@ -135,6 +151,8 @@ class ClusterCache:
             optional=kind.is_optional,
         )
         informer.subscribe(changed)
+        if kind.has_decisions:
+            self._decided.append(informer)
         return informer
 
 

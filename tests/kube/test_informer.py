@@ -386,6 +386,44 @@ class TestSource:
         await one.sees(n1="red")
         assert listings(api) == 1
 
+    async def test_who_has_to_know_all_does_not_wait_for_a_late_watch(
+        self, api: KubeApi, follow: Following, lists: str
+    ) -> None:
+        for name in ("n1", "n2"):
+            api.put(NODES, node(name))
+        one = await follow.watching()
+        api.silence_watches()
+        api.put(NODES, node("n1", "blue"))
+        api.delete(NODES, "n2")
+        assert one.informer.objects == {"n1": "red", "n2": "red"}
+        async with asyncio.timeout(PATIENCE):
+            await one.informer.catch_up(0.0)
+        assert one.informer.objects == {"n1": "blue"}
+        await one.is_watching(api, 2)
+        api.put(NODES, node("n3"))
+        await one.sees(n1="blue", n3="red")
+
+    async def test_a_watch_that_is_not_late_saves_a_list(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        one = await follow.watching()
+        asked = listings(api)
+        api.put(NODES, node())
+        await one.informer.catch_up(PATIENCE)
+        assert one.informer.objects == {"n1": "red"}
+        assert [each.query.get("limit") for each in api.asked if each.verb == "list"] == ["1"]
+        assert listings(api) == asked + 1  # for the version alone
+
+    async def test_of_a_kind_that_is_not_there_all_is_known(
+        self, api: KubeApi, follow: Following
+    ) -> None:
+        api.installed.discard(NODE_SLOS)
+        one = follow(resource=NODE_SLOS, optional=True)
+        await one.informer.wait_known()
+        api.fail(verb="list", status=503)
+        async with asyncio.timeout(PATIENCE):
+            await one.informer.catch_up(PATIENCE)
+
     async def test_a_slow_server(self, api: KubeApi, follow: Following) -> None:
         api.put(NODES, node())
         api.fail(times=2, slow=0.2, verb="watch")

@@ -75,6 +75,7 @@ class Recorded:
             self.leadership,
             self.lead,
             parts=(self.part,),
+            settle=lambda: self.step("settle"),
             withdraw=lambda: self.step("withdraw"),
             drain=self.drain,
         )
@@ -116,6 +117,7 @@ async def test_a_hand_over_keeps_its_order(api: KubeApi, client: Client) -> None
     await running
     assert made.steps == [
         "lead",
+        "settle, Lease held",
         "lead ended, Lease held",
         "withdraw, Lease held",
         "drain, Lease free",

@@ -5,7 +5,7 @@ from its cache with the newest state; where it knows no such watch, by a list of
 that it has at hand. Then watch on from the list's version, and move on by the versions of
 events and bookmarks. A list after the first is never of an older state than what is known;
 where the server has not come so far, or has forgotten, it is of the newest one, which costs
-it a question to etcd. A version is never compared but for being the same.
+it a question to etcd. A version is never compared but for being the same, or as new as another.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Reflector:
         self._relist_at = 0.0
         self._heard = False
         self._newest = False
+        self._wanted = ""
         self.version = ""
         """What to watch from."""
         self.failures = 0
@@ -74,7 +75,7 @@ class Reflector:
         """What a list may not be older than; "" is the newest state, "0" any."""
         if self._newest:
             return ""
-        return self.version or (_ANY if self._listing is ReflectorAction.LIST else "")
+        return self._wanted or self.version or (_ANY if self._listing is ReflectorAction.LIST else "")
 
     def listed(self, version: str, now: float) -> ReflectorStep:
         """A list came; ``now`` in monotonic seconds.
@@ -85,8 +86,21 @@ class Reflector:
         # Not in step with other nodes that started at the same time.
         self._relist_at = now + self._pace.relist * (0.9 + 0.2 * self._chance())
         self.version = version
-        self._newest = False
+        self._newest, self._wanted = False, ""
         return self._go(ReflectorAction.WATCH)
+
+    def knows(self, version: str) -> bool:
+        """Whether nothing up to a version is missing; versions of one kind are numbers."""
+        return _number(self.version) >= _number(version)
+
+    @property
+    def is_watching(self) -> bool:
+        return self._action is ReflectorAction.WATCH
+
+    def want(self, version: str) -> ReflectorStep:
+        """List a state that is as new as ``version``: the watch does not say so soon enough."""
+        self._wanted = version
+        return self._go(self._listing)
 
     def observed(self, version: str) -> None:
         """An event or a bookmark came."""
@@ -132,3 +146,7 @@ class Reflector:
         self._action = action
         self._heard = False
         return ReflectorStep(action, wait)
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isascii() and version.isdigit() else -1

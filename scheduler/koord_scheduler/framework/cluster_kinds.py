@@ -118,7 +118,8 @@ class ClusterKind(NamedTuple):
 
     ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
     An API server may lack a kind that ``is_optional``; one that is not ``is_needed`` by any plugin
-    is not followed. With a ``namespace`` and an ``object_name``, it is one object.
+    is not followed. With a ``namespace`` and an ``object_name``, it is one object. In a kind that
+    ``has_decisions`` is what schedulers have promised to pods.
     """
 
     resource: Resource
@@ -130,6 +131,7 @@ class ClusterKind(NamedTuple):
     is_needed: bool = True
     namespace: str = ""
     object_name: str = ""
+    has_decisions: bool = False
 
     def selects(self, namespace: str, name: str) -> bool:
         """Whether an object of the kind counts."""
@@ -180,6 +182,7 @@ def cluster_kinds(
                 partial(read_valid_storage_object, kind),
                 lambda _, one: nodes.volumes.set(one),
                 partial(nodes.volumes.remove, kind),
+                has_decisions=resource in (VOLUMES, VOLUME_CLAIMS),
             )
             for resource, kind in _STORAGE.items()
         ),
@@ -229,6 +232,7 @@ def cluster_kinds(
             scheduler.remove_reservation,
             is_optional=True,
             is_needed=nodes.reservations.is_used,
+            has_decisions=True,
         ),
         ClusterKind(
             SCHEDULING_GROUPS,
@@ -290,7 +294,9 @@ def _device_kind(
     put: Callable[[str, Any], object],
     remove: Callable[[str], object],
 ) -> ClusterKind:
-    return ClusterKind(resource, view, partial(read_device_object, view), put, remove, True)
+    read = partial(read_device_object, view)
+    decides = resource == RESOURCE_CLAIMS
+    return ClusterKind(resource, view, read, put, remove, True, has_decisions=decides)
 
 
 def pod_kind(scheduler: Scheduler, now: Callable[[], float]) -> ClusterKind:
@@ -301,6 +307,7 @@ def pod_kind(scheduler: Scheduler, now: Callable[[], float]) -> ClusterKind:
         PodReader(scheduler.nodes).read,
         lambda _, pod: scheduler.set_pod(pod, now()),
         scheduler.remove_pod,
+        has_decisions=True,
     )
 
 

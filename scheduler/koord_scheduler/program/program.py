@@ -82,6 +82,8 @@ T = TypeVar("T")
 
 DEVICE_SECONDS = 600.0
 """For devices to be prepared: ``bindingTimeout`` of kube-scheduler's DynamicResources."""
+SETTLE_SECONDS = 5.0
+"""For bindings that are on their way when it is time to stop; a pod has 30 s to end."""
 _BUSY = 32
 """Bindings on their way from which reports wait."""
 
@@ -136,7 +138,7 @@ class SchedulerProgram:
             self._scheduler, settings.debug_scores, filters=settings.debug_filters
         )
         self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
-        self._loop = SchedulingLoop(self._scheduler, lambda: self._cache.silence(), self)
+        self._loop = SchedulingLoop(self._scheduler, self._silence, self)
         self._cache = ClusterCache(
             client,
             self._scheduler,
@@ -146,6 +148,7 @@ class SchedulerProgram:
             on_warning=self._warn,
         )
         self._unsent: Callable[[], int] = _nothing
+        self._stops = False
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
         self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
@@ -164,6 +167,7 @@ class SchedulerProgram:
                 self._count_rates,
                 *([recorder.run] if recorder else ()),
             ),
+            settle=self._settle,
             not_ready=lambda: next(self._cache.troubles(), ""),
             log=log,
         )
@@ -180,7 +184,9 @@ class SchedulerProgram:
 
     async def _lead(self, api: Client, term: int) -> None:
         """Decide and bind in one term."""
+        self._loop.paused = "what the leader before decided is not known yet"
         await self._cache.wait_synced()
+        await self._cache.catch_up()
         leadership = self._leadership
         writer = ApiWriter(
             api,
@@ -263,6 +269,16 @@ class SchedulerProgram:
             self._scheduler.forget_all(time.monotonic())
             with anyio.CancelScope(shield=True):
                 await writer.close()
+
+    def _silence(self) -> str:
+        return "this scheduler stops" if self._stops else self._cache.silence()
+
+    async def _settle(self) -> None:
+        """Decide no more, and let what is decided be bound while this replica still leads."""
+        self._stops = True
+        with anyio.move_on_after(SETTLE_SECONDS):
+            while self._unsent():
+                await anyio.sleep(0.01)
 
     async def _check_columns(self) -> None:
         await self._cache.wait_synced()

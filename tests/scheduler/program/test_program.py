@@ -270,6 +270,39 @@ async def test_only_the_leader_binds(side: Side) -> None:
     assert side.api.get(LEASES, "kube-scheduler", "kube-system")["spec"]["holderIdentity"] == ""
 
 
+async def test_a_new_leader_knows_what_the_one_before_decided(side: Side) -> None:
+    """Though its watches are late."""
+    held = {"holderIdentity": "other", "leaseDurationSeconds": 3600}
+    lease = {"metadata": {"name": "kube-scheduler"}, "spec": held}
+    side.api.put(LEASES, lease, "kube-system")
+    side.node("n1")
+    async with side.scheduler() as made:
+        await side.pod("second", "3")
+        await until(lambda: made.status().pending["active"] == 1, "the pod is known")
+        side.api.silence_watches()
+        await side.pod("first", "3", nodeName="n1")
+        free = {"spec": {"holderIdentity": ""}}
+        await side.client.patch(LEASES, "kube-scheduler", free, "kube-system")
+        await until(lambda: side.scheduled("second").get("status") == "False", "its condition")
+        assert side.node_of("second") == ""
+
+
+async def test_what_is_decided_is_bound_before_another_one_may_lead(side: Side) -> None:
+    side.node("n1")
+    async with side.scheduler() as made:
+        await until(lambda: made.status().leads, "it leads")
+        slow = side.api.fail(slow=0.3, verb="create", plural="pods")
+        side.api.put(PODS, _pod("web"), NAMESPACE)
+        await until(lambda: slow.times == 0, "the binding is under way")
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert side.node_of("web") == "n1"
+    pod = side.api.get(PODS, "web", NAMESPACE)
+    lease = side.api.get(LEASES, "kube-scheduler", "kube-system")
+    assert lease["spec"]["holderIdentity"] == ""
+    versions = [int(one["metadata"]["resourceVersion"]) for one in (pod, lease)]
+    assert versions == sorted(versions)
+
+
 async def test_nothing_is_decided_of_a_cluster_that_is_not_seen(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
