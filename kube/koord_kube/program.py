@@ -28,9 +28,9 @@ class ControlPlaneProgram:
 
     ``lead`` gets a client that writes only in this term, and the term's number. When it is time
     to stop, in this order: the replica is not ready any more; ``settle`` ends what the leader
-    has begun; ``lead`` is cancelled and has ended; ``withdraw`` makes others look for the next leader; the Lease is released;
-    ``drain`` finishes open requests; the parts are cancelled. If a part fails, all others
-    are cancelled first, and the error is raised after ``drain``.
+    has begun; ``lead`` is cancelled and has ended; ``withdraw`` makes others look for the next
+    leader; the Lease is released; ``drain`` finishes open requests; the parts are cancelled. If
+    a part fails, all others are cancelled first, and the error is raised after ``drain``.
     """
 
     def __init__(

@@ -75,7 +75,8 @@ class Reflector:
         """What a list may not be older than; "" is the newest state, "0" any."""
         if self._newest:
             return ""
-        return self._wanted or self.version or (_ANY if self._listing is ReflectorAction.LIST else "")
+        known = self._wanted or self.version
+        return known or (_ANY if self._listing is ReflectorAction.LIST else "")
 
     def listed(self, version: str, now: float) -> ReflectorStep:
         """A list came; ``now`` in monotonic seconds.

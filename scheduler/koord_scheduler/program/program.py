@@ -277,7 +277,7 @@ class SchedulerProgram:
         """Decide no more, and let what is decided be bound while this replica still leads."""
         self._stops = True
         with anyio.move_on_after(SETTLE_SECONDS):
-            while self._unsent():
+            while self._unsent():  # noqa: ASYNC110 - a count of several parts, looked at once
                 await anyio.sleep(0.01)
 
     async def _check_columns(self) -> None:
