@@ -22,10 +22,13 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.pre_binder import PreBinder
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 from koord_scheduler.victim_evictor import VictimEvictor
+from koord_scheduler.wake_allowance import WakeAllowance
 
 SLICE_SECONDS = 0.004
 WAKE_SECONDS = 0.05
 """How often parked classes are looked at, after changes."""
+IDLE_SECONDS = 0.008
+"""The same while nothing else is to be decided, and more of them may fit."""
 MOST_UNSENT = 4000
 """Bindings and what is written before them; with so many on their way nothing is decided."""
 _CALM_SECONDS = 1.0
@@ -71,6 +74,8 @@ class SchedulingLoop:
         self._changed = anyio.Event()
         self._has_changed = True
         self._woken_at = float("-inf")
+        self._allowance = WakeAllowance(monotonic)
+        self._is_idle = False
         self.paused = ""
         """Why nothing is decided at present, in a line; "" while it is."""
 
@@ -157,11 +162,15 @@ class SchedulingLoop:
                     return True
                 decision = answered
             after = self._monotonic()
+            if self._scheduler.was_in_vain(decision):
+                self._allowance.spend(after - now)
             self._listener.decided(decision, after - now)
             carry_out(decision)
             now = after
             if now - began > SLICE_SECONDS or unsent() >= MOST_UNSENT:
+                self._is_idle = False
                 return True
+        self._is_idle = True
         return False
 
     async def _consult(
@@ -175,16 +184,23 @@ class SchedulingLoop:
         return decision
 
     def _wake(self, now: float) -> None:
-        since = now - self._woken_at
-        if since >= (WAKE_SECONDS if self._has_changed else _CALM_SECONDS):
+        if now - self._woken_at >= self._wake_after():
             self._has_changed = False
+            self._allowance.begin(least=SLICE_SECONDS if self._is_idle else 0.0)
+            self._scheduler.wake(now, self._allowance)
+            self._allowance.end()
             self._woken_at = now
-            self._scheduler.wake(now)
+
+    def _wake_after(self) -> float:
+        """How many seconds after the last look at parked classes the next one comes."""
+        if self._is_idle and self._scheduler.is_waking:
+            return IDLE_SECONDS
+        return WAKE_SECONDS if self._has_changed or self._scheduler.is_waking else _CALM_SECONDS
 
     def _patience(self) -> float:
         """How many seconds nothing can happen by itself."""
         now = self._monotonic()
-        wake = self._woken_at + (WAKE_SECONDS if self._has_changed else _CALM_SECONDS) - now
+        wake = self._woken_at + self._wake_after() - now
         due = self._scheduler.tick(now, self._epoch())
         return max(0.0, wake if due is None else min(wake, due - now))
 

@@ -69,6 +69,20 @@ class ClassScores:
         return RowScores(self.pod, self.nodes, self.nodes.journal, plugins, base)
 
     @property
+    def base(self) -> RowScores:
+        """The answers that it shares with others."""
+        return self._base
+
+    def depends_on_changed_rows(self) -> bool:
+        """Whether a class that fits nowhere can fit only on a node that changes from now on."""
+        self._rows.refresh()
+        return not self._rows.fits.any() and not any(map(self._depends_on_more, self._answers))
+
+    def _depends_on_more(self, one: ClassPlugin) -> bool:
+        """Whether a filter's answer depends on more than rows."""
+        return bool(one.filter and one.plugin.depends_on(self.pod, self.nodes) not in (None, ()))
+
+    @property
     def preferred(self) -> tuple[str, ...]:
         """The nodes that come before all others, in this order, if a pod fits there."""
         return self._base.preferred or self._rows.preferred

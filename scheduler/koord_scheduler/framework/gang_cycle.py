@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from koord_scheduler.framework.gang_preemption import (
 )
 from koord_scheduler.framework.gang_trial import MemberPlacer, TrialResult, try_gang
 from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.framework.parked_columns import ParkedNeeds
 from koord_scheduler.gang.gangs import count_by_gang
 from koord_scheduler.gang.member import Release
 from koord_scheduler.gang.readiness import has_enough_pods, missing_members
@@ -143,6 +145,24 @@ class GangCycle:
             return False
         with self._without_nominations(pods):
             return self._has_slots(group_id, pods)
+
+    def needs(self, queue: ClassQueue, now: float) -> ParkedNeeds:
+        """What a parked group needs: of each resource as much as the largest of its pods.
+
+        Where that cannot be said, it is looked at once it may be tried again.
+        """
+        attempts, group_id, host = queue.gang_attempts, queue.key.gang, self._host
+        pods = sorted(queue.pods(), key=attrgetter("turn"))
+        if self._missing(group_id, pods):
+            told_at = queue.entered[-1].added + TOLD_AFTER_SECONDS if queue.entered else math.inf
+            return ParkedNeeds(is_sure=True, due=told_at)
+        if attempts.position < 0:
+            return ParkedNeeds(is_sure=True, due=attempts.retry_at)
+        most: dict[int, float] = {}
+        for pod in self._required(group_id, pods):
+            for number, amount in host.least_room(pod):
+                most[number] = max(most.get(number, 0.0), amount)
+        return ParkedNeeds(tuple(most.items()), due=attempts.retry_at)
 
     def _missing(self, group_id: str, pods: Sequence[QueuedPod]) -> str:
         gangs = self._host.gangs

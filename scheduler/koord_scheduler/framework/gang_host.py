@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple, Protocol
 
 from koord_scheduler.columns.arrays import Rows
+from koord_scheduler.columns.resources import Request
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis
 from koord_scheduler.framework.gang_preemption import PreemptionHost
@@ -37,6 +38,10 @@ class GangHost(PreemptionHost, Protocol):
 
     def fitting_rows(self, pod: QueuedPod) -> Rows:
         """The rows where a pod fits now."""
+        ...
+
+    def least_room(self, pod: QueuedPod) -> Request:
+        """Amounts that a node has to have free for a waiting pod."""
         ...
 
     def scores(self, pod: QueuedPod) -> ClassScores:

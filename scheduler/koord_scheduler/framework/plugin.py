@@ -14,6 +14,7 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.columns.resources import Request
 from koord_scheduler.columns.usage_table import CountOf
 from koord_scheduler.numa.topology_hints import Mask as NUMAMask
 from koord_scheduler.numa.topology_hints import ProviderHints
@@ -174,6 +175,14 @@ class Plugin:
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         """What keeps pods of a class off nodes; ``None`` where nothing does."""
         return None
+
+    def least_room(self, pod: PodClass, nodes: NodeColumns) -> Request:
+        """Amounts of which ``filter`` rejects every node that has less of one free.
+
+        What reservations keep counts as free. It holds until ``nodes.devices.backing_classes`` are
+        others. (): nothing can be said.
+        """
+        return ()
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         """Why ``filter`` rejects those of ``rows`` that it rejects; each has one or more."""

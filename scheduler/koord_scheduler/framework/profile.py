@@ -44,6 +44,12 @@ class Profile:
         return tuple(one for one in plugins if type(one).admit is not Plugin.admit)
 
     @cached_property
+    def measuring(self) -> tuple[Plugin, ...]:
+        """The plugins that may say how much room a class needs at least."""
+        plugins = (one.plugin for one in self.plugins if one.filters)
+        return tuple(one for one in plugins if type(one).least_room is not Plugin.least_room)
+
+    @cached_property
     def helping(self) -> tuple[Plugin, ...]:
         """The plugins that may do something for a pod that fits nowhere."""
         plugins = (one.plugin for one in self.plugins)

@@ -24,6 +24,7 @@ from koord_scheduler.framework.decisions import (
 )
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.framework.wake_budget import UNLIMITED, Counting, WakeBudget
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 
 FORMAT = 1
@@ -94,7 +95,10 @@ class TickInput(_Input, frozen=True, tag="tick"):
 
 
 class WakeInput(_Input, frozen=True, tag="wake"):
-    """Parked classes were looked at."""
+    """Parked classes were looked at, so many, and so many tried again; ``None``: all there were."""
+
+    looks: int | None = None
+    retries: int = 0
 
 
 class ForgetInput(_Input, frozen=True, tag="forget"):
@@ -180,10 +184,12 @@ class RecordingScheduler(Scheduler):
         self._record(DecideInput(now, outcome(decision)))
         return decision
 
-    def wake(self, now: float) -> int:
+    def wake(self, now: float, budget: WakeBudget = UNLIMITED) -> int:
         """As the scheduler does."""
-        self._record(WakeInput(now))
-        return super().wake(now)
+        counting = Counting(budget)
+        woken = super().wake(now, counting)
+        self._record(WakeInput(now, counting.looks, counting.retries))
+        return woken
 
     def forget(self, pod: QueuedPod, now: float) -> None:
         """As the scheduler does."""

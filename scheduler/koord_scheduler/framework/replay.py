@@ -24,6 +24,7 @@ from koord_scheduler.framework.recording import (
     outcome,
 )
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.framework.wake_budget import Counted
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -90,8 +91,10 @@ class Replay:
                     self._kind(one.kind).remove(one.key)
                 case TickInput():
                     self._scheduler.tick(one.at, one.epoch)
-                case WakeInput():
+                case WakeInput(looks=None):
                     self._scheduler.wake(one.at)
+                case WakeInput(looks=int(looks), retries=retries):
+                    self._scheduler.wake(one.at, Counted(looks, retries))
                 case ForgetInput():
                     assumed = self._scheduler.assumed.get(one.key)
                     if assumed is not None:

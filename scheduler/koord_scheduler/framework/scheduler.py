@@ -9,13 +9,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from heapq import nsmallest
 from typing import Any
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
 from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.resources import Request
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.extenders.extender import Extender, interested
 from koord_scheduler.extenders.refusal import RESERVE, ExtenderRefusal, NodeFailure
@@ -45,17 +45,15 @@ from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import rows_beside_nominated
 from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.framework.parked_columns import NOTHING_HELPS, ParkedNeeds
 from koord_scheduler.framework.plugin import CannotReserve, VictimRules
 from koord_scheduler.framework.preemption import Candidates, Preemption
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.score_cache import ScoreCache
+from koord_scheduler.framework.wake_budget import UNLIMITED, WakeBudget
+from koord_scheduler.framework.waker import NOWHERE, Look, Waker
 from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
-
-FLUSH_SECONDS = 60.0
-"""After which a parked class is tried again whatever happened: victims may have come since."""
-WOKEN_AT_ONCE = 200
-"""Parked classes that are looked at in one go: some milliseconds."""
 
 _MOST_LATE = 100
 """How many nodes are tried that cannot have a pod after all, before it waits."""
@@ -89,6 +87,7 @@ class Scheduler(GangStates):
         self.on_filtered: OnFiltered | None = None
         self.gang_cycle = GangCycle(self)
         self.gang_cycle.planner = NetworkPlanner(self.placed)
+        self._waker = Waker(self)
 
     def decide(self, now: float) -> Decision | ExtenderQuestion | None:
         """Give the next pod a node, or say that there is none; ``None``: no pod is next.
@@ -327,16 +326,22 @@ class Scheduler(GangStates):
         queue.has_defect = bool(defect)
         return Refusal(pod, tuple(queue.take_untold(now)), preemption, defect, remedy=remedy)
 
-    def wake(self, now: float) -> int:
+    def wake(self, now: float, budget: WakeBudget = UNLIMITED) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
-        woken = 0
         self.gang_cycle.expire(now)
-        for queue in _turns_to_look(self.queue.parked()):
-            queue.looked_at = now
-            if self._may_fit(queue, now):
-                self.queue.unpark(queue.key)
-                woken += 1
-        return woken
+        return self._waker.wake(now, budget)
+
+    @property
+    def is_waking(self) -> bool:
+        """Whether there are more parked classes that may fit than the last ``budget`` allowed."""
+        return self._waker.is_unfinished
+
+    def was_in_vain(self, decision: Decision) -> bool:
+        """Whether it is about a class that was woken, and fits nowhere nevertheless."""
+        if not isinstance(decision, Refusal):
+            return False
+        queue = self.queue.class_with(decision.pod.class_key)
+        return queue is not None and queue.in_vain
 
     def not_admitted(self, *pods: QueuedPod) -> str:
         """Why waiting pods may not get nodes together at present; "" if they may where they fit."""
@@ -358,20 +363,50 @@ class Scheduler(GangStates):
         scores = self.scores(pod)
         return len(scores.feasible()) - len(self._feasible(pod, scores))
 
-    def _may_fit(self, queue: ClassQueue, now: float) -> bool:
-        if now - queue.parked_at >= FLUSH_SECONDS:
-            return True
+    def look(self, queue: ClassQueue, now: float) -> Look:
+        """Ask plugins about a parked class."""
         head = queue.head()
         if head is None or queue.has_defect:
-            return False
+            return Look(may_fit=False, needs=NOTHING_HELPS)
         try:
             if queue.key.gang:
-                return self.gang_cycle.may_fit(queue, now)
-            if queue.key.nominated and self._victims_are_gone(queue.key.nominated):
-                return True
-            return not self.not_admitted(head[-1]) and len(self.fitting_rows(head[-1])) > 0
+                may_fit, rows = self.gang_cycle.may_fit(queue, now), NOWHERE
+            elif queue.key.nominated and self._victims_are_gone(queue.key.nominated):
+                may_fit, rows = True, NOWHERE
+            else:
+                rows = NOWHERE if self.not_admitted(head[-1]) else self.fitting_rows(head[-1])
+                may_fit = len(rows) > 0
+            return Look(may_fit, ParkedNeeds() if may_fit else self.needs(queue, now), rows)
         except Exception:  # the next decision says so
-            return True
+            return Look(may_fit=True)
+
+    def needs(self, queue: ClassQueue, now: float) -> ParkedNeeds:
+        """What a class needs that fits nowhere."""
+        if queue.has_defect:
+            return NOTHING_HELPS
+        try:
+            return self.gang_cycle.needs(queue, now) if queue.key.gang else self._needs(queue)
+        except Exception:  # as above
+            return ParkedNeeds(is_sure=True)
+
+    def _needs(self, queue: ClassQueue) -> ParkedNeeds:
+        pod = queue.heap[0][-1]
+        nomination = self.nominations.get(queue.key.nominated)
+        row = self.nodes.row(nomination.node) if nomination is not None else None
+        is_sure = bool(queue.key.nominated) and self._victims_are_gone(queue.key.nominated)
+        row = -1 if row is None else row
+        needs = ParkedNeeds(self.least_room(pod), row=row, is_sure=is_sure)
+        scores = self._scores.known(*pod.scores_key)
+        if scores is None or self.not_admitted(pod):
+            return needs
+        everywhere = not scores.depends_on_changed_rows()
+        return needs._replace(base=scores.base, everywhere=everywhere)
+
+    def least_room(self, pod: QueuedPod) -> Request:
+        """Amounts that a node has to have free for a waiting pod, by what plugins say."""
+        plugins = self.profiles[pod.waiting.scheduler_name].measuring
+        found = (one.least_room(pod.waiting.pod_class, self.nodes) for one in plugins)
+        return tuple(amount for amounts in found for amount in amounts)
 
     def _victims_are_gone(self, key: str) -> bool:
         """Whether all victims of a nominated pod are gone, so that it has to be decided again."""
@@ -450,16 +485,3 @@ class Scheduler(GangStates):
         if row is not None and row in rows:
             return row
         return scores.best(scores.first_preferred(rows))
-
-
-def _turns_to_look(parked: Sequence[ClassQueue]) -> Sequence[ClassQueue]:
-    """Which parked classes are looked at now, in the order of their pods' turns.
-
-    Half of them are those whose turn comes first, so that nobody takes room before more important
-    pods were asked; the other half those that were not looked at for longest.
-    """
-    if len(parked) <= WOKEN_AT_ONCE:
-        return parked
-    half = WOKEN_AT_ONCE // 2
-    others = nsmallest(half, range(half, len(parked)), key=lambda at: parked[at].looked_at)
-    return [*parked[:half], *(parked[at] for at in sorted(others))]

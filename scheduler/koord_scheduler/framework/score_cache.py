@@ -45,6 +45,10 @@ class ScoreCache:
             self._scores.add(key, found)
         return found
 
+    def known(self, scheduler_name: str, pod_class: PodClass) -> ClassScores | None:
+        """The scores of a class, if they are there."""
+        return self._scores.get(_Key(scheduler_name, pod_class))
+
     def get_once(self, scheduler_name: str, pod_class: PodClass) -> ClassScores | None:
         """The scores of a class that was never asked for, which are not kept; else ``None``."""
         key = _Key(scheduler_name, pod_class)

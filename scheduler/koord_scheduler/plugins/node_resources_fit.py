@@ -60,6 +60,14 @@ class NodeResourcesFit(Plugin):
 
         return can_run
 
+    def least_room(self, pod: PodClass, nodes: NodeColumns) -> Request:
+        reserve = pod.reservation.reserve
+        if reserve is not None and reserve.takes_over is not None:
+            return ()  # the room of pods may become its own
+        names, backed = nodes.resources.names, backing_classes_of(pod, nodes)
+        request = self._request(pod, nodes)
+        return tuple((number, one) for number, one in request if names[number] not in backed)
+
     def limits(
         self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit]:

@@ -11,7 +11,6 @@ import heapq
 import itertools
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -113,11 +112,14 @@ _Place = tuple[Turn, int, QueuedPod]
 class ClassQueue:
     """The waiting pods of a class, the next one first; ``is_parked`` while none fits anywhere.
 
-    ``parked_at`` and ``looked_at`` are when it was parked and when it was last asked whether a pod
-    may fit by now, in monotonic seconds. ``offered`` is the turn at which it was offered to the
-    queue of classes last. ``entered`` has the pods that came since ``take_untold``,
-    ``told_at`` is when that returned all. With ``has_defect`` a plugin failed on them. ``gone`` of
-    those in ``heap`` wait no more.
+    ``parked_at`` is when it was parked last, in monotonic seconds. ``offered`` is the turn at which
+    it was offered to the queue of classes last. ``entered`` has the pods that came since
+    ``take_untold``, ``told_at`` is when that returned all. With ``has_defect`` a plugin failed on
+    them. ``gone`` of those in ``heap`` wait no more.
+    While it is parked, ``slot`` is its place in the columns of parked classes, ``has_news`` says
+    that it waits for something else by now. ``woken_in`` is the round of looks in which it was
+    woken last, ``is_woken`` that this was the reason for which it is tried now, and with
+    ``in_vain`` it was parked again after that.
     """
 
     key: ClassKey
@@ -125,12 +127,21 @@ class ClassQueue:
     is_parked: bool = False
     offered: Turn | None = None
     parked_at: float = 0.0
-    looked_at: float = 0.0
     told_at: float = float("-inf")
     has_defect: bool = False
     entered: list[QueuedPod] = field(default_factory=list)
     gang_attempts: GangAttempts = field(default_factory=GangAttempts)
     gone: int = 0
+    slot: int = -1
+    has_news: bool = False
+    woken_in: int = 0
+    is_woken: bool = False
+    in_vain: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many pods wait."""
+        return len(self.heap) - self.gone
 
     def leave(self) -> None:
         """One of the pods waits no more; they are dropped once they are half of all."""
@@ -179,6 +190,8 @@ class SchedulingQueue:
         self._ready: list[tuple[Turn, int, ClassQueue]] = []
         self._backoff: list[tuple[float, int, QueuedPod]] = []
         self._backing_off = 0
+        self._unschedulable = 0
+        self._changed: dict[ClassQueue, None] = {}
         self._entries = itertools.count()  # so that heaps compare nothing else
         self.pods: Mapping[str, QueuedPod] = MappingProxyType(self._pods)
 
@@ -215,6 +228,7 @@ class SchedulingQueue:
             return None
         queue = self._classes[pod.class_key]
         queue.leave()
+        self._unschedulable -= queue.is_parked
         return queue
 
     def next(self) -> QueuedPod | None:
@@ -237,26 +251,37 @@ class SchedulingQueue:
         """The pods of a class fit nowhere."""
         queue = self._classes[key]
         queue.has_defect = False
-        queue.is_parked = True
-        queue.parked_at = queue.looked_at = now
+        queue.parked_at = now
+        queue.in_vain, queue.is_woken = queue.is_woken, False
+        self._set_parked(queue, is_parked=True)
         return queue
 
     def unpark(self, key: ClassKey) -> None:
         """A pod of a class may fit now."""
         queue = self._classes[key]
-        queue.is_parked = False
+        queue.is_woken = True
+        self._set_parked(queue, is_parked=False)
         self._offer(queue)
 
-    def parked(self) -> list[ClassQueue]:
-        """The parked classes that have pods, those whose turn would be first first."""
-        found = []
-        for queue in [one for one in self._classes.values() if one.is_parked]:
-            head = queue.head()
-            if head is None:
-                self._drop(queue)
-            else:
-                found.append((head[0], queue))
-        return [queue for _, queue in sorted(found, key=itemgetter(0))]
+    def touch(self, key: ClassKey) -> None:
+        """A class waits for something else than before, if it is parked."""
+        queue = self._classes.get(key)
+        if queue is not None and queue.is_parked:
+            queue.has_news = True
+            self._changed[queue] = None
+
+    def take_changed(self) -> dict[ClassQueue, None]:
+        """The classes that were parked since the last call, or touched, or are not parked now."""
+        found, self._changed = self._changed, {}
+        return found
+
+    def _set_parked(self, queue: ClassQueue, *, is_parked: bool) -> None:
+        if queue.is_parked != is_parked:
+            self._unschedulable += queue.size if is_parked else -queue.size
+            queue.is_parked = is_parked
+            self._changed[queue] = None
+        elif is_parked:
+            self._changed[queue] = None
 
     def back_off(self, pod: QueuedPod, now: float) -> QueuedPod:
         """Something went wrong with a pod itself: its turn comes again, later each time.
@@ -292,9 +317,7 @@ class SchedulingQueue:
 
     def counts(self) -> Mapping[str, int]:
         """How many pods wait, by the names of kube-scheduler's queues."""
-        unschedulable = sum(
-            sum(1 for _ in queue.pods()) for queue in self._classes.values() if queue.is_parked
-        )
+        unschedulable = self._unschedulable
         gated, backoff = len(self._gated), self._backing_off
         active = len(self._pods) - unschedulable - gated - backoff
         return {
@@ -335,9 +358,10 @@ class SchedulingQueue:
         queue = self._classes.get(key)
         if queue is None:
             queue = self._classes[key] = ClassQueue(key)
+        self._set_parked(queue, is_parked=False)  # the pod's owner is to hear why it waits
         heapq.heappush(queue.heap, (pod.turn, next(self._entries), pod))
         queue.entered.append(pod)
-        queue.is_parked = False  # its owner is to hear why it waits
+        queue.is_woken = False
         self._offer(queue)
 
     def _offer(self, queue: ClassQueue) -> None:
@@ -360,3 +384,4 @@ class SchedulingQueue:
         if self._classes.get(queue.key) is queue:
             del self._classes[queue.key]
             queue.offered = None
+            self._set_parked(queue, is_parked=False)

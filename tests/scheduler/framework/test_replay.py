@@ -24,7 +24,8 @@ from koord_scheduler.framework.recording import (
     recording_line,
 )
 from koord_scheduler.framework.replay import Replay, ReplayedDecision
-from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Scheduler
+from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.framework.waker import FLUSH_SECONDS
 from koord_scheduler.load.pod_load import PodTimes
 from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
 from koord_scheduler.queue.scheduling_queue import SchedulingQueue

@@ -25,8 +25,9 @@ from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.plugin import CannotReserve, Filter, Plugin, Score
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
-from koord_scheduler.framework.scheduler import FLUSH_SECONDS, Scheduler
+from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import SelfCheck
+from koord_scheduler.framework.waker import FLUSH_SECONDS
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue

@@ -43,12 +43,14 @@ def test_the_most_important_pod_that_is_there_is_next(seed: int) -> None:
                 queue.remove(rng.choice(sorted(queue.pods)))
             case "park" if queue.pods:
                 queue.park(rng.choice(list(queue.pods.values())).class_key, 0.0)
-            case "unpark" if parked := queue.parked():
+            case "unpark" if parked := [one for one in queue.classes() if one.is_parked]:
                 queue.unpark(rng.choice(parked).key)
             case "next":
                 ready = [one for one in queue.pods.values() if not queue.is_parked(one.class_key)]
                 first = min(ready, key=lambda one: (-one.priority, one.number), default=None)
                 assert queue.next() is first
+        parked = [one for one in queue.pods.values() if queue.is_parked(one.class_key)]
+        assert queue.counts()["unschedulable"] == len(parked)
     for key in list(queue.pods):
         queue.remove(key)
     assert not queue.classes()
