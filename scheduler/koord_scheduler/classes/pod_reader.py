@@ -203,7 +203,7 @@ def named_class(pod: PodClass, key: str, uid: str, nodes: NodeColumns) -> PodCla
     """The class of a pod by itself if a reservation is for this pod, and not for its like."""
     namespace, _, name = key.partition("/")
     needs = pod.reservation
-    is_named = nodes.reservations.names(namespace, name, uid)
+    is_named = nodes.reservations.named.has(namespace, name, uid)
     named = (name, uid) if is_named else ("", "")
     if (needs.name, needs.uid) == named:
         return pod

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
+from koord_scheduler.columns.named_pods import NamedPods
 from koord_scheduler.columns.pre_allocated_pods import PreAllocatedPods
 from koord_scheduler.columns.reservation_allocations import AllocatedRoom
 from koord_scheduler.columns.resources import PODS, ResourceColumns
 from koord_scheduler.reservations.fit import Offer
-from koord_scheduler.reservations.objects import PENDING, WAITING, ObjectOwner
+from koord_scheduler.reservations.objects import PENDING, WAITING
 from koord_scheduler.reservations.owner_index import OwnerIndex
 from koord_scheduler.reservations.reservation import Reservation
 
@@ -89,13 +90,17 @@ class ReservationColumns:
         self._pre_allocated = PreAllocatedPods()
         self._left: list[tuple[str, PodUsage]] | None = None
         self._warnings: list[str] = []
-        self._named: frozenset[ObjectOwner] | None = None
+        self.named = NamedPods()
         self._index: OwnerIndex | None = None
         self._indexed = 0
 
     def __len__(self) -> int:
         """How many reservations take room, or have it allocated."""
         return len(self._names)
+
+    def known(self) -> Iterable[str]:
+        """The keys of all reservations, in any phase."""
+        return self._known.keys()
 
     def get(self, name: str) -> Reservation | None:
         """A reservation, in any phase."""
@@ -111,6 +116,7 @@ class ReservationColumns:
         before = known.reservation if known is not None else None
         at = reservation.uid, reservation.node
         if before is not None:
+            self.named.add(before.matchers, -1)
             self._forget(before)
             if (before.uid, before.node) != at:
                 self._used.discard((before.uid, before.node))
@@ -118,7 +124,7 @@ class ReservationColumns:
             self._pre_allocated.let_go(before.uid)
         if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
-        self._named = None
+        self.named.add(reservation.matchers)
         if reservation.holds_room:
             was_there = before is not None and before.uid == at[0] and before.holds_room
             if at in self._allocations and not was_there:
@@ -139,7 +145,7 @@ class ReservationColumns:
             self._used.discard((before.uid, before.node))
             self._pre_allocated.let_go(before.uid)
             del self._known[name]
-            self._named = None
+            self.named.add(before.matchers, -1)
             self.version += 1
             self.changes += 1
 
@@ -293,21 +299,6 @@ class ReservationColumns:
             self._held[name].devices,
             self._held[name].numa,
         )
-
-    def names(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether a reservation is for this pod by its name or uid."""
-        return any(
-            one.name in ("", name) and one.namespace in ("", namespace) and one.uid in ("", uid)
-            for one in self.named_pods()
-        )
-
-    def named_pods(self) -> frozenset[ObjectOwner]:
-        """The pods that reservations are for by name."""
-        if self._named is None:
-            known = (one.reservation for one in self._known.values())
-            named = (matcher.named for one in known for matcher in one.matchers)
-            self._named = frozenset(one for one in named if one is not None)
-        return self._named
 
     def take_warnings(self) -> list[str]:
         """Lines about reservations that cannot be used, each once."""

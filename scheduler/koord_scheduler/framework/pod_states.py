@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod, named_class
 from koord_scheduler.classes.reservation_reader import ClusterReservation, reservation_key
+from koord_scheduler.columns.named_pods import NamedPod
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.framework.decisions import Placement
@@ -16,7 +17,6 @@ from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.load.pod_load import PodTimes
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
-from koord_scheduler.reservations.objects import ObjectOwner
 from koord_scheduler.reservations.reservation import HIGHEST_PRIORITY
 
 
@@ -41,7 +41,6 @@ class PodStates:
         # are forgotten.
         self._newer: dict[str, ClusterPod | ClusterReservation] = {}
         self._number = 0
-        self._named: frozenset[ObjectOwner] = frozenset()
         for profile in profiles.values():
             for one in profile.plugins:
                 one.plugin.prepare(nodes)
@@ -120,17 +119,25 @@ class PodStates:
 
     def _separate_named(self) -> None:
         """Pods that a reservation names wait apart from their like, and others do not."""
-        named = self.nodes.reservations.named_pods()
-        if named == self._named:
-            return
-        self._named = named
-        for pod in tuple(self.queue.pods.values()):
+        changed = self.nodes.reservations.named.take_changed()
+        for pod in self._pods_named(changed) if changed else ():
             before = pod.waiting
             made = named_class(before.pod_class, pod.key, pod.uid, self.nodes)
             if made is not before.pod_class and before.reserves is None:
                 again = replace(pod, waiting=before._replace(pod_class=made), retry_at=0.0)
                 honors = self.profiles[before.scheduler_name].honors_gates
                 self.queue.set(again, is_gated=honors and bool(before.gates))
+
+    def _pods_named(self, names: Collection[NamedPod]) -> list[QueuedPod]:
+        """The waiting pods that have one of these names."""
+        waiting, keys = self.queue.pods, {one.key for one in names}
+        keys.update(
+            pod.key
+            for name in names
+            for pod in (waiting.values() if not name.key else ())
+            if name.means(*pod.key.partition("/")[::2], pod.uid)
+        )
+        return [waiting[key] for key in keys if key in waiting]
 
     def _wait(self, pod: ClusterPod, waiting: WaitingPod, now: float) -> None:
         profile = self.profiles.get(waiting.scheduler_name)

@@ -16,7 +16,7 @@ from koord_model.keys import LABEL_DISABLE_PREEMPTIBLE
 
 from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.dry_run import DryRun, Victims
@@ -222,12 +222,20 @@ def _preemptible(
     if not len(reservations) and not reservations.preempt:
         return pods
 
-    def is_victim(pod: PlacedPod) -> bool:
-        uid = pod.usage.reservation
-        if reservations.owns_held(pod.node, uid) and not scores.may_use(pod.node, uid):
-            return False
-        is_kept = reservations.preempt and _KEPT in pod.usage.labels.labels
-        return not is_kept and reservations.get(pod.key) is None
+    def is_kept(usage: PodUsage) -> float:
+        return float(reservations.preempt and _KEPT in usage.labels.labels)
 
-    found = (placed.pod(slot) for slot in pods.slots.tolist())
-    return pods.where(np.array([is_victim(one) for one in found], np.bool_))
+    kept = placed.amounts(is_kept, pods.slots) > 0
+    acting = [slot for key in reservations.known() if (slot := placed.slot(key)) is not None]
+    kept |= np.isin(pods.slots, acting)
+    owning = placed.amounts(_owns, pods.slots) > 0
+    for at in np.flatnonzero(owning & ~kept).tolist():
+        pod = placed.pod(int(pods.slots[at]))
+        uid = pod.usage.reservation
+        kept[at] = reservations.owns_held(pod.node, uid) and not scores.may_use(pod.node, uid)
+    return pods.where(~kept)
+
+
+def _owns(usage: PodUsage) -> float:
+    """1 for a pod that has something of a reservation."""
+    return float(bool(usage.reservation))
