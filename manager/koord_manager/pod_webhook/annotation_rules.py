@@ -16,6 +16,7 @@ from koord_model import (
     cpu_burst,
     cpu_qos,
     extended_resources,
+    gang_annotations,
     memory_qos,
     resctrl,
 )
@@ -29,7 +30,6 @@ from koord_model.keys import (
     ANNOTATION_EVICTION_POLICY,
     ANNOTATION_EXACT_MATCH_RESERVATION,
     ANNOTATION_EXTENDED_RESOURCE_SPEC,
-    ANNOTATION_GANG_GROUPS,
     ANNOTATION_GANG_NETWORK_TOPOLOGY,
     ANNOTATION_GPU_PARTITION_SPEC,
     ANNOTATION_LOAD_FACTORS,
@@ -89,7 +89,6 @@ _SHAPES: Mapping[str, msgspec.json.Decoder[Any]] = {
         _OBJECT,
     ),
     ANNOTATION_EVICTION_POLICY: _NAMES,
-    ANNOTATION_GANG_GROUPS: _NAMES,
 }
 """Those whose fields are the scheduler's, which names them: here whether they are JSON."""
 
@@ -117,6 +116,9 @@ def warnings(pod: PodDocument, namespace: str, before: Annotations) -> Iterator[
             yield from _lines(_CHECKS[key](known))
         except ValueError as error:
             yield str(error)
+    if minimum := gang_annotations.minimum_problem(pod.labels, changed):
+        yield f"pod {known.full_name}: {minimum}"
+    yield from (f"pod {known.full_name}: {line}" for line in gang_annotations.invalid(changed))
     for key in sorted(changed.keys() & _SHAPES.keys()):
         try:
             pod_annotations.decode(_SHAPES[key], changed[key])

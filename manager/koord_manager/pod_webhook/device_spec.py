@@ -1,8 +1,8 @@
 """What a new pod's containers ask for of GPUs, in the terms of the scheduler. No IO.
 
 ``koordinator.sh/gpu: N`` is N percent of a GPU's cores and of its memory; ``gpu.shared`` is over
-how many GPUs. Requests of these equal their limits: Kubernetes takes them in no other way. Whole
-NPUs (``npu-core`` with ``gpu-memory-ratio``) are requested without ``gpu.shared``.
+how many GPUs, if nodes offer that. Requests of these equal their limits: Kubernetes takes them in
+no other way. Whole NPUs (``npu-core`` with ``gpu-memory-ratio``) are requested without it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from koord_manager.profiles.core.placing import inside, placed, without
 from koord_manager.webhooks.cluster_view import ClusterView
 
 _OFF_GATE = "DisableDeviceResourceSpec"
+_SHARED_GATE = "EnableSyncGPUSharedResource"
 _NAMES = {GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED}
 _WHOLE_NPUS = {NPU_CORE, GPU_MEMORY_RATIO}
 _WHOLE = 100
@@ -26,7 +27,9 @@ def mutated(given: Object, _namespace: str, view: ClusterView, _warnings: list[s
     containers = given["spec"]["containers"]
     if view.gates.get(_OFF_GATE) or not any(_requested(one) for one in containers):
         return given
-    return placed(given, [_container(one) for one in containers], "spec", "containers")
+    counts = view.gates.get(_SHARED_GATE, True)
+    new = [_container(one, counts_gpus=counts) for one in containers]
+    return placed(given, new, "spec", "containers")
 
 
 def _requested(container: Object) -> Object:
@@ -38,7 +41,7 @@ def _requested(container: Object) -> Object:
     return {name: both[name] for name in _NAMES & both.keys()}
 
 
-def _container(given: Object) -> Object:
+def _container(given: Object, *, counts_gpus: bool) -> Object:
     requested = _requested(given)
     try:
         amounts = {name: whole(quantity) for name, quantity in requested.items()}
@@ -48,7 +51,7 @@ def _container(given: Object) -> Object:
     if GPU in amounts:
         new = dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO), str(amounts[GPU]))
         amounts |= dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO), amounts[GPU])
-    if requested and GPU_SHARED not in amounts:
+    if requested and counts_gpus and GPU_SHARED not in amounts:
         new[GPU_SHARED] = str(_shared(amounts.get(GPU_MEMORY_RATIO, amounts.get(GPU_CORE, 0))))
     if not new:
         return given

@@ -52,6 +52,8 @@ def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionRes
         changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old) + beyond
         problems = changed + [problem for problem in problems if problem not in had]
     warnings += annotation_rules.warnings(pod, namespace, old.annotations if old else {})
+    if old is None or old.labels != pod.labels:
+        warnings += pod_rules.warnings(pod, view)
     word = unknown_word(pod.labels)
     if not problems:
         return AdmissionResponse(warnings=(*warnings, word) if word else tuple(warnings))

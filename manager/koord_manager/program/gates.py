@@ -1,4 +1,4 @@
-"""Feature gates of the manager, with Koordinator's defaults. No IO."""
+"""Feature gates of the manager; all defaults but one are Koordinator's. No IO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ DEFAULTS: Mapping[str, bool] = {
     "EnablePodEnhancedValidator": False,
     "EnableQuotaAdmission": False,
     "EnableQuotaAdmissionOnUpdate": False,
-    "EnableSyncGPUSharedResource": False,
+    # The webhook lets pods request it: where nodes do not offer it, they fit nowhere.
+    "EnableSyncGPUSharedResource": True,
     "MultiQuotaTree": False,
     "NodeMutatingWebhook": False,
     "NodeValidatingWebhook": False,

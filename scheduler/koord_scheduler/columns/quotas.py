@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import ElasticQuota
+from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME
 
 from koord_scheduler.columns.arrays import Mask
@@ -58,6 +59,7 @@ class QuotaColumns:
         self._trees: QuotaTrees | None = None
         self._is_total_stale = True
         self._warnings: list[str] = []
+        self._missing: set[str] = set()
 
     def use(self, rules: QuotaRules) -> None:
         """Count; the first profile that asks for it has its rules."""
@@ -148,9 +150,21 @@ class QuotaColumns:
         }
 
     def take_warnings(self) -> list[str]:
-        """Lines about quotas that cannot be used as they are, each once."""
+        """Lines about quotas that cannot be used as they are, or that are not there, each once."""
+        self._warn_of_missing()
         found, self._warnings = self._warnings, []
         return found
+
+    def _warn_of_missing(self) -> None:
+        named = {one.name: one for one in self._sums if one.name} if self._quotas else {}
+        missing = {name for name in named if self.trees.find(name) is None}
+        for name in sorted(missing - self._missing):
+            claim = named[name]
+            quota = self.trees.of(claim)
+            instead = f"they count as {quota.name}'s" if quota else "they have no quota"
+            where = f"pods of namespace {claim.namespace} name the ElasticQuota {excerpt(name)}"
+            self._warnings.append(f"{where}, which is not there: {instead}")
+        self._missing = missing
 
     def _ask(self, usage: PodUsage, sign: int) -> None:
         claim, amounts = claim_of(usage.labels), self.amounts(usage.request)

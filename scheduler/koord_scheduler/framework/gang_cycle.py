@@ -33,7 +33,7 @@ from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.parked_columns import ParkedNeeds
 from koord_scheduler.gang.gangs import count_by_gang
 from koord_scheduler.gang.member import Release
-from koord_scheduler.gang.readiness import has_enough_pods, missing_members
+from koord_scheduler.gang.readiness import has_enough_pods, ignored, missing_members
 from koord_scheduler.queue.scheduling_queue import (
     ClassKey,
     ClassQueue,
@@ -335,6 +335,7 @@ class GangCycle:
 
     def _refuse(self, queue: ClassQueue, pod: QueuedPod, message: str, now: float) -> Refusal:
         self._host.queue.park(queue.key, now)
+        message += ignored(self._host.gangs, queue.key.gang)
         return Refusal(pod, tuple(queue.take_untold(now)), gang=message)
 
     def _failure(self, group_id: str, result: TrialResult) -> str:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-import msgspec
-from koord_model import duration
+from koord_model import gang_annotations
 from koord_model.keys import (
     ANNOTATION_GANG_GROUPS,
     ANNOTATION_GANG_MATCH_POLICY,
-    ANNOTATION_GANG_MIN_AVAILABLE,
     ANNOTATION_GANG_MODE,
     ANNOTATION_GANG_NETWORK_TOPOLOGY,
     ANNOTATION_GANG_TOTAL_NUMBER,
     ANNOTATION_GANG_WAITING_TIME,
     ANNOTATION_OLD_GANG_MATCH_POLICY,
-    LABEL_GANG_MIN_AVAILABLE,
 )
 
 WAIT_SECONDS = 600.0
-_INT32 = range(-(2**31), 2**31)
-_DECODE_NAMES = msgspec.json.Decoder(list[str]).decode
 
 
 class GangMode(StrEnum):
@@ -67,6 +62,7 @@ class GangSpec(NamedTuple):
     ``min_member`` of its pods start together or not at all; ``total`` is how many there are to be.
     ``wait_seconds`` is for how long room is held for it. ``created`` is in seconds since the epoch.
     ``network_topology`` is the annotation, "" without one. With a ``problem`` it cannot be placed.
+    ``ignored`` says what counts as not given, since it is not valid.
     """
 
     key: str
@@ -80,6 +76,7 @@ class GangSpec(NamedTuple):
     source: GangSource = GangSource.POD
     network_topology: str = ""
     problem: str = ""
+    ignored: tuple[str, ...] = ()
 
     @property
     def group_id(self) -> str:
@@ -95,11 +92,11 @@ def gang_of_pod(
     defaults: GangDefaults,
 ) -> GangSpec | None:
     """The gang that a pod describes; ``None`` without a valid minimum."""
-    given = labels.get(LABEL_GANG_MIN_AVAILABLE) or annotations.get(ANNOTATION_GANG_MIN_AVAILABLE)
-    minimum = _int32(given)
+    minimum = gang_annotations.int32(gang_annotations.minimum(labels, annotations)[1])
     if minimum is None:
         return None
-    wait = _wait_seconds(annotations.get(ANNOTATION_GANG_WAITING_TIME, "")) or defaults.wait_seconds
+    text = annotations.get(ANNOTATION_GANG_WAITING_TIME, "")
+    wait = gang_annotations.wait_seconds(text) or defaults.wait_seconds
     return _spec(key, minimum, annotations, wait, created, GangSource.POD, defaults)
 
 
@@ -125,11 +122,10 @@ def _spec(
     source: GangSource,
     defaults: GangDefaults,
 ) -> GangSpec:
-    """What is not valid counts as not given, as for Koordinator."""
     mode = annotations.get(ANNOTATION_GANG_MODE)
     policy = annotations.get(ANNOTATION_GANG_MATCH_POLICY)
     policy = policy or annotations.get(ANNOTATION_OLD_GANG_MATCH_POLICY)
-    total = _int32(annotations.get(ANNOTATION_GANG_TOTAL_NUMBER)) or minimum
+    total = gang_annotations.int32(annotations.get(ANNOTATION_GANG_TOTAL_NUMBER)) or minimum
     return GangSpec(
         key,
         minimum,
@@ -137,31 +133,15 @@ def _spec(
         GangMode.NON_STRICT if mode == GangMode.NON_STRICT else GangMode.STRICT,
         MatchPolicy(policy) if policy in list(MatchPolicy) else defaults.match_policy,
         float(wait_seconds),
-        _group(annotations.get(ANNOTATION_GANG_GROUPS, "")) or (key,),
+        gang_annotations.group(annotations.get(ANNOTATION_GANG_GROUPS, "")) or (key,),
         created,
         source,
         annotations.get(ANNOTATION_GANG_NETWORK_TOPOLOGY, ""),
+        ignored=tuple(_invalid(minimum, annotations)),
     )
 
 
-def _int32(text: str | None) -> int | None:
-    """As Go's ``ParseInt`` of 32 bits."""
-    digits = (text or "").removeprefix("-").removeprefix("+") if text != "-+" else ""
-    if not digits.isascii() or not digits.isdigit():
-        return None
-    number = int(text or "")
-    return number if number in _INT32 else None
-
-
-def _wait_seconds(text: str) -> float:
-    try:
-        return duration.seconds(text)
-    except ValueError:
-        return 0.0
-
-
-def _group(text: str) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(_DECODE_NAMES(text)))
-    except msgspec.MsgspecError:
-        return ()
+def _invalid(minimum: int, annotations: Mapping[str, str]) -> Iterator[str]:
+    if minimum < 0:
+        yield f"the minimum of members is {minimum}; expected a number from 0"
+    yield from gang_annotations.invalid(annotations)

@@ -83,7 +83,16 @@ class Gangs:
         self._gangs: dict[str, Gang] = {}
         self._gang_of: dict[str, Gang] = {}
         self._groups: dict[str, GangGroup] = {}
+        self._warnings: list[str] = []
         self.by_key: Mapping[str, Gang] = MappingProxyType(self._gangs)
+
+    def take_warnings(self) -> list[str]:
+        """Lines about what gangs say that is not valid, each once."""
+        found, self._warnings = self._warnings, []
+        return found
+
+    def _warn(self, kind: str, spec: GangSpec) -> None:
+        self._warnings += (f"{kind} {spec.key}: {line} (ignored)" for line in spec.ignored)
 
     def gang_of(self, pod: str) -> Gang | None:
         """The gang of a pod."""
@@ -102,6 +111,9 @@ class Gangs:
         """A PodGroup is there, or has changed."""
         gang = self._gang(one.spec.key)
         self.touched.add(gang.key)
+        known = gang.pod_group.spec.ignored if gang.pod_group is not None else ()
+        if one.spec.ignored != known:
+            self._warn("PodGroup", one.spec)
         before, gang.pod_group = gang.group_id, one
         self._note_members(gang, before)
         return gang
@@ -125,6 +137,7 @@ class Gangs:
         self.touched.add(gang.key)
         if gang.described is None and member.spec is not None:
             group_id, gang.described = gang.group_id, member.spec
+            self._warn("gang", member.spec)
             self._note_members(gang, group_id)
         if not is_bound:
             gang.bound.pop(pod, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from koord_model.gang_annotations import minimum_problem
 from koord_model.keys import (
     ANNOTATION_BIND_GANG_COUNT,
     ANNOTATION_BIND_GANG_GROUP,
@@ -43,7 +44,8 @@ class GangMember(NamedTuple):
     ``spec`` is what the pod says of the gang, ``None`` if nothing valid. ``release`` is that of a
     pod that was bound with others. ``phase`` is the pod's, ``owners`` what it belongs to.
     ``network_index`` is its place among pods that are to be near each other, -1 if it has none; it
-    is to be near pods with the same ``network_selector``, too.
+    is to be near pods with the same ``network_selector``, too. ``problem`` is why its minimum is
+    none.
     """
 
     gang: str
@@ -53,6 +55,7 @@ class GangMember(NamedTuple):
     owners: str = ""
     network_index: int = -1
     network_selector: str = ""
+    problem: str = ""
 
 
 def gang_member(
@@ -76,6 +79,7 @@ def gang_member(
         _release(annotations),
         network_index=int(index) if index.isascii() and index.isdecimal() else -1,
         network_selector=annotations.get(ANNOTATION_NETWORK_SELECTOR, ""),
+        problem="" if pod_group else minimum_problem(labels, annotations),
     )
 
 

@@ -34,11 +34,20 @@ def _missing(key: str, gang: Gang | None, ready: int) -> str:
         return f"gang {key} has no pods yet"
     spec = gang.spec
     if spec is None:
-        return f"gang {key} has neither a PodGroup nor pods with a valid min-available"
+        problem = next((one.problem for one in gang.members.values() if one.problem), "")
+        why = f" ({problem})" if problem else ""
+        return f"gang {key} has neither a PodGroup nor pods with a valid min-available{why}"
     if spec.problem:
         return f"PodGroup {key}: {spec.problem}"
     parts = ", ".join(_parts(gang, ready))
     return f"gang {key} needs {spec.min_member} pods: {parts} ({spec.match_policy})"
+
+
+def ignored(gangs: Gangs, group_id: str) -> str:
+    """What gangs of a group say that is not valid, in brackets; "" without any."""
+    specs = (one.spec for _, one in gangs.of_group(group_id) if one is not None)
+    lines = [line for spec in specs if spec is not None for line in spec.ignored]
+    return f" (ignored: {'; '.join(lines)})" if lines else ""
 
 
 def _parts(gang: Gang, ready: int) -> Iterator[str]:

@@ -293,6 +293,7 @@ class SchedulerProgram:
                 nodes.reservations,
                 nodes.network,
                 nodes.quotas,
+                nodes.gangs,
             ):
                 for line in column.take_warnings():
                     self._warn(line)

@@ -24,6 +24,7 @@ VALID = {
     keys.ANNOTATION_RESOURCE_SPEC: '{"preferredCPUBindPolicy": "FullPCPUs"}',
     keys.ANNOTATION_DEVICE_ALLOCATE_HINT: '{"gpu": {}}',
     keys.ANNOTATION_GANG_GROUPS: '["a/b"]',
+    keys.ANNOTATION_GANG_MODE: "NonStrict",
     "example.com/other": "{nope",
 }
 
@@ -62,7 +63,12 @@ def test_batch_resources_that_cannot_be_read_are_refused(text: str) -> None:
         (keys.ANNOTATION_CPU_BURST, '{"cpuBurstPercent": 0}', "cpuBurstPercent is 0"),
         (keys.ANNOTATION_BLKIO_QOS, '{"blocks": [{"name": 5}]}', "name"),
         (keys.ANNOTATION_NETWORK_QOS, '{"ingressLimit": "x"}', "ingressLimit"),
-        (keys.ANNOTATION_GANG_GROUPS, '{"a": 1}', "array"),
+        (keys.ANNOTATION_GANG_GROUPS, '{"a": 1}', "expected a list of gangs"),
+        (keys.ANNOTATION_GANG_MODE, "Foo", '"Foo"; expected Strict or NonStrict'),
+        (keys.ANNOTATION_GANG_MATCH_POLICY, "once", '"once"; expected only-waiting or'),
+        (keys.ANNOTATION_GANG_MIN_AVAILABLE, "x", '"x"; expected a number from 0'),
+        (keys.ANNOTATION_GANG_MIN_AVAILABLE, "-1", '"-1"; expected a number from 0'),
+        (keys.ANNOTATION_GANG_WAITING_TIME, "5", '"5"; expected a duration'),
     ],
 )
 def test_what_will_be_ignored_is_warned_of_when_it_is_written(

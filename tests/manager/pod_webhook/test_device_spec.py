@@ -50,3 +50,8 @@ def test_the_gate_turns_it_off() -> None:
     given = pod({GPU: "100"})
     view = ClusterView(gates={"DisableDeviceResourceSpec": True})
     assert mutated(given, "ns", view, []) is given
+
+
+def test_without_the_gate_of_nodes_no_gpus_are_counted() -> None:
+    view = ClusterView(gates={"EnableSyncGPUSharedResource": False})
+    assert mutated(pod({GPU: "50"}), "", view, []) == pod({CORE: "50", RATIO: "50"})

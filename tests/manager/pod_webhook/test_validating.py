@@ -15,6 +15,7 @@ from tests.support.admissions import creation, update
 
 Object = dict[str, Any]
 QOS = "koordinator.sh/qosClass"
+QUOTA = "quota.scheduling.koordinator.sh/name"
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
 
@@ -100,3 +101,12 @@ def test_a_pod_that_is_resized_keeps_whole_cores(cpu: str, admitted: bool) -> No
     new["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
     asked = replace(update(new, old), subresource="resize")
     assert (validate_pod(asked, ClusterView()).refusal == "") is admitted
+
+
+def test_a_quota_that_is_not_there_is_warned_of() -> None:
+    view = ClusterView(quotas=QuotaTopology([ElasticQuota("team-a", "batch")]))
+    given = pod(**{QUOTA: "team-b"})
+    (line,) = validate_pod(creation(given), view).warnings
+    assert '"team-b"' in line
+    assert not validate_pod(update(given, given), view).warnings
+    assert not validate_pod(creation(pod(**{QUOTA: "team-a"})), view).warnings

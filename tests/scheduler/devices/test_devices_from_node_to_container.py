@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from koord_manager.noderesource.core.gpu_resource import gpu
+from koord_manager.pod_webhook.device_spec import mutated
+from koord_manager.program.gates import gates_of
+from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.device_allocated import GPU, RDMA, gpus, rdma_devices
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED, NPU_CORE, NPU_CPU
 from koord_model.node_info import (
@@ -21,10 +26,13 @@ from koord_scheduler.devices.device_reservation import device_reservation
 from koord_scheduler.devices.device_scores import DeviceScorer
 from koord_scheduler.devices.gpu_templates import read_gpu_templates
 from koord_scheduler.devices.node_device_state import NodeDeviceState, gpu_labels
+from koord_scheduler.framework.decisions import Placement
 from koordlet.metrics_reporter.documents.device import device
 
 from tests.scheduler.devices.device_cases import CORE, MEMORY, RATIO, SHARED, K, needs
 from tests.scheduler.devices.device_cases import RDMA as RDMA_RESOURCE
+from tests.scheduler.framework.test_numa_alignment import CARDS as NUMA_CARDS
+from tests.scheduler.framework.test_numa_alignment import Cluster, card
 from tests.support.views import pod_view
 
 TOTAL = {CORE: 100, MEMORY: 80 << 30, RATIO: 100}
@@ -43,6 +51,9 @@ NIC = SchedulableDevice(
     bus="0000:3b:00.0",
     virtual_functions=(FUNCTIONS,),
 )
+
+
+GPU_NODE = [card(minor, numa) for numa, minors in NUMA_CARDS.items() for minor in minors]
 
 
 def test_a_part_of_a_card_and_a_function_under_its_switch() -> None:
@@ -83,3 +94,26 @@ def test_a_part_of_an_npu_by_its_template() -> None:
     assert written is not None
     given = pod_view(annotations={ANNOTATION_DEVICE_ALLOCATED: written}).record.pod
     assert gpus(given) == ((GPU(0, None, 6 << 30, 28),), ())
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [{f"{K}gpu": "50"}, {f"{K}gpu": "200"}, {RATIO: "30"}, {MEMORY: "8Gi", CORE: "20"}],
+)
+def test_a_pod_of_the_docs_fits_once_webhook_and_manager_did_their_work(
+    request_of: dict[str, str],
+) -> None:
+    cluster = Cluster()
+    cluster.node("n1")
+    gates, _ = gates_of(())
+    given = {"metadata": {"name": "n1", "labels": {}}, "spec": {"devices": GPU_NODE}}
+    offered = gpu(given, gates).resources
+    amounts = {name: str(amount) for name, amount in offered.items() if amount is not None}
+    allocatable = {"cpu": "8", "memory": "16Gi", "pods": "110", **amounts}
+    node = {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}}
+    cluster.put("Node", "n1", node)
+    container = {"name": "c", "resources": {"requests": request_of, "limits": request_of}}
+    made = mutated({"spec": {"containers": [container]}}, "", ClusterView(gates=gates), [])
+    metadata = {"name": "web", "namespace": "shop", "uid": "web"}
+    cluster.put("Pod", "shop/web", {"metadata": metadata, **made})
+    assert isinstance(cluster.scheduler.decide(0.0), Placement)

@@ -603,3 +603,41 @@ def test_members_get_other_nodes_than_those_that_cannot_have_them_after_all() ->
     assert (refusal.defect, bool(refusal.gang)) == ("", True)
     cluster.node("n2")
     assert len(cluster.placed(MOST_BACKOFF_SECONDS)) == 3
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({"mode": "Foo"}, 'mode is "Foo"; expected Strict or NonStrict'),
+        ({"groups": "[broken"}, 'groups is "[broken"; expected a list'),
+        ({"total-number": "many"}, 'total-number is "many"; expected a number'),
+    ],
+)
+def test_what_counts_as_not_given_is_said(annotations: dict[str, str], expected: str) -> None:
+    cluster = GangCluster("n1", cpus=1)
+    noted = {f"gang.scheduling.koordinator.sh/{key}": text for key, text in annotations.items()}
+    for name in ("a", "b"):
+        cluster.pod(name, annotations={**gang_annotations("g", 2), **noted})
+    assert expected in cluster.refusals()[0].gang
+    (line,) = cluster.scheduler.gangs.take_warnings()
+    assert line.startswith("gang d/g: annotation ")
+    assert expected in line
+
+
+def test_a_minimum_that_is_none_is_named() -> None:
+    cluster = GangCluster("n1")
+    cluster.pod("a", annotations={**gang_annotations("g", 2), MINIMUM: "x"})
+    assert 'min-available is "x"; expected a number from 0' in cluster.refusals(6.0)[0].gang
+
+
+def test_a_pod_group_with_a_negative_minimum_is_told_of() -> None:
+    cluster = GangCluster("n1")
+    cluster.pod_group("g", -1)
+    cluster.pod_group("g", -1)
+    (line,) = cluster.scheduler.gangs.take_warnings()
+    assert line == (
+        "PodGroup d/g: the minimum of members is -1; expected a number from 0 (ignored)"
+    )
+
+
+MINIMUM = "gang.scheduling.koordinator.sh/min-available"

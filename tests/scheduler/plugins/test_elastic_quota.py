@@ -295,3 +295,18 @@ def test_what_a_quota_lacks_and_who_has_it_is_explained() -> None:
     assert found["borrowers"] == {"other": "4"}
     assert document["diagnosis"]["plugins"][-1]["plugin"] == "ElasticQuota"
     assert "ElasticQuota" in document["diagnosis"]["wakes_on"][0]
+
+
+def test_a_quota_that_pods_name_and_is_not_there_is_told_of_once() -> None:
+    cluster = QuotaCluster("n1")
+    cluster.quota("team", 3)
+    quotas = cluster.scheduler.nodes.quotas
+    for name, quota in (("a", "nope"), ("b", "nope"), ("c", "team")):
+        cluster.pod(name, quota)
+    assert quotas.take_warnings() == [
+        (
+            'pods of namespace shop name the ElasticQuota "nope", which is not there: '
+            "they count as koordinator-default-quota's"
+        )
+    ]
+    assert quotas.take_warnings() == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord_model.elastic_quota import DEFAULT_QUOTA
+from koord_model.elastic_quota import DEFAULT_QUOTA, RESERVED_QUOTAS
 from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME
 
@@ -22,6 +22,15 @@ def problems(pod: PodDocument, namespace: str, view: ClusterView) -> list[str]:
     by = f"label {LABEL_QUOTA_NAME}" if pod.labels.get(LABEL_QUOTA_NAME) else "its namespace"
     name = excerpt(quota.name)
     return [f"its ElasticQuota is {name} (by {by}), a parent; expected one of its children"]
+
+
+def warnings(pod: PodDocument, view: ClusterView) -> list[str]:
+    """That the quota of a pod's label is not there."""
+    name = pod.labels.get(LABEL_QUOTA_NAME, "")
+    if not name or name in RESERVED_QUOTAS or view.quotas.named(name) is not None:
+        return []
+    label = f"label {LABEL_QUOTA_NAME} is {excerpt(name)}"
+    return [f"{label}, and there is no ElasticQuota of that name: the default quota counts"]
 
 
 def changed(pod: PodDocument, old: PodDocument) -> list[str]:
