@@ -37,6 +37,17 @@ class PodLimits(NamedTuple):
     are_all: bool
 
 
+class PlainLimits(NamedTuple):
+    """All filters of a class as limits, if that is possible for all of them (``are_all``).
+
+    ``are_local``: they depend on nothing but their rows.
+    """
+
+    limits: list[Limit]
+    are_all: bool
+    are_local: bool
+
+
 CLASS_BYTES = 16 << 10
 """Of a class beside what it keeps by row: 11 to 14 KiB were measured with the default plugins."""
 
@@ -64,6 +75,8 @@ class ClassScores:
         by_plugin = known | {one.plugin: one for one in self._rows.answers}
         self._answers = [by_plugin[one.plugin] for one in plugins]
         self._across = [(one, one.across) for one in self._answers if one.across]
+        self.beside_nominated: object = None
+        """What is remembered of the rows where nominated pods leave no room."""
 
     def _row_scores(self, plugins: Iterable[EnabledPlugin], base: RowScores) -> RowScores:
         return RowScores(self.pod, self.nodes, self.nodes.journal, plugins, base)
@@ -97,7 +110,9 @@ class ClassScores:
     @property
     def size(self) -> int:
         """How many bytes it keeps, with its part of what it shares."""
-        return CLASS_BYTES + self._rows.size + self._base.size // self._base.classes
+        return (
+            CLASS_BYTES + len(self.nodes) + self._rows.size + self._base.size // self._base.classes
+        )
 
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
@@ -232,6 +247,18 @@ class ClassScores:
                     is_resolvable &= rejected | ~reason.rows
             rejected |= reasons.rejects
         return PodLimits(is_fixed, is_resolvable, found, are_all)
+
+    def plain_limits(self, rows: Rows, nominated: Sequence[PodUsage]) -> PlainLimits:
+        """The limits of these rows, when ``nominated`` pods are on them."""
+        found, are_all, are_local = list[Limit](), True, True
+        for one in self._answers:
+            if not one.filters or (one.filter is None and one.across is None):
+                continue
+            limits = one.plugin.limits(self.pod, self.nodes, rows, nominated)
+            are_all &= limits is not None
+            are_local &= limits is not None and not (limits and one.across)
+            found += limits or ()
+        return PlainLimits(found, are_all, are_local)
 
     def may_use(self, node: str, reservation: str) -> bool:
         """Whether the class may use a reservation of a node, which it names by its uid."""

@@ -45,6 +45,12 @@ class DryRun:
         self._placed = placed
         self._budgets = budgets
         self._nominated = nominated
+        known = [(row, one.usage) for one in nominated if (row := nodes.row(one.node)) is not None]
+        different = {id(usage): usage for _, usage in known}  # most pods are copies
+        place = {key: at for at, key in enumerate(different)}
+        self._usages = [*different.values()]
+        self._codes = np.array([place[id(usage)] for _, usage in known], np.intp)
+        self._rows = np.array([row for row, _ in known], np.intp)
 
     def victims(
         self,
@@ -117,12 +123,9 @@ class DryRun:
         return room, counts
 
     def _nominated_amounts(self, limit: Limit, rows: Rows) -> Amounts:
-        by_row = np.zeros(len(self._nodes))
-        for pod in self._nominated:
-            row = self._nodes.row(pod.node)
-            if row is not None:
-                by_row[row] += amount_of(limit, pod.usage)
-        return by_row[rows]
+        amounts = np.array([amount_of(limit, usage) for usage in self._usages], np.float64)
+        by_row = np.bincount(self._rows, amounts[self._codes], len(self._nodes))
+        return by_row[rows].astype(np.float64, copy=False)
 
     def _victims_on(self, row: int, slots: list[int], room: Amounts, counts: Amounts) -> list[bool]:
         """Of the pods in these slots, which ones are victims; all pods are back afterwards.

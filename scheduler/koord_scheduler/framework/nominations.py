@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from koord_scheduler.columns.nodes import PodUsage
@@ -23,6 +23,9 @@ class Nominations:
 
     def __init__(self) -> None:
         self._by_key: dict[str, Nomination] = {}
+        self._by_node: dict[str, set[str]] = {}
+        self.on_changed: Callable[[str], None] = lambda key: None
+        """Hears the key of each pod whose nomination has changed."""
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -36,18 +39,33 @@ class Nominations:
 
     def set(self, nomination: Nomination) -> None:
         """A pod is nominated, in place of what it was nominated for before."""
+        self._take(nomination.key)
         self._by_key[nomination.key] = nomination
+        self._by_node.setdefault(nomination.node, set()).add(nomination.key)
+        self.on_changed(nomination.key)
 
     def remove(self, key: str) -> None:
         """A pod has a node, is gone, or looks elsewhere."""
-        self._by_key.pop(key, None)
+        if self._take(key):
+            self.on_changed(key)
+
+    def _take(self, key: str) -> bool:
+        before = self._by_key.pop(key, None)
+        if before is None:
+            return False
+        there = self._by_node[before.node]
+        there.remove(key)
+        if not there:
+            del self._by_node[before.node]
+        return True
 
     def displace(self, node: str, priority: int) -> tuple[str, ...]:
         """Forget those for a node that are less important; returns the keys of their pods."""
-        found = [one for one in self if one.node == node and one.priority < priority]
-        for one in found:
-            self.remove(one.key)
-        return tuple(one.key for one in found)
+        there = sorted(self._by_node.get(node, ()))
+        found = [key for key in there if self._by_key[key].priority < priority]
+        for key in found:
+            self.remove(key)
+        return tuple(found)
 
     def against(self, key: str, priority: int) -> Sequence[Nomination]:
         """Those that a pod has to leave room for: of others that are not less important."""

@@ -16,7 +16,12 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.framework.class_scores import ClassScores, PluginReasons, PodLimits
+from koord_scheduler.framework.class_scores import (
+    ClassScores,
+    PlainLimits,
+    PluginReasons,
+    PodLimits,
+)
 from koord_scheduler.framework.matching_reservations import MatchingReservations
 from koord_scheduler.framework.pre_allocatable_pods import PreAllocatablePods
 from koord_scheduler.framework.profile import EnabledPlugin
@@ -139,6 +144,10 @@ class ReservedClassScores(ClassScores):
     def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
         with self._without(rows):
             return super().limits(rows, nominated)
+
+    def plain_limits(self, rows: Rows, nominated: Sequence[PodUsage]) -> PlainLimits:
+        with self._without(rows):
+            return super().plain_limits(rows, nominated)
 
     def may_use(self, node: str, reservation: str) -> bool:
         return reservation in self._held.reservations_on(node)

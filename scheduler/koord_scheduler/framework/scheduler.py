@@ -43,7 +43,7 @@ from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.gang_states import GangStates
 from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
-from koord_scheduler.framework.nominated_room import rows_beside_nominated
+from koord_scheduler.framework.nominated_room import NominatedRoom
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.parked_columns import NOTHING_HELPS, ParkedNeeds
 from koord_scheduler.framework.plugin import CannotReserve, VictimRules
@@ -81,6 +81,7 @@ class Scheduler(GangStates):
         )
         self.budgets = DisruptionBudgets()
         self._preemptor = Preemptor(self.nodes, self.placed, self.budgets, self.nominations)
+        self._nominated_room = NominatedRoom(self.nodes, self.nominations)
         self._scores = ScoreCache(self.nodes, by_name)
         self._sampler = NodeSampler(self.nodes)
         self._extenders = extenders
@@ -466,8 +467,7 @@ class Scheduler(GangStates):
         rows = scores.feasible()
         if not len(self.nominations) or not len(rows):
             return rows
-        nominated = self.nominations.against(pod.key, pod.priority)
-        return rows_beside_nominated(scores, rows, nominated)
+        return self._nominated_room.rows_beside(pod.key, pod.priority, scores, rows)
 
     def _best_of_sample(self, pod: QueuedPod) -> int | None:
         """The best of some nodes, for a class that was never seen in a large cluster."""
