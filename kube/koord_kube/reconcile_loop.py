@@ -9,6 +9,7 @@ import anyio
 
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, NotLeadingError
+from koord_kube.shared_backoff import SharedBackoff
 from koord_kube.work_queue import WorkQueue
 
 DEADLINE_SECONDS = 120.0
@@ -21,8 +22,10 @@ class ReconcileLoop:
     One key is never reconciled twice at the same time. A call may return in how many seconds the
     key is to be reconciled again, unless it is added earlier. A call that raises, or takes longer
     than ``deadline`` seconds, is repeated later; see ``WorkQueue``. If the API server asked for a
-    longer pause, that counts. ``on_warning`` gets a line for each kind of failure, once until
-    no key fails any more.
+    longer pause, that counts. What failed without an answer is repeated once ``backoff`` hears of
+    a success: whoever calls the API server passes its client's.
+
+    ``on_warning`` gets a line for each kind of failure, once until no key fails any more.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class ReconcileLoop:
         deadline: float = DEADLINE_SECONDS,
         on_warning: OnWarning = ignore_warning,
         queue: WorkQueue | None = None,
+        backoff: SharedBackoff | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``name`` is for warnings and metrics."""
@@ -43,6 +47,7 @@ class ReconcileLoop:
         self._deadline = deadline
         self._on_warning = on_warning
         self._queue = queue if queue is not None else WorkQueue(monotonic=monotonic)
+        self._backoff = backoff if backoff is not None else SharedBackoff()
         self._warned: set[str] = set()
         self._last_failure = ""
         self.handled = 0
@@ -66,6 +71,10 @@ class ReconcileLoop:
 
     async def run(self) -> None:
         """Reconcile until cancelled; a key whose call is cancelled is due again."""
+        with self._backoff.listening(self._queue.bring_forward):
+            await self._run()
+
+    async def _run(self) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(self._workers):
                 group.start_soon(self._work)
@@ -102,7 +111,10 @@ class ReconcileLoop:
         reason = " ".join(str(error).split()) or type(error).__name__
         if not isinstance(error, ApiError | ValueError | OSError):
             reason = f"{type(error).__name__}: {reason}"  # a defect: its type says more
-        self._queue.retry(key, error.retry_after if isinstance(error, ApiError) else 0.0)
+        if isinstance(error, ApiError):
+            self._queue.retry(key, error.retry_after, was_answered=not error.is_outage)
+        else:
+            self._queue.retry(key)
         self._last_failure = f"{key}: {reason}"
         # The same failure of thousands of nodes is one line.
         kind = reason.replace(key, "")

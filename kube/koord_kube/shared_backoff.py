@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import anyio
@@ -28,11 +29,23 @@ class SharedBackoff:
         self._schedule = RetrySchedule(chance, timing or RetryTiming())
         self._monotonic = monotonic
         self._sleeps: set[anyio.CancelScope] = set()
+        self._listeners: set[Callable[[], None]] = set()
 
     def succeeded(self) -> None:
         """Some request to the API server succeeded."""
         if self._schedule.succeeded(self._monotonic()):
             self._wake()
+        for listener in self._listeners:
+            listener()
+
+    @contextmanager
+    def listening(self, on_success: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile have ``on_success`` called whenever some request succeeds, which is often."""
+        self._listeners.add(on_success)
+        try:
+            yield
+        finally:
+            self._listeners.discard(on_success)
 
     async def pause(
         self,

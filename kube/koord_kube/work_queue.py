@@ -9,6 +9,7 @@ from collections.abc import Callable
 import anyio
 from koord_service.backoff import Backoff
 
+from koord_kube.core.retry_schedule import RequestRetry, RetrySchedule, RetryTiming
 from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.core.work_schedule import WorkSchedule
 
@@ -22,7 +23,8 @@ class WorkQueue:
 
     A key that is added many times before its turn is handed out once, and never while it is
     still being handled. A failed key waits for a time that grows from ``first`` to ``cap``
-    seconds, and for its turn among all failed keys; adding it does not cut that wait short.
+    seconds, and for its turn among all failed keys; adding it does not cut that wait short, but
+    the first success of any request to the API server does (``bring_forward``).
     """
 
     def __init__(
@@ -39,7 +41,10 @@ class WorkQueue:
         self._chance = chance
         self._schedule = WorkSchedule()
         self._retries = TokenBucket(_RETRY_QPS, _RETRY_BURST)
-        self._backoffs: dict[str, Backoff] = {}
+        timing = RetryTiming(first=first, cap=cap, probe=float("inf"))
+        self._outage = RetrySchedule(chance, timing)
+        self._failures: dict[str, tuple[Backoff, RequestRetry]] = {}
+        self._keys: dict[RequestRetry, str] = {}
         self._changed = anyio.Event()
         self._waiting = 0
 
@@ -50,7 +55,7 @@ class WorkQueue:
     @property
     def failing(self) -> int:
         """How many keys failed the last time."""
-        return len(self._backoffs)
+        return len(self._failures)
 
     def add(self, key: str, after: float = 0.0) -> None:
         """Have a key handled in ``after`` seconds, or earlier if it waits already."""
@@ -61,24 +66,54 @@ class WorkQueue:
         """Wait for the next key; it is the caller's until ``done``, ``retry`` or ``put_back``."""
         while (key := self._schedule.take(self._monotonic())) is None:
             await self._wait()
+        if key in self._failures:
+            self._outage.left(self._failures[key][1], self._monotonic())
         return key
 
     def done(self, key: str) -> bool:
         """Record success; returns whether the key had failed before."""
         self._schedule.done(key)
         self._wake()
-        return self._backoffs.pop(key, None) is not None
+        _, retry = self._failures.pop(key, (None, None))
+        if retry is None:
+            return False
+        del self._keys[retry]
+        return True
 
-    def retry(self, key: str, at_least: float = 0.0) -> None:
-        """Record a failure: hand the key out again, ``at_least`` so many seconds from now."""
-        backoff = self._backoffs.get(key)
-        if backoff is None:
-            backoff = Backoff(self._first, self._cap, chance=self._chance)
-            self._backoffs[key] = backoff
+    def retry(self, key: str, at_least: float = 0.0, *, was_answered: bool = True) -> None:
+        """Record a failure: hand the key out again, ``at_least`` so many seconds from now.
+
+        ``was_answered`` says that the reason is the key's own, whatever becomes of other requests.
+        """
+        is_first = key not in self._failures
+        backoff, retry = self._failure(key)
         now = self._monotonic()
-        wait = max(backoff.next(), at_least, self._retries.take(now))
-        self._schedule.failed(key, now + wait)
+        wait = max(backoff.next(), self._retries.take(now))
+        self._outage.failed(
+            retry,
+            now,
+            wait,
+            retry_after=at_least,
+            was_answered=was_answered,
+            is_first=is_first,
+        )
+        self._schedule.failed(key, retry.due)
         self._wake()
+
+    def bring_forward(self) -> None:
+        """Some request succeeded: keys that failed before it wait no longer for the server."""
+        earlier = self._outage.succeeded(self._monotonic())
+        for retry in earlier:
+            self._schedule.bring_forward(self._keys[retry], retry.due)
+        if earlier:
+            self._wake()
+
+    def _failure(self, key: str) -> tuple[Backoff, RequestRetry]:
+        if key not in self._failures:
+            backoff = Backoff(self._first, self._cap, chance=self._chance)
+            self._failures[key] = backoff, RequestRetry()
+            self._keys[self._failures[key][1]] = key
+        return self._failures[key]
 
     def put_back(self, key: str) -> None:
         """Have a key whose handling was cancelled handled again at once."""

@@ -9,11 +9,16 @@ from typing import Any
 
 import anyio
 import pytest
+from koord_kube.core.retry_schedule import RetryTiming
 from koord_kube.protocol.api import ApiError, NotLeadingError
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import SharedBackoff
 from koord_kube.work_queue import WorkQueue
 
 from tests.support.processes import PATIENCE
+
+NOT_IN_THIS_TEST = 1e6
+"""Seconds."""
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -214,3 +219,50 @@ async def test_retries_of_all_keys_together_are_slowed_down():
         queue.retry(await queue.get())
     assert queue._schedule._not_before["n999"] == pytest.approx(0.001)
     assert queue._schedule._not_before["n1009"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_woken"),
+    [
+        (ApiError("patch nodes n1: no answer"), True),
+        (ApiError("patch nodes n1: HTTP 500", 500), True),
+        (ApiError("patch nodes n1: HTTP 503", 503, retry_after=NOT_IN_THIS_TEST), False),
+        (ApiError("patch nodes n1: HTTP 403", 403), False),
+        (NotLeadingError("nodes n1: not written"), False),
+        (KeyError("spec"), False),
+    ],
+    ids=["no answer", "in trouble", "asked to wait", "no rights", "others lead", "defect"],
+)
+async def test_what_an_outage_has_failed_is_done_after_it(error: Exception, is_woken: bool):
+    async def reconcile(key: str) -> None:
+        if key != "n3" and bench.calls.count(key) == 1:
+            raise error
+
+    backoff = SharedBackoff(RetryTiming(spread=0.0))
+    queue = WorkQueue(first=NOT_IN_THIS_TEST, cap=NOT_IN_THIS_TEST, chance=lambda: 0.0)
+    bench = Bench(reconcile, queue=queue, backoff=backoff)
+    for key in ("n1", "n2"):
+        bench.loop.add(key)
+    async with bench.running():
+        await until(lambda: bench.loop.failures == 2)
+        backoff.succeeded()
+        bench.loop.add("n3")
+        await until(lambda: len(bench.calls) == (5 if is_woken else 3))
+
+
+async def test_one_that_fails_alone_waits_for_itself():
+    async def reconcile(_key: str) -> None:
+        raise ApiError("patch nodes n1: HTTP 500", 500)
+
+    clock = 0.0
+    backoff = SharedBackoff(RetryTiming(spread=0.0))
+    queue = WorkQueue(first=1.0, cap=64.0, monotonic=lambda: clock, chance=lambda: 1.0)
+    bench = Bench(reconcile, queue=queue, backoff=backoff)
+    bench.loop.add("n1")
+    async with bench.running():
+        for at in range(300):
+            clock = float(at)
+            backoff.succeeded()
+            for _ in range(5):
+                await asyncio.sleep(0)
+    assert len(bench.calls) <= 12  # at 0, 0, 2, 6, 14 …

@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from koord_kube.core.retry_schedule import RequestRetry
 from koord_kube.protocol.api import Api, ApiError, ConflictError, NotFoundError, Object
 from koord_kube.protocol.resources import Resource
+from koord_kube.shared_backoff import backoff_of
 from koord_service.backoff import Backoff
 from koord_service.logs import get_log
 
@@ -83,6 +85,8 @@ class ObjectPublisher:
         self._chance = chance
         self._sleep = sleep
         self._backoff = Backoff(interval, _LONGEST_BACKOFF, chance=chance)
+        self._shared, self._retry = backoff_of(api), RequestRetry()
+        self._outage: ApiError | None = None
         self._there: Object | None = None
         self._reread_at = float("-inf")
         self.state = PublisherState()
@@ -95,13 +99,22 @@ class ObjectPublisher:
     async def run(self) -> None:
         """Look at the interval."""
         while True:
-            await self._sleep(await self.round())
+            before = self._outage
+            wait = await self.round()
+            if self._outage is None:
+                await self._sleep(wait)
+                continue
+            await self._shared.pause(
+                self._retry, wait, retry_after=self._outage.retry_after, is_first=before is None
+            )
 
     async def round(self) -> float:
         """Look once; the seconds until the next time."""
+        self._outage = None
         try:
             await self._reconcile()
         except ApiError as error:
+            self._outage = error if error.is_outage else None
             return self._failed(error)
         except Exception as error:
             # A defect of ours in what is to be published: other objects are, and this one later.

@@ -16,9 +16,11 @@ from enum import StrEnum
 from typing import Protocol
 
 import msgspec
+from koord_kube.core.retry_schedule import RequestRetry
 from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.protocol.api import Api, ApiError, NotFoundError
 from koord_kube.protocol.resources import NODE_METRICS
+from koord_kube.shared_backoff import backoff_of
 from koord_service.backoff import Backoff
 from koord_service.logs import get_log
 
@@ -115,6 +117,8 @@ class NodeMetricReporter:
         self._sleep = sleep
         self._limit = TokenBucket(_QPS, _BURST)
         self._backoff = Backoff(_FIRST_BACKOFF, float("inf"), chance=chance)
+        self._shared, self._retry = backoff_of(api), RequestRetry()
+        self._outage: ApiError | None = None
         self._notes: tuple[str, ...] = ()
         self.state = ReporterState()
 
@@ -123,7 +127,14 @@ class NodeMetricReporter:
         try:
             await self._sleep(_FIRST_WITHIN * self._chance())
             while True:
-                await self._pause(await self.round())
+                before = self._outage
+                wait = await self.round()
+                if self._outage is None:
+                    await self._pause(wait)
+                    continue
+                await self._shared.pause(
+                    self._retry, wait, retry_after=self._outage.retry_after, is_first=before is None
+                )
         finally:
             if self._link is not None:
                 await self._link.close()
@@ -141,6 +152,7 @@ class NodeMetricReporter:
     async def round(self) -> float:
         """Report once; the seconds until the next time."""
         began = self._monotonic()
+        self._outage = None
         interval = float(self._policy().interval)
         try:
             built = self._build(self._now())
@@ -176,6 +188,9 @@ class NodeMetricReporter:
                 NODE_METRICS, self._node, merge_patch(status), subresource="status"
             )
         except ApiError as error:
+            if error.is_outage:
+                # It wrote nothing, and the next one must not wait once the server is back.
+                self._outage, self._limit = error, TokenBucket(_QPS, _BURST)
             return self._failed(error, interval)
         self._arrived(ReportRoute.OBJECT)
         self.state.objects += 1

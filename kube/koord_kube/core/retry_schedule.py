@@ -11,10 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _NEVER = float("-inf")
+_NO_PROBE = float("inf")
 _WORTHWHILE = 0.05  # seconds; nobody is woken for less
 
 
@@ -22,8 +23,8 @@ _WORTHWHILE = 0.05  # seconds; nobody is woken for less
 class RetryTiming:
     """Seconds. ``first`` and ``cap`` bound how long rule 4 leaves a failure alone.
 
-    ``probe`` is the longest pause of all during an outage, ``spread`` the time over which those
-    that wait come back after it.
+    ``probe`` is the longest pause of all during an outage (infinite: others find out), ``spread``
+    the time over which those that wait come back after it.
     """
 
     first: float = 0.8
@@ -53,6 +54,7 @@ class RetrySchedule:
         self._chance = chance
         self._timing = timing
         self._waiting: set[RequestRetry] = set()
+        self._unhelped: set[RequestRetry] = set()
         self._succeeded_at = _NEVER
 
     def failed(
@@ -82,24 +84,31 @@ class RetrySchedule:
         retry.due = now + max(wait, retry_after)
         retry.not_before = now + max(retry_after, alone if retry.answered else 0.0)
         self._waiting.add(retry)
+        self._unhelped.add(retry)
         return self._plan_probe(now)
 
-    def succeeded(self, now: float) -> bool:
-        """Some request succeeded; returns whether anybody's next try is due earlier by that."""
+    def succeeded(self, now: float) -> Sequence[RequestRetry]:
+        """Some request succeeded; returns those whose next try is due earlier by that."""
         self._succeeded_at = now
-        earlier = False
-        for retry in self._waiting:
-            earlier |= self._bring_forward(retry, now + self._timing.spread * self._chance())
-        return earlier
+        if not self._unhelped:
+            return ()
+        # A second success would not help them further: each costs no more than those that failed
+        # since the one before.
+        unhelped, self._unhelped = self._unhelped, set()
+        spread = self._timing.spread
+        return [
+            retry for retry in unhelped if self._bring_forward(retry, now + spread * self._chance())
+        ]
 
     def left(self, retry: RequestRetry, now: float) -> bool:
         """It waits no more; returns whether another one's next try is due earlier by that."""
         self._waiting.discard(retry)
+        self._unhelped.discard(retry)
         return self._plan_probe(now)
 
     def _plan_probe(self, now: float) -> bool:
         """Have one of those that wait go soon, in an outage and out of it."""
-        if not self._waiting:
+        if not self._waiting or self._timing.probe == _NO_PROBE:
             return False
         at = now + self._timing.probe * (1 + self._chance()) / 2
         if any(retry.due <= at for retry in self._waiting):

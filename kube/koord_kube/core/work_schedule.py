@@ -62,6 +62,12 @@ class WorkSchedule:
         self._due[key] = at
         self._release(key)
 
+    def bring_forward(self, key: str, at: float) -> None:
+        """Have a key that failed due at ``at`` already; not one that is being handled."""
+        if key in self._not_before and key not in self._processing:
+            self._not_before[key] = at
+            self.add(key, at)
+
     def next_at(self) -> float | None:
         """When the next key is due; ``None`` if none waits to be taken."""
         self._drop_stale_entries()

@@ -37,6 +37,11 @@ class ApiError(Exception):
         self.retry_after = retry_after
         self.cause = cause
 
+    @property
+    def is_outage(self) -> bool:
+        """No answer, or one that says that the server is in trouble, whatever was asked."""
+        return self.status == 0 or self.status >= 500
+
 
 class NotFoundError(ApiError):
     """404: no such object, or no such resource (its CRD is not installed)."""
@@ -59,6 +64,10 @@ class InvalidRequestError(ApiError):
 
 class NotLeadingError(ApiError):
     """The request was not sent: only the leader writes, and this program does not lead."""
+
+    @property
+    def is_outage(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

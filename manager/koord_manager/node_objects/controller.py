@@ -12,6 +12,7 @@ from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, ConflictError, NotFoundError
 from koord_kube.protocol.resources import Resource
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import backoff_of
 from koord_kube.work_queue import WorkQueue
 
 from koord_manager.node_objects.core.nodes import ClusterNode, Object
@@ -73,7 +74,13 @@ class NodeObjectController:
         self._nodes = nodes
         self._configs = configs
         self._on_warning = on_warning
-        self.loop = ReconcileLoop(resource.plural, self._handle, queue=queue, on_warning=on_warning)
+        self.loop = ReconcileLoop(
+            resource.plural,
+            self._handle,
+            queue=queue,
+            on_warning=on_warning,
+            backoff=backoff_of(api),
+        )
         self._logged: dict[str, list[str]] = {}
         self._altered: dict[str, tuple[Object, Object]] = {}
         self._objects: Informer[ExistingObject] = Informer(

@@ -15,6 +15,7 @@ from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, ConflictError, NotFoundError, Object
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import backoff_of
 
 from koord_manager.node_objects.controller import NodeInformer
 from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
@@ -86,7 +87,9 @@ class NodeResourceController:
         self._period = period
         self._clock = clock
         self._monotonic = monotonic
-        self.loop = ReconcileLoop("noderesource", self._handle, on_warning=on_warning)
+        self.loop = ReconcileLoop(
+            "noderesource", self._handle, on_warning=on_warning, backoff=backoff_of(api)
+        )
         self._calculations = calculations
         self.fleet = Fleet(tiers=(BATCH in calculations, MID in calculations))
         self._changed: set[str] = set()

@@ -11,6 +11,7 @@ from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership
 from koord_kube.protocol.api import Api, ApiError
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import backoff_of
 from koord_kube.work_queue import WorkQueue
 from koord_serving.admission.core.ca_bundle_targets import (
     CABundleTarget,
@@ -134,6 +135,7 @@ class NodeMetricServer:
             publish,
             workers=1,
             queue=WorkQueue(cap=_LONGEST_RETRY_SECONDS),
+            backoff=backoff_of(api),
             on_warning=self._on_warning,
         )
         loop.add(self._endpoint.service)

@@ -12,6 +12,7 @@ from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, ApiError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.resources import ELASTIC_QUOTAS, QUOTA_PROFILES, Resource
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import backoff_of
 from koord_model.keys import LABEL_QUOTA_TREE
 
 from koord_manager.node_objects.controller import NodeInformer
@@ -44,7 +45,9 @@ class QuotaProfileController:
         self._recorder = recorder
         self._on_warning = on_warning
         self._again = again
-        self.loop = ReconcileLoop("quotaprofile", self._reconcile, on_warning=on_warning)
+        self.loop = ReconcileLoop(
+            "quotaprofile", self._reconcile, on_warning=on_warning, backoff=backoff_of(api)
+        )
         self._profiles: Informer[Object] = Informer(
             api,
             QUOTA_PROFILES,

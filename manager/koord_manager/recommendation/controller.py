@@ -16,6 +16,7 @@ from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, NotFoundError, Object
 from koord_kube.protocol.resources import PODS, RECOMMENDATIONS
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import backoff_of
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT
 from koord_prediction.amount import ResourceAmount
 
@@ -94,7 +95,9 @@ class RecommendationController:
         self._matched: dict[str, Sequence[RecommendationPod]] = {}
         self._seen: dict[str, bytes] = {}
         self._kept_at: dict[str, float] = {}
-        self.loop = ReconcileLoop("recommendation", self._write, on_warning=on_warning)
+        self.loop = ReconcileLoop(
+            "recommendation", self._write, on_warning=on_warning, backoff=backoff_of(api)
+        )
         self._found: Informer[Object] = Informer(
             api,
             RECOMMENDATIONS,

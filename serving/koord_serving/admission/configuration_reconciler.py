@@ -12,6 +12,7 @@ import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Api, Object
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import backoff_of
 from koord_kube.shared_informers import SharedInformers
 from koord_kube.views.metadata import read_resource_version
 from koord_kube.work_queue import WorkQueue
@@ -56,6 +57,7 @@ class WebhookConfigurationReconciler:
             "webhook configurations",
             self.reconcile,
             queue=WorkQueue(cap=_LONGEST_RETRY_SECONDS),
+            backoff=backoff_of(api),
             on_warning=on_warning,
         )
 

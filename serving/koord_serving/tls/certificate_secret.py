@@ -20,6 +20,7 @@ from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import SECRETS
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_kube.shared_backoff import backoff_of
 from koord_kube.views.metadata import read_resource_version
 from koord_kube.work_queue import WorkQueue
 from koord_service.logs import get_log
@@ -81,6 +82,7 @@ class CertificateSecret:
             lambda _key: self.once(),
             workers=1,
             queue=WorkQueue(cap=_LONGEST_RETRY_SECONDS),
+            backoff=backoff_of(self._api),
             on_warning=self._on_warning,
         )
         loop.add(f"{self._namespace}/{self._secret}")

@@ -12,6 +12,8 @@ from koordlet.metrics_reporter.documents.device import change
 from koordlet.metrics_reporter.publisher import ObjectPublisher
 
 from tests.support.kube_api import KubeApi
+from tests.support.listing import listed
+from tests.support.waiting import until
 
 
 class Wanted:
@@ -211,3 +213,17 @@ async def test_it_runs_until_cancelled(api: KubeApi, client: Client, wanted: Wan
         await task
     assert set(slept) == {3.0}
     assert verbs(api) == ["get", "create"]
+
+
+async def test_it_is_written_right_after_an_outage(
+    api: KubeApi, client: Client, wanted: Wanted
+) -> None:
+    await api.stop()
+    long = 1e6
+    publisher = ObjectPublisher(client, DEVICES, "n1", wanted.build, change, interval=long)
+    task = asyncio.gather(publisher.run())
+    await until(lambda: publisher.state.failures == 1)
+    await api.start()
+    await listed(client, DEVICES)  # any request of the program's that succeeds
+    await until(lambda: publisher.state.created == 1)
+    task.cancel()

@@ -18,6 +18,7 @@ from koordlet.metrics_reporter.documents.node_metric import NodeMetricStatus
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReportRoute
 
 from tests.support.kube_api import KubeApi
+from tests.support.waiting import until
 
 STATUS: Object = {
     "updateTime": "2026-11-20T10:00:00Z",
@@ -270,3 +271,20 @@ class _Messages(list[str]):
         return said == other
 
     __hash__ = None  # type: ignore[assignment]
+
+
+async def test_a_report_is_sent_right_after_an_outage(
+    api: KubeApi, client: Client, make: Make, clock: Clock
+) -> None:
+    api.put(NODE_METRICS, {"metadata": {"name": "n1"}})
+    await api.stop()
+    clock.rounds = 1
+    reporter = make(client)
+    for _ in range(2):  # as often as may be written at once
+        await reporter.round()
+    task = asyncio.gather(reporter.run())
+    await until(lambda: reporter.state.failures == 3)
+    await api.start()
+    client.backoff.succeeded()
+    await until(lambda: reporter.state.objects == 1)
+    task.cancel()
