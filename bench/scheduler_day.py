@@ -125,9 +125,8 @@ class Day:
         ours, theirs = self.scheduler.nodes, columns
         here, there = ours.row(name), theirs.row(name)
         for resource in ours.resources.names:
-            one = ours.resources.requested[ours.resources.number(resource), here]
-            other = theirs.resources.requested[theirs.resources.number(resource), there]
-            if one != other:
+            other = theirs.resources.asked_of(resource, there)
+            if ours.resources.asked_of(resource, here) != other:
                 return True
         scored = ours.resources.scored[:, here], theirs.resources.scored[:, there]
         return not np.array_equal(*scored)

@@ -87,7 +87,6 @@ class ReservationController:
     def _owners(self, one: Reservation) -> Owners:
         """The pods with something of a reservation whose node the API knows."""
         scheduler, found = self._scheduler, list[CurrentOwner]()
-        names = scheduler.nodes.resources.names
         row = scheduler.nodes.row(one.node) if one.node else None
         allocated = dict.fromkeys(one.allocatable, 0)
         for pod in scheduler.placed.on(row) if row is not None else ():
@@ -95,7 +94,7 @@ class ReservationController:
                 continue
             namespace, _, name = pod.key.partition("/")
             found.append(CurrentOwner(namespace, name, pod.uid))
-            for number, amount in pod.usage.request:
-                if names[number] in allocated:
-                    allocated[names[number]] += int(amount)
+            for resource, amount in pod.usage.request:
+                if resource in allocated:
+                    allocated[resource] += int(amount)
         return Owners(sorted_owners(found), allocated, quantities(allocated))

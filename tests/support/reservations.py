@@ -141,7 +141,7 @@ class ReservationCluster:
     def requested(self, node: str) -> int:
         """Millicores."""
         columns = self.scheduler.nodes
-        return int(columns.resources.requested[columns.resources.number("cpu"), columns.row(node)])
+        return int(columns.resources.requested[columns.resources.column("cpu"), columns.row(node)])
 
 
 def allocated(placement: Placement) -> str:

@@ -77,8 +77,9 @@ class ReservationReader:
         usage = placed_usage(pod, self._nodes)
         # Of a node's pods it is one, for however many pods it is reserved.
         amounts = {name: amount for name, amount in one.allocatable.items() if name != PODS}
-        replaced = dict(usage.request) | dict(self._nodes.resources.request(amounts))
-        whole = usage._replace(request=tuple(sorted(replaced.items())))
+        resources = self._nodes.resources
+        replaced = dict(usage.request) | dict(resources.request(amounts))
+        whole = usage._replace(request=resources.request(replaced))
         if one.node and self._nodes.node_devices.is_used:
             whole = whole._replace(devices=pod_devices(pod))
         if one.node and self._nodes.numa.is_used:

@@ -17,7 +17,7 @@ def free_gpus(nodes: NodeColumns, rows: Rows, model_code: Callable[[str], int]) 
     resources = nodes.resources
     cpu, memory = (
         resources.allocatable[number][rows] - resources.requested[number][rows]
-        for number in map(resources.number, (CPU, MEMORY))
+        for number in map(resources.column, (CPU, MEMORY))
     )
     states = list(map(nodes.node_devices.state, rows.tolist()))
     free = [() if one is None else one.free_cards for one in states]

@@ -138,8 +138,7 @@ class QuotaColumns:
 
     def amounts(self, request: Request) -> dict[str, int]:
         """What counts of a pod's requests, by name."""
-        names = self._resources.names
-        return {names[number]: int(amount) for number, amount in request if names[number] != PODS}
+        return {name: int(amount) for name, amount in request if name != PODS}
 
     def pods_of(self, one: TreeQuota) -> dict[str, QuotaPod]:
         """The pods of a quota by key; all pods are looked at."""
@@ -209,7 +208,7 @@ class QuotaColumns:
         if not is_node.any():
             return {}
         totals = self._resources.allocatable[: len(names), is_node].sum(axis=1)
-        return {name: int(one) for name, one in zip(names, totals, strict=True)}
+        return {name: int(one) for name, one in zip(names, totals, strict=True) if name}
 
 
 def claim_of(labels: PodLabels) -> QuotaClaim:

@@ -1,4 +1,4 @@
-"""What pods of a node have of a reservation, in numbers of columns. No IO."""
+"""What pods of a node have of a reservation. No IO."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from koord_scheduler.columns.ports import HostPort
+from koord_scheduler.columns.resources import PODS
 from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.devices.reserved_devices import what_is_left as devices_left
 from koord_scheduler.numa.node_allocation import NUMAAllocation
@@ -21,7 +22,7 @@ class AllocatedRoom:
     """What ``owners`` pods have together."""
 
     owners: int = 0
-    request: Counter[int] = field(default_factory=Counter)
+    request: Counter[str] = field(default_factory=Counter)
     scored: list[float] = field(default_factory=lambda: [0.0, 0.0])
     ports: Counter[HostPort] = field(default_factory=Counter)
     devices: list[PodDevices] = field(default_factory=list)
@@ -30,8 +31,8 @@ class AllocatedRoom:
     def add(self, pod: PodUsage, sign: int) -> None:
         """A pod has something of it, or with -1 not any more."""
         self.owners += sign
-        for number, amount in pod.request:
-            self.request[number] += sign * int(amount)
+        for name, amount in pod.request:
+            self.request[name] += sign * int(amount)
         self.scored[0] += sign * pod.scored[0]
         self.scored[1] += sign * pod.scored[1]
         for port in pod.ports:
@@ -41,15 +42,15 @@ class AllocatedRoom:
         if pod.numa:
             (self.numa.append if sign > 0 else self.numa.remove)(pod.numa)
 
-    def what_is_left(self, whole: PodUsage, pods: int) -> PodUsage:
-        """What a reservation takes of its node beside them; ``pods`` is the number of "pods"."""
+    def what_is_left(self, whole: PodUsage) -> PodUsage:
+        """What a reservation takes of its node beside them."""
         left = (
-            (number, amount if number == pods else max(amount - self.request[number], 0.0))
-            for number, amount in whole.request
+            (name, amount if name == PODS else max(amount - self.request[name], 0.0))
+            for name, amount in whole.request
         )
         scored = [max(a - b, 0.0) for a, b in zip(whole.scored, self.scored, strict=True)]
         return whole._replace(
-            request=tuple((number, amount) for number, amount in left if amount),
+            request=tuple((name, amount) for name, amount in left if amount),
             scored=(scored[0], scored[1]),
             ports=tuple(one for one in whole.ports if not self.ports[one]),
             devices=devices_left(whole.devices, self.devices),

@@ -12,7 +12,7 @@ from koord_model.keys import LABEL_PRE_ALLOCATABLE
 from koord_scheduler.columns.named_pods import NamedPods
 from koord_scheduler.columns.pre_allocated_pods import PreAllocatedPods
 from koord_scheduler.columns.reservation_allocations import AllocatedRoom
-from koord_scheduler.columns.resources import PODS, ResourceColumns
+from koord_scheduler.columns.resources import ResourceColumns
 from koord_scheduler.reservations.fit import Offer
 from koord_scheduler.reservations.objects import PENDING, WAITING
 from koord_scheduler.reservations.owner_index import OwnerIndex
@@ -240,7 +240,7 @@ class ReservationColumns:
             return
         left = whole
         if allocation is not None:
-            left = allocation.what_is_left(whole, self._resources.number(PODS))
+            left = allocation.what_is_left(whole)
         self._held[name] = left
         if not reservation.namespace:
             self._hold(reservation.node, left)
@@ -289,13 +289,13 @@ class ReservationColumns:
 
     def offer(self, name: str) -> Offer:
         """A reservation that is not used up, with what is left of it."""
-        reservation, names = self._known[name].reservation, self._resources.names
+        reservation = self._known[name].reservation
         allocation = self._allocations.get((reservation.uid, reservation.node)) or AllocatedRoom()
         return Offer(
             reservation,
-            {names[number]: amount for number, amount in allocation.request.items()},
+            dict(allocation.request),
             allocation.owners,
-            {names[number]: int(amount) for number, amount in self._held[name].request},
+            {resource: int(amount) for resource, amount in self._held[name].request},
             self._held[name].devices,
             self._held[name].numa,
         )

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Codes, heightened, lengthened
+from koord_scheduler.columns.arrays import Amounts, Codes, lengthened
 from koord_scheduler.columns.nodes import PodUsage
 
-CountOf = int | Callable[[PodUsage], float]
-"""What of a pod counts: its request of the resource with this number, or what a function says."""
+CountOf = str | Callable[[PodUsage], float]
+"""What of a pod counts: its request of this resource, or what a function says."""
+_MOST_RESOURCES = 64
+"""Of which there are tables; others make room for more."""
 
 
 class UsageTable:
@@ -18,7 +20,7 @@ class UsageTable:
 
     def __init__(self) -> None:
         self._usages: list[PodUsage | None] = []
-        self._requests: Amounts = np.zeros((4, 64))
+        self._requests: dict[str, Amounts] = {}
         self._code_of: dict[PodUsage, int] = {}
         self._pods: list[int] = []
         self._free: list[int] = []
@@ -53,11 +55,8 @@ class UsageTable:
 
     def amounts(self, of: CountOf, codes: Codes) -> Amounts:
         """What ``of`` counts of the usages with these codes; a function is asked once for each."""
-        if isinstance(of, int):
-            if of >= len(self._requests):
-                return np.zeros(len(codes))
-            requests: Amounts = self._requests[of, codes]
-            return requests
+        if isinstance(of, str):
+            return self._table(of)[codes] if len(codes) else np.zeros(0)
         table = np.zeros(len(self))
         for code in np.flatnonzero(np.bincount(codes, minlength=len(self))).tolist():
             table[code] = of(self[code])
@@ -68,13 +67,24 @@ class UsageTable:
             return self._free.pop()
         self._usages.append(None)
         self._pods.append(0)
-        if len(self._usages) > self._requests.shape[1]:
-            self._requests = lengthened(self._requests, 2 * len(self._usages), 0)
         return len(self._usages) - 1
 
+    def _table(self, resource: str) -> Amounts:
+        """What each usage requests of a resource; from the first call on it is kept up to date."""
+        found = self._requests.get(resource)
+        if found is None:
+            if len(self._requests) >= _MOST_RESOURCES:
+                self._requests.clear()
+            found = np.zeros(len(self))
+            for code, usage in enumerate(self._usages):
+                if usage is not None:
+                    found[code] = dict(usage.request).get(resource, 0.0)
+            self._requests[resource] = found
+        return found
+
     def _set_request(self, code: int, usage: PodUsage) -> None:
-        height = 1 + max((number for number, _ in usage.request), default=0)
-        self._requests = heightened(self._requests, height)
-        self._requests[:, code] = 0
-        for number, amount in usage.request:
-            self._requests[number, code] = amount
+        request = dict(usage.request)
+        for resource, table in self._requests.items():
+            if code >= len(table):
+                table = self._requests[resource] = lengthened(table, 2 * len(self), 0)
+            table[code] = request.get(resource, 0.0)

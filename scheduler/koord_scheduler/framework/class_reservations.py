@@ -43,8 +43,7 @@ class ClassReservations:
         self.matching = MatchingReservations(pod, nodes)
         self._nodes = nodes
         self._checking = checking
-        numbers = {one: nodes.resources.number(one) for one in self.demand.requests}
-        self.numbers = {**numbers, PODS: nodes.resources.number(PODS)}
+        self.resources = (*(one for one in self.demand.requests if one != PODS), PODS)
         self._state: Hashable = None
         self._seen = 0
         self._answers: dict[int, ReservationAnswer] = {}
@@ -95,12 +94,13 @@ class ClassReservations:
         lacks = nodes.lacks_pods(row)
         backed = backing_classes_of(self.pod, nodes) if self.pod.extended_resources else ()
         free = {}
-        for name, number in self.numbers.items():
-            has = float(resources.allocatable[number, row])
+        for name in self.resources:
+            column = resources.column(name)
+            has = float(resources.allocatable[column, row])
             if name in backed and not has:
                 has = np.inf
             kept = sum(one.remainder.get(name, 0) for one in offers) if lacks else 0
-            free[name] = has - float(resources.requested[number, row]) - kept
+            free[name] = has - float(resources.requested[column, row]) - kept
         return free, offers
 
     def nominated_on(self, row: int) -> Offer | None:

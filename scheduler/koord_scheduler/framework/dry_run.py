@@ -207,4 +207,4 @@ def _not_put_back(at: Rows, room: Amounts, counts: Amounts) -> Mask:
 
 def amount_of(limit: Limit, usage: PodUsage) -> float:
     """How much of a limit's room a pod takes."""
-    return dict(usage.request).get(limit.of, 0.0) if isinstance(limit.of, int) else limit.of(usage)
+    return dict(usage.request).get(limit.of, 0.0) if isinstance(limit.of, str) else limit.of(usage)

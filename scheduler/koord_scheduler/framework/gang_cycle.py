@@ -158,10 +158,10 @@ class GangCycle:
             return ParkedNeeds(is_sure=True, due=told_at)
         if attempts.position < 0:
             return ParkedNeeds(is_sure=True, due=attempts.retry_at)
-        most: dict[int, float] = {}
+        most: dict[str, float] = {}
         for pod in self._required(group_id, pods):
-            for number, amount in host.least_room(pod):
-                most[number] = max(most.get(number, 0.0), amount)
+            for name, amount in host.least_room(pod):
+                most[name] = max(most.get(name, 0.0), amount)
         return ParkedNeeds(tuple(most.items()), due=attempts.retry_at)
 
     def _missing(self, group_id: str, pods: Sequence[QueuedPod]) -> str:

@@ -107,16 +107,17 @@ class GangHold:
 
     def _lack(self, pods: Sequence[str]) -> float:
         """How much of what is held is not free yet, in parts of each amount, added up."""
-        held = Counter[tuple[int, int]]()
+        held = Counter[tuple[str, int]]()
         for key in pods:
             one = self._nominations.get(key)
             if one is None or (row := self._nodes.row(one.node)) is None:
                 continue
-            for number, amount in one.usage.request:
-                held[number, row] += int(amount)
+            for name, amount in one.usage.request:
+                held[name, row] += int(amount)
         resources = self._nodes.resources
         lack = 0.0
-        for at, amount in held.items():
+        for (name, row), amount in held.items():
+            at = resources.column(name), row
             free = float(resources.allocatable[at] - resources.requested[at])
             lack += max(0.0, amount - free) / max(amount, 1)
         return lack
@@ -153,14 +154,14 @@ class _Room:
     """What nodes have now, and what they have without pods, less what is held already."""
 
     def __init__(self, nodes: NodeColumns) -> None:
-        resources = nodes.resources
+        self._resources = resources = nodes.resources
         self._free: Amounts = resources.allocatable - resources.requested
         self._whole: Amounts = resources.allocatable.copy()
 
     def take(self, pod: QueuedPod, allowed: Mask) -> int | None:
         """Take a pod's room of the row with the most room for its like; ``None``: of none."""
         request = pod.waiting.usage.request
-        numbers = np.array([number for number, _ in request], np.intp)
+        numbers = self._resources.columns([name for name, _ in request]).now
         amounts = np.array([[amount] for _, amount in request]).reshape(-1, 1)
         fits = allowed & np.logical_and.reduce(self._whole[numbers] >= amounts)
         if not fits.any():

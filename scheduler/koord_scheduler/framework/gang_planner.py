@@ -74,9 +74,10 @@ def pod_slots(nodes: NodeColumns, usage: PodUsage, rows: Rows) -> Amounts:
     """How many pods of a usage fit on each of these feasible rows by their amounts; at least 1."""
     slots: Amounts = np.full(len(rows), np.inf)
     resources = nodes.resources
-    for number, amount in usage.request:
-        has = resources.allocatable[number, rows]
-        free = has - resources.requested[number, rows]
+    for name, amount in usage.request:
+        column = resources.column(name)
+        has = resources.allocatable[column, rows]
+        free = has - resources.requested[column, rows]
         # What a node has nothing of at all is for others to see to: extenders, claims.
         np.minimum(slots, np.where(has > 0, np.floor(free / amount), np.inf), out=slots)
     return np.maximum(slots, 1.0)

@@ -88,8 +88,7 @@ def without_other_pods(
     """The same as if no other pods were on the nodes, and nothing but amounts mattered."""
     resources = request.nodes.resources
     usages = [one.pods[0].waiting.usage for one in classes]
-    numbers = _numbers(usages)
-    free = resources.allocatable[np.ix_(numbers, problem.tree.rows)]
+    free = resources.allocatable[np.ix_(_columns(request.nodes, usages), problem.tree.rows)]
     asked = problem.requests[:, :, None]
     with np.errstate(divide="ignore"):
         slots = np.where(asked > 0, np.floor(free / asked), np.inf).min(axis=1, initial=np.inf)
@@ -97,9 +96,13 @@ def without_other_pods(
     return replace(problem, slots=np.minimum(slots, most).astype(np.intp), free=free)
 
 
-def _numbers(usages: Sequence[PodUsage]) -> Rows:
-    """The numbers of the resources that some pods ask for."""
-    return np.array(sorted({number for one in usages for number, _ in one.request}), np.intp)
+def _resources(usages: Sequence[PodUsage]) -> list[str]:
+    """The resources that some pods ask for."""
+    return sorted({name for one in usages for name, _ in one.request})
+
+
+def _columns(nodes: NodeColumns, usages: Sequence[PodUsage]) -> Rows:
+    return nodes.resources.columns(_resources(usages)).now
 
 
 def _near(request: GangRequest) -> Iterator[Iterable[str]]:
@@ -137,14 +140,13 @@ class _Leaves:
 
     def amounts(self, usages: Sequence[PodUsage]) -> tuple[Amounts, Amounts]:
         """What classes ask for by class and resource, and what is free by resource and leaf."""
-        numbers = _numbers(usages)
-        asked = [[dict(one.request).get(number, 0.0) for number in numbers] for one in usages]
-        resources = self._nodes.resources
-        at = np.ix_(numbers, self._tree.rows)
+        names, resources = _resources(usages), self._nodes.resources
+        asked = [[dict(one.request).get(name, 0.0) for name in names] for one in usages]
+        at = np.ix_(_columns(self._nodes, usages), self._tree.rows)
         has = resources.allocatable[at]
         # What a node has nothing of at all is for others to see to.
         free = np.where(has > 0, has - resources.requested[at], np.inf)
-        return np.array(asked).reshape(len(usages), len(numbers)), free
+        return np.array(asked).reshape(len(usages), len(names)), free
 
     def pods(self, keys: Iterable[Iterable[str]]) -> Codes:
         """How many of some pods each leaf has."""

@@ -47,13 +47,13 @@ NOTHING_HELPS = ParkedNeeds(due=float("inf"))
 class ParkedColumns:
     """Parked classes by slot, with what they need.
 
-    ``numbers`` are the resources that are compared, by line; line 0 says whether there is a node
+    ``names`` are the resources that are compared, by line; line 0 says whether there is a node
     at all. A ``code`` is that of a set of nodes: twice its place in ``bases``, one more for classes
     that look everywhere.
     """
 
     def __init__(self) -> None:
-        self.numbers: list[int] = []
+        self.names: list[str] = []
         self.bases: list[RowScores | None] = [None]
         self._users = [1]
         self._queues: list[ClassQueue | None] = []
@@ -88,8 +88,8 @@ class ParkedColumns:
         self._due[slot], self._rows[slot] = needs.due, needs.row
         self._is_sure[slot], self._round[slot] = needs.is_sure, seen
         self._needs[1:, slot] = -np.inf  # of what it does not need a node may lack some
-        for number, amount in needs.amounts:
-            line = self._line(number)
+        for name, amount in needs.amounts:
+            line = self._line(name)
             if line is not None:
                 self._needs[line, slot] = amount
         before, code = int(self._codes[slot]), 2 * self._group(needs.base) + needs.everywhere
@@ -177,15 +177,15 @@ class ParkedColumns:
         self._round = lengthened(self._round, length, 0)
         self._is_sure = lengthened(self._is_sure, length, fill=False)
 
-    def _line(self, number: int) -> int | None:
+    def _line(self, name: str) -> int | None:
         """The line of a resource; ``None`` if there are too many."""
-        if number not in self.numbers:
-            if len(self.numbers) == MOST_LINES:
+        if name not in self.names:
+            if len(self.names) == MOST_LINES:
                 return None
-            self.numbers.append(number)
+            self.names.append(name)
             new = np.full((1, self._needs.shape[1]), -np.inf)
             self._needs = np.concatenate((self._needs, new))
-        return 1 + self.numbers.index(number)
+        return 1 + self.names.index(name)
 
     def _group(self, base: RowScores | None) -> int:
         place = next((at for at, one in enumerate(self.bases) if one is base), None)

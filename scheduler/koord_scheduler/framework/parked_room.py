@@ -30,7 +30,7 @@ class ParkedRoom:
         self._is_next: Mask = np.zeros(len(nodes), np.bool_)
         self.is_dirty: Mask = np.zeros(len(nodes), np.bool_)
 
-    def absorb(self, numbers: list[int], *, in_round: bool) -> None:
+    def absorb(self, names: list[str], *, in_round: bool) -> None:
         """Take over what changed; ``in_round``: some classes were looked at before that."""
         nodes = self._nodes
         rows = nodes.journal.changed_since(self._seen)
@@ -45,20 +45,21 @@ class ParkedRoom:
         self._note_reserved(rows)
         self._rows = {}
         self._free = self._left = np.zeros((0, len(nodes)))
-        self.measure(numbers)
+        self.measure(names)
 
-    def measure(self, numbers: list[int]) -> None:
+    def measure(self, names: list[str]) -> None:
         """Look up what is free of those of these resources that are new."""
-        more = numbers[len(self._free) :]
+        more = names[len(self._free) :]
         if not more:
             return
         resources = self._nodes.resources
-        free = resources.allocatable[more] - resources.requested[more]
-        line_of = {number: line for line, number in enumerate(more)}
+        columns = [resources.column(name) for name in more]
+        free = resources.allocatable[columns] - resources.requested[columns]
+        line_of = {name: line for line, name in enumerate(more)}
         for row, requests in self._reserved.items():
-            for number, amount in chain.from_iterable(requests):
-                if number in line_of:
-                    free[line_of[number], row] += amount
+            for name, amount in chain.from_iterable(requests):
+                if name in line_of:
+                    free[line_of[name], row] += amount
         is_taken = self._left is not self._free
         self._free = np.concatenate((self._free, free))
         self._left = np.concatenate((self._left, free)) if is_taken else self._free

@@ -115,8 +115,7 @@ class PreAllocatablePods:
         return known[1]
 
     def _requests(self, usage: PodUsage) -> dict[str, int]:
-        names = self._nodes.resources.names
-        return {names[number]: int(amount) for number, amount in usage.request}
+        return {name: int(amount) for name, amount in usage.request}
 
 
 def _priority(usage: PodUsage) -> int:

@@ -37,8 +37,7 @@ class PreAllocations:
         self._nodes = nodes
         self._ignored = ignored
         self._prefers_none = prefers_none
-        names = (*reservation.allocatable, PODS)
-        self._numbers = {name: nodes.resources.number(name) for name in names}
+        self._resources = dict.fromkeys((*reservation.allocatable, PODS))
         self._answers: dict[int, PreAllocationAnswer] = {}
         self._state: Hashable = None
         self._seen = 0
@@ -68,10 +67,11 @@ class PreAllocations:
         resources = nodes.resources
         usages = [one.usage for one in self.pods.usages(row)] if nodes.lacks_pods(row) else []
         lacking = [dict(usage.request) for usage in usages]
+        columns = {name: resources.column(name) for name in self._resources}
         return {
-            name: float(resources.allocatable[number, row] - resources.requested[number, row])
-            - sum(one.get(number, 0.0) for one in lacking)
-            for name, number in self._numbers.items()
+            name: float(resources.allocatable[column, row] - resources.requested[column, row])
+            - sum(one.get(name, 0.0) for one in lacking)
+            for name, column in columns.items()
         }
 
     def _forget_changed(self) -> None:

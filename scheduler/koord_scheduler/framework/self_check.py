@@ -10,6 +10,7 @@ import numpy as np
 
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.placed_pods import PlacedPods
+from koord_scheduler.columns.resources import NOWHERE
 
 ROUND_SECONDS = 300
 """After so many calls every row was looked at."""
@@ -42,9 +43,10 @@ class SelfCheck:
         requested = np.zeros(len(resources.requested))
         scored = np.zeros(2)
         for usage in self._usages(row):
-            for number, amount in usage.request:
-                requested[number] += amount
+            for name, amount in usage.request:
+                requested[resources.column(name)] += amount
             scored += usage.scored
+        requested[NOWHERE] = 0
         same = np.array_equal(resources.requested[:, row], requested)
         if same and np.array_equal(resources.scored[:, row], scored):
             return False

@@ -66,7 +66,7 @@ class Waker:
     def wake(self, now: float, budget: WakeBudget) -> int:
         """Let classes try again that may fit by now; returns how many."""
         self._enter(now, budget)
-        self._room.absorb(self._columns.numbers, in_round=self._in_round)
+        self._room.absorb(self._columns.names, in_round=self._in_round)
         backing = self._host.nodes.devices.backing_classes
         if backing is not self._backing:  # other resources have to be free on nodes
             self._columns.all_sure()
@@ -149,7 +149,7 @@ class Waker:
         columns, found = self._columns, self._host.look(queue, now)
         if not found.may_fit:
             columns.put(queue, found.needs, self._round)
-            self._room.measure(columns.numbers)
+            self._room.measure(columns.names)
             return False
         if len(found.rows):
             needs, _ = columns.needs_of(queue)

@@ -140,8 +140,7 @@ class _ClaimsByRow:
         self._allocated = [one for one in known if one.status.allocation is not None]
         self._own = [one.spec for one in without_devices(pod.claims, devices)]
         self._backed = backing_classes_of(pod, nodes)
-        numbers = map(nodes.resources.number, pod.extended_resources)
-        self._resources = [*zip(pod.extended_resources, numbers, strict=True)]
+        self._resources = tuple(pod.extended_resources)
         self._budget = SearchBudget(MOST_STEPS_AT_ONCE)
         self._extended: dict[tuple[str, ...], ExtendedClaim | None] = {}
         self._answers: dict[tuple[str, ...], AnswerFor] = {}
@@ -171,8 +170,9 @@ class _ClaimsByRow:
         return self._before + self._answer_for(row).on(node, is_first=False).score
 
     def _lacking(self, row: int) -> list[str]:
-        has = self._nodes.resources.allocatable
-        return [name for name, number in self._resources if not has[number, row]]
+        resources = self._nodes.resources
+        has = resources.allocatable
+        return [one for one in self._resources if not has[resources.column(one), row]]
 
     def _lacking_backed(self, row: int) -> tuple[str, ...]:
         return tuple(name for name in self._lacking(row) if name in self._backed)

@@ -320,21 +320,18 @@ class NodeNUMAResource(Plugin):
         strategy = most_allocated if scorer.strategy is most_taken else least_allocated
         requests = dict(pod.amounts)
         names = [name for name in scorer.weights if requests.get(name) or name in ALWAYS]
-        numbers = np.array([resources.number(name) for name in names], np.intp)
+        columns = resources.columns(names)
         asked = np.array([[float(requests.get(name, 0))] for name in names])
         weights = np.array([[float(scorer.weights[name])] for name in names])
         score_of_one = OF_ONE[strategy]
-        parts = [
-            (resources.number(name), float(requests.get(name, 0)), scorer.weights[name])
-            for name in names
-        ]
+        parts = [(float(requests.get(name, 0)), scorer.weights[name]) for name in names]
 
         def of_one(row: int) -> float:
             total, all_weights = 0.0, 0
-            for number, amount, weight in parts:
-                has = resources.allocatable.item(number, row)
+            for column, (amount, weight) in zip(columns.now.tolist(), parts, strict=True):
+                has = resources.allocatable.item(column, row)
                 if has > 0:
-                    taken = resources.requested.item(number, row) + amount
+                    taken = resources.requested.item(column, row) + amount
                     total += weight * score_of_one(taken, has)
                     all_weights += weight
             return total // max(all_weights, 1)
@@ -342,11 +339,11 @@ class NodeNUMAResource(Plugin):
         def score(rows: Rows, cpu: Amounts | None) -> Amounts:
             if cpu is None and len(rows) == 1:
                 return np.array([of_one(rows.item())], np.float64)
-            has = picked(resources.allocatable, numbers, rows)
-            taken = picked(resources.requested, numbers, rows)
+            has = picked(resources.allocatable, columns.now, rows)
+            taken = picked(resources.requested, columns.now, rows)
             taken += asked
             if cpu is not None:
-                taken[numbers == _CPU] = cpu
+                taken[columns.now == _CPU] = cpu
             if has.size and has.min() > 0:  # as on nearly all nodes
                 mean: Amounts = weights[:, 0] @ strategy(taken, has)
                 mean /= max(float(weights.sum()), 1.0)

@@ -31,14 +31,14 @@ class NodeResourcesBalancedAllocation(Plugin):
             return None
         resources = nodes.resources
         compared = [name for name, amount in asked.items() if amount or name in ALWAYS]
-        numbers = np.array([resources.number(name) for name in compared], np.intp)
+        columns = resources.columns(compared)
         amount = np.array([[asked[name]] for name in compared])
 
         deviation = _deviation_of_two if len(compared) == 2 else _deviation
 
         def score(rows: Rows) -> Amounts:
-            has = picked(resources.allocatable, numbers, rows)
-            taken = picked(resources.requested, numbers, rows)
+            has = picked(resources.allocatable, columns.now, rows)
+            taken = picked(resources.requested, columns.now, rows)
             if pod.extended_resources:
                 add_devices(pod, nodes, compared, rows, has, taken)
             known = has > 0

@@ -51,11 +51,13 @@ class NodeResourcesFit(Plugin):
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         request = self._request(pod, nodes)
-        numbers = np.array([number for number, _ in request], np.intp)
+        names = [name for name, _ in request]
+        columns = nodes.resources.columns(names)
         amounts = np.array([[amount] for _, amount in request]).reshape(-1, 1)
 
         def can_run(rows: Rows) -> Mask:
-            found: Mask = np.logical_and.reduce(amounts <= _free(pod, nodes, numbers, rows))
+            free = _free(pod, nodes, names, columns.now, rows)
+            found: Mask = np.logical_and.reduce(amounts <= free)
             return found
 
         return can_run
@@ -64,26 +66,26 @@ class NodeResourcesFit(Plugin):
         reserve = pod.reservation.reserve
         if reserve is not None and reserve.takes_over is not None:
             return ()  # the room of pods may become its own
-        names, backed = nodes.resources.names, backing_classes_of(pod, nodes)
-        request = self._request(pod, nodes)
-        return tuple((number, one) for number, one in request if names[number] not in backed)
+        backed = backing_classes_of(pod, nodes)
+        return tuple(one for one in self._request(pod, nodes) if one[0] not in backed)
 
     def limits(
         self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit]:
         request = self._request(pod, nodes)
-        free = _free(pod, nodes, np.array([number for number, _ in request], np.intp), rows)
+        names = [name for name, _ in request]
+        free = _free(pod, nodes, names, nodes.resources.columns(names).now, rows)
         return [
-            Limit(number, room - amount)
-            for (number, amount), room in zip(request, free, strict=True)
+            Limit(name, room - amount) for (name, amount), room in zip(request, free, strict=True)
         ]
 
     def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
         resources, found = nodes.resources, list[Reason]()
         request = self._request(pod, nodes)
-        rooms = _free(pod, nodes, np.array([number for number, _ in request], np.intp), rows)
-        for (number, amount), free in zip(request, rooms, strict=True):
-            name, has = resources.names[number], resources.allocatable[number, rows]
+        names = [name for name, _ in request]
+        rooms = _free(pod, nodes, names, nodes.resources.columns(names).now, rows)
+        for (name, amount), free in zip(request, rooms, strict=True):
+            has = resources.allocatable[resources.column(name), rows]
             lacking = amount - free
             shortage = Shortage(name, lacking, has)
             if name == PODS:
@@ -98,14 +100,14 @@ class NodeResourcesFit(Plugin):
         resources, settings = nodes.resources, self._settings
         amounts = dict(pod.amounts) | {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}
         names = [name for name in settings.weights if amounts.get(name) or name in ALWAYS]
-        numbers = np.array([resources.number(name) for name in names], np.intp)
+        columns = resources.columns(names)
         amount = np.array([[float(amounts.get(name, 0))] for name in names]).reshape(-1, 1)
         weights = np.array([[float(settings.weights[name])] for name in names]).reshape(-1, 1)
         scored = [(place, SCORED[name]) for place, name in enumerate(names) if name in SCORED]
 
         def score(rows: Rows) -> Amounts:
-            has = picked(resources.allocatable, numbers, rows)
-            taken = picked(resources.requested, numbers, rows)
+            has = picked(resources.allocatable, columns.now, rows)
+            taken = picked(resources.requested, columns.now, rows)
             for place, column in scored:
                 taken[place] = resources.scored[column][span(rows)]
             if pod.extended_resources:
@@ -124,11 +126,10 @@ class NodeResourcesFit(Plugin):
 
     def _request(self, pod: PodClass, nodes: NodeColumns) -> Request:
         """What a pod needs room for, its own place among the node's pods included."""
-        resources = nodes.resources
         return tuple(
-            (number, amount)
-            for number, amount in resources.request({**dict(pod.amounts), PODS: 1})
-            if not self._is_ignored(resources.names[number])
+            (name, amount)
+            for name, amount in nodes.resources.request({**dict(pod.amounts), PODS: 1})
+            if not self._is_ignored(name)
         )
 
     def _is_ignored(self, resource: str) -> bool:
@@ -139,14 +140,16 @@ class NodeResourcesFit(Plugin):
         )
 
 
-def _free(pod: PodClass, nodes: NodeColumns, numbers: Rows, rows: Rows) -> Amounts:
+def _free(
+    pod: PodClass, nodes: NodeColumns, names: Sequence[str], columns: Rows, rows: Rows
+) -> Amounts:
     """What is left of resources, by resource and row; inf where a pod gets devices instead."""
     resources = nodes.resources
-    free = picked(resources.allocatable, numbers, rows)
+    free = picked(resources.allocatable, columns, rows)
     if pod.extended_resources:
         backed = backing_classes_of(pod, nodes)
-        for place, number in enumerate(numbers):
-            if resources.names[number] in backed:
+        for place, name in enumerate(names):
+            if name in backed:
                 free[place][free[place] == 0] = np.inf
-    free -= picked(resources.requested, numbers, rows)
+    free -= picked(resources.requested, columns, rows)
     return free

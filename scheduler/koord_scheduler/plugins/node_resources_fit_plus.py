@@ -72,18 +72,18 @@ class _Part:
         self._strategy = strategy
         self._resources = resources = nodes.resources
         self._weights = np.array([weights[name] for name in names], np.float64)
-        self._numbers = np.array([resources.number(name) for name in names], np.intp)
+        self._columns = resources.columns(names)
         self._amounts = np.array([[float(scored.get(one, amounts[one]))] for one in names])
         self._scored = [(at, SCORED[name]) for at, name in enumerate(names) if name in SCORED]
 
     def score(self, rows: Rows) -> Amounts:
         """The weighted sum of their scores."""
-        if not len(self._numbers):
+        if not len(self._weights):
             return np.zeros(len(rows))
-        taken = picked(self._resources.requested, self._numbers, rows)
+        taken = picked(self._resources.requested, self._columns.now, rows)
         for at, column in self._scored:
             taken[at] = self._resources.scored[column][span(rows)]
         taken += self._amounts
-        has = picked(self._resources.allocatable, self._numbers, rows)
+        has = picked(self._resources.allocatable, self._columns.now, rows)
         found: Amounts = self._weights @ self._strategy(taken, has)
         return found

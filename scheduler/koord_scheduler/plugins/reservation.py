@@ -121,12 +121,12 @@ class ReservationPlugin(Plugin):
         if found.are_checked(rows):
             return None  # there is more to it than amounts
         base = -np.inf if found.demand.requires else np.inf
-        rooms = {name: np.full(len(rows), base) for name in found.numbers}
+        rooms = {name: np.full(len(rows), base) for name in found.resources}
         for place, answer in found.answers(rows):
             for name, room in rooms.items():
                 asked = found.demand.requests.get(name, 1)
                 room[place] = answer.room[name] - asked if answer.fits else -np.inf
-        return [Limit(found.numbers[name], room) for name, room in rooms.items()]
+        return [Limit(name, room) for name, room in rooms.items()]
 
     def reserve(
         self, pod: PodClass, nodes: NodeColumns, row: int

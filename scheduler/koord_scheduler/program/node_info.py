@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from koord_model.keys import CPU, MEMORY
 
-from koord_scheduler.columns.arrays import Amounts
 from koord_scheduler.columns.placed_pods import PlacedPod
-from koord_scheduler.columns.resources import ALWAYS, EPHEMERAL_STORAGE, PODS, ResourceColumns
+from koord_scheduler.columns.resources import ALWAYS, EPHEMERAL_STORAGE, PODS
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import Node
 from koord_scheduler.program.explanation import Document
@@ -21,9 +20,9 @@ def node_info(scheduler: Scheduler, node: Node) -> Document:
     """What is known of a node of the scheduler, and the pods that are or will be on it."""
     row, resources = scheduler.nodes.row_of_pods(node.name), scheduler.nodes.resources
     pods = list(scheduler.placed.on(row))
-    allocatable = _by_name(resources, resources.allocatable[:, row])
-    requested = _by_name(resources, resources.requested[:, row]) | {PODS: 0}  # as in Kubernetes
-    remaining = {name: allocatable[name] - requested[name] for name in allocatable}
+    allocatable = _whole(resources.allocatable_on(row))
+    requested = _whole(resources.asked_on(row)) | {PODS: 0}  # as in Kubernetes
+    remaining = {name: allocatable.get(name, 0) - amount for name, amount in requested.items()}
     cpu, memory = resources.scored[:, row].tolist()
     return {
         "node": _without_nothing(msgspec.to_builtins(node)),
@@ -36,8 +35,8 @@ def node_info(scheduler: Scheduler, node: Node) -> Document:
     }
 
 
-def _by_name(resources: ResourceColumns, amounts: Amounts) -> dict[str, int]:
-    return {name: int(amounts[number]) for number, name in enumerate(resources.names)}
+def _whole(amounts: Mapping[str, float]) -> dict[str, int]:
+    return {name: int(amount) for name, amount in amounts.items()}
 
 
 def _resource(amounts: dict[str, int]) -> Document:

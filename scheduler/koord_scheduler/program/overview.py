@@ -41,12 +41,12 @@ def nodes_overview(nodes: NodeColumns) -> Document:
     full as its fuller resource.
     """
     rows, resources = np.flatnonzero(nodes.is_node), nodes.resources
-    numbers = [resources.number(CPU), resources.number(MEMORY)]
+    numbers = [resources.column(CPU), resources.column(MEMORY)]
     allocatable = resources.allocatable[numbers][:, rows]
     requested = resources.requested[numbers][:, rows]
     has_some = allocatable > 0
     shares = np.divide(requested, allocatable, out=np.zeros_like(requested), where=has_some)
-    pods = resources.requested[resources.number(PODS), rows]
+    pods = resources.requested[resources.column(PODS), rows]
     order = shares.max(axis=0).argsort(kind="stable") if len(rows) else rows
 
     def node(place: int) -> Document:

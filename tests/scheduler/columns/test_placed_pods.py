@@ -110,7 +110,7 @@ class Placed:
         expected = [(at, pod) for at, pod in expected if pod.priority < 5]
         assert lower.at.tolist() == [at for at, _ in expected]
         assert [placed.pod(slot) for slot in lower.slots.tolist()] == [pod for _, pod in expected]
-        for resource in range(len(nodes.resources.names)):
+        for resource in (*nodes.resources.names, "example.com/none"):
             amounts = [dict(pod.usage.request).get(resource, 0.0) for _, pod in expected]
             assert placed.amounts(resource, lower.slots).tolist() == amounts
         terms = placed.amounts(lambda usage: len(usage.labels.labels), lower.slots)

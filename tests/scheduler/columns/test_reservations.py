@@ -114,7 +114,7 @@ def is_there(one: Reservation, uid: str, node: str) -> bool:
 
 
 def by_name(columns: NodeColumns, pod: PodUsage) -> dict[str, int]:
-    return {columns.resources.names[number]: int(amount) for number, amount in pod.request}
+    return {name: int(amount) for name, amount in pod.request}
 
 
 @given(st.integers(0, 1 << 32))
@@ -128,14 +128,14 @@ def test_columns_are_what_is_there(seed: int) -> None:
             if row is None:
                 assert not any(expected.values())
                 continue
-            numbers = {name: columns.resources.number(name) for name in expected}
-            found = {name: columns.resources.requested[at, row] for name, at in numbers.items()}
+            found = {name: columns.resources.asked_of(name, row) for name in expected}
             assert found == expected
     for name in list(life.reservations):
         columns.reservations.remove(name)
     for node, pod in life.pods:
         columns.remove_pod(node, pod)
     assert not columns.resources.requested.any()
+    assert not columns.resources._elsewhere
     assert not columns.resources.scored.any()
     assert [columns.row(node) for node in NODES] == [None, None]
 
@@ -192,6 +192,7 @@ def test_to_look_without_pods_changes_nothing() -> None:
     before, position = columns.resources.requested.copy(), columns.journal.position
     with columns.without(pods):
         assert not columns.resources.requested.any()
+        assert not columns.resources._elsewhere
     assert np.array_equal(columns.resources.requested, before)
     assert columns.journal.position == position
 

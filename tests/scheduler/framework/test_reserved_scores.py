@@ -92,8 +92,6 @@ class Life:
     def naive(self) -> NodeColumns:
         """Columns of the same nodes and pods; what is left of other reservations are pods."""
         made = self.new_columns()
-        for resource in self.columns.resources.names:
-            made.resources.number(resource)  # usages have these numbers
         for node in self.there.values():
             made.set(read_node(json.dumps(node).encode()))
         for node_name, usage in self.placed:

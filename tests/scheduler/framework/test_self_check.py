@@ -23,7 +23,7 @@ def test_a_wrong_column_is_found_once_and_repaired() -> None:
     assert [check.check_some() for _ in range(ROUND_SECONDS)] == [[]] * ROUND_SECONDS
     resources = scheduler.nodes.resources
     before = resources.requested.copy(), resources.scored.copy()
-    gpu, wrong = resources.number("example.com/gpu"), scheduler.nodes.row("n300")
+    gpu, wrong = resources.column("example.com/gpu"), scheduler.nodes.row("n300")
     resources.requested[gpu, wrong] += 1
     resources.scored[0, scheduler.nodes.row("n699")] = 0
     position = scheduler.nodes.journal.position

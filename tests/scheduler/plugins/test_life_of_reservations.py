@@ -213,5 +213,5 @@ def test_recordings_replay(seed: int) -> None:
     replayed = [*Replay(again, lambda *_: None).run(read_inputs(lines))]
     assert all(one.is_same for one in replayed)
     requested = [scheduler.nodes.resources for scheduler in (again, life.cluster.scheduler)]
-    first, second = (one.requested[one.number("cpu")] for one in requested)
+    first, second = (one.requested[one.column("cpu")] for one in requested)
     assert first.tolist() == second.tolist()
