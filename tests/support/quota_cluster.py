@@ -62,6 +62,7 @@ class QuotaCluster:
         priority: int = 0,
         preemptible: str = "",
         labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> None:
         own = {LABEL_QUOTA_NAME: quota, LABEL_PREEMPTIBLE: preemptible}
@@ -70,6 +71,7 @@ class QuotaCluster:
             "namespace": "shop",
             "uid": f"u-{name}",
             "labels": {**{key: one for key, one in own.items() if one}, **(labels or {})},
+            "annotations": dict(annotations or {}),
         }
         container = {"name": "c", "resources": {"requests": {"cpu": str(cpus)}}}
         spec = {"containers": [container], "nodeName": node, "priority": priority, **spec}

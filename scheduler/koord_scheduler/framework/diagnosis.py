@@ -19,11 +19,17 @@ from koord_scheduler.framework.pre_filter import merge_pre_filter, not_named
 
 @dataclass(frozen=True, slots=True)
 class PluginRejections:
-    """How many nodes a plugin rejects, and how many of them (``alone``) no other one rejects."""
+    """How many nodes a plugin rejects, and how many of them (``alone``) no other one rejects.
+
+    ``pods_help`` if it may let the pod in somewhere once other pods leave; ``cure`` is what else
+    has to change, where the plugin says so.
+    """
 
     plugin: str
     nodes: int
     alone: int
+    pods_help: bool = True
+    cure: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,13 +95,20 @@ def _by_plugins(scores: ClassScores) -> Diagnosis:
         if left_out := len(rows) - int(named.sum()):
             reasons[not_named(results)] = left_out
     against = _number_rejecting(found, len(rows))
+    cures = {plugin: one.cure for plugin, one in results if one.rejection}
     return Diagnosis(
         len(rows),
         int((against == 0).sum()),
         merged.rejection,
         reasons,
         tuple(
-            PluginRejections(one.plugin, int(one.rejects.sum()), _alone(one, against))
+            PluginRejections(
+                one.plugin,
+                int(one.rejects.sum()),
+                _alone(one, against),
+                _pods_help(one, against),
+                cures.get(one.plugin, ""),
+            )
             for one in found
         ),
         nearest_misses(nodes, rows, found, against),
@@ -144,6 +157,16 @@ def _number_rejecting(found: Sequence[PluginReasons], length: int) -> Rows:
     for one in found:
         against += one.rejects
     return against
+
+
+def _pods_help(one: PluginReasons, against: Rows) -> bool:
+    """Whether all its reasons are resolvable somewhere: on nodes that it alone rejects, if any."""
+    alone = one.rejects & (against == 1)
+    helped = alone if alone.any() else one.rejects.copy()
+    for reason in one.reasons:
+        if not reason.resolvable:
+            helped &= ~reason.rows
+    return bool(helped.any())
 
 
 def _alone(one: PluginReasons, against: Rows) -> int:

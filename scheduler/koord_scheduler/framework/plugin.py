@@ -57,13 +57,19 @@ class PreFilterResult(NamedTuple):
 
     ``rejection`` says why the class can run nowhere. Otherwise only the nodes with the names
     ``nodes`` come into question, whatever becomes of these, or all where that is ``None``. The
-    first of the ``preferred`` nodes that can have a pod gets it, whatever others score.
+    first of the ``preferred`` nodes that can have a pod gets it, whatever others score. ``cure``
+    says what alone would end the rejection, where it is not what the plugin usually waits for.
     """
 
     rejection: str = ""
     resolvable: bool = False
     nodes: frozenset[str] | None = None
     preferred: tuple[str, ...] = ()
+    cure: str = ""
+
+
+ANOTHER_POD = "the pod made anew without what is wrong in it"
+"""The ``cure`` where the pod itself is wrong."""
 
 
 class CannotReserve(Exception):  # noqa: N818 - an outcome, not an error

@@ -31,6 +31,7 @@ from koord_scheduler.devices.node_device_state import NodeDeviceState
 from koord_scheduler.devices.pod_devices import PodDevices
 from koord_scheduler.devices.reserved_devices import allocate_reserved, with_devices
 from koord_scheduler.framework.plugin import (
+    ANOTHER_POD,
     CannotReserve,
     Filter,
     Limit,
@@ -86,7 +87,7 @@ class DeviceShare(Plugin):
         self._keeping = [one for one in plugins if type(one).kept_room is not Plugin.kept_room]
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
-        return PreFilterResult(pod.devices.problem)
+        return PreFilterResult(pod.devices.problem, cure=ANOTHER_POD)
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not pod.devices:

@@ -38,6 +38,9 @@ class ElasticQuotaSettings:
     spares_default: bool = True
 
 
+LARGER_QUOTA = "a quota with a larger max"
+
+
 class ElasticQuotaPlugin(Plugin):
     """Koordinator's plugin ElasticQuota."""
 
@@ -54,7 +57,11 @@ class ElasticQuotaPlugin(Plugin):
         return "" if found is None else found.text()
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
-        return PreFilterResult(self.admit((pod,), nodes), resolvable=True)
+        found = self.refusal((pod,), nodes)
+        if found is None:
+            return PreFilterResult(resolvable=True)
+        cure = LARGER_QUOTA if _is_beyond(nodes.quotas.of(pod.labels), dict(pod.amounts)) else ""
+        return PreFilterResult(found.text(), resolvable=True, cure=cure)
 
     def refusal(self, pods: Sequence[PodClass], nodes: NodeColumns) -> QuotaRefusal | None:
         """Why a quota does not let all of its pods in, of these classes; ``None`` if all do.
@@ -131,6 +138,15 @@ class ElasticQuotaPlugin(Plugin):
             return _summary(nodes, one, given)
 
         return {"/quotas": all_quotas, "/quotas/:name": one_quota}
+
+
+def _is_beyond(one: TreeQuota | None, amounts: Amounts) -> bool:
+    """Whether a pod asks for more than its quota, or one above it, may ever use."""
+    if one is None:
+        return False
+    request = one.node.mask(amounts)
+    limits = [node.quota.max for node in (one.node, *one.node.ancestors())]
+    return any(amount > has.get(name, amount) for has in limits for name, amount in request.items())
 
 
 class _QuotaRequest(NamedTuple):

@@ -18,6 +18,7 @@ from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.resources import ALWAYS
 from koord_scheduler.framework.plugin import (
+    ANOTHER_POD,
     CannotReserve,
     Filter,
     Limit,
@@ -73,7 +74,7 @@ class NodeNUMAResource(Plugin):
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = self._needs(pod)
-        return PreFilterResult(needs if isinstance(needs, str) else "")
+        return PreFilterResult(needs if isinstance(needs, str) else "", cure=ANOTHER_POD)
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not _asks(pod):

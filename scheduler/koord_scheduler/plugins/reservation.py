@@ -19,6 +19,7 @@ from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.columns.pod_labels import PodLabels
 from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.plugin import (
+    ANOTHER_POD,
     AcrossNodes,
     CannotReserve,
     Limit,
@@ -84,7 +85,7 @@ class ReservationPlugin(Plugin):
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         needs = pod.reservation
         if problem := self._problem(needs):
-            return PreFilterResult(problem)
+            return PreFilterResult(problem, cure=ANOTHER_POD if needs.problem else "")
         if needs.reserve is not None and needs.reserve.takes_over is not None:
             found = self._pre_allocating(pod, nodes, needs.reserve.takes_over)
             if found.is_required and not found.pods.held():

@@ -10,7 +10,7 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin, PreFilterResult
+from koord_scheduler.framework.plugin import ANOTHER_POD, Filter, Plugin, PreFilterResult
 
 
 class SchedulingHint(Plugin):
@@ -25,7 +25,8 @@ class SchedulingHint(Plugin):
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         only, preferred, problem = pod.hint
         named = frozenset(only) if only else None
-        return PreFilterResult(problem, nodes=named, preferred=preferred[: self._most])
+        cure = ANOTHER_POD if problem else ""
+        return PreFilterResult(problem, nodes=named, preferred=preferred[: self._most], cure=cure)
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not pod.hint.nodes and not pod.hint.problem:

@@ -125,7 +125,10 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         "message": fit_error_message(diagnosis),
         "nodes": diagnosis.nodes,
         "feasible": diagnosis.feasible,
-        "plugins": [asdict(one) for one in diagnosis.plugins],
+        "plugins": [
+            {"plugin": one.plugin, "nodes": one.nodes, "alone": one.alone}
+            for one in diagnosis.plugins
+        ],
         "reasons": diagnosis.reasons,
         "nearest": [
             {

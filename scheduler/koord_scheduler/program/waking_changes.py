@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord_scheduler.framework.diagnosis import Diagnosis
+from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections
 
 CHANGES: Mapping[str, str] = {
     "DeviceShare": "pods that end and free its devices, or nodes with more of them",
@@ -16,6 +16,7 @@ CHANGES: Mapping[str, str] = {
     "MissingPlugins": "a scheduler that has the plugins which it needs",
     "NodeAffinity": "nodes with labels that its node affinity and selector allow",
     "NodeDeclaredFeatures": "nodes with the features that it needs",
+    "NodeNUMAResource": "pods that end and free CPUs, or NUMA nodes with more",
     "NodeName": "a node of the name that it asks for",
     "NodePorts": "pods that end and free its host ports",
     "NodeResourcesFit": "pods that end, or nodes with more room",
@@ -29,6 +30,16 @@ CHANGES: Mapping[str, str] = {
     "VolumeZone": "nodes in the zone of its volumes",
 }
 """By plugin, what may end its rejections."""
+WITHOUT_PODS: Mapping[str, str] = {
+    "DeviceShare": "nodes with the devices that it needs",
+    "InterPodAffinity": "pods that it has to be with",
+    "NodeNUMAResource": "nodes with the CPUs and NUMA nodes that it needs",
+    "NodeResourcesFit": "nodes with more room",
+    "NodeVolumeLimits": "a higher limit of volumes, or other nodes",
+    "PodTopologySpread": "nodes with the labels of its spread constraints",
+    "VolumeRestrictions": "the claims that it needs",
+}
+"""The same where no pod that ends can help."""
 
 
 def waking_changes(diagnosis: Diagnosis) -> list[str]:
@@ -41,11 +52,16 @@ def waking_changes(diagnosis: Diagnosis) -> list[str]:
         return []
     if not diagnosis.nodes:
         return ["nodes that join the cluster"]
-    alone = [one.plugin for one in diagnosis.plugins if one.alone]
+    cured = [_change(one) for one in diagnosis.plugins if one.cure]
+    if cured:  # they reject all nodes
+        return [" and ".join(cured)]
+    alone = [one for one in diagnosis.plugins if one.alone]
     if alone:
         return list(map(_change, alone))
-    return [" and ".join(_change(one.plugin) for one in diagnosis.plugins)]
+    return [" and ".join(map(_change, diagnosis.plugins))]
 
 
-def _change(plugin: str) -> str:
-    return f"{CHANGES.get(plugin, 'what it waits for')} ({plugin})"
+def _change(one: PluginRejections) -> str:
+    usual = CHANGES.get(one.plugin, "what it waits for")
+    change = usual if one.pods_help else WITHOUT_PODS.get(one.plugin, usual)
+    return f"{one.cure or change} ({one.plugin})"

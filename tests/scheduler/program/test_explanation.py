@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections
+from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections, diagnose
+from koord_scheduler.framework.plugin import ANOTHER_POD
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus
+from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
 from koord_scheduler.program.explanation import (
     Document,
     Now,
@@ -26,6 +28,8 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
 )
 from koord_scheduler.program.waking_changes import CHANGES, waking_changes
+
+from tests.support.quota_cluster import QuotaCluster
 
 PROFILE = default_scheduler_config().profiles[0].guarded()
 CREATED = "2026-01-01T00:00:00Z"
@@ -230,3 +234,26 @@ def test_every_plugin_of_the_default_profile_that_rejects_has_its_change() -> No
     filtering = {one.plugin.name for one in PROFILE.plugins if one.filters}
     scoring = {"NodeResourcesBalancedAllocation", "ImageLocality"}
     assert filtering - scoring <= set(CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "quota", "annotations", "expected"),
+    [
+        (9, "", {}, "nodes with more room (NodeResourcesFit)"),
+        (7, "", {}, f"{CHANGES['NodeResourcesFit']} (NodeResourcesFit)"),
+        (2, "small", {}, f"{CHANGES['ElasticQuota']} (ElasticQuota)"),
+        (4, "small", {}, "a quota with a larger max (ElasticQuota)"),
+        (1, "", {"resource-spec": "{broken"}, f"{ANOTHER_POD} (NodeNUMAResource)"),
+    ],
+)
+def test_what_cannot_help_is_not_advised(
+    cpus: int, quota: str, annotations: dict[str, str], expected: str
+) -> None:
+    cluster = QuotaCluster("n1", more=[NodeNUMAResource()])
+    cluster.quota("small", 3)
+    cluster.pod("busy", "small", 2, "n1")
+    labels = {"koordinator.sh/qosClass": "LSR"} if "resource-spec" in annotations else {}
+    noted = {f"scheduling.koordinator.sh/{key}": text for key, text in annotations.items()}
+    cluster.pod("web", quota, cpus, priority=9500, labels=labels, annotations=noted)
+    diagnosis = diagnose(cluster.scheduler.scores(cluster.scheduler.queue.pods["shop/web"]))
+    assert waking_changes(diagnosis) == [expected]
