@@ -40,6 +40,7 @@ from koord_scheduler.framework.decisions import (
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message, not_admitted_message
 from koord_scheduler.framework.self_check import SelfCheck
+from koord_scheduler.framework.stale_reasons import StaleReasons, texts_of
 from koord_scheduler.limited_writer import LimitedWriter
 from koord_scheduler.network_topology_controller import NetworkTopologyController
 from koord_scheduler.node_locker import NodeLocker
@@ -137,6 +138,7 @@ class SchedulerProgram:
         self._debug = DebugFlags(
             self._scheduler, settings.debug_scores, filters=settings.debug_filters
         )
+        self._reasons = StaleReasons(self._scheduler)
         self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
         self._loop = SchedulingLoop(self._scheduler, self._silence, self)
         self._cache = ClusterCache(
@@ -297,6 +299,8 @@ class SchedulerProgram:
             ):
                 for line in column.take_warnings():
                     self._warn(line)
+            if self._reporter is not None:
+                self._reasons.refresh(time.monotonic())
             for name in self._check.check_some():
                 log.error("columns of a node were wrong, a defect; they are repaired", node=name)
 
@@ -334,9 +338,11 @@ class SchedulerProgram:
             nodes = int(self._scheduler.nodes.is_node.sum())
             reason, preemption = decision.not_admitted, decision.preemption
             message = not_admitted_message(nodes, reason, preemption)
+            self._reasons.told(decision.pod, {reason})
         elif decision.untold and not defect and not message:
             try:
                 diagnosis = diagnose(self._scheduler.scores(decision.pod), decision.extenders)
+                self._reasons.told(decision.pod, texts_of(diagnosis))
                 message = fit_error_message(diagnosis, decision.preemption)
             except Exception as error:  # a plugin that cannot say why
                 defect = f"{type(error).__name__}: {error}"

@@ -114,8 +114,8 @@ class ClassQueue:
 
     ``parked_at`` is when it was parked last, in monotonic seconds. ``offered`` is the turn at which
     it was offered to the queue of classes last. ``entered`` has the pods that came since
-    ``take_untold``, ``told_at`` is when that returned all. With ``has_defect`` a plugin failed on
-    them. ``gone`` of those in ``heap`` wait no more.
+    ``take_untold``, ``told_at`` is when that returned all, and ``reasons`` what was said. With
+    ``has_defect`` a plugin failed on them. ``gone`` of those in ``heap`` wait no more.
     While it is parked, ``slot`` is its place in the columns of parked classes, ``has_news`` says
     that it waits for something else by now. ``woken_in`` is the round of looks in which it was
     woken last, ``is_woken`` that this was the reason for which it is tried now, and with
@@ -137,6 +137,7 @@ class ClassQueue:
     woken_in: int = 0
     is_woken: bool = False
     in_vain: bool = False
+    reasons: frozenset[str] | None = None
 
     @property
     def size(self) -> int:
@@ -260,6 +261,13 @@ class SchedulingQueue:
         """A pod of a class may fit now."""
         queue = self._classes[key]
         queue.is_woken = True
+        self._set_parked(queue, is_parked=False)
+        self._offer(queue)
+
+    def try_again(self, key: ClassKey) -> None:
+        """The owners of a class's pods are to hear anew why these wait."""
+        queue = self._classes[key]
+        queue.told_at = float("-inf")
         self._set_parked(queue, is_parked=False)
         self._offer(queue)
 

@@ -54,7 +54,7 @@ async def test_a_pod_that_fits_nowhere(side: Side, made: SchedulerProgram, why: 
     assert found["diagnosis"]["nearest"][0]["lacks"] == {"cpu": "500m"}
     text = await why("pending", f"{NAMESPACE}/web")
     assert "n1 lacks 500m cpu" in text
-    assert "pods that end, or nodes with more room (NodeResourcesFit)" in text
+    assert "  nodes with more room (NodeResourcesFit)" in text
     assert "koordctl why pending" in await why("scheduled", f"{NAMESPACE}/web")
 
 
