@@ -124,12 +124,13 @@ class StrategyLoop:
         while not work.done():
             await asyncio.wait((work,), timeout=_SILENT_SECONDS)
             if not work.done() and (name := self._give_up_running(one)):
-                # It may still return; its result is of no use then.
+                # It may still return.
                 work.add_done_callback(partial(self._returned, name))
                 return None
         try:
             found = work.result()
-        except AbandonedError:  # it returned just when it was to be given up
+        except AbandonedError as error:  # it returned just when it was to be given up
+            self._rounds.resume(error.name, error.plan)
             return None
         self._rounds.finish(one)
         return found
@@ -151,8 +152,8 @@ class StrategyLoop:
 
     def _returned(self, name: str, work: asyncio.Future[tuple[StrategyView, RoundPlans]]) -> None:
         """Ask a strategy again that was given up: the thread of its round has ended."""
-        _retrieve_exception(work)
-        self._rounds.resume(name)
+        error = None if work.cancelled() else work.exception()
+        self._rounds.resume(name, error.plan if isinstance(error, AbandonedError) else None)
 
     def _round(self, one: StrategyRound) -> tuple[StrategyView, RoundPlans]:
         view = self._build_view(time.time(), time.monotonic(), self._rounds.signals)
@@ -211,11 +212,6 @@ def _run_in_thread(
 
     threading.Thread(target=run, name="decider", daemon=True).start()
     return asyncio.wrap_future(done)
-
-
-def _retrieve_exception(work: asyncio.Future[tuple[StrategyView, RoundPlans]]) -> None:
-    if not work.cancelled():
-        work.exception()
 
 
 def _state(off: DisabledStrategy) -> StrategyState:

@@ -21,7 +21,7 @@ from koordlet.qos_manager.core.strategy import (
 class StrategyState:
     """The state of a strategy, for ``/metrics`` and people.
 
-    ``reason`` says why it is off, or why its last round was skipped; "" if neither is so.
+    ``reason`` says why it is off, was skipped in its last round, or runs less often; else "".
     ``seconds`` is what its last round took, ``decided_at`` when that was (seconds since the
     epoch, 0 before), ``decisions`` and ``desired`` (desired values) how many it has now.
     """

@@ -1,7 +1,8 @@
 """One round: run every strategy that is due, and collect their plans. No IO.
 
-A strategy that raises or exceeds its budget is skipped for that round: its last plan stays in
-force, and the failure is counted and reported.
+A strategy that raises is skipped for that round: its last plan stays in force, and the failure is
+counted and reported. The plan of one that exceeds its budget counts, and it runs less often: what
+it has found out would only be found out again, as long as the node is too slow for it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from koordlet.qos_manager.core.strategy import (
 BUDGET_SECONDS = 0.1
 """For one strategy in one round; koordlet's own strategies together use a fifth of it."""
 
+MOST_OF_A_CPU = 0.1
+"""For one strategy whose rounds exceed the budget."""
+
 SIGNAL_SECONDS = 60.0
 """How long the last signals of a failing strategy remain valid."""
 
@@ -35,7 +39,15 @@ QUIET_SECONDS = 600.0
 
 
 class AbandonedError(Exception):
-    """A strategy returned after it was given up: another round runs the strategies."""
+    """A strategy returned after it was given up: another round runs the strategies.
+
+    It may have come with its ``plan``.
+    """
+
+    def __init__(self, name: str, plan: Plan | None) -> None:
+        super().__init__(name)
+        self.name = name
+        self.plan = plan
 
 
 @dataclass(slots=True)
@@ -56,6 +68,11 @@ class StrategyRecord:
     def has_valid_signals(self, steady: float) -> bool:
         """Whether other strategies may use its signals: not if it has failed for a while."""
         return not self.state.reason or steady - self.planned < SIGNAL_SECONDS
+
+    def is_news(self, reason: str, steady: float) -> bool:
+        """Note why it was skipped or runs less often; return whether that is to be logged."""
+        before, self.logged_at[reason] = self.logged_at.get(reason, float("-inf")), steady
+        return steady - before >= QUIET_SECONDS
 
     def copy(self) -> StrategyRecord:
         """One to change without changing this."""
@@ -149,28 +166,29 @@ class StrategyRound:
         if hangs or record.settings is None or record.settings.mode is StrategyMode.OFF:
             return False
         plan, reason, seconds = self._plan(record, record.settings.settings, view)
-        state = replace(
+        overran = seconds > self._budget
+        if overran:
+            reason = (
+                reason or f"took more than {self._budget * 1000:.0f} ms of CPU, runs less often"
+            )
+            record.due = max(record.due, view.steady + seconds / MOST_OF_A_CPU)
+        record.state = replace(
             record.state,
             rounds=record.state.rounds + 1,
+            failures=record.state.failures + (plan is None),
+            overruns=record.state.overruns + overran,
             seconds=seconds,
             decided_at=view.at,
             reason=reason,
         )
+        if reason and record.is_news(reason, view.steady):
+            problems.append(f"{record.strategy.name} {reason}")
         if plan is None:
-            if view.steady - record.logged_at.get(reason, float("-inf")) >= QUIET_SECONDS:
-                problems.append(f"{record.strategy.name} {reason}")
-            record.logged_at[reason] = view.steady
-            overran = seconds > self._budget
-            record.state = replace(
-                state,
-                failures=state.failures + (not overran),
-                overruns=state.overruns + overran,
-            )
             return False
         record.planned = view.steady
         record.plan = replace(plan, desired=reuse_unchanged(record.plan.desired, plan.desired))
         record.state = replace(
-            state, decisions=len(plan.decisions), desired=len(plan.desired), reason=""
+            record.state, decisions=len(plan.decisions), desired=len(plan.desired)
         )
         return True
 
@@ -214,11 +232,10 @@ class StrategyRound:
         seconds = self._clock() - started
         # In this order; see ``give_up``.
         self.running = ""
+        plan = found if isinstance(found, Plan) else None
         if self._given_up == record.strategy.name:
-            raise AbandonedError(record.strategy.name)
-        if seconds > self._budget:
-            found, reason = None, f"took more than {self._budget * 1000:.0f} ms of CPU"
-        return found if isinstance(found, Plan) else None, reason, seconds
+            raise AbandonedError(record.strategy.name, plan)
+        return plan, reason, seconds
 
 
 def reuse_unchanged(

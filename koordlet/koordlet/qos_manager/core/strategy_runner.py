@@ -9,8 +9,8 @@ from koord_model.node_slo import NodeSLO
 
 from koordlet.qos_manager.core.round_plans import RoundPlans as RoundPlans
 from koordlet.qos_manager.core.round_plans import StrategyState as StrategyState
+from koordlet.qos_manager.core.strategy import Plan, StrategyMode, StrategySignal, StrategyView
 from koordlet.qos_manager.core.strategy import Strategy as Strategy
-from koordlet.qos_manager.core.strategy import StrategyMode, StrategySignal, StrategyView
 from koordlet.qos_manager.core.strategy_round import BUDGET_SECONDS, StrategyRecord, StrategyRound
 
 
@@ -35,6 +35,7 @@ class StrategyRunner:
     ) -> None:
         self._records = {one.name: StrategyRecord(one, _initial_state(one)) for one in strategies}
         self._hanging: set[str] = set()
+        self._late: dict[str, Plan] = {}
         self._clock = clock
         self._budget = budget_seconds
         self._shown_only = shown_only
@@ -53,6 +54,7 @@ class StrategyRunner:
 
     def start(self) -> StrategyRound:
         """Make the next round; nothing runs yet."""
+        self._take_late()
         return StrategyRound(
             self._records,
             frozenset(self._hanging),
@@ -79,12 +81,22 @@ class StrategyRunner:
         record = self._records[name]
         record.state = replace(record.state, reason=reason, overruns=record.state.overruns + 1)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, late: Plan | None) -> None:
         """Run a strategy again that has returned.
 
-        Its return shows that the cause (a kernel file, a suspended machine) is gone.
+        Its return shows that the cause (a kernel file, a suspended machine) is gone. Where it was
+        only slow, it goes on from its ``late`` plan: it would take as long from the beginning.
         """
         self._hanging.discard(name)
+        if late is not None:
+            self._late[name] = late
+
+    def _take_late(self) -> None:
+        for name, plan in self._late.items():
+            record = self._records[name]
+            if record.state.mode is not StrategyMode.OFF:
+                record.plan = plan
+        self._late.clear()
 
 
 def _initial_state(strategy: Strategy) -> StrategyState:
