@@ -14,7 +14,7 @@ from tests.vm import base
 
 QEMU = "qemu-system-x86_64"
 PROGRAMS = (QEMU, "debootstrap", "mke2fs", "unshare", "apt-get", "git")
-LONGEST = 1800
+LONGEST = 2700
 """Seconds after which a node that is still up is given up."""
 SILENT = 120.0
 """Seconds without a byte on the console, where systemd draws a progress bar twice a second as long
