@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import intern
+
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
@@ -36,6 +38,10 @@ class ContainerImage(msgspec.Struct, frozen=True, rename={"size": "sizeBytes"}, 
 
     names: list[str] | None = None
     size: int = 0
+
+    def __post_init__(self) -> None:
+        if self.names:  # many nodes have the same
+            self.names[:] = map(intern, self.names)
 
 
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):

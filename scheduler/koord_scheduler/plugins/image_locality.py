@@ -36,7 +36,7 @@ class ImageLocality(Plugin):
                 return sums
             total = int(nodes.is_node.sum())
             for image in images:
-                sums += int(image.size * (image.number / total)) * image.rows[rows]
+                sums += int(image.size * (image.number / total)) * image.mask(len(nodes))[rows]
             clipped = np.clip(sums, _LEAST, most)
             found: Amounts = np.floor(MAX_SCORE * (clipped - _LEAST) / (most - _LEAST))
             return found

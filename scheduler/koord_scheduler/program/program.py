@@ -290,6 +290,7 @@ class SchedulerProgram:
             await anyio.sleep(1.0)
             nodes = self._scheduler.nodes
             for column in (
+                nodes.images,
                 nodes.loads,
                 nodes.node_devices,
                 nodes.reservations,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import msgspec
@@ -12,12 +13,20 @@ from hypothesis import strategies as st
 from koord_model.label_selector import LabelSelector, Operator, Requirement
 from koord_scheduler.columns.coded_sets import SetValues
 from koord_scheduler.columns.domains import NodeScope
+from koord_scheduler.columns.images import ImageColumns
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.columns.pod_counts import AffinitySelector, SpreadSelector
 from koord_scheduler.columns.pod_labels import pod_labels
 from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
 from koord_scheduler.objects.metadata import AnnotatedMeta
-from koord_scheduler.objects.node import ContainerImage, Node, NodeSpec, NodeStatus, Taint
+from koord_scheduler.objects.node import (
+    ContainerImage,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    Taint,
+    read_node,
+)
 from koord_scheduler.objects.node_selector import NodeRequirement, RequiredNodes
 from koord_scheduler.objects.requests import PodRequests
 
@@ -171,7 +180,7 @@ class Cluster:
             for image in IMAGES:
                 has = any(image in one.names for one in node.status.images or ())
                 state = columns.images.get(image)
-                assert (state is not None and state.rows[row]) == has
+                assert (state is not None and row in state.rows) == has
             for requirement in REQUIREMENTS:
                 matches = columns.labels.matches([requirement])
                 assert matches[row] == requirement.allows(node.labels.get(requirement.key))
@@ -321,7 +330,7 @@ def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
     def image() -> tuple[int, list[str]]:
         state = columns.images.get("web:1")
         assert state is not None
-        names = sorted(columns.name(int(row)) for row in state.rows.nonzero()[0])
+        names = sorted(columns.name(int(row)) for row in state.mask(len(columns)).nonzero()[0])
         assert state.number == len(names)
         return state.size, names
 
@@ -334,3 +343,32 @@ def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
     assert columns.images.get("web:1") is None
     columns.set(node("b", 9))
     assert image() == (9, ["b"])
+    columns.set(node("b", 3))
+    assert image() == (3, ["b"])
+
+
+def test_images_are_bounded_in_bytes() -> None:
+    columns, rng = ImageColumns(most_bytes=20_000), Random(1)
+    told: list[str] = []
+    for _ in range(200):
+        row, first = rng.randrange(5), rng.randrange(60)
+        names = [f"registry.example.com/{number}" for number in range(first, first + 30)]
+        columns.set(row, [ContainerImage([name], 7) for name in names[: rng.randrange(31)]])
+        assert 0 <= columns.size <= 20_000
+        told += columns.take_warnings()
+    [line] = told
+    assert "nodeStatusMaxImages" in line
+    for row in range(5):
+        columns.set(row, [])
+    assert columns.size == 0
+    columns.set(0, [ContainerImage(["web:1"], 7)])
+    assert columns.get("web:1") is not None
+
+
+def test_nodes_share_the_names_of_their_images() -> None:
+    image = {"names": ["registry.example.com/web:1"], "sizeBytes": 7}
+    raw = msgspec.json.encode({"metadata": {"name": "n"}, "status": {"images": [image]}})
+    first, second = ((read_node(raw).status.images or [])[0].names for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert first[0] is second[0]
