@@ -23,6 +23,8 @@ class Topology:
 
     ``be_shared_pools`` are those of best-effort pods, where the node keeps such
     (``None``: it does not). ``online`` is a kernel CPU list, "" where not known.
+    ``owners_known`` is whether all exclusive owners of CPUs are known: until then no CPUs are
+    shared out.
     """
 
     shared_pools: tuple[SharedPool, ...] = ()
@@ -30,6 +32,7 @@ class Topology:
     kubelet_policy: str = "none"
     be_shared_pools: tuple[SharedPool, ...] | None = None
     online: str = ""
+    owners_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,10 +133,17 @@ COMPLETE = Fact(
 )
 KUBELET_CPUS = Fact(
     "exclusive CPUs of the kubelet",
-    (Source.KUBELET_STATE,),
+    (Source.KUBELET_STATE, Source.RECORD),
     "the next good read",
     "a file that is gone or cannot be read changes nothing; one that was never there, or never "
     "a state: none; one that could never be read: not known, and no CPUs are shared out",
+)
+RESERVED_CPUS = Fact(
+    "CPUs that the Node keeps out of all pools",
+    (Source.API, Source.RECORD),
+    "the API server says otherwise",
+    "a Node that the API server does not have: none; not known until it has said so, and no CPUs "
+    "are shared out",
 )
 SCHEDULED_CPUS = Fact(
     "exclusive CPUs of LSE and LSR pods",
@@ -196,6 +203,7 @@ FACTS = (
     COMPLETE,
     SCHEDULED_CPUS,
     KUBELET_CPUS,
+    RESERVED_CPUS,
     ONLINE_CPUS,
     CGROUP_DRIVER,
     CGROUP_ROOT,

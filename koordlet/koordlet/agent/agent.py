@@ -161,6 +161,7 @@ class Agent:
         self._node = self._open_node(files, layout, pods, gates)
         views = self._node.views if self._node else open_views(settings, files)
         if cluster is not None:
+            views.set_aside = lambda: None  # until the Node is known
             self._follow(cluster, views, pods)
         if self._node is not None:
             self._node.build_view()
@@ -182,11 +183,13 @@ class Agent:
                 # Nor decided: what strategies of an earlier run left is put back.
                 self._node.plan_queue.put(NodePlan(complete=True))
         if cluster is not None:
-            views.set_aside = partial(_set_aside, cluster, self._observing)
+            views.set_aside = partial(reserved_cpus, cluster, self._observing)
             self._loops.append(cluster.run)
             if self._observing is not None and not settings.read_only:
                 slo = lambda: views.current.slo  # noqa: E731 - nothing to name
-                reporting = MetricsReporter(settings, gates, cluster, self._observing, files, slo)
+                reporting = MetricsReporter(
+                    settings, gates, cluster, self._observing, views.kubelet_cpus, slo
+                )
                 self._loops += reporting.loops
                 observed = replace(self._observing.observed, reports=reporting.states)
                 self._observing = replace(self._observing, observed=observed)
@@ -405,10 +408,18 @@ class Agent:
             _log.info("registered again", registration=self._registration.path)
 
 
-def _set_aside(cluster: StatesInformer, observing: MetricsAdvisor | None) -> ReservedCPUs:
-    """The CPUs that the Node keeps out of the pools, as far as the machine's are known."""
+def reserved_cpus(cluster: StatesInformer, observing: MetricsAdvisor | None) -> ReservedCPUs | None:
+    """The CPUs that the Node keeps out of the pools; ``None`` until it and the machine's are known.
+
+    A Node that the API server does not have keeps none out.
+    """
     cpus = observing.observer.newest.fact(NodeCPUInfo) if observing else None
-    return set_aside(cluster.node() or {}, cpus.online if cpus else ())
+    node = cluster.node()
+    if node is None and cluster.ages()["Node"].age_seconds is None:
+        return None
+    if cpus is None and observing is not None:
+        return None
+    return set_aside(node or {}, cpus.online if cpus else ())
 
 
 async def _follow_rules(

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from koord_host.kernel_files.interface import FileReader
 from koord_kube.credentials import ACCOUNT, TokenFile
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, Resource
@@ -30,7 +29,7 @@ from koordlet.metrics_reporter.publisher import (
     PublisherState,
 )
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
-from koordlet.states_informer.cpu_manager_state import CPUManagerState
+from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 
 
 class MetricsReporter:
@@ -45,14 +44,14 @@ class MetricsReporter:
         gates: Mapping[str, bool],
         cluster: StatesInformer,
         observing: MetricsAdvisor,
-        reader: FileReader,
+        kubelet_cpus: Callable[[], KubeletCPUs | None],
         slo: Callable[[], NodeSLO],
     ) -> None:
         self._settings = settings
         self._gates = gates
         self._cluster = cluster
         self._observing = observing
-        self._kubelet_cpus = CPUManagerState(reader, settings.var_lib_kubelet_dir)
+        self._kubelet_cpus = kubelet_cpus
         self._slo = slo
         self.reporter: NodeMetricReporter | None = None
         self._link: DirectLink | None = None
@@ -112,7 +111,7 @@ class MetricsReporter:
         observed, node = self._observing.observed, self._cluster.node()
         cpus = observed.latest.fact(NodeCPUInfo)
         memory = observed.latest.fact(NodeMemoryInfo)
-        kubelet = self._kubelet_cpus.current()
+        kubelet = self._kubelet_cpus()
         if cpus is None or memory is None or node is None or kubelet is None:
             return None
         facts = TopologyInputs(

@@ -44,6 +44,7 @@ from koordlet.runtime_hooks.reconciler.network_traffic import TrafficShaper
 from koordlet.runtime_hooks.reconciler.reconcile_loop import NodeReconcileLoop
 from koordlet.runtime_hooks.reconciler.reconciler import HOOKS, NodeReconciler, ReconcileResult
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
+from koordlet.states_informer.cpu_manager_state import StateSnapshot
 from koordlet.states_informer.kubelet_client import open_pod_source
 from koordlet.states_informer.kubelet_cpus import STATIC
 from koordlet.states_informer.node_view_builder import NodeViewBuilder
@@ -109,7 +110,13 @@ def open_pods(
 
 def open_views(settings: KoordletSettings, files: FileReader) -> NodeViewBuilder:
     """The node as it looks where nothing is written: what its rules say."""
-    views = NodeViewBuilder(files, NodeView(), Kernel, rules_file=settings.nodeslo_file)
+    views = NodeViewBuilder(
+        files,
+        NodeView(),
+        Kernel,
+        rules_file=settings.nodeslo_file,
+        kubelet_dir=settings.var_lib_kubelet_dir,
+    )
     _, problems = views.refresh(None)
     for line in problems:
         _log.warning("rules", reason=line)
@@ -207,6 +214,9 @@ def open_node(
         kernel,
         rules_file=settings.nodeslo_file,
         kubelet_dir=settings.var_lib_kubelet_dir,
+        kept_cpus=StateSnapshot(
+            f"{settings.state_dir}/kubelet_cpus.json", detect.boot(files, layout.proc_root)
+        ),
     )
     plan_queue = PlanQueue(executor, tasks, journal)
     reconcile_loop = NodeReconcileLoop(

@@ -57,7 +57,7 @@ class ViewSources:
     cache: MetricCache
     base: BaseValue = lambda _: None
     node: Callable[[], Object | None] = lambda: None
-    set_aside: Callable[[], ReservedCPUs] = ReservedCPUs
+    set_aside: Callable[[], ReservedCPUs | None] = ReservedCPUs
     evicting: Callable[[], frozenset[str]] = frozenset
     pods_fresh: Callable[[], bool] = lambda: True
 
@@ -79,7 +79,7 @@ class StrategyViewBuilder:
         """The view of this moment: the wall clock and the steady one, in seconds."""
         seen = self._seen
         allocatable, kept_back = self._of_node(seen.node())
-        aside = seen.set_aside()
+        aside = seen.set_aside() or ReservedCPUs()  # not known: nor are the owners of CPUs
         return StrategyView(
             at,
             steady,

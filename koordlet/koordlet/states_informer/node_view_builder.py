@@ -20,7 +20,7 @@ from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
 from koord_service.logs import get_log
 
-from koordlet.states_informer.cpu_manager_state import CPUManagerState
+from koordlet.states_informer.cpu_manager_state import CPUManagerState, StateSnapshot
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.state import share_pools
 from koordlet.states_informer.state.last_good import LastGood
@@ -105,9 +105,11 @@ class NodeViewBuilder:
         *,
         rules_file: str = "",
         kubelet_dir: str = "/var/lib/kubelet",
+        kept_cpus: StateSnapshot | None = None,
     ) -> None:
-        self.set_aside: Callable[[], ReservedCPUs] = ReservedCPUs
-        """CPUs that the cluster keeps out of the pools."""
+        """``kept_cpus`` keeps the kubelet's CPUs over a restart."""
+        self.set_aside: Callable[[], ReservedCPUs | None] = ReservedCPUs
+        """CPUs that the cluster keeps out of the pools; ``None`` until it is known."""
         self._reader = reader
         self._kernel = kernel
         self._rules_file = Path(rules_file) if rules_file else None
@@ -116,7 +118,7 @@ class NodeViewBuilder:
         self._from_file = NO_RULES
         self._objects: Mapping[str, Mapping[str, object]] = {}
         self._taken: object = None
-        self._kubelet = CPUManagerState(reader, kubelet_dir)
+        self._kubelet = CPUManagerState(reader, kubelet_dir, kept_cpus)
         self._numa: LastGood[dict[int, frozenset[int]]] = LastGood(_SYS_CPUS, _warn)
         self._computed: Topology | None = None
         self.current = view
@@ -135,21 +137,30 @@ class NodeViewBuilder:
             self.current,
             kernel=self._kernel(),
             slo=rules.slo,
-            topology=rules.topology or self._topology(pods),
+            topology=self._documented(rules.topology) or self._topology(pods),
             cpu_normalization_ratio=rules.normalization_ratio,
         )
         if view != self.current:
             self.current = view
         return self.current, problems
 
+    def kubelet_cpus(self) -> KubeletCPUs | None:
+        """The kubelet's own CPUs, as they were known last; ``None`` until they are."""
+        return self._kubelet.current()
+
+    def _documented(self, pools: Topology | None) -> Topology | None:
+        if pools is None or self.set_aside() is not None:
+            return pools
+        return replace(pools, owners_known=False)
+
     def _topology(self, pods: Iterable[Pod] | None) -> Topology:
-        """The pools now; those from before while pods or the kubelet's CPUs are not known."""
-        numa, kubelet = self._numa_cpus(), self._kubelet.current()
+        """The pools now; those from before while an owner's CPUs are not known."""
+        found = share_pools.topology(
+            self._numa_cpus(), pods, self._kubelet.current(), self.set_aside()
+        )
         before = self._computed
-        if before is not None and before.shared_pools and (pods is None or kubelet is None):
+        if before is not None and before.owners_known and not found.owners_known:
             return before
-        pods = None if kubelet is None else pods
-        found = share_pools.topology(numa, pods, kubelet or KubeletCPUs(), self.set_aside())
         self._computed = found
         return found
 

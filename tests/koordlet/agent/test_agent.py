@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from koord_model.node_info import NodeCPUInfo
 from koordlet.agent import agent
+from koordlet.agent.agent import reserved_cpus
+from koordlet.states_informer.state.informer_age import InformerAge
+from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 
 async def _group_that_fails(error: Exception) -> None:
@@ -36,3 +43,21 @@ async def test_a_loop_that_ends_by_itself_is_left():
 
     await agent._run_forever(loop)
     assert runs == [1]
+
+
+@pytest.mark.parametrize(
+    ("node", "age", "cpus", "expected"),
+    [
+        (None, None, NodeCPUInfo(()), None),
+        (None, 3.0, NodeCPUInfo(()), ReservedCPUs()),
+        ({"metadata": {}}, None, NodeCPUInfo(()), ReservedCPUs()),
+        ({"metadata": {}}, 3.0, None, None),
+    ],
+    ids=["nothing said yet", "no such Node", "of the last run", "CPUs not counted yet"],
+)
+def test_reservations_are_known_once_node_and_machine_are(node, age, cpus, expected) -> None:
+    ages = {"Node": InformerAge(age)}
+    cluster: Any = SimpleNamespace(node=lambda: node, ages=lambda: ages)
+    newest = SimpleNamespace(fact=lambda _: cpus)
+    observing: Any = SimpleNamespace(observer=SimpleNamespace(newest=newest))
+    assert reserved_cpus(cluster, observing) == expected

@@ -8,12 +8,14 @@ from koord_model.node import Kernel, NodeView, SharedPool
 from koord_model.node_slo import CPUPolicy
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass
+from koordlet.states_informer.cpu_manager_state import StateSnapshot
 from koordlet.states_informer.node_view_builder import (
     NO_RULES,
     NodeViewBuilder,
     numa_cpus,
     parse_rules,
 )
+from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 from tests.support.node import FakeKernel
 
@@ -89,8 +91,23 @@ def rules_file(tmp_path: Path) -> Path:
     return file
 
 
-def views(rules_file: Path | str = "", node: FakeKernel | None = None) -> NodeViewBuilder:
-    return NodeViewBuilder(node or FakeKernel(), NodeView(), Kernel, rules_file=str(rules_file))
+def views(
+    rules_file: Path | str = "",
+    node: FakeKernel | None = None,
+    kept: StateSnapshot | None = None,
+) -> NodeViewBuilder:
+    return NodeViewBuilder(
+        node or FakeKernel(), NodeView(), Kernel, rules_file=str(rules_file), kept_cpus=kept
+    )
+
+
+def snapshot(folder: Path, boot: str = "b1") -> StateSnapshot:
+    return StateSnapshot(str(folder / "kubelet_cpus.json"), boot)
+
+
+def owners_known(made: NodeViewBuilder) -> bool:
+    assert made.current.topology is not None
+    return made.current.topology.owners_known
 
 
 class TestChanges:
@@ -189,6 +206,36 @@ class TestPools:
         node.fail(STATE, OSError(24, "Too many open files"))
         assert self.pools(views(node=node)) == []
 
+    @pytest.mark.parametrize("text", [None, "{", OSError(24, "Too many open files")])
+    @pytest.mark.parametrize(
+        ("boot", "pools"), [("b1", ["1-7", "8-15"]), ("b2", ["0-7", "8-15"])], ids=["run", "boot"]
+    )
+    def test_what_the_kubelet_said_last_counts_after_a_restart(self, tmp_path, text, boot, pools):
+        node = FailingKernel()
+        node.plain.texts[STATE] = STATIC_STATE
+        assert self.pools(views(node=node, kept=snapshot(tmp_path))) == ["1-7", "8-15"]
+        node.fail(STATE, text)
+        found = self.pools(views(node=node, kept=snapshot(tmp_path, boot)))
+        # Whether there is a file is not known: nothing is shared out for now.
+        assert found == ([] if isinstance(text, OSError) else pools)
+
+    def test_no_cpus_are_shared_out_before_reservations_are_known(self, rules_file):
+        made, of_rules = views(), views(rules_file)
+        rules_file.write_text(POOLS)
+        aside: ReservedCPUs | None = None
+        made.set_aside = of_rules.set_aside = lambda: aside
+        assert self.pools(made) == []
+        self.pools(of_rules)
+        assert not owners_known(made)
+        assert not owners_known(of_rules)
+        aside = ReservedCPUs(frozenset({0, 1}))
+        assert self.pools(made) == ["2-7", "8-15"]
+        self.pools(of_rules)
+        assert owners_known(made)
+        assert owners_known(of_rules)
+        aside = None
+        assert self.pools(made) == ["2-7", "8-15"]
+
     @pytest.mark.parametrize(
         ("path", "text"),
         [
@@ -213,13 +260,14 @@ class TestPools:
         assert made.current.topology.shared_pools
 
     def test_a_document_s_pools_go_before(self, rules_file):
-        rules_file.write_text("""\
-kind: NodeResourceTopology
-metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "5"}]'}}
-""")
+        rules_file.write_text(POOLS)
         assert self.pools(views(rules_file)) == ["5"]
 
 
+POOLS = """\
+kind: NodeResourceTopology
+metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "5"}]'}}
+"""
 STATIC_STATE = '{"policyName": "static", "defaultCpuSet": "1-15", "entries": {"u": {"main": "0"}}}'
 
 

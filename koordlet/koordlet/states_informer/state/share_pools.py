@@ -30,18 +30,21 @@ class ReservedCPUs:
 def topology(
     numa_cpus: Mapping[int, frozenset[int]],
     pods: Iterable[Pod] | None,
-    kubelet: KubeletCPUs,
-    aside: ReservedCPUs = ReservedCPUs(),
+    kubelet: KubeletCPUs | None,
+    aside: ReservedCPUs | None = ReservedCPUs(),
 ) -> Topology:
     """The node's pools, from its online CPUs by NUMA node and the pods it runs.
 
     LSE and LSR pods take their CPUs out of the pools, as do containers to which the
     kubelet gave CPUs. A pod whose annotation cannot be read takes none: the plugin
-    that reads it says so. Where the pods are not known (``None``) there are no pools yet.
+    that reads it says so. Where pods, the kubelet's CPUs or those set aside are not known
+    (``None``) there are no pools yet.
     """
     online = cpuset.render(frozenset().union(*numa_cpus.values()))
-    if pods is None:
-        return Topology((), aside.system, kubelet.policy, online=online)
+    if pods is None or kubelet is None or aside is None:
+        system = "" if aside is None else aside.system
+        policy = KubeletCPUs().policy if kubelet is None else kubelet.policy
+        return Topology((), system, policy, online=online, owners_known=False)
     taken = (kubelet.exclusive | aside.cpus).union(*(_own_cpus(pod) for pod in pods))
     pools = tuple(
         SharedPool(node, cpuset.render(cpus - taken)) for node, cpus in sorted(numa_cpus.items())

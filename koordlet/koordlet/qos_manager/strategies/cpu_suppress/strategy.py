@@ -137,8 +137,8 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         return _OFF
     before = memory if isinstance(memory, _Memory) else _FIRST
     load = suppression_formula.measure(view)
-    if isinstance(load, NodeCPULoad) and view.node.topology is None:
-        load = "the kubelet's CPU policy"
+    if isinstance(load, NodeCPULoad) and not _owners_known(view):
+        load = "exclusive CPUs"
     if isinstance(load, str):
         return _hold(view, before, load)
     before = _with_pools(view, before)
@@ -319,7 +319,7 @@ def _as_found(view: StrategyView) -> _Memory:
 def _held(view: StrategyView, before: _Memory) -> _Memory:
     """As many CPUs as before, but none that an LSE pod has now."""
     step = _Step(before.cpus, before.quota, before.cores or 0.0, before.outcome, "", ())
-    if before.cpus and view.cpus and view.pods_known and view.node.topology is not None:
+    if before.cpus and view.cpus and view.pods_known and _owners_known(view):
         before = _with_pools(view, before)
         chosen = be_cpus.choose_cpus(
             len(before.cpus or ()), before.pools, view.cpus, before.cpus or frozenset()
@@ -332,6 +332,11 @@ def _held(view: StrategyView, before: _Memory) -> _Memory:
 
 
 # ---- the groups
+
+
+def _owners_known(view: StrategyView) -> bool:
+    """Whether it is known which CPUs are not to be shared."""
+    return view.node.topology is not None and view.node.topology.owners_known
 
 
 def _with_pools(view: StrategyView, before: _Memory) -> _Memory:

@@ -287,7 +287,8 @@ def test_after_a_restart_it_goes_on_from_what_the_cgroup_has() -> None:
     [
         ({"info": NodeCPUInfo(())}, "the node's CPUs"),
         ({"known": False}, "which pods run"),
-        ({"topology": None}, "the kubelet's CPU policy"),
+        ({"topology": None}, "exclusive CPUs"),
+        ({"topology": Topology(owners_known=False)}, "exclusive CPUs"),
         ({}, "node_cpu_usage"),
     ],
 )
