@@ -16,7 +16,8 @@ from koord_kube.shared_informers import SharedInformers
 
 from koord_scheduler.classes.pod_reader import ClusterPod
 from koord_scheduler.extenders.api_documents import ApiDocuments
-from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
+from koord_scheduler.framework.cluster_kind import ClusterKind
+from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import Record, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import Node

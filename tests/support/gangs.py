@@ -84,6 +84,16 @@ class GangCluster:
         kind = self._named["PodGroup.scheduling.k8s.io"]
         kind.put(f"d/{name}", kind.read(json.dumps(document).encode()))
 
+    def composite(self, name: str, spec: Mapping[str, Any]) -> None:
+        """A CompositePodGroup is there."""
+        document = {"metadata": {"name": name, "namespace": "d"}, "spec": spec}
+        kind = self._named["CompositePodGroup.scheduling.k8s.io"]
+        kind.put(f"d/{name}", kind.read(json.dumps(document).encode()))
+
+    def remove_object(self, kind: str, name: str) -> None:
+        """An object of a kind of Kubernetes' groups is gone."""
+        self._named[kind].remove(f"d/{name}")
+
     def pod(
         self,
         name: str,

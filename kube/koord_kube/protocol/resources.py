@@ -34,10 +34,14 @@ RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations",
 POD_GROUPS = Resource(
     "scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup", namespaced=True
 )
-SCHEDULING_GROUPS = Resource(
-    "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup", namespaced=True
+SCHEDULING_GROUPS = tuple(
+    Resource("scheduling.k8s.io", version, "podgroups", "PodGroup", namespaced=True)
+    for version in ("v1beta1", "v1alpha3", "v1alpha2")
 )
-"""Kubernetes' own PodGroups."""
+"""Kubernetes' own PodGroups, in the versions of its API: the newest first."""
+COMPOSITE_GROUPS = Resource(
+    "scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup", namespaced=True
+)
 CLUSTER_NETWORK_TOPOLOGIES = Resource(
     "scheduling.koordinator.sh",
     "v1alpha1",

@@ -126,7 +126,8 @@ class PodReader:
         gangs, group = self._nodes.gangs, pod.spec.scheduling_group
         if gangs.reads_scheduling_groups and group is not None:
             key = scheduling_group_key(metadata.namespace, str(group.get("podGroupName", "")))
-            return GangMember(key, phase=pod.status.phase)
+            priority = pod.spec.priority or 0
+            return GangMember(key, phase=pod.status.phase, priority=priority)
         if not gangs.reads_pod_groups:
             return None
         found = gang_member(

@@ -69,6 +69,7 @@ from koord_scheduler.plugins.reservation import ReservationPlugin
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.plugins.scheduling_hint import SchedulingHint
 from koord_scheduler.plugins.taint_toleration import TaintToleration
+from koord_scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from koord_scheduler.plugins.volume_binding import VolumeBinding
 from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
 from koord_scheduler.plugins.volume_zone import VolumeZone
@@ -105,6 +106,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
         args.coscheduling.defaults(), gathers=args.coscheduling.aware_network_topology
     ),
     "GangScheduling": lambda args: GangScheduling(),
+    "TopologyPlacementGenerator": lambda args: TopologyPlacementGenerator(),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 

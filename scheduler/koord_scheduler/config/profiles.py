@@ -134,6 +134,7 @@ def _profile(
             *points.points["score"],
             *prepare,
             *points.points["permit"],
+            *points.points["placementGenerate"],
         )
     )
     plugins = tuple(

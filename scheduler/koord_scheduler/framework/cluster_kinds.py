@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from koord_kube.protocol.resources import (
@@ -28,7 +28,6 @@ from koord_kube.protocol.resources import (
     RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
-    SCHEDULING_GROUPS,
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
@@ -54,13 +53,10 @@ from koord_scheduler.devices.gpu_templates import (
     TemplatesObject,
     read_gpu_templates,
 )
+from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.framework.scheduling_group_kinds import scheduling_group_kinds
 from koord_scheduler.gang.pod_group import PodGroupObject, read_pod_group
-from koord_scheduler.gang.scheduling_group import (
-    SUFFIX,
-    SchedulingGroupObject,
-    read_scheduling_group,
-)
 from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
 from koord_scheduler.network.cluster_topology import ClusterTopology, read_cluster_topology
 from koord_scheduler.numa.topology_object import (
@@ -111,37 +107,6 @@ _STORAGE: Mapping[Resource, type[StorageObject]] = {
     CSI_STORAGE_CAPACITIES: CSIStorageCapacity,
     VOLUME_ATTACHMENTS: VolumeAttachment,
 }
-
-
-class ClusterKind(NamedTuple):
-    """How objects of a kind are read, and what takes them: ``put`` and ``remove`` get their keys.
-
-    ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
-    An API server may lack a kind that ``is_optional``; one that is not ``is_needed`` by any plugin
-    is not followed. With a ``namespace`` and an ``object_name``, it is one object. In a kind that
-    ``has_decisions`` is what schedulers have promised to pods.
-    """
-
-    resource: Resource
-    view: type[msgspec.Struct]
-    read: Callable[[bytes], Any]
-    put: Callable[[str, Any], object]
-    remove: Callable[[str], object]
-    is_optional: bool = False
-    is_needed: bool = True
-    namespace: str = ""
-    object_name: str = ""
-    has_decisions: bool = False
-
-    def selects(self, namespace: str, name: str) -> bool:
-        """Whether an object of the kind counts."""
-        return not self.object_name or (self.namespace, self.object_name) == (namespace, name)
-
-    @property
-    def name(self) -> str:
-        """What recordings call it: its kind, of which there is a second one only of PodGroups."""
-        kind, group = self.resource.kind, self.resource.group
-        return f"{kind}.{group}" if self.resource == SCHEDULING_GROUPS else kind
 
 
 def cluster_kinds(
@@ -234,15 +199,7 @@ def cluster_kinds(
             is_needed=nodes.reservations.is_used,
             has_decisions=True,
         ),
-        ClusterKind(
-            SCHEDULING_GROUPS,
-            SchedulingGroupObject,
-            read_scheduling_group,
-            lambda _, one: scheduler.set_pod_group(one),
-            lambda key: scheduler.remove_pod_group(f"{key}{SUFFIX}"),
-            is_optional=True,
-            is_needed=nodes.gangs.reads_scheduling_groups,
-        ),
+        *scheduling_group_kinds(scheduler),
         ClusterKind(
             POD_GROUPS,
             PodGroupObject,

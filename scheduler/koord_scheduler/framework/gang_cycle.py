@@ -98,7 +98,7 @@ class GangCycle:
                 nominations.clear()  # those who did not fit wait as any other pod
                 self._release(group_id, result.placements)
                 return None
-        if host.gangs.defaults.preempts and self._preempt(queue, pods, now):
+        if host.gangs.preempts(group_id) and self._preempt(queue, pods, now):
             return None
         self._back_off(queue.gang_attempts, group_id, pods, now, holds=not lacks_quota)
         return self._refuse(queue, result.failed or head, self._failure(group_id, result), now)

@@ -17,11 +17,11 @@ class GangCandidate(NamedTuple):
     """A part of the cluster that a gang may be tried in.
 
     Its pods get the best nodes among ``rows`` (``None``: among all), a pod that ``plan`` names by
-    its key the node of that row alone. Nobody gets one of ``refused``.
+    its key the nodes of that row, or of those, alone. Nobody gets one of ``refused``.
     """
 
     rows: Rows | None = None
-    plan: Mapping[str, int] = {}
+    plan: Mapping[str, int | Rows] = {}
     refused: tuple[int, ...] = ()
 
     def among(self, pod: str, rows: Rows) -> Rows:
@@ -33,7 +33,7 @@ class GangCandidate(NamedTuple):
     def allowed(self, pod: str) -> Rows | None:
         """The rows that the pod with this key may have; ``None``: all."""
         planned = self.plan.get(pod)
-        return self.rows if planned is None else np.array([planned])
+        return self.rows if planned is None else np.atleast_1d(planned)
 
 
 EVERYWHERE = GangCandidate()

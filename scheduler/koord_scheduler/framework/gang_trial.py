@@ -10,7 +10,7 @@ from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.plugin import CannotReserve
 from koord_scheduler.gang.gang_spec import GangMode
-from koord_scheduler.gang.gangs import Gangs
+from koord_scheduler.gang.gangs import Gangs, count_by_gang
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 
@@ -57,45 +57,73 @@ def try_gang(
 ) -> TrialResult:
     """Place as many of a group's waiting pods as fit, or none if these are too few.
 
-    Once a strict gang has a pod that does not fit the trial ends, unless enough fit already.
+    Once a strict gang has a pod that does not fit the trial ends, unless enough fit already. Where
+    some gangs of a group are enough, one that cannot start leaves its room to the others.
     """
-    trial = _Trial(placer, gangs, group_id)
+    trial = _Trial(placer, gangs, group_id, pods)
     failed, why = None, ""
     try:
         for pod in pods:
-            if trial.place(pod, candidate) or trial.is_enough():
+            if trial.is_hopeless(pod) or trial.place(pod, candidate):
+                continue
+            trial.drop_hopeless(pod)
+            if trial.is_enough():
                 continue
             if failed is None:
                 failed, why = pod, explain(pod)
             if trial.is_strict(pod):
                 break
+        fitted = len(trial.placements)
         if trial.is_enough():
-            return TrialResult(tuple(trial.placements), len(trial.placements))
+            return TrialResult(tuple(trial.placements), fitted)
     except Exception:
         trial.roll_back()
         raise
-    fitted = len(trial.placements)
     trial.roll_back()
     return TrialResult((), fitted, failed, why)
 
 
 class _Trial:
-    def __init__(self, placer: MemberPlacer, gangs: Gangs, group_id: str) -> None:
+    def __init__(
+        self, placer: MemberPlacer, gangs: Gangs, group_id: str, pods: Sequence[QueuedPod]
+    ) -> None:
         self._placer = placer
         self._gangs = gangs
         self._group_id = group_id
         self._placed: Counter[str] = Counter()
+        self._left = Counter(count_by_gang(gangs, (one.key for one in pods)))
+        self._has_quorum = gangs.quorum(group_id) is not None
+        self._hopeless: set[str] = set()
         self.placements: list[Placement] = []
 
     def place(self, pod: QueuedPod, candidate: GangCandidate) -> bool:
-        placement = self._place(pod, candidate)
+        placement, gang = self._place(pod, candidate), self._gang(pod)
+        self._left[gang] -= 1
         if placement is None:
             return False
         self.placements.append(placement)
-        gang = self._gangs.gang_of(pod.key)
-        if gang is not None:
-            self._placed[gang.key] += 1
+        self._placed[gang] += 1
         return True
+
+    def is_hopeless(self, pod: QueuedPod) -> bool:
+        """Whether too few pods of its gang fit."""
+        return self._gang(pod) in self._hopeless
+
+    def drop_hopeless(self, pod: QueuedPod) -> None:
+        """A pod did not fit: if its gang cannot start any more, it takes no room from others."""
+        gang = self._gang(pod)
+        most = {gang: self._placed[gang] + self._left[gang]}
+        if not self._has_quorum or gang not in self._gangs.unsatisfied(self._group_id, most):
+            return
+        self._hopeless.add(gang)
+        for one in [one for one in self.placements if self._gang(one.pod) == gang]:
+            self.placements.remove(one)
+            self._placer.take_back(one.pod)
+        self._placed[gang] = 0
+
+    def _gang(self, pod: QueuedPod) -> str:
+        gang = self._gangs.gang_of(pod.key)
+        return gang.key if gang is not None else ""
 
     def _place(self, pod: QueuedPod, candidate: GangCandidate) -> Placement | None:
         """On the best row that can have the pod once plugins reserve its room there."""
@@ -109,7 +137,7 @@ class _Trial:
         return None
 
     def is_enough(self) -> bool:
-        return bool(self.placements) and not self._gangs.unsatisfied(self._group_id, self._placed)
+        return bool(self.placements) and not self._gangs.lacking(self._group_id, self._placed)
 
     def is_strict(self, pod: QueuedPod) -> bool:
         gang = self._gangs.gang_of(pod.key)

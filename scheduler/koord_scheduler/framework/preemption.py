@@ -85,6 +85,9 @@ class Candidates:
         if not len(self):
             return None
         ties = self._nodes.tie_break if tie_break is None else tie_break
+        if self._nodes.gangs.disrupts_together:  # victims elsewhere count, too
+            rows = dict(zip(map(self._nodes.name, self._rows.tolist()), self._rows, strict=True))
+            return least_harmful(self, lambda node: float(ties[rows[node]]))
         left = self._places
         for one in (*self._criteria(), -ties[self._rows]):
             left = left[one[left] == one[left].min()]
@@ -108,8 +111,22 @@ class Candidates:
         pods, violating = self._victims
         here = pods.at == place
         victims = tuple(map(self._placed.pod, pods.slots[here].tolist()))
+        victims = _with_their_gangs(victims, self._nodes, self._placed)
         node = self._nodes.name(int(self._rows[place]))
         return Preemption(node, victims, int(violating[here].sum()))
+
+
+def _with_their_gangs(
+    victims: tuple[PlacedPod, ...], nodes: NodeColumns, placed: PlacedPods
+) -> tuple[PlacedPod, ...]:
+    """With those pods, wherever they are, that lose their nodes together with one of them."""
+    if not nodes.gangs.disrupts_together:
+        return victims
+    found = {one.key: one for one in victims}
+    for one in victims:
+        others = nodes.gangs.disrupted_with(one.key)
+        found |= {key: placed.by_key[key] for key in others if key in placed.by_key}
+    return tuple(sorted(found.values(), key=lambda one: -one.priority))
 
 
 def least_harmful(
@@ -175,7 +192,7 @@ def find_candidates(
     question for other reasons than the plugins'. ``victims``: only some pods may be.
     """
     rows = np.flatnonzero(nodes.is_node)
-    lower = _preemptible(placed.below(priority, rows), scores, nodes, placed)
+    lower = _preemptible(placed.below(priority, rows), scores, nodes, placed, priority)
     if victims is not None:
         lower = lower.where(placed.amounts(victims.may_be, lower.slots) > 0)
         if not len(lower.at):  # as mostly, and nodes cost more to look at
@@ -210,16 +227,22 @@ def _without_victims(
 
 
 def _preemptible(
-    pods: PodsByRow, scores: ClassScores, nodes: NodeColumns, placed: PlacedPods
+    pods: PodsByRow,
+    scores: ClassScores,
+    nodes: NodeColumns,
+    placed: PlacedPods,
+    priority: int,
 ) -> PodsByRow:
     """Without those that act as a reservation, or have their room of one that is for others.
 
-    With ``enablePreemption`` a label keeps pods, too.
+    A pod that loses its node only with others is kept if one of these is. With
+    ``enablePreemption`` a label keeps pods, too.
 
     A reservation gets back what pods have of it: that helps only those who may use it.
     """
     reservations = nodes.reservations
-    if not len(reservations) and not reservations.preempt:
+    is_together = nodes.gangs.disrupts_together
+    if not len(reservations) and not reservations.preempt and not is_together:
         return pods
 
     def is_kept(usage: PodUsage) -> float:
@@ -233,7 +256,19 @@ def _preemptible(
         pod = placed.pod(int(pods.slots[at]))
         uid = pod.usage.reservation
         kept[at] = reservations.owns_held(pod.node, uid) and not scores.may_use(pod.node, uid)
+    if is_together:
+        kept |= np.isin(pods.slots, _kept_together(pods.slots[kept], nodes, placed, priority))
     return pods.where(~kept)
+
+
+def _kept_together(kept: Rows, nodes: NodeColumns, placed: PlacedPods, priority: int) -> list[int]:
+    """The slots of pods that lose their nodes only with one that is not lost."""
+    found, lasting = list[int](), set(kept.tolist())
+    for keys in nodes.gangs.disrupted_together():
+        slots = [slot for key in keys if (slot := placed.slot(key)) is not None]
+        if any(slot in lasting or placed.priority[slot] >= priority for slot in slots):
+            found += slots
+    return found
 
 
 def _owns(usage: PodUsage) -> float:

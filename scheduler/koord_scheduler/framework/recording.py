@@ -14,7 +14,7 @@ import msgspec
 from koord_model.version import VERSION
 
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.cluster_kinds import ClusterKind
+from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.decisions import (
     Decision,
     ExtenderFailure,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 from koord_kube.protocol.resources import PODS
 
-from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
+from koord_scheduler.framework.cluster_kind import ClusterKind
+from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Decision
 from koord_scheduler.framework.recording import (
     DecideInput,

@@ -30,6 +30,7 @@ from koord_scheduler.framework.decisions import (
     Refusal,
 )
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
+from koord_scheduler.framework.domain_planner import DomainPlanner
 from koord_scheduler.framework.extended_choice import (
     ChosenPreemption,
     ExtendedResult,
@@ -87,7 +88,7 @@ class Scheduler(GangStates):
         self._extenders = extenders
         self.on_filtered: OnFiltered | None = None
         self.gang_cycle = GangCycle(self)
-        self.gang_cycle.planner = NetworkPlanner(self.placed)
+        self.gang_cycle.planner = DomainPlanner(self.placed, NetworkPlanner(self.placed))
         self._waker = Waker(self)
 
     def decide(self, now: float) -> Decision | ExtenderQuestion | None:

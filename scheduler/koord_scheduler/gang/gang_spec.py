@@ -18,6 +18,8 @@ from koord_model.keys import (
     ANNOTATION_OLD_GANG_MATCH_POLICY,
 )
 
+from koord_scheduler.gang.quorum import Quorum
+
 WAIT_SECONDS = 600.0
 
 
@@ -56,6 +58,13 @@ class GangDefaults:
     preempts: bool = False
 
 
+class DomainRule(NamedTuple):
+    """All pods of some ``gangs``, by their keys, are on nodes with one value of a ``label``."""
+
+    label: str
+    gangs: tuple[str, ...]
+
+
 class GangSpec(NamedTuple):
     """A gang by its ``key``, namespace/name; ``group`` has the keys of all gangs of its group.
 
@@ -63,6 +72,11 @@ class GangSpec(NamedTuple):
     ``wait_seconds`` is for how long room is held for it. ``created`` is in seconds since the epoch.
     ``network_topology`` is the annotation, "" without one. With a ``problem`` it cannot be placed.
     ``ignored`` says what counts as not given, since it is not valid.
+
+    Its pods have the ``priority``, where it is not ``None``. It may take the place of other pods if
+    it ``preempts``; ``None``: as configured. The gangs of ``disrupted_with``, itself included, lose
+    all their pods or none; empty: each by itself. ``domains`` are from the widest to the narrowest.
+    ``quorum`` says how many gangs of the group have to start together; ``None``: all.
     """
 
     key: str
@@ -77,6 +91,11 @@ class GangSpec(NamedTuple):
     network_topology: str = ""
     problem: str = ""
     ignored: tuple[str, ...] = ()
+    priority: int | None = None
+    preempts: bool | None = None
+    disrupted_with: tuple[str, ...] = ()
+    domains: tuple[DomainRule, ...] = ()
+    quorum: Quorum | None = None
 
     @property
     def group_id(self) -> str:

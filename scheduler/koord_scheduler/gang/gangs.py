@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from koord_scheduler.gang.gang_spec import GangDefaults, GangSpec, MatchPolicy
+from koord_scheduler.gang.hierarchy import Hierarchy
 from koord_scheduler.gang.match import MemberCounts, is_satisfied
 from koord_scheduler.gang.member import GangMember, Release
 from koord_scheduler.gang.pod_group import PodGroup
+from koord_scheduler.gang.quorum import Quorum
 
 NOTHING_PLACED: Mapping[str, int] = MappingProxyType({})
 
@@ -21,6 +24,7 @@ class Gang:
     ``assumed`` are those that are about to be bound, ``bound`` those that are, with their uids.
     ``described`` is what its first pod says of it, which counts unless there is a ``pod_group``.
     ``unit`` is the group with which its waiting members are placed, "" if each goes by itself.
+    ``priorities`` counts those of its members.
     """
 
     key: str
@@ -30,6 +34,7 @@ class Gang:
     assumed: set[str] = field(default_factory=set)
     bound: dict[str, str] = field(default_factory=dict)
     unit: str = ""
+    priorities: Counter[int] = field(default_factory=Counter)
 
     @property
     def spec(self) -> GangSpec | None:
@@ -40,6 +45,18 @@ class Gang:
     def group_id(self) -> str:
         """The name of its group; its own key as long as nobody says."""
         return self.key if self.spec is None else self.spec.group_id
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be placed as it is described, "" if it can."""
+        spec = self.spec
+        if spec is None or spec.problem or spec.priority is None:
+            return "" if spec is None else spec.problem
+        other = next((one for one in self.priorities if one != spec.priority), None)
+        if other is None:
+            return ""
+        rule = "all pods in a single pod group should match the priority of the pod group"
+        return f"{rule}, got: {other} and {spec.priority}"
 
     def waiting(self) -> list[str]:
         """The keys of the pods that have no node."""
@@ -77,6 +94,7 @@ class Gangs:
         self.reads_pod_groups = False
         self.reads_scheduling_groups = False
         self.gathers = False
+        self.hierarchy = Hierarchy()
         self.defaults = GangDefaults()
         self.touched: set[str] = set()
         """The keys of gangs that changed since somebody looked, and took them out."""
@@ -84,6 +102,7 @@ class Gangs:
         self._gang_of: dict[str, Gang] = {}
         self._groups: dict[str, GangGroup] = {}
         self._warnings: list[str] = []
+        self._disrupted_whole: set[str] = set()
         self.by_key: Mapping[str, Gang] = MappingProxyType(self._gangs)
 
     def take_warnings(self) -> list[str]:
@@ -115,6 +134,7 @@ class Gangs:
         if one.spec.ignored != known:
             self._warn("PodGroup", one.spec)
         before, gang.pod_group = gang.group_id, one
+        (set.add if one.spec.disrupted_with else set.discard)(self._disrupted_whole, gang.key)
         self._note_members(gang, before)
         return gang
 
@@ -123,6 +143,7 @@ class Gangs:
         gang = self._gangs.get(key)
         if gang is not None:
             before, gang.pod_group = gang.group_id, None
+            self._disrupted_whole.discard(key)
             self._note_members(gang, before)
             self._drop_if_empty(gang)
         return gang
@@ -133,7 +154,9 @@ class Gangs:
         if before is not None and before.key != member.gang:
             self.remove_member(pod)
         gang = self._gang_of[pod] = self._gang(member.gang)
+        self._count_priority(gang, pod, -1)
         gang.members[pod] = member
+        self._count_priority(gang, pod, 1)
         self.touched.add(gang.key)
         if gang.described is None and member.spec is not None:
             group_id, gang.described = gang.group_id, member.spec
@@ -151,6 +174,7 @@ class Gangs:
         gang = self._gang_of.pop(pod, None)
         if gang is None:
             return None
+        self._count_priority(gang, pod, -1)
         del gang.members[pod]
         self.touched.add(gang.key)
         gang.assumed.discard(pod)
@@ -189,10 +213,65 @@ class Gangs:
             if gang is None or not _is_satisfied(gang, group, placed.get(key, 0))
         ]
 
+    def lacking(self, group_id: str, placed: Mapping[str, int] = NOTHING_PLACED) -> list[str]:
+        """Those of the unsatisfied ones for which the group cannot start."""
+        found = self.unsatisfied(group_id, placed)
+        started = set(group_id.split(",")).difference(found)
+        return [] if not found or self.is_enough(group_id, started) else found
+
+    def is_enough(self, group_id: str, satisfied: Collection[str]) -> bool:
+        """Whether a group may start if only these of its gangs can."""
+        quorum = self.quorum(group_id)
+        return quorum.is_met(satisfied) if quorum else len(satisfied) == len(group_id.split(","))
+
+    def quorum(self, group_id: str) -> Quorum | None:
+        """How many gangs of a group have to start together; ``None``: all."""
+        specs = (gang.spec for _, gang in self.of_group(group_id) if gang is not None)
+        return next((spec.quorum for spec in specs if spec is not None and spec.quorum), None)
+
     def needed(self, group_id: str) -> dict[str, int]:
-        """How many more members of each gang of a group have to get nodes together, at least."""
+        """How many more members of each gang of a group have to get nodes together, at least.
+
+        Where some gangs are enough, those count that have their pods and need the fewest.
+        """
         group, gangs = self.group(group_id), self.of_group(group_id)
-        return {key: _needed(gang, group) for key, gang in gangs if gang is not None}
+        found = {key: _needed(gang, group) for key, gang in gangs if gang is not None}
+        quorum = self.quorum(group_id)
+        if quorum is None:
+            return found
+        ready = {key: one for key, one in found.items() if self._has_pods(key, one)}
+        chosen = quorum.cheapest(ready)[1]
+        if not any(found[key] for key in chosen):  # enough have started: one more may
+            waiting = {key: one for key, one in ready.items() if one}
+            chosen = (min(waiting, key=lambda key: (waiting[key], key)),) if waiting else ()
+        return {key: one if key in chosen else 0 for key, one in found.items()}
+
+    def preempts(self, group_id: str) -> bool:
+        """Whether a group may take the place of pods with a lower priority."""
+        specs = [gang.spec for _, gang in self.of_group(group_id) if gang is not None]
+        given = [spec.preempts for spec in specs if spec is not None and spec.preempts is not None]
+        return all(given) if given else self.defaults.preempts
+
+    @property
+    def disrupts_together(self) -> bool:
+        """Whether there are gangs that lose all their pods or none."""
+        return bool(self._disrupted_whole)
+
+    def disrupted_together(self) -> Iterable[list[str]]:
+        """The keys of the pods of those gangs that do."""
+        specs = (self._gangs[key].spec for key in self._disrupted_whole)
+        for keys in {spec.disrupted_with for spec in specs if spec is not None}:
+            there = (one for key in keys if (one := self._gangs.get(key)) is not None)
+            yield [pod for one in there for pod in one.members]
+
+    def disrupted_with(self, pod: str) -> Iterable[str]:
+        """The keys of the other pods that lose their nodes with a pod, or that none does."""
+        gang = self._gang_of.get(pod)
+        spec = gang.spec if gang is not None else None
+        for key in spec.disrupted_with if spec is not None else ():
+            one = self._gangs.get(key)
+            members = one.members if one is not None else ()
+            yield from (other for other in members if other != pod)
 
     def wait_seconds(self, group_id: str) -> float:
         """For how long room may be held for a group."""
@@ -212,13 +291,30 @@ class Gangs:
         return changed
 
     def _unit(self, gang: Gang) -> str:
-        is_whole = self._is_gathered(gang) or self.unsatisfied(gang.group_id, {gang.key: 1})
-        return gang.group_id if is_whole else ""
+        found = self.unsatisfied(gang.group_id, {gang.key: 1})
+        started = set(gang.group_id.split(",")).difference(found)
+        is_alone = gang.key in started and self.is_enough(gang.group_id, started)
+        return "" if is_alone and not self._is_gathered(gang) else gang.group_id
+
+    def _has_pods(self, key: str, number: int) -> bool:
+        gang = self._gangs.get(key)
+        return gang is not None and not gang.problem and len(gang.waiting()) >= number
+
+    def _count_priority(self, gang: Gang, pod: str, number: int) -> None:
+        member = gang.members.get(pod)
+        if member is not None:
+            gang.priorities[member.priority] += number
+            if not gang.priorities[member.priority]:
+                del gang.priorities[member.priority]
 
     def _is_gathered(self, gang: Gang) -> bool:
         """Whether all members of a gang have to be near each other, later ones included."""
         specs = (one.spec for _, one in self.of_group(gang.group_id) if one is not None)
-        return self.gathers and any(spec.network_topology for spec in specs if spec is not None)
+        return any(
+            spec.domains or (self.gathers and spec.network_topology)
+            for spec in specs
+            if spec is not None
+        )
 
     def _gang(self, key: str) -> Gang:
         gang = self._gangs.get(key)
@@ -228,9 +324,12 @@ class Gangs:
 
     def _note_members(self, gang: Gang, group_id: str) -> None:
         """A gang belongs to another group than before."""
-        if gang.group_id != group_id:
-            for pod, uid in gang.bound.items():
-                self._note_bound(gang, uid, gang.members[pod].release)
+        if gang.group_id == group_id:
+            return
+        if not any(one and one.group_id == group_id for _, one in self.of_group(group_id)):
+            self._groups.pop(group_id, None)
+        for pod, uid in gang.bound.items():
+            self._note_bound(gang, uid, gang.members[pod].release)
 
     def _note_bound(self, gang: Gang, uid: str, release: Release | None) -> None:
         group = self._groups.setdefault(gang.group_id, GangGroup())
@@ -260,7 +359,7 @@ def _counts(gang: Gang, group: GangGroup, policy: MatchPolicy, placed: int = 0) 
 
 def _is_satisfied(gang: Gang, group: GangGroup, placed: int) -> bool:
     spec = gang.spec
-    if spec is None or spec.problem:
+    if spec is None or gang.problem:
         return False
     policy = spec.match_policy
     counts = _counts(gang, group, policy, placed)

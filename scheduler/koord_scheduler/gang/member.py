@@ -56,6 +56,7 @@ class GangMember(NamedTuple):
     network_index: int = -1
     network_selector: str = ""
     problem: str = ""
+    priority: int = 0
 
 
 def gang_member(

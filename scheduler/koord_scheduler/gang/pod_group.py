@@ -24,6 +24,7 @@ class PodGroupMeta(AnnotatedMeta, frozen=True, rename="camel", gc=False):
     """With the version that is written about."""
 
     resource_version: str = ""
+    generation: int = 0
 
 
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):

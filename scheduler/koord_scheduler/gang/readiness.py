@@ -12,7 +12,7 @@ def missing_members(gangs: Gangs, group_id: str, ready: Mapping[str, int]) -> st
 
     ``ready`` counts the pods whose turn it is, by gang.
     """
-    unsatisfied = gangs.unsatisfied(group_id, ready)
+    unsatisfied = gangs.lacking(group_id, ready) or _stuck(gangs, group_id, ready)
     found = (
         _missing(key, gang, ready.get(key, 0))
         for key, gang in gangs.of_group(group_id)
@@ -23,10 +23,18 @@ def missing_members(gangs: Gangs, group_id: str, ready: Mapping[str, int]) -> st
 
 def has_enough_pods(gangs: Gangs, group_id: str) -> bool:
     """Whether there are as many pods as each gang of a group needs; much quicker than the above."""
-    return all(
-        gang is not None and gang.spec is not None and len(gang.members) >= gang.spec.min_member
-        for _, gang in gangs.of_group(group_id)
-    )
+    enough = {key for key, gang in gangs.of_group(group_id) if _has_enough(gang)}
+    return gangs.is_enough(group_id, enough)
+
+
+def _has_enough(gang: Gang | None) -> bool:
+    return gang is not None and gang.spec is not None and len(gang.members) >= gang.spec.min_member
+
+
+def _stuck(gangs: Gangs, group_id: str, ready: Mapping[str, int]) -> list[str]:
+    """Gangs that come late to a group that has started, if none of them can follow it."""
+    found = gangs.unsatisfied(group_id, ready)
+    return [key for key in found if key in ready] if found and ready.keys() <= set(found) else []
 
 
 def _missing(key: str, gang: Gang | None, ready: int) -> str:
@@ -37,8 +45,8 @@ def _missing(key: str, gang: Gang | None, ready: int) -> str:
         problem = next((one.problem for one in gang.members.values() if one.problem), "")
         why = f" ({problem})" if problem else ""
         return f"gang {key} has neither a PodGroup nor pods with a valid min-available{why}"
-    if spec.problem:
-        return f"PodGroup {key}: {spec.problem}"
+    if gang.problem:
+        return f"PodGroup {key}: {gang.problem}"
     parts = ", ".join(_parts(gang, ready))
     return f"gang {key} needs {spec.min_member} pods: {parts} ({spec.match_policy})"
 

@@ -1,4 +1,4 @@
-"""Feature gates of the scheduler, by Koordinator's names. No IO."""
+"""Feature gates of the scheduler, by Koordinator's and Kubernetes' names. No IO."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
 _MULTI_TREE = "MultiQuotaTree"
 _GUARANTEE = "ElasticQuotaGuaranteeUsage"
 _NO_DEFAULT = "DisableDefaultQuota"
+_COMPOSITES = "CompositePodGroup"
 DEFAULTS: Mapping[str, bool] = dict.fromkeys(
-    (DEVICE_PLUGIN_ADAPTION, _MULTI_TREE, _GUARANTEE, _NO_DEFAULT), False
+    (DEVICE_PLUGIN_ADAPTION, _MULTI_TREE, _GUARANTEE, _NO_DEFAULT, _COMPOSITES), False
 )
 """Those that do something here."""
 
@@ -38,8 +39,8 @@ UNUSED = frozenset(
         "SupportParentQuotaSubmitPod",
     }
 )
-"""Koordinator's scheduler has these too; here they change nothing. Those of Kubernetes are too many
-to be listed, and change nothing either."""
+"""Koordinator's scheduler has these too; here they change nothing. The others of Kubernetes are too
+many to be listed, and change nothing either."""
 
 Gates = Mapping[str, bool]
 """Every gate, on or off."""
@@ -57,4 +58,5 @@ def gates_of(given: Iterable[str]) -> tuple[Gates, tuple[str, ...]]:
 def set_gates(nodes: NodeColumns, gates: Gates) -> None:
     """Let the columns of a cluster have what gates say; before there are nodes and pods."""
     nodes.node_devices.adapts = gates[DEVICE_PLUGIN_ADAPTION]
+    nodes.gangs.hierarchy.has_composites = gates[_COMPOSITES]
     nodes.quotas.gates = QuotaGates(gates[_MULTI_TREE], gates[_GUARANTEE], gates[_NO_DEFAULT])

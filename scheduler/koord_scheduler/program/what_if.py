@@ -14,7 +14,8 @@ from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
 )
-from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds
+from koord_scheduler.framework.cluster_kind import ClusterKind
+from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Scheduler

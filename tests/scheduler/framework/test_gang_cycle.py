@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework import gang_cycle
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
@@ -511,33 +510,6 @@ def test_a_gang_preempts_for_all_of_its_pods_or_for_none() -> None:
         larger.pod(f"g-{number}", gang_annotations("g", 5), priority=1)
     assert [type(one) for one in larger.decisions()] == [Refusal], "not even so all of it fits"
     assert (larger.requested(), len(larger.scheduler.nominations)) == (4, 0)
-
-
-def test_pod_groups_of_kubernetes_are_gangs_where_the_plugin_is_on() -> None:
-    config = read_scheduler_config(
-        """
-        apiVersion: kubescheduler.config.k8s.io/v1
-        kind: KubeSchedulerConfiguration
-        profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]
-        """
-    )
-    cluster = GangCluster("n1", profile=config.profiles[0].guarded())
-    for name, group in (("a", "g"), ("b", "g"), ("c", "basic"), ("d", "near")):
-        cluster.pod(name, schedulingGroup={"podGroupName": group})
-    assert cluster.placed() == []
-    assert "neither a PodGroup" in cluster.refusals(6.0)[0].gang
-    near = {"schedulingConstraints": {"topology": [{"key": "zone"}]}}
-    for name, spec in (
-        ("g", {"schedulingPolicy": {"gang": {"minCount": 3}}}),
-        ("basic", {"schedulingPolicy": {"basic": {}}}),
-        ("near", {"schedulingPolicy": {"gang": {"minCount": 1}}, **near}),
-    ):
-        cluster.scheduling_group(name, spec)
-    assert cluster.placed(1.0) == ["c"]
-    cluster.pod("e", schedulingGroup={"podGroupName": "g"})
-    assert sorted(cluster.placed(1.0)) == ["a", "b", "e"]
-    report = cluster.scheduler.gang_cycle.report(cluster.scheduler.queue.pods["d/d"])
-    assert "TopologyAwareWorkloadScheduling" in report.reason
 
 
 def test_a_look_at_a_gang_changes_nothing() -> None:

@@ -18,7 +18,8 @@ from koord_model.keys import (
     ANNOTATION_SHARED_WEIGHT,
     LABEL_QUOTA_PARENT,
 )
-from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
+from koord_scheduler.framework.cluster_kind import ClusterKind
+from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import (
     PutInput,
     RecordedInput,
@@ -56,6 +57,8 @@ LISTS = {
     "templates": "ConfigMap",
     "reservations": "Reservation",
     "podGroups": "PodGroup",
+    "schedulingGroups": "PodGroup.scheduling.k8s.io",
+    "composites": "CompositePodGroup.scheduling.k8s.io",
     "quotas": "ElasticQuota",
     "networkTopologies": "ClusterNetworkTopology",
 }
@@ -65,7 +68,7 @@ HEADER = RecordingHeader(1, 0.0, 0.0)
 def kinds() -> dict[str, ClusterKind]:
     scheduler = Scheduler([])
     found = [*cluster_kinds(scheduler), pod_kind(scheduler, lambda: 0.0)]
-    return {one.resource.kind: one for one in found}
+    return {one.name: one for one in found}
 
 
 def random_topologies(rng: Random) -> dict[str, Any]:
@@ -136,6 +139,25 @@ def random_pod_groups(rng: Random) -> dict[str, Any]:
     return {"podGroups": [{"metadata": metadata, "spec": spec, "status": status}]}
 
 
+def random_scheduling_groups(rng: Random) -> dict[str, Any]:
+    """Groups of Kubernetes' own, with more than is read of them."""
+    metadata = {"name": "g", "namespace": "d", "uid": "u", "generation": 2, "labels": {"a": "b"}}
+    spec = {
+        "parentCompositePodGroupName": rng.choice([None, "all"]),
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+        "schedulingConstraints": rng.choice([None, {"topology": [{"key": "rack"}]}]),
+        "disruptionMode": rng.choice([{"all": {}}, {"single": {}}, "PodGroup"]),
+        "priority": rng.choice([None, 5]),
+    }
+    gang = {"schedulingPolicy": rng.choice([{"basic": {}}, {"gang": {"minCount": 2}}])}
+    condition = {"type": "PodGroupInitiallyScheduled", "status": "True", "message": "text"}
+    status = {"conditions": rng.choice([None, [condition]])}
+    whole = {"metadata": metadata, "spec": spec | gang, "status": status}
+    policy = {"schedulingPolicy": {"gang": {"minGroupCount": rng.randrange(3)}}}
+    composite = {"metadata": metadata, "spec": spec | policy}
+    return {"schedulingGroups": [whole], "composites": [composite]}
+
+
 def random_quotas(rng: Random) -> dict[str, Any]:
     """Quotas with and without what may be left out."""
     annotations = {
@@ -182,6 +204,7 @@ def test_objects_read_the_same(seed: int) -> None:
         random_accelerators,
         random_reservations,
         random_pod_groups,
+        random_scheduling_groups,
         random_quotas,
         random_network_topologies,
     )

@@ -17,7 +17,8 @@ from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows
 from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.cluster_kinds import ClusterKind, cluster_kinds, pod_kind
+from koord_scheduler.framework.cluster_kind import ClusterKind
+from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
