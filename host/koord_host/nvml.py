@@ -385,10 +385,20 @@ class _Watch:
                 kind = library.nvmlEventTypeXidCriticalError
                 library.nvmlDeviceRegisterEvents(gpu.handle, kind, events)
                 self._xids[gpu.reading.uuid] = []
-        self._thread = threading.Thread(
+        if not (self._xids and self._started(events)):
+            self._xids = {}
+            self._free(events)
+
+    def _started(self, events: Any) -> bool:
+        thread = threading.Thread(
             target=self._wait, args=(events,), name="nvml events", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # no thread can be started now
+            return False
+        self._thread = thread
+        return True
 
     def watches(self, uuid: str) -> bool:
         """Whether a GPU reports events."""
@@ -411,6 +421,16 @@ class _Watch:
         return not self._thread.is_alive()
 
     def _wait(self, events: Any) -> None:
+        try:
+            self._wait_until_stopped(events)
+        finally:
+            self._free(events)
+
+    def _free(self, events: Any) -> None:
+        with contextlib.suppress(self._library.NVMLError):
+            self._library.nvmlEventSetFree(events)
+
+    def _wait_until_stopped(self, events: Any) -> None:
         while not self._stopped.is_set():
             try:
                 event = self._library.nvmlEventSetWait_v2(events, _WAIT_MILLISECONDS)
@@ -419,8 +439,6 @@ class _Watch:
                 if error.value != _TIMEOUT:
                     # A lost GPU answers every wait at once.
                     self._stopped.wait(_WAIT_MILLISECONDS / 1000)
-        with contextlib.suppress(self._library.NVMLError):
-            self._library.nvmlEventSetFree(events)
 
     def _saw(self, event: Any) -> None:
         if event.eventType != self._library.nvmlEventTypeXidCriticalError:

@@ -12,9 +12,10 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import yaml
 from koord_model.excerpt import excerpt
@@ -67,6 +68,11 @@ async def cluster_of(given: KubeconfigContext) -> Cluster:
         )
     encrypted = found.host.startswith("https://")
     header = _header(found)
+    if header and not (encrypted or _is_loopback(found.host)):
+        raise KubeconfigError(
+            f"{given}: a token is not sent over plain HTTP, which shows it to others; give the "
+            "cluster an https:// server, or the user no token"
+        )
     return Cluster(
         found.host.rstrip("/"),
         KubeconfigToken(given, header) if header else Anonymous(),
@@ -129,6 +135,15 @@ def _value(field: str, given: object) -> str:
     if not isinstance(given, str) or not given.isprintable():
         raise UnfitUserError(f"{field} is {excerpt(str(given))}; expected one line of text")
     return given
+
+
+def _is_loopback(server: str) -> bool:
+    """Whether what is sent there stays on this machine, as to ``kubectl proxy``."""
+    host = urlsplit(server).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _header(found: Configuration) -> str:

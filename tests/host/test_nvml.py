@@ -35,8 +35,10 @@ Opened = Callable[[FakeNVML], NVML]
 def opened() -> Iterator[Opened]:
     """Readers of a library that are closed afterwards, with their threads."""
     made: list[NVML] = []
+    libraries: list[FakeNVML] = []
 
     def make(library: FakeNVML) -> NVML:
+        libraries.append(library)
         made.append(NVML(library))
         return made[-1]
 
@@ -44,6 +46,7 @@ def opened() -> Iterator[Opened]:
     for one in made:
         one.close()
     assert not [one for one in threading.enumerate() if one.name == "nvml events"]
+    assert not any(library.event_sets for library in libraries)
 
 
 def soon(nvml: NVML, wanted: Callable[[list[GPUReading]], bool]) -> list[GPUReading]:
@@ -288,3 +291,16 @@ def test_the_real_library_says_what_is_missing_or_reads() -> None:
         nvml.close()
     assert all(one.uuid or one.error for one in readings)
     assert not refused or "NVML cannot be started" in refused
+
+
+def test_gpus_are_read_where_nobody_can_wait_for_their_errors(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    library = FakeNVML([FakeGPU("GPU-0")])
+    [reading] = opened(library).read(AT)
+    assert (reading.uuid, library.event_sets) == ("GPU-0", 0)
+    assert "its error events are not reported" in reading.missing

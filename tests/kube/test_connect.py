@@ -228,20 +228,43 @@ class TestKubeconfig:
         with pytest.raises(ConnectError, match='there is no user "u"'):
             await connect(str(path))
 
+    @pytest.mark.parametrize(
+        ("server", "user", "is_sent"),
+        [
+            ("http://there:8080", {"token": "s3cret"}, False),
+            ("HTTP://[2001:db8::1]:8080", {"token": "s3cret"}, False),
+            ("http://127.0.0.1.there", {"token": "s3cret"}, False),
+            ("http://127.0.0.1:8001", {"token": "s3cret"}, True),
+            ("http://[::1]:8001", {"token": "s3cret"}, True),
+            ("http://localhost:8001", {"token": "s3cret"}, True),
+            ("http://there:8080", {}, True),
+        ],
+    )
+    async def test_no_token_leaves_the_machine_unencrypted(
+        self, tmp_path: Path, server: str, user: Any, is_sent: bool
+    ) -> None:
+        path = kubeconfig(tmp_path, {"server": server}, user)
+        if is_sent:
+            assert (await connect(str(path))).cluster.url == server
+            return
+        with pytest.raises(ConnectError, match="a token is not sent over plain HTTP") as found:
+            await connect(str(path))
+        assert "s3cret" not in str(found.value)
+
     async def test_several_files_and_a_context(self, tmp_path: Path) -> None:
         (tmp_path / "b").mkdir()
-        first = kubeconfig(tmp_path, {"server": "http://first"}, {"token": "one"})
-        second = kubeconfig(tmp_path / "b", {"server": "http://second"}, {"token": "two"})
+        first = kubeconfig(tmp_path, {"server": "https://first"}, {"token": "one"})
+        second = kubeconfig(tmp_path / "b", {"server": "https://second"}, {"token": "two"})
         second.write_text(
             "current-context: d\n"
             "contexts: [{name: d, context: {cluster: l, user: u}}]\n"
-            "clusters: [{name: l, cluster: {server: 'http://second'}}, {name: k, cluster: {}}]\n"
+            "clusters: [{name: l, cluster: {server: 'https://second'}}, {name: k, cluster: {}}]\n"
             "users: [{name: u, user: {token: two}}]\n"
         )
         both = f"{tmp_path / 'gone'}:{first}:{second}"
-        assert (await connect(both)).cluster.url == "http://first"
+        assert (await connect(both)).cluster.url == "https://first"
         other = await connect(both, context="d")
-        assert other.cluster.url == "http://second"
+        assert other.cluster.url == "https://second"
         # The first file that has the user counts, as for kubectl.
         assert await other.cluster.credentials.header() == "Bearer one"
         with pytest.raises(ConnectError, match="Expected object with name e"):

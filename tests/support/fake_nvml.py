@@ -82,6 +82,7 @@ class FakeNVML:
         self.broken = 0
         self.gone = 0
         self.sessions = 0
+        self.event_sets = 0
         self.begun = 0
         self.events: queue.SimpleQueue[tuple[FakeGPU | None, int]] = queue.SimpleQueue()
         self.waiting = 0
@@ -185,6 +186,7 @@ class FakeNVML:
 
     def nvmlEventSetCreate(self) -> list[FakeGPU]:
         self._alive()
+        self.event_sets += 1
         return []
 
     def nvmlDeviceRegisterEvents(self, handle: Any, kinds: int, events: list[FakeGPU]) -> None:
@@ -202,6 +204,7 @@ class FakeNVML:
         )
 
     def nvmlEventSetFree(self, events: list[FakeGPU]) -> None:
+        self.event_sets -= 1
         self._alive()
 
     def _alive(self) -> None:
