@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from koord_model.yaml_errors import yaml_problem
 from koord_service.go_flags import go_flags
 from koord_service.settings import SettingsError, option, parse
 
@@ -127,8 +128,7 @@ def _file_variables(path: str) -> dict[str, str]:
     except OSError as error:
         raise SettingsError(f"--config-file: cannot read {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise SettingsError(f"{path} is not valid YAML: {line}") from None
+        raise SettingsError(f"{path} is not valid YAML: {yaml_problem(error)}") from None
     document = _mapping(given, path, "the file")
     version = document.get("version", "v1")
     if version not in ("v1", ""):

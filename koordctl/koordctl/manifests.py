@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from koord_model.yaml_errors import yaml_problem
 
 from koordctl.status_client import AskError
 
@@ -41,7 +42,7 @@ def read_file(path: str) -> list[Manifest]:
     try:
         return [one for document in _documents(text) for one in _objects(document)]
     except (ValueError, yaml.YAMLError) as error:
-        raise AskError(f"{path}: {' '.join(str(error).split())}") from None
+        raise AskError(f"{path}: {yaml_problem(error)}") from None
 
 
 def kind_and_name(one: Manifest) -> str:

@@ -18,6 +18,7 @@ from koord_model import cpuset, node_document, node_slo_document
 from koord_model.node import Kernel, NodeView, Topology
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
+from koord_model.yaml_errors import yaml_problem
 from koord_service.logs import get_log
 
 from koordlet.states_informer.cpu_manager_state import CPUManagerState, StateSnapshot
@@ -57,7 +58,7 @@ def parse_rules(text: str, online: str = "") -> NodeRules:
     try:
         documents = [one for one in yaml.safe_load_all(text) if one is not None]
     except yaml.YAMLError as error:
-        raise ValueError(f"is not valid YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"is not valid YAML: {yaml_problem(error)}") from None
     rules = NO_RULES
     for document in documents:
         rules = _with_document(rules, document, online)

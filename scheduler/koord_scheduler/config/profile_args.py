@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -18,10 +19,14 @@ from koord_scheduler.config.problems import SchedulerConfigError, convert, probl
 _FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)}
 
 
-def unknown_plugin(name: str, path: str, added: Container[str] = ()) -> Iterator[str]:
+def unknown_plugin(name: str, path: str, added: Collection[str] = ()) -> Iterator[str]:
     """Why a plugin cannot be used; nothing for Kubernetes' own, and for those that were added."""
     if name not in EXTENSION_POINTS and name not in added:
-        yield problem(path, name, "a plugin of Kubernetes 1.36; correct or remove it")
+        known = [*EXTENSION_POINTS, *added]
+        by_lower = {one.lower(): one for one in known}
+        near = get_close_matches(name.lower(), by_lower, 1)
+        hint = f"did you mean {by_lower[near[0]]}?" if near else f"known are {', '.join(known)}"
+        yield problem(path, name, f"a plugin of Kubernetes 1.36 or of Koordinator; {hint}")
 
 
 def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
@@ -41,7 +46,7 @@ def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
 
 
 def name_problems(
-    configs: Sequence[PluginConfig], path: str, added: Container[str]
+    configs: Sequence[PluginConfig], path: str, added: Collection[str]
 ) -> Iterator[str]:
     """Why arguments cannot be those of a plugin."""
     names: set[str] = set()

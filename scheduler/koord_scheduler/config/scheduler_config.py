@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from koord_model.excerpt import excerpt
 from msgspec.structs import replace
 
 from koord_scheduler.config.component_config import (
@@ -75,6 +76,8 @@ def scheduler_config(
     Raises:
         SchedulerConfigError: as ``read_scheduler_config``.
     """
+    if document.get("kind") == "ConfigMap":
+        raise SchedulerConfigError([_in_config_map(document)])
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(field) != expected:
             raise SchedulerConfigError([problem(field, document.get(field), expected)])
@@ -111,6 +114,13 @@ def scheduler_config(
         extenders,
         tuple(_without_effect(given)),
     )
+
+
+def _in_config_map(document: Mapping[str, Any]) -> str:
+    data = document.get("data")
+    keys = ", ".join(map(excerpt, data)) if isinstance(data, dict) else ""
+    where = f"the text under {keys} of its data" if keys else "the configuration"
+    return f'kind is "ConfigMap"; expected {KIND}: put {where} into a file of its own'
 
 
 def _without_effect(given: KubeSchedulerConfiguration) -> Iterator[str]:

@@ -16,6 +16,7 @@ import yaml
 from koord_kube.views.decode import decode_view
 from koord_model.fields import Fields, milli_quantity
 from koord_model.keys import NPU_CORE
+from koord_model.yaml_errors import yaml_problem
 
 from koord_scheduler.devices.device_needs import DeviceNeed
 from koord_scheduler.devices.device_object import ResourceAmounts
@@ -101,8 +102,7 @@ def read_gpu_templates(text: bytes) -> GPUTemplates:
         # By way of JSON: in YAML, what is not text may be the name of something else.
         document = msgspec.json.decode(msgspec.json.encode(yaml.safe_load(data.text)))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"has a {_DATA} that is not YAML: {reason}") from None
+        raise ValueError(f"has a {_DATA} that is not YAML: {yaml_problem(error)}") from None
     ignored: list[str] = []
     models = Fields(document, f"GPU templates, {_DATA}", ignored)
     by_model = {str(model): dict(_templates(models.of(model))) for model, _ in models.entries()}
