@@ -76,6 +76,8 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
             "manager/koord_manager/node_metric/api.py",
             "manager/koord_manager/node_metric/core/schema.py",
             "scheduler/koord_scheduler/program/services.py",
+            # A page of that, without any name in it.
+            "koordctl/koordctl/quota.py",
         },
     ),
     "makes a selector": (_makes_selector, {"kube/koord_kube/protocol/selectors.py"}),

@@ -35,15 +35,17 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     except ValueError as error:
         raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
     chosen = [one for one in found["gangs"] if arguments.gang in ("", one["name"])]
+    if arguments.gang and not chosen:
+        raise AskError(f"there is no gang {clean(arguments.gang)}")
     if arguments.json:
         return [json.dumps(chosen, indent=2, ensure_ascii=False)]
-    return lines(chosen, arguments.gang)
+    return lines(chosen)
 
 
-def lines(found: list[Json], name: str = "") -> Iterator[str]:
+def lines(found: list[Json]) -> Iterator[str]:
     """A line for each."""
     if not found:
-        yield f"There is no gang {clean(name)}." if name else "No gang found."
+        yield "No gang found."
         return
     yield from table([_HEADER, *map(_row, found)], words=(0, 5, 6))
 

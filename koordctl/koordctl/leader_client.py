@@ -83,6 +83,16 @@ def ask_leader(
             raise AskError(f"no {leader.noun} leads: {about}")
         # Its identity is its pod's name, and what makes this run of it the only one.
         pod = f"http:{holder.rpartition('_')[0]}:{leader.port}"
-        return await api.read(PODS, pod, namespace, f"proxy{page}", query)
+        try:
+            return await api.read(PODS, pod, namespace, f"proxy{page}", query)
+        except NotFoundError:
+            raise AskError(_outside(leader, holder, namespace)) from None
 
     return cluster_client.ask_cluster(arguments, question)
+
+
+def _outside(leader: ElectedProgram, holder: str, namespace: str) -> str:
+    return (
+        f"the leading {leader.noun} is {holder}, which is no pod of the namespace {namespace} with "
+        f"this page: if it runs outside the cluster, give its address, --address=HOST:{leader.port}"
+    )

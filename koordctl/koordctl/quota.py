@@ -12,21 +12,36 @@ import yaml
 from koordctl import cluster_client, quota_tree
 from koordctl.manifests import read_file
 from koordctl.quota_conversion import QuotaApi, converted
-from koordctl.status_client import AskError
+from koordctl.status_client import SCHEDULER, AskError, ask
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
 
+_PAGE = "/apis/v1/plugins/ElasticQuota/quotas"
 _TO = {"koordinator": QuotaApi.KOORDINATOR, "scheduler-plugins": QuotaApi.SCHEDULER_PLUGINS}
 
 
 def add_tree(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl quota tree``."""
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help="--bind-address and --port of the scheduler, to show what it knows itself (default: "
+        "the ElasticQuotas of the API)",
+    )
     cluster_client.add_arguments(parser)
 
 
 def run_tree(arguments: argparse.Namespace) -> Iterable[str]:
     """The quotas of the cluster. Raises AskError."""
+    if arguments.address:
+        body = ask(arguments.address, _PAGE, SCHEDULER)
+        try:
+            shown = quota_tree.documents_of(json.loads(body))
+        except (ValueError, AttributeError) as error:
+            raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
+        return [json.dumps(shown, indent=2)] if arguments.json else quota_tree.lines(shown)
     from koord_kube.protocol.resources import ELASTIC_QUOTAS
 
     async def question(api: Client) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import RESERVED_QUOTAS, ROOT_QUOTA, ElasticQuota, amounts_in, parse
-from koord_model.keys import ANNOTATION_QUOTA_RUNTIME, CPU, MEMORY
+from koord_model.keys import ANNOTATION_QUOTA_RUNTIME, CPU, LABEL_QUOTA_PARENT, MEMORY
 from koord_model.quantity import milli_text
 
 from koordctl import amounts
@@ -48,6 +49,22 @@ def shown_quota(document: Mapping[str, Any]) -> ShownQuota:
     except ValueError:
         runtime = {}
     return ShownQuota(quota, runtime)
+
+
+def documents_of(summaries: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Quotas as the API has them, of the page on which a scheduler shows them."""
+    return [
+        {
+            "metadata": {
+                "name": name,
+                "labels": {LABEL_QUOTA_PARENT: str(one.get("parentName", ""))},
+                "annotations": {ANNOTATION_QUOTA_RUNTIME: json.dumps(one.get("runtime") or {})},
+            },
+            "spec": {"min": one.get("min") or {}, "max": one.get("max") or {}},
+            "status": {"used": one.get("used") or {}},
+        }
+        for name, one in summaries.items()
+    ]
 
 
 def lines(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -99,6 +116,7 @@ def _rows(depth: int, one: ShownQuota, siblings: Sequence[ShownQuota]) -> Iterat
     for resource in sorted({*quota.max, *quota.used}):
         used, most = quota.used.get(resource, 0), quota.max.get(resource)
         limit = one.runtime.get(resource, most)
+        over = _overuse(resource, used, limit)
         yield (
             name,
             clean(resource),
@@ -107,9 +125,15 @@ def _rows(depth: int, one: ShownQuota, siblings: Sequence[ShownQuota]) -> Iterat
             _amount(resource, quota.min.get(resource)),
             _amount(resource, most),
             amounts.bar(used, limit if limit is None or limit < _UNLIMITED else None, _WIDTH),
-            _borrowing(one, resource, siblings),
+            "; ".join(filter(None, (over, _borrowing(one, resource, siblings)))),
         )
         name = ""
+
+
+def _overuse(resource: str, used: int, limit: int | None) -> str:
+    """By how much its pods use more than they may, until some end or are evicted."""
+    over = used - limit if limit is not None else 0
+    return f"over by {_amount(resource, over)}" if over > 0 else ""
 
 
 def _borrowing(one: ShownQuota, resource: str, siblings: Sequence[ShownQuota]) -> str:

@@ -20,6 +20,7 @@ from koordctl.koordlet_documents import (
     WhyDocument,
 )
 from koordctl.render import clean, span, time_text
+from koordctl.status_client import AskError
 from koordctl.why_pod import cgroup_lines as pod_cgroup_lines
 from koordctl.why_pod import hook_lines
 
@@ -80,6 +81,8 @@ def run_suppress(arguments: argparse.Namespace) -> Iterable[str]:
 def run_pod(arguments: argparse.Namespace) -> Iterable[str]:
     """What hooks changed for a pod, what its cgroups hold, and what was decided about it."""
     body, found = _ask(arguments, pod=arguments.name)
+    if found.decides and not (found.pods or found.hooks or found.decisions or found.history):
+        raise AskError(_no_pod(arguments.name, found))
     return [body] if arguments.json else pod_lines(found, arguments.name)
 
 

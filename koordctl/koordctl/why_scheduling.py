@@ -9,6 +9,7 @@ from koordctl import leader_client
 from koordctl.leader_client import SCHEDULER_LEADER, ask_leader
 from koordctl.placement_text import scheduled_lines, waiting_lines
 from koordctl.proxy_documents import read
+from koordctl.render import clean
 from koordctl.scheduler_documents import PlacementDocument
 from koordctl.status_client import AskError
 
@@ -36,9 +37,12 @@ def run_scheduled(arguments: argparse.Namespace) -> Iterable[str]:
 def _ask(arguments: argparse.Namespace) -> tuple[str, PlacementDocument]:
     body = ask_leader(arguments, SCHEDULER_LEADER, _PAGE, {"pod": arguments.pod})
     try:
-        return body.decode().rstrip("\n"), read(body, PlacementDocument)
+        text, found = body.decode().rstrip("\n"), read(body, PlacementDocument)
     except ValueError as error:
         raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
+    if found.state == "unknown":
+        raise AskError(clean(found.reason))
+    return text, found
 
 
 def _pod(text: str) -> str:

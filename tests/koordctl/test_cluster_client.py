@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_kube.protocol.resources import DEFINITIONS as KIND
-from koord_kube.protocol.resources import RECOMMENDATIONS
+from koord_kube.protocol.resources import LEASES, RECOMMENDATIONS
 
 from tests.koordctl.conftest import Ctl
 from tests.support.kube_api import KubeApi
@@ -131,3 +131,14 @@ async def test_a_cluster_that_lacks_a_part(ctl: Ctl, command: str, words: str) -
     code, out, error = await ctl(*command.split())
     assert (code, out, len(error.splitlines())) == (1, "", 1)
     assert words in error
+
+
+async def test_a_leader_outside_of_the_cluster_has_to_be_asked_at_its_address(
+    ctl: Ctl, api: KubeApi
+) -> None:
+    lease = {"metadata": {"name": "koord-scheduler"}, "spec": {"holderIdentity": "laptop_1"}}
+    api.put(LEASES, lease, "koordinator-system")
+    code, out, error = await ctl("gangs")
+    assert (code, out) == (1, "")
+    assert "the leading scheduler is laptop_1, which is no pod" in error
+    assert "--address=HOST:10251" in error

@@ -9,7 +9,7 @@ import pytest
 from koord_service.status import json_page
 from koordctl.amounts import UNKNOWN
 
-from tests.koordctl.conftest import Run, Serve
+from tests.koordctl.conftest import Failing, Run, Serve
 
 GANGS: list[dict[str, Any]] = [
     {"name": "shop/a", "min": 4, "members": 3, "waiting": 3, "bound": 0, "phase": "", "why": "few"},
@@ -36,6 +36,7 @@ def test_a_line_for_each(run: Run, address: str) -> None:
     assert lines[2] == ["shop/b", "2", "2", "0", "2", "Running", UNKNOWN]
 
 
-def test_one_of_them_as_json(run: Run, address: str) -> None:
+def test_one_of_them_as_json(run: Run, failing: Failing, address: str) -> None:
     assert json.loads(run("gangs", "shop/b", "--address", address, "--json")) == [GANGS[1]]
-    assert "no gang shop/c" in run("gangs", "shop/c", "--address", address)
+    code, line = failing("gangs", "shop/c", "--address", address)
+    assert (code, "no gang shop/c" in line) == (1, True)

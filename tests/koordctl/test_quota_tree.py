@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from koord_model.keys import ANNOTATION_QUOTA_RUNTIME
-from koordctl.quota_tree import lines
+from koordctl.quota_tree import documents_of, lines
 
 from tests.support.quota_cluster import quota_object
 
@@ -48,3 +48,20 @@ def test_children_are_below_their_parents_with_a_bar_and_their_lenders() -> None
 
 def test_no_quota_is_said() -> None:
     assert list(lines([])) == ["No ElasticQuota found."]
+
+
+def test_what_is_used_beyond_the_limit_is_flagged() -> None:
+    over, fine = list(
+        lines([shown("a", "9", "7", "8", "4", ""), shown("b", "1", "1", "2", "1", "")])
+    )[1:]
+    assert "over by 2" in over
+    assert "over" not in fine
+
+
+def test_a_schedulers_page_is_shown_as_the_quotas_of_the_api() -> None:
+    amounts = {"max": {"cpu": "8"}, "min": {"cpu": "2"}, "runtime": {"cpu": "3"}}
+    team = {**amounts, "used": {"cpu": "4"}, "parentName": "org"}
+    page = {"org": {"max": {"cpu": "8"}, "parentName": "koordinator-root-quota"}, "team": team}
+    rows = [line.split() for line in lines(documents_of(page))]
+    assert rows[2][:6] == ["team", "cpu", "4", "3", "2", "8"]
+    assert "over by 1" in " ".join(rows[2])

@@ -34,7 +34,7 @@ from koordlet.qos_manager.core.strategy_runner import StrategyState
 from koordlet.qos_manager.journal_line import line
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 
-from tests.koordctl.conftest import Run
+from tests.koordctl.conftest import Failing, Run
 from tests.support.decided import BE, DecidedNode, busy_decisions, suppressed
 from tests.support.observed import NOW, busy_node
 
@@ -123,10 +123,6 @@ NO_DECISION = (
     ("node", "argv", "words"),
     [
         (busy_decisions(), "pod orders-db-0", NO_DECISION),
-        (
-            *(busy_decisions(), "pod shop/cart"),
-            "No pod shop/cart is known here, and no decision about one is recorded.\n",
-        ),
         (busy_decisions(), "evicted cart", "No eviction of cart is recorded.\n"),
         (
             *(busy_decisions(), "evicted search-0"),
@@ -140,6 +136,13 @@ NO_DECISION = (
 )
 def test_nothing_to_show(serve: Serve, run: Run, node: DecidedNode, argv: str, words: str) -> None:
     assert told(run, serve(node), *argv.split()) == words
+
+
+def test_a_pod_that_is_not_there_is_a_failure(serve: Serve, failing: Failing) -> None:
+    server = serve(busy_decisions())
+    code, line = failing("why", "pod", "shop/cart", "--address", server)
+    assert code == 1
+    assert "No pod shop/cart is known here" in line
 
 
 @pytest.mark.parametrize(

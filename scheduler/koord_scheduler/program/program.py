@@ -15,7 +15,7 @@ from koord_kube.core.election import ElectionTiming
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
 from koord_kube.program_start import WarningLog, settle_for_ever
-from koord_kube.protocol.api import ApiError
+from koord_kube.protocol.api import ApiError, NotFoundError
 from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
 from koord_service.feature_gates import report_unknown
 from koord_service.logs import get_log
@@ -436,7 +436,8 @@ class SchedulerProgram:
         try:
             raw = msgspec.json.encode(await self._client.get(PODS, name, namespace))
         except ApiError as error:
-            return unexplained(key, "unknown", str(error))
+            is_gone = isinstance(error, NotFoundError)
+            return unexplained(key, "unknown" if is_gone else "unreadable", str(error))
         placed = self._scheduler.placed.by_key.get(key)
         if placed is None:
             return unexplained(key, "unknown", f"the pod {key} has ended just now")
