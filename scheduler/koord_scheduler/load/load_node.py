@@ -19,6 +19,7 @@ from koord_scheduler.load.settings import (
 )
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.requests import HUGE_PAGES
 
 _PerCent = dict[str, int]
 
@@ -48,11 +49,15 @@ class ThresholdOverrides(NamedTuple):
 
 
 class LoadNode(NamedTuple):
-    """``allocatable`` is before any amplification: usage is measured in real CPUs and bytes."""
+    """``allocatable`` is before any amplification: usage is measured in real CPUs and bytes.
+
+    ``huge_pages`` are the bytes set aside for them, which are not in its memory.
+    """
 
     name: str
     allocatable: Amounts
     overrides: ThresholdOverrides = ThresholdOverrides()
+    huge_pages: int = 0
 
 
 class NodeThresholds(NamedTuple):
@@ -76,7 +81,8 @@ def load_node(node: Node) -> tuple[LoadNode, list[str]]:
         overrides = _overrides(annotations.usage_thresholds or "")
     except ValueError as error:
         warnings.append(_ignored(node, ANNOTATION_USAGE_THRESHOLDS, error))
-    return LoadNode(node.name, allocatable, overrides), warnings
+    huge_pages = sum(amount for name, amount in allocatable.items() if name.startswith(HUGE_PAGES))
+    return LoadNode(node.name, allocatable, overrides, huge_pages), warnings
 
 
 def thresholds(node: LoadNode, settings: LoadSettings, *, for_prod: bool) -> NodeThresholds:

@@ -12,11 +12,13 @@ from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
 from koord_model import duration
 from koord_model.demand import Amounts, amounts
+from koord_model.keys import CPU, MEMORY
 from koord_model.priority import PriorityClass
 from koord_model.times import from_rfc3339
 
 from koord_scheduler.load.settings import UsageWindow
 
+_SAMPLED = frozenset({CPU, MEMORY})
 _REPORT_SECONDS = 60.0
 """Koordinator's default of ``reportIntervalSeconds``."""
 
@@ -123,7 +125,7 @@ def read_node_metric(text: bytes) -> NodeReport:
     return NodeReport(
         from_rfc3339(status.update_time) if status.update_time else -math.inf,
         _REPORT_SECONDS if interval is None else float(interval),
-        _amounts(info.node_usage) if info is not None else None,
+        _measured(_amounts(info.node_usage)) if info is not None else None,
         _amounts(info.system_usage) if info is not None else {},
         _windows(info.aggregated_node_usages or ()) if info is not None else {},
         {
@@ -134,6 +136,11 @@ def read_node_metric(text: bytes) -> NodeReport:
             if one is not None and one.pod_usage is not None and one.pod_usage.resources
         },
     )
+
+
+def _measured(usage: Amounts) -> Amounts | None:
+    """Usage that has a sample of each; ``None`` for any other: no sample does not mean unused."""
+    return usage if usage.keys() >= _SAMPLED else None
 
 
 def _amounts(usage: ReportedUsage | None) -> Amounts:
@@ -147,8 +154,8 @@ def _windows(given: list[UsageOfWindow] | tuple[()]) -> Mapping[UsageWindow, Amo
     for one in given:
         seconds = duration.seconds(one.duration)
         for aggregation, usage in (one.usage or {}).items():
-            if usage.resources:
-                found[UsageWindow(aggregation, seconds)] = _amounts(usage)
+            if (measured := _measured(_amounts(usage))) is not None:
+                found[UsageWindow(aggregation, seconds)] = measured
                 longest[aggregation] = max(seconds, longest.get(aggregation, 0.0))
     return found | {
         UsageWindow(aggregation): found[UsageWindow(aggregation, seconds)]

@@ -13,14 +13,21 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
+from koord_model.keys import MEMORY
 
 from koord_scheduler.load.estimates import LoadEstimator, rounded
 from koord_scheduler.load.load_node import LoadNode, NodeThresholds, thresholds
 from koord_scheduler.load.node_metric import NodeReport
 from koord_scheduler.load.pod_load import PodLoad, PodTimes
-from koord_scheduler.load.settings import LoadSettings, UsageWindow, Vector
+from koord_scheduler.load.settings import (
+    DEFAULT_EXPIRATION_SECONDS,
+    LoadSettings,
+    UsageWindow,
+    Vector,
+)
 
 SUMS = 4
+_MOST_INTERVALS = 2
 
 
 class AssignedPod(NamedTuple):
@@ -80,13 +87,13 @@ def row_load(
     scored = _Summed(False, settings.score_window), _Summed(settings.scores_prod_apart, None)
     summed = [_Summed(one.of_prod, one.window) for one in filters]
     summed += [scored[0], scored[1] if settings.scores_prod_apart else scored[0]]
-    begun = [_begin(settings, report, one) for one in summed]
+    begun = [_begin(settings, node, report, one) for one in summed]
     bases = tuple(basis for basis, _ in begun)
     sums = [float(amount) for _, begin in begun for amount in begin]
     for pod in pods:
         share = pod_share(estimator, report, bases, pod)
         sums = [one + more for one, more in zip(sums, share, strict=True)]
-    expires = report.updated + settings.expiration_seconds
+    expires = report.updated + _counts_for(settings, report)
     limits = [
         limit
         for one in filters
@@ -94,6 +101,14 @@ def row_load(
     ]
     is_scored = report.usage is not None and epoch < expires
     return RowLoad(bases, sums, limits, aggregated, capacity, is_scored, expires)
+
+
+def _counts_for(settings: LoadSettings, report: NodeReport) -> float:
+    """Seconds; by default one report of a node may fail to come, however rarely it reports."""
+    seconds = settings.expiration_seconds
+    if seconds != DEFAULT_EXPIRATION_SECONDS or report.interval < seconds:
+        return seconds
+    return _MOST_INTERVALS * report.interval
 
 
 def pod_share(
@@ -139,15 +154,22 @@ class _Summed(NamedTuple):
 
 
 def _begin(
-    settings: LoadSettings, report: NodeReport, summed: _Summed
+    settings: LoadSettings, node: LoadNode, report: NodeReport, summed: _Summed
 ) -> tuple[UsageBasis, Vector]:
     nothing: Amounts = {}
     if summed.of_prod:
         begin = report.system if settings.prod_includes_system else nothing
-        return UsageBasis.PROD, _vector(begin, settings)
+        return UsageBasis.PROD, _vector(_of_allocatable(begin, node), settings)
     usage = report.usage if summed.window is None else report.over(summed.window)
     basis = UsageBasis.ESTIMATES if usage is None else UsageBasis.NODE
-    return basis, _vector(usage or nothing, settings)
+    return basis, _vector(_of_allocatable(usage or nothing, node), settings)
+
+
+def _of_allocatable(usage: Amounts, node: LoadNode) -> Amounts:
+    """Without memory set aside for huge pages: nodes report it as used, and do not offer it."""
+    if not node.huge_pages or MEMORY not in usage:
+        return usage
+    return {**usage, MEMORY: max(usage[MEMORY] - node.huge_pages, 0)}
 
 
 def _by_basis(

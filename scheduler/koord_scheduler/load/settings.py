@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+DEFAULT_EXPIRATION_SECONDS = 180
 Vector = tuple[int, ...]
 """Whole numbers by resource, as ``LoadSettings.resources``."""
 
@@ -45,7 +46,7 @@ class LoadSettings:
     weights: Vector
     dominant_weight: int
     factors: tuple[tuple[str, int], ...]
-    expiration_seconds: int = 180
+    expiration_seconds: int = DEFAULT_EXPIRATION_SECONDS
     filters_expired: bool = True
     allows_expired: bool = False
     prod_includes_system: bool = False

@@ -16,7 +16,10 @@ from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.load.node_metric import NodeReport
+from koord_scheduler.load.estimates import LoadEstimator
+from koord_scheduler.load.load_node import load_node
+from koord_scheduler.load.node_metric import NodeReport, read_node_metric
+from koord_scheduler.load.row_load import RowLoad, UsageBasis, row_load
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
@@ -125,3 +128,43 @@ def test_arguments_that_are_wrong_are_named(args: str, path: str) -> None:
         )
     [line] = str(error.value).splitlines()
     assert line.startswith(f"profiles[0].pluginConfig[0].args.{path} is ")
+
+
+HAS, WHOLE = {"cpu": "10", "memory": "10Gi"}, {"cpu": "4", "memory": "8Gi"}
+
+
+def load_of(metric: Any, **more: str) -> RowLoad:
+    """The load of a node that has a NodeMetric of 1970-01-01T00:10:00Z, 200 s after it."""
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {**HAS, **more}}}
+    status = {"updateTime": "1970-01-01T00:10:00Z", "nodeMetric": metric.pop("nodeMetric", {})}
+    report = read_node_metric(msgspec.json.encode({"spec": metric, "status": status}))
+    settings = LoadAwareSchedulingArgs().settings()
+    found, _ = load_node(read_node(msgspec.json.encode(node)))
+    return row_load(LoadEstimator(settings), found, report, (), 800.0)
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"resources": None}, {"resources": {}}, {"resources": {"cpu": "0"}}]
+)
+def test_a_node_without_usage_does_not_seem_idle(usage: Any) -> None:
+    metric = {"metricCollectPolicy": {"reportIntervalSeconds": 300}}
+    found = load_of({**metric, "nodeMetric": {"nodeUsage": usage}})
+    assert not found.is_scored
+    assert found.bases[0] is UsageBasis.ESTIMATES
+    whole = load_of({**metric, "nodeMetric": {"nodeUsage": {"resources": WHOLE}}})
+    assert whole.is_scored
+
+
+@pytest.mark.parametrize(
+    ("interval", "expires"), [(60, 780.0), (179, 780.0), (180, 960.0), (300, 1200.0)]
+)
+def test_a_report_counts_until_two_have_failed_to_come(interval: int, expires: float) -> None:
+    policy = {"metricCollectPolicy": {"reportIntervalSeconds": interval}}
+    assert load_of({**policy, "nodeMetric": {}}).expires == expires
+
+
+@pytest.mark.parametrize(("pages", "used"), [("0", 8), ("5Gi", 3), ("9Gi", 0)])
+def test_idle_huge_pages_are_not_used(pages: str, used: int) -> None:
+    metric = {"nodeMetric": {"nodeUsage": {"resources": WHOLE}}}
+    found = load_of(metric, **{"hugepages-2Mi": pages, "hugepages-1Gi": "0"})
+    assert found.sums[:2] == [4000.0, float(used << 30)]
