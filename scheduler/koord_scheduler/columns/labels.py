@@ -1,13 +1,20 @@
-"""Labels of nodes as codes, one column for each key that somebody asks for. No IO."""
+"""Labels of nodes as codes, a column for each key of a node that somebody asks for. No IO."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from koord_scheduler.columns.arrays import Codes, Mask, Rows, lengthened
 from koord_scheduler.objects.node_selector import NodeRequirement
+
+_MOST_TABLE_BYTES = 1 << 20
+"""Of the tables of a label; those that were asked for last stay."""
+_TABLE_BYTES = 500
+"""About what a table takes beside its values."""
+_SPARE_VALUES = 256
 
 
 class LabelColumn:
@@ -43,20 +50,27 @@ class LabelColumn:
 
     def _table(self, requirement: NodeRequirement) -> Mask:
         """For each code whether it is meant; the last one, where -1 points, is of no value."""
-        table = self._tables.get(requirement)
+        table = self._tables.pop(requirement, None)
         done = 0 if table is None else len(table) - 1
         if table is None or done < len(self.values):
             new = [requirement.allows(value) for value in self.values[done:]]
             before = np.zeros(0, np.bool_) if table is None else table[:-1]
             table = np.append(before, [*new, requirement.allows(None)]).astype(np.bool_)
-            self._tables[requirement] = table
+        self._tables[requirement] = table
+        while len(self._tables) * (len(table) + _TABLE_BYTES) > _MOST_TABLE_BYTES:
+            del self._tables[next(iter(self._tables))]
         return table
 
 
 class LabelColumns:
-    """The labels of all nodes."""
+    """The labels of all nodes.
+
+    Pods ask for any key: one that no node has needs no column, and a value that no node has any
+    more is given back together with its column.
+    """
 
     def __init__(self, length: int) -> None:
+        self._rows_with: Counter[str] = Counter()
         self._labels: list[Mapping[str, str]] = [{} for _ in range(length)]
         self._columns: dict[str, LabelColumn] = {}
 
@@ -70,21 +84,35 @@ class LabelColumns:
         """The labels of a row, in place of those it had; whether they are others."""
         if labels == self._labels[row]:
             return False
+        self._count(self._labels[row], labels)
         self._labels[row] = labels
-        for key, column in self._columns.items():
+        for key, column in [*self._columns.items()]:
             value = labels.get(key)
             column.codes[row] = -1 if value is None else column.code(value)
+            is_unused = key not in self._rows_with
+            if is_unused or len(column.values) > 2 * len(self._labels) + _SPARE_VALUES:
+                del self._columns[key]
         return True
+
+    def _count(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        self._rows_with.update(now.keys() - before.keys())
+        for key in before.keys() - now.keys():
+            self._rows_with[key] -= 1
+            if not self._rows_with[key]:
+                del self._rows_with[key]
 
     def of(self, row: int) -> Mapping[str, str]:
         """The labels of a row."""
         return self._labels[row]
 
     def column(self, key: str) -> LabelColumn:
-        """The column of a label; from the first call on it is kept up to date."""
+        """The column of a label, as it is until nodes change."""
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = LabelColumn(len(self._labels))
+            column = LabelColumn(len(self._labels))
+            if key not in self._rows_with:
+                return column
+            self._columns[key] = column
             for row, labels in enumerate(self._labels):
                 if key in labels:
                     column.codes[row] = column.code(labels[key])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -124,6 +124,7 @@ class PodCounts:
         self._last: deque[PodCounter] = deque()
         self._counting: dict[PodLabels, list[ref[PodCounter]]] = {}
         self._index = PodLabelIndex()
+        self._keys: Counter[str] = Counter()
         self._dead: list[PodSelector] = []
 
     def lengthen(self, length: int) -> None:
@@ -167,6 +168,8 @@ class PodCounts:
         self._forget_dead()
         made, label = PodCounter(self._length), selector.label
         made_ref = ref(made, lambda _: self._dead.append(selector))
+        if label is not None and label not in self._counters:
+            self._keys[label.key] += 1
         self._counters.setdefault(label, {})[selector] = made_ref
         for pod in self._rows if label is None else self._index.find(label, self._rows):
             if selector.matches(pod):
@@ -186,6 +189,16 @@ class PodCounts:
                 del counters[selector]
                 if not counters:
                     del self._counters[selector.label]
+                    self._forget_key(selector.label)
+
+    def _forget_key(self, label: PodLabel | None) -> None:
+        """Index pods no longer by a key that no selector requires."""
+        if label is None:
+            return
+        self._keys[label.key] -= 1
+        if not self._keys[label.key]:
+            del self._keys[label.key]
+            self._index.forget(label.key)
 
     def _counters_of(self, pod: PodLabels) -> list[ref[PodCounter]]:
         found = self._counting.get(pod)

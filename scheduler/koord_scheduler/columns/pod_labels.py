@@ -48,6 +48,10 @@ class PodLabelIndex:
             if not by_label[label]:
                 del by_label[label]
 
+    def forget(self, key: str) -> None:
+        """Nobody asks for labels with this key any more."""
+        self._pods.pop(key, None)
+
     def find(self, label: PodLabel, pods: Iterable[PodLabels]) -> Collection[PodLabels]:
         """Those of ``pods``, which are all that were added, that have a label."""
         if label.key not in self._pods:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -28,23 +28,25 @@ class HostPortColumns:
     """The ports in use, by protocol and number: few nodes have any particular one in use."""
 
     def __init__(self) -> None:
-        self._addresses: dict[tuple[str, int], dict[int, Counter[str]]] = defaultdict(dict)
+        self._addresses: dict[tuple[str, int], dict[int, Counter[str]]] = {}
 
     def add(self, row: int, ports: Iterable[HostPort]) -> None:
         """A pod uses ports of a row's node."""
         for protocol, port, address in ports:
-            rows = self._addresses[protocol, port]
+            rows = self._addresses.setdefault((protocol, port), {})
             rows.setdefault(row, Counter())[address] += 1
 
     def remove(self, row: int, ports: Iterable[HostPort]) -> None:
         """A pod does not use ports of a row's node any more."""
         for protocol, port, address in ports:
-            addresses = self._addresses[protocol, port][row]
-            addresses[address] -= 1
-            if not addresses[address]:
-                del addresses[address]
-                if not addresses:
-                    del self._addresses[protocol, port][row]
+            rows = self._addresses[protocol, port]
+            rows[row][address] -= 1
+            if not rows[row][address]:
+                del rows[row][address]
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del self._addresses[protocol, port]
 
     def in_conflict(self, wanted: HostPort) -> dict[int, int]:
         """How many ports are taken that conflict with one, by row; without rows that have none."""

@@ -27,6 +27,7 @@ class VolumeColumns:
 
     def __init__(self, length: int, objects: VolumeObjects) -> None:
         self.attached: dict[str, Amounts] = {}
+        self._number: Counter[str] = Counter()
         self.limits: dict[str, Amounts] = {}
         self.migrated: dict[str, Mask] = {}
         self._length = length
@@ -83,7 +84,7 @@ class VolumeColumns:
         for volume in before | now:
             was_there = volume in before or row in self._by_pods.get(volume, ())
             is_there = volume in now or row in self._by_pods.get(volume, ())
-            self._column(volume.driver)[row] += is_there - was_there
+            self._count(volume.driver, row, is_there - was_there)
         if now:
             self._by_attachments[row] = now
         for limits in self.limits.values():
@@ -136,12 +137,18 @@ class VolumeColumns:
         if not rows:
             del self._by_pods[volume]
         if volume not in self._by_attachments.get(row, ()):
-            self._column(volume.driver)[row] += (row in rows) - was_there
+            self._count(volume.driver, row, (row in rows) - was_there)
 
-    def _column(self, driver: str) -> Amounts:
+    def _count(self, driver: str, row: int, more: int) -> None:
+        """So many volumes of a driver more are attached; pods may name any driver."""
+        if not more:
+            return
         if driver not in self.attached:
             self.attached[driver] = np.zeros(self._length)
-        return self.attached[driver]
+        self.attached[driver][row] += more
+        self._number[driver] += more
+        if not self._number[driver]:
+            del self.attached[driver], self._number[driver]
 
     def _limits(self, driver: str) -> Amounts:
         if driver not in self.limits:

@@ -28,6 +28,7 @@ def check(life: StorageLife, name: str, row: int) -> None:
     assert set(drivers) <= columns.attached.keys()
     for driver, counts in columns.attached.items():
         assert counts[row] == drivers.count(driver)
+        assert counts.any()
     csi_node = objects.get(CSINode, name)
     on_node = (csi_node.spec.drivers if csi_node else None) or ()
     limits = {one.name: one.allocatable.count for one in on_node if one.allocatable}
