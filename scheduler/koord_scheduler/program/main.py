@@ -60,11 +60,23 @@ async def _run(settings: SchedulerSettings) -> None:
         log.warning("not built yet", what=line)
     if config.without_effect:
         log.warning("settings without effect", what=", ".join(config.without_effect))
+    if not settings.configuration and settings.leader_elect is not False:
+        log.warning("no --config: in the place of kube-scheduler", **_place_of(settings))
     kubeconfig = settings.kubeconfig or config.kubeconfig
     async with await connect(kubeconfig, Limits(qps=0)) as client:
         identity = f"{settings.pod_name or socket.gethostname()}_{secrets.token_hex(4)}"
         recorder = _recorder(settings, document, identity) if settings.record_to else None
         await SchedulerProgram(settings, config, client, identity, recorder).serve()
+
+
+def _place_of(settings: SchedulerSettings) -> dict[str, str]:
+    name = settings.leader_elect_resource_name or "kube-scheduler"
+    namespace = settings.leader_elect_resource_namespace or "kube-system"
+    return {
+        "lease": f"{namespace}/{name}",
+        "pods": "those without a schedulerName",
+        "instead": "--config with a profile and a Lease of its own runs beside it",
+    }
 
 
 def _recorder(

@@ -139,6 +139,7 @@ class SchedulerProgram:
             self._scheduler, settings.debug_scores, filters=settings.debug_filters
         )
         self._reasons = StaleReasons(self._scheduler)
+        self._waits_for = ""
         self._check = SelfCheck(self._scheduler.nodes, self._scheduler.placed)
         self._loop = SchedulingLoop(self._scheduler, self._silence, self)
         self._cache = ClusterCache(
@@ -302,8 +303,16 @@ class SchedulerProgram:
                     self._warn(line)
             if self._reporter is not None:
                 self._reasons.refresh(time.monotonic())
+            self._tell_holder()
             for name in self._check.check_some():
                 log.error("columns of a node were wrong, a defect; they are repaired", node=name)
+
+    def _tell_holder(self) -> None:
+        """Say once whom this replica waits for."""
+        holder = "" if self._leadership.leads else self._leadership.leader
+        if holder and holder != self._waits_for:
+            log.info("standing by, another one leads", leader=holder)
+        self._waits_for = holder
 
     async def _count_rates(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
@@ -250,7 +251,8 @@ async def test_what_was_assumed_is_given_back(side: Side) -> None:
         await side.bound("next")
 
 
-async def test_only_the_leader_binds(side: Side) -> None:
+async def test_only_the_leader_binds(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     side.node("n1")
     holder = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
     times = {
@@ -263,6 +265,7 @@ async def test_only_the_leader_binds(side: Side) -> None:
         await side.pod("web")
         await until(lambda: made.status().pending["active"] == 1, "the pod is known")
         assert side.node_of("web") == ""
+        await until(lambda: "standing by, another one leads" in caplog.text, "it says so")
         await side.client.patch(
             LEASES, "kube-scheduler", {"spec": {"holderIdentity": ""}}, "kube-system"
         )
