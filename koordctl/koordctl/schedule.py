@@ -7,14 +7,16 @@ import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from koord_service.programs import needs_extra
 
-from koordctl import cluster_client, manifests, replay
+from koordctl import cluster_client, manifests, replay, workloads
 from koordctl.columns import table
-from koordctl.manifests import Manifest, kind_and_name
+from koordctl.manifests import Manifest
 from koordctl.placement_text import placement_lines
 from koordctl.render import clean, count
 from koordctl.replay import UsageError
@@ -28,13 +30,16 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "--what-if shows which nodes the pods of a file would get, one after the other, and changes "
-    "nothing. The cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
+    "nothing; Deployments, ReplicaSets, StatefulSets, Jobs and CronJobs stand for their pods. The "
+    "cluster is the one that the kubeconfig names, or a snapshot: what `kubectl get "
     "nodes,pods,namespaces,services -A -o json` prints. Pods that wait there are left out. Without "
     "--config every scheduler name has Kubernetes' default profile. --replay decides again what "
     "`koord-scheduler --record-to` recorded, and shows what is different; without --config the "
     "profiles are the recorded ones."
 )
 _MODULE = "koord_scheduler.program.what_if"
+_POD = "\0"
+T = TypeVar("T")
 
 
 ClusterObjects = Mapping[str, Sequence[bytes]]
@@ -78,8 +83,10 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     if not arguments.filename or arguments.why:
         raise UsageError("--what-if needs -f, and --why goes with --replay")
     objects = manifests.read_file(arguments.filename)
-    pods = [one for one in objects if one["kind"] == "Pod"]
-    skipped = [kind_and_name(one) for one in objects if one["kind"] != "Pod"]
+    try:
+        pods, skipped = workloads.expand(objects)
+    except ValueError as error:
+        raise AskError(f"{arguments.filename}: {error}") from None
     with needs_extra("koordctl", "scheduler"):
         # By its name: the components of pykoord do not depend on each other.
         scheduler: Any = importlib.import_module(_MODULE)
@@ -100,12 +107,15 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 def lines(found: WhatIfDocument) -> Iterator[str]:
     """All pods with their nodes, then each with its reasons, then what was left out."""
     if found.pods:
-        rows = [(clean(one.pod), clean(one.node) or "none", _verdict(one)) for one in found.pods]
-        yield from table([("POD", "NODE", ""), *rows])
-    for one in found.pods:
-        if not one.reason:
-            yield ""
-            yield from placement_lines(one)
+        rows = [(clean(one.pod), (clean(one.node) or "none", _verdict(one))) for one in found.pods]
+        alike = [(_together(pods), *row) for row, pods in _runs(rows)]
+        yield from table([("POD", "NODE", ""), *alike])
+    explained = [one for one in found.pods if not one.reason]
+    for block, pods in _runs([(clean(one.pod), _block(one)) for one in explained]):
+        yield ""
+        yield from (line.replace(_POD, pods[0]) for line in block)
+        if len(pods) > 1:
+            yield f"The same holds for {_together(pods[1:])}."
     if found.pods:
         yield ""
     placed = sum(one.state == "placed" for one in found.pods)
@@ -113,7 +123,25 @@ def lines(found: WhatIfDocument) -> Iterator[str]:
     if found.pending:
         yield f"Left out: {count(found.pending, 'pod')} of the cluster that had no node yet."
     if found.skipped:
-        yield f"Not expanded, as only Pods are placed: {', '.join(map(clean, found.skipped))}."
+        yield f"Left out, as they are no pods: {', '.join(map(clean, found.skipped))}."
+
+
+def _runs(rows: Iterable[tuple[str, T]]) -> Iterator[tuple[T, list[str]]]:
+    """What pods next to each other have alike, with these pods."""
+    for key, run in groupby(rows, key=itemgetter(1)):
+        yield key, [pod for pod, _ in run]
+
+
+def _together(pods: Sequence[str]) -> str:
+    if len(pods) < 3:
+        return ", ".join(pods)
+    return f"{pods[0]} … {pods[-1]} ({len(pods)} pods)"
+
+
+def _block(one: PlacementDocument) -> tuple[str, ...]:
+    """What is said of a pod, with ``_POD`` for its name."""
+    name = clean(one.pod)
+    return tuple(line.replace(name, _POD) for line in placement_lines(one))
 
 
 def _verdict(one: PlacementDocument) -> str:

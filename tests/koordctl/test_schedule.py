@@ -195,3 +195,60 @@ def test_nothing_to_place(run: Run, tmp_path: Path, snapshot: str) -> None:
     path.write_text("")
     [line, _] = run("schedule", "--what-if", "-f", str(path), "--snapshot", snapshot).splitlines()
     assert line.startswith("0 of 0 pods")
+
+
+def workload(kind: str, name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod(name, cpu)["spec"]}
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {**spec, "template": template},
+    }
+
+
+def cron(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    made = workload("CronJob", name, cpu, **spec)
+    return {**made, "spec": {"jobTemplate": {"spec": made["spec"]}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (workload("Deployment", "web", "100m", replicas=2), ["web-1", "web-2"]),
+        (workload("StatefulSet", "db", "100m", replicas=2), ["db-0", "db-1"]),
+        (workload("ReplicaSet", "one", "100m"), ["one-1"]),
+        (workload("Job", "job", "100m", parallelism=3, completions=2), ["job-1", "job-2"]),
+        (cron("nightly", "100m", parallelism=2), ["nightly-1", "nightly-2"]),
+        (workload("Deployment", "off", "1", replicas=0), []),
+    ],
+)
+def test_workloads_stand_for_their_pods(
+    run: Run, tmp_path: Path, snapshot: str, given: dict[str, Any], names: list[str]
+) -> None:
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps(given))
+    text = run("schedule", "--what-if", "-f", str(path), "--snapshot", snapshot, "--json")
+    found = json.loads(text)
+    assert [one["pod"] for one in found["pods"]] == [f"shop/{name}" for name in names]
+    assert {one["node"] for one in found["pods"]} <= {"n1"}
+
+
+def test_what_is_said_of_alike_pods_is_said_once(run: Run, tmp_path: Path, snapshot: str) -> None:
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps(workload("Deployment", "big", "5", replicas=40)))
+    lines = run("schedule", "--what-if", "-f", str(path), "--snapshot", snapshot).splitlines()
+    assert lines[1].startswith("shop/big-1 … shop/big-40 (40 pods)  none")
+    assert "The same holds for shop/big-2 … shop/big-40 (39 pods)." in lines
+    assert sum("lacks" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("replicas", "said"), [("two", "replicas is 'two'"), (10_001, "at most 10000")]
+)
+def test_a_number_of_pods_that_cannot_be(
+    failing: Failing, tmp_path: Path, snapshot: str, replicas: Any, said: str
+) -> None:
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps(workload("Deployment", "web", "1", replicas=replicas)))
+    code, line = failing("schedule", "--what-if", "-f", str(path), "--snapshot", snapshot)
+    assert (code, said in line) == (1, True)
