@@ -92,8 +92,12 @@ class ClusterCache:
                 yield informer.trouble
 
     def absent_kinds(self) -> list[str]:
-        """The optional kinds that the API server does not have."""
-        return [resource.plural for resource, one in self._informers if one.absent]
+        """The optional kinds that the API server does not have, with their versions."""
+        return [
+            f"{resource.plural} ({resource.group}/{resource.version})"
+            for resource, one in self._informers
+            if one.absent
+        ]
 
     def silence(self) -> str:
         """Why nothing may be decided at present, in a line; "" if it may."""

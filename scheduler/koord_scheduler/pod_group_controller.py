@@ -21,6 +21,7 @@ from koord_model.times import rfc3339
 
 from koord_scheduler.gang.gang_spec import GangSource
 from koord_scheduler.gang.gangs import Gang, Gangs
+from koord_scheduler.gang.group_conditions import conditions_patch
 from koord_scheduler.gang.life import MemberPhases, is_settled, next_status
 from koord_scheduler.gang.pod_group import PodGroup, PodGroupStatus
 from koord_scheduler.limited_writer import Write
@@ -71,15 +72,21 @@ class PodGroupController:
             gang = self._gangs.by_key.get(key)
             if gang is None or gang.pod_group is None:
                 continue
-            if gang.pod_group.spec.source is GangSource.KUBERNETES:
-                continue  # its own controllers look after it
             try:
-                await self._look(gang, gang.pod_group)
+                if gang.pod_group.spec.source is GangSource.KUBERNETES:
+                    await self._look_at_conditions(gang)
+                else:
+                    await self._look(gang, gang.pod_group)
             except (ConflictError, NotFoundError, NotLeadingError):
                 continue  # it has changed meanwhile, which the watch will say
             except ApiError as error:
                 self._gangs.touched.add(key)
                 self._on_warning(f"{error} (PodGroup {key})")
+
+    async def _look_at_conditions(self, gang: Gang) -> None:
+        request = conditions_patch(self._gangs, gang, rfc3339(self._wall()))
+        if request is not None:
+            await self._write(request)
 
     async def _look(self, gang: Gang, group: PodGroup) -> None:
         minimum = group.spec.min_member

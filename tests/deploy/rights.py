@@ -17,7 +17,10 @@ from tests.deploy.manifests import Object, installed
 from tests.support.kube_api.requests import RecordedRequest, find
 
 ACCOUNT = "koord-manager"
-_KINDS = [one for one in vars(resources).values() if isinstance(one, Resource)]
+_KINDS = [
+    *(one for one in vars(resources).values() if isinstance(one, Resource)),
+    *resources.SCHEDULING_GROUPS,
+]
 _NAMED = re.compile(r"metadata\.name=([^,]+)")
 
 _AUTHENTICATION_READER = {

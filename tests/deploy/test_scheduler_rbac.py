@@ -13,6 +13,7 @@ import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import (
     CLUSTER_NETWORK_TOPOLOGIES,
+    COMPOSITE_GROUPS,
     DEVICE_CLASSES,
     DEVICES,
     ELASTIC_QUOTAS,
@@ -23,6 +24,7 @@ from koord_kube.protocol.resources import (
     RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    SCHEDULING_GROUPS,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
     VOLUMES,
@@ -222,6 +224,45 @@ async def test_reservations_are_a_right_of_its_own() -> None:
         "pods",
         "reservations",
         "reservations/status",
+    }
+
+
+async def test_groups_of_kubernetes_are_read_and_their_status_is_written() -> None:
+    enabled = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = scheduler_config({**kind, "profiles": [{"plugins": enabled}]})
+    settings = replace(SETTINGS, feature_gates=("CompositePodGroup=true",))
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    groups, limits = SCHEDULING_GROUPS[0], Limits(qps=0, answer=PATIENCE)
+    served = USUAL | {groups, COMPOSITE_GROUPS}
+    async with KubeApi(installed=served) as api, Client(Cluster(api.url), limits) as client:
+        api.streams_lists = False
+        api.put(NODES, {"metadata": {"name": "n1"}, "status": {"allocatable": amounts}})
+        policy = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}}
+        api.put(COMPOSITE_GROUPS, {"metadata": {"name": "all"}, "spec": policy}, "shop")
+        for name in ("a", "b"):
+            spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+            part = {"parentCompositePodGroupName": "all"}
+            api.put(groups, {"metadata": {"name": name}, "spec": spec | part}, "shop")
+            pod = _pod(name, "1")
+            pod["spec"]["schedulingGroup"] = {"podGroupName": name}
+            api.put(PODS, pod, "shop")
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(SchedulerProgram(settings, config, client, "s1_0").serve())
+
+            def conditions(name: str) -> list[tuple[str, str, str]]:
+                found = api.get(groups, name, "shop").get("status", {}).get("conditions", ())
+                return [(one["type"], one["status"], one["reason"]) for one in found]
+
+            told = [("PodGroupInitiallyScheduled", "True", "Scheduled")]
+            await until(lambda: conditions("a") == conditions("b") == told, "both conditions")
+            os.kill(os.getpid(), signal.SIGTERM)
+        asked = rights(api.asked)
+    assert missing(asked, ACCOUNT, (*COMPONENTS, "gangs")) == []
+    assert {right.resource for right in missing(asked, ACCOUNT, COMPONENTS)} == {
+        "podgroups",
+        "podgroups/status",
+        "compositepodgroups",
     }
 
 

@@ -126,8 +126,12 @@ class PodReader:
         gangs, group = self._nodes.gangs, pod.spec.scheduling_group
         if gangs.reads_scheduling_groups and group is not None:
             key = scheduling_group_key(metadata.namespace, str(group.get("podGroupName", "")))
-            priority = pod.spec.priority or 0
-            return GangMember(key, phase=pod.status.phase, priority=priority)
+            return GangMember(
+                key,
+                phase=pod.status.phase,
+                priority=pod.spec.priority or 0,
+                is_preempted=pod.is_preempted,
+            )
         if not gangs.reads_pod_groups:
             return None
         found = gang_member(

@@ -334,8 +334,11 @@ class GangCycle:
             queue.gang_attempts.since = now
 
     def _refuse(self, queue: ClassQueue, pod: QueuedPod, message: str, now: float) -> Refusal:
+        gangs, group_id = self._host.gangs, queue.key.gang
         self._host.queue.park(queue.key, now)
-        message += ignored(self._host.gangs, queue.key.gang)
+        message += ignored(gangs, group_id)
+        if has_enough_pods(gangs, group_id):
+            gangs.refuse(group_id, message, now)
         return Refusal(pod, tuple(queue.take_untold(now)), gang=message)
 
     def _failure(self, group_id: str, result: TrialResult) -> str:

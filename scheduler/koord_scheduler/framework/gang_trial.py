@@ -61,21 +61,20 @@ def try_gang(
     some gangs of a group are enough, one that cannot start leaves its room to the others.
     """
     trial = _Trial(placer, gangs, group_id, pods)
-    failed, why = None, ""
+    failed, why, fitted = None, "", 0
     try:
         for pod in pods:
             if trial.is_hopeless(pod) or trial.place(pod, candidate):
                 continue
-            trial.drop_hopeless(pod)
-            if trial.is_enough():
-                continue
-            if failed is None:
+            fitted = max(fitted, len(trial.placements))
+            if failed is None and not trial.is_enough():
                 failed, why = pod, explain(pod)
-            if trial.is_strict(pod):
+            trial.drop_hopeless(pod)
+            if trial.is_strict(pod) and not trial.is_enough():
                 break
-        fitted = len(trial.placements)
         if trial.is_enough():
-            return TrialResult(tuple(trial.placements), fitted)
+            return TrialResult(tuple(trial.placements), len(trial.placements))
+        fitted = max(fitted, len(trial.placements))
     except Exception:
         trial.roll_back()
         raise

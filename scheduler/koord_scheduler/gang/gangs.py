@@ -14,6 +14,8 @@ from koord_scheduler.gang.member import GangMember, Release
 from koord_scheduler.gang.pod_group import PodGroup
 from koord_scheduler.gang.quorum import Quorum
 
+TOLD_AGAIN_SECONDS = 60.0
+"""How often it is said anew why a gang has no nodes."""
 NOTHING_PLACED: Mapping[str, int] = MappingProxyType({})
 
 
@@ -24,7 +26,8 @@ class Gang:
     ``assumed`` are those that are about to be bound, ``bound`` those that are, with their uids.
     ``described`` is what its first pod says of it, which counts unless there is a ``pod_group``.
     ``unit`` is the group with which its waiting members are placed, "" if each goes by itself.
-    ``priorities`` counts those of its members.
+    ``priorities`` counts those of its members. ``refusal`` says why it got no nodes when it was
+    tried last, in monotonic seconds ``refused_at`` then.
     """
 
     key: str
@@ -35,6 +38,8 @@ class Gang:
     bound: dict[str, str] = field(default_factory=dict)
     unit: str = ""
     priorities: Counter[int] = field(default_factory=Counter)
+    refusal: str = ""
+    refused_at: float = 0.0
 
     @property
     def spec(self) -> GangSpec | None:
@@ -192,8 +197,21 @@ class Gangs:
         if (gang := self._gang_of.get(pod)) is not None:
             gang.assumed.discard(pod)
 
+    def refuse(self, group_id: str, message: str, now: float) -> None:
+        """A group got no nodes; counts in the message change always, which is told at times."""
+        for _, gang in self.of_group(group_id):
+            if gang is None or gang.refusal == message:
+                continue
+            if not gang.refusal or now - gang.refused_at >= TOLD_AGAIN_SECONDS:
+                gang.refusal, gang.refused_at = message, now
+                self.touched.add(gang.key)
+
     def begin_release(self, release: Release) -> None:
         """Members of a group are bound together from now on."""
+        for _, gang in self.of_group(release.group_id):
+            if gang is not None:
+                gang.refusal = ""
+                self.touched.add(gang.key)
         group = self._groups.setdefault(release.group_id, GangGroup())
         group.release, group.released = release, set()
 

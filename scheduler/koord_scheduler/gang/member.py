@@ -45,7 +45,7 @@ class GangMember(NamedTuple):
     pod that was bound with others. ``phase`` is the pod's, ``owners`` what it belongs to.
     ``network_index`` is its place among pods that are to be near each other, -1 if it has none; it
     is to be near pods with the same ``network_selector``, too. ``problem`` is why its minimum is
-    none.
+    none. ``is_preempted``: it ends to make room for others.
     """
 
     gang: str
@@ -57,6 +57,7 @@ class GangMember(NamedTuple):
     network_selector: str = ""
     problem: str = ""
     priority: int = 0
+    is_preempted: bool = False
 
 
 def gang_member(

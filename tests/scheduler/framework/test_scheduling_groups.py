@@ -139,7 +139,10 @@ def test_groups_of_a_composite_start_together() -> None:
     members(cluster, "leader", 1)
     assert cluster.placed() == []
     members(cluster, "workers", 4)
+    assert cluster.of("workers.scheduling.k8s.io").refusal == "", "it was not tried"
     assert cluster.placed(1.0) == [], "five pods, four cores"
+    assert cluster.placed(61.0) == []
+    assert "needs nodes for 5 pods at once, 4 fit" in cluster.of("leader.scheduling.k8s.io").refusal
     cluster.node("n2", 1)
     assert len(cluster.placed(11.0)) == 5
 

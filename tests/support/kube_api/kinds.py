@@ -37,6 +37,7 @@ from koord_kube.protocol.resources import (
     RESERVATIONS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    SCHEDULING_GROUPS,
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
@@ -126,6 +127,7 @@ WITH_STATUS = STATUS_WITH_LABELS | {
     NODE_SLOS,
     RECOMMENDATIONS,
     RESOURCE_CLAIMS,
+    *SCHEDULING_GROUPS,
 }
 """Kinds with a status subresource; of others their definition says so."""
 NEED_A_VERSION = frozenset(
