@@ -81,6 +81,11 @@ class PodCounter:
         self.total = 0
         self._in_domains: list[tuple[ref[Domains], DomainCounts]] = []
 
+    @property
+    def size(self) -> int:
+        """How many bytes it keeps."""
+        return self.rows.nbytes + sum(one.by_code.nbytes for _, one in self._in_domains)
+
     def lengthen(self, length: int) -> None:
         """Make room for more rows; what is known of domains ends with the version of the nodes."""
         self.rows = lengthened(self.rows, length, 0)

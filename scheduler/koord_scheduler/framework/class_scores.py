@@ -10,6 +10,7 @@ import numpy as np
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Mask, Rows, both, span
 from koord_scheduler.columns.nodes import NodeColumns, PodUsage
+from koord_scheduler.framework.lru_cache import HasSize
 from koord_scheduler.framework.plugin import Limit, PreFilterResult, Reason
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
@@ -75,6 +76,7 @@ class ClassScores:
         by_plugin = known | {one.plugin: one for one in self._rows.answers}
         self._answers = [by_plugin[one.plugin] for one in plugins]
         self._across = [(one, one.across) for one in self._answers if one.across]
+        self._keeping = [one for _, one in self._across if isinstance(one, HasSize)]
         self.beside_nominated: object = None
         """What is remembered of the rows where nominated pods leave no room."""
 
@@ -110,9 +112,8 @@ class ClassScores:
     @property
     def size(self) -> int:
         """How many bytes it keeps, with its part of what it shares."""
-        return (
-            CLASS_BYTES + len(self.nodes) + self._rows.size + self._base.size // self._base.classes
-        )
+        by_row = len(self.nodes) + self._rows.size + sum(one.size for one in self._keeping)
+        return CLASS_BYTES + by_row + self._base.size // self._base.classes
 
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""

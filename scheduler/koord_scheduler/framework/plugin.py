@@ -115,7 +115,10 @@ class NUMAProvider(Protocol):
 
 
 class AcrossNodes(Protocol):
-    """A plugin's answer about a class that depends on all nodes; nothing of it is kept."""
+    """A plugin's answer about a class that depends on all nodes; nothing of it is kept.
+
+    One that keeps much itself, as counters of pods, has a ``size`` in bytes (``HasSize``).
+    """
 
     def filter(self, rows: Rows) -> Mask | None:
         """Of each of these rows, whether a pod can run there; ``None`` if it can on all."""

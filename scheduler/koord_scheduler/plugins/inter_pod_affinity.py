@@ -75,6 +75,12 @@ class _Affinity:
         self._held_apart: list[HeldTerm] = []
         self._held_preferences: list[tuple[int, HeldTerm]] = []
 
+    @property
+    def size(self) -> int:
+        """How many bytes its counters keep."""
+        counters = (*self._apart, *self._preferred, self._together)
+        return sum(one.size for one in counters if one is not None)
+
     def filter(self, rows: Rows) -> Mask | None:
         self._refresh()
         found: Mask | None = None

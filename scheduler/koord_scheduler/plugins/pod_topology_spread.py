@@ -127,6 +127,12 @@ class _Spread:
         self._scored: Mask = np.zeros(0, np.bool_)
         self._all_are_scored = False
 
+    @property
+    def size(self) -> int:
+        """How many bytes its counters keep."""
+        counters = (one.counter for one in (*self._hard, *self._soft))
+        return sum(one.size for one in counters if one is not None)
+
     def filter(self, rows: Rows) -> Mask | None:
         self._refresh()
         found: Mask | None = None

@@ -155,6 +155,26 @@ def test_a_class_takes_less_where_it_shares() -> None:
     assert alone[0] == alone[1] > together[0] == together[1] > alone[0] / 2
 
 
+def test_what_a_class_counts_is_part_of_its_size() -> None:
+    columns = NodeColumns(length=1024)
+    columns.set(read_node(b'{"metadata": {"name": "n1", "labels": {"zone": "a"}}}'))
+    meant = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    spec = {
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **meant},
+        ],
+        "affinity": {"podAntiAffinity": {required: [meant]}},
+    }
+    sizes = []
+    for one in ({}, spec):
+        scores = ClassScores(pod_class(pod({"spec": one})), columns, PLUGINS[0])
+        scores.feasible()
+        sizes.append(scores.size)
+    counters = 2 * 8 * 1024
+    assert sizes[1] - sizes[0] >= counters
+
+
 class FailingPlugin(Plugin):
     """Rejects no node; all has to be asked again when ``version`` changes, and 1 fails."""
 
