@@ -120,7 +120,7 @@ def _node_table(scheduler: Scheduler) -> Table:
     """The nodes whose CPU is requested most, and those where it is least."""
     nodes = scheduler.nodes
     rows = np.flatnonzero(nodes.is_node)
-    number = nodes.resources.number("cpu")
+    number = nodes.resources.column("cpu")
     has = nodes.resources.allocatable[number, rows]
     used = nodes.resources.requested[number, rows] / has
     order = rows[used.argsort()[::-1]], np.sort(used)[::-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -179,7 +180,8 @@ class Parts:
         )
 
     def _forget_whom_to_trust(self, resource: Any) -> None:
-        [given] = [one for key, one in self.api.objects.items() if key.resource == resource]
+        [held] = [one for key, one in self.api.objects.items() if key.resource == resource]
+        given = copy.deepcopy(held)
         for one in given["webhooks"]:
             del one["clientConfig"]["caBundle"]
         self.api.put(resource, given)

@@ -82,7 +82,7 @@ class GangStates(PodStates):
         """Let pods wait together, or by themselves, where that has changed."""
         if gang is None:
             return
-        self.queue.touch(ClassKey("", None, gang=gang.unit))
+        self.queue.note_change(ClassKey("", None, gang=gang.unit))
         changed = self.gangs.refresh(gang)
         for key in pods if not changed else ():
             self._move(key)

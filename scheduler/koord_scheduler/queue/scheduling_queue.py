@@ -271,7 +271,7 @@ class SchedulingQueue:
         self._set_parked(queue, is_parked=False)
         self._offer(queue)
 
-    def touch(self, key: ClassKey) -> None:
+    def note_change(self, key: ClassKey) -> None:
         """A class waits for something else than before, if it is parked."""
         queue = self._classes.get(key)
         if queue is not None and queue.is_parked:
@@ -279,7 +279,7 @@ class SchedulingQueue:
             self._changed[queue] = None
 
     def take_changed(self) -> dict[ClassQueue, None]:
-        """The classes that were parked since the last call, or touched, or are not parked now."""
+        """The classes that were parked since the last call, or changed, or are not parked now."""
         found, self._changed = self._changed, {}
         return found
 
