@@ -51,6 +51,7 @@ from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.routes import events_page, pages
 from koordlet.metrics_reporter.documents.topology_annotations import set_aside
 from koordlet.qos_manager.plan_queue import NodePlan
+from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers
 from koordlet.runtime_hooks.hook_log import describe_error, describe_os_error
 from koordlet.runtime_hooks.hook_server import HookServer
@@ -94,6 +95,7 @@ class Agent:
         self._metrics = HookMetrics()
         self._deduplicator = LogDeduplicator()
         self._answers = HookAnswers()
+        self._answered = AnsweredRequests()
         known = available_plugins()
         names, others = select_plugins(settings.hook_plugins, settings.feature_gates, known)
         gates, others = parse_gates(others)
@@ -292,6 +294,7 @@ class Agent:
             node=None if self._node is None else self._node.reconcile_loop,
             deduplicator=self._deduplicator,
             answers=self._answers,
+            answered=self._answered,
             plugin_failure_fails=self._settings.runtime_hooks_plugin_failure_policy == "Fail",
         )
 
@@ -310,6 +313,7 @@ class Agent:
             self._deduplicator,
             self._disabled,
             self._answers,
+            self._answered,
         )
         name = settings.runtime_hooks_nri_plugin_name
         index = settings.runtime_hooks_nri_plugin_index

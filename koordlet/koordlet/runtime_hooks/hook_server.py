@@ -29,6 +29,7 @@ from koord_service.logs import get_log
 from koord_service.sockets import listen_unix
 
 from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 from koordlet.runtime_hooks.hook_log import describe_error, log_answer
 
@@ -76,7 +77,7 @@ class UnknownNode:
 class HookServer:
     """Serves every hook call; the plugins are asked at ``stages``, the rest is echoed.
 
-    ``node`` gets all of them, ``answers`` what is answered.
+    ``node`` gets all of them, ``answers`` what is answered, ``answered`` for NRI as well.
     """
 
     def __init__(
@@ -88,10 +89,12 @@ class HookServer:
         node: HookNode | None = None,
         deduplicator: LogDeduplicator | None = None,
         answers: HookAnswers | None = None,
+        answered: AnsweredRequests | None = None,
         plugin_failure_fails: bool = False,
     ) -> None:
         self._deduplicator = deduplicator or LogDeduplicator()
         self._answers = answers or HookAnswers()
+        self._answered = answered or AnsweredRequests()
         self._node: HookNode = node or UnknownNode()
         self._runner = runner
         self._stages = frozenset(stages)
@@ -153,6 +156,8 @@ class HookServer:
             if isinstance(subject, Container):
                 subject = self._node.current(subject)
             outcome = self._runner.run(stage, subject, self._node.view)
+            if isinstance(subject, Container):
+                self._answered.keep(subject, outcome.patch)
             response = protocol.respond(request, outcome.patch)
             seconds = perf_counter() - started
             # Count and log after the answer is sent: a pod waits for it.

@@ -24,6 +24,7 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
 from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 from koordlet.runtime_hooks.hook_log import log_answer, subject_fields
 from koordlet.runtime_hooks.hook_server import HookNode
@@ -57,19 +58,22 @@ class HookHandler(NriHandler):
         deduplicator: LogDeduplicator,
         disabled: Collection[Stage] = (),
         answers: HookAnswers | None = None,
+        answered: AnsweredRequests | None = None,
     ) -> None:
+        """``answered`` is what a proxy was answered before."""
         self._runner = runner
         self._node = node
         self._metrics = metrics
         self._deduplicator = deduplicator
         self._disabled = frozenset(disabled)
         self._answers = answers or HookAnswers()
+        self._answered = answered or AnsweredRequests()
 
     def synchronize(self, request: pb.SynchronizeRequest) -> None:
         """Reconcile all that runs, also what started while the plugin was disconnected."""
         sandboxes = {sandbox.id: sandbox for sandbox in request.pods}
         running = [
-            to_container(sandboxes[one.pod_sandbox_id], one)
+            self._recalled(to_container(sandboxes[one.pod_sandbox_id], one))
             for one in request.containers
             if one.state == pb.CONTAINER_RUNNING and one.pod_sandbox_id in sandboxes
         ]
@@ -91,7 +95,7 @@ class HookHandler(NriHandler):
     def create_container(
         self, request: pb.CreateContainerRequest
     ) -> pb.CreateContainerResponse | None:
-        container = to_container(request.pod, request.container)
+        container = self._recalled(to_container(request.pod, request.container))
         outcome = self._ask(Stage.PRE_CREATE_CONTAINER, container)
         left_out: list[str] = []
         adjust = self._adjustment(container, outcome.patch, left_out)
@@ -99,7 +103,8 @@ class HookHandler(NriHandler):
         return pb.CreateContainerResponse(adjust=adjust) if adjust.ByteSize() else None
 
     def post_start_container(self, request: pb.PostStartContainerRequest) -> None:
-        self._node.saw(Stage.POST_START_CONTAINER, to_container(request.pod, request.container))
+        container = self._recalled(to_container(request.pod, request.container))
+        self._node.saw(Stage.POST_START_CONTAINER, container)
 
     def update_container(
         self, request: pb.UpdateContainerRequest
@@ -107,11 +112,9 @@ class HookHandler(NriHandler):
         container = to_container(request.pod, request.container)
         # What is about to be set is what the plugins have to judge.
         desired = to_resources(request.linux_resources)
-        asked = replace(container, resources=desired)
-        self._node.saw(
-            Stage.PRE_UPDATE_CONTAINER_RESOURCES,
-            replace(container, resources=overlaid(container.resources, desired)),
-        )
+        asked = self._recalled(replace(container, resources=desired))
+        after = replace(asked, resources=overlaid(container.resources, desired))
+        self._node.saw(Stage.PRE_UPDATE_CONTAINER_RESOURCES, after)
         outcome = self._ask(Stage.PRE_UPDATE_CONTAINER_RESOURCES, asked)
         self._keep(Stage.PRE_UPDATE_CONTAINER_RESOURCES, asked, outcome)
         wanted = adjustments.from_model(changes(asked.resources, outcome.patch.resources))
@@ -121,6 +124,11 @@ class HookHandler(NriHandler):
 
     def stop_container(self, request: pb.StopContainerRequest) -> None:
         self._node.saw(Stage.POST_STOP_CONTAINER, to_container(request.pod, request.container))
+
+    def _recalled(self, container: Container) -> Container:
+        """The container with what is known of its limits, if a proxy has passed them on."""
+        known = self._node.current(container).annotations
+        return self._answered.recall(replace(container, annotations=known))
 
     def _ask(self, stage: Stage, container: Container) -> HookResult[Patch]:
         if stage in self._disabled:

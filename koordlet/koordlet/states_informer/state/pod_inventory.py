@@ -121,13 +121,17 @@ class PodInventory:
         """The container with its pod's labels and annotations as they are now.
 
         A proxy, and a runtime over NRI, repeat those that the sandbox was started with. They can
-        be changed since: that is how a batch pod is resized.
+        be changed since: that is how a batch pod is resized. Of a container whose quota is as it
+        was the annotations that hooks wrote stay: a runtime may not show them.
         """
         record = self.get(container.pod.uid)
         if record is None:
             return container
         pod = replace(container.pod, labels=record.pod.labels, annotations=record.pod.annotations)
-        return replace(container, pod=pod)
+        before, annotations = record.containers.get(container.id), container.annotations
+        if before is not None and before.resources.cpu_quota == container.resources.cpu_quota:
+            annotations = {**annotations, **before.annotations}
+        return replace(container, pod=pod, annotations=annotations)
 
     def replace(self, listed: Iterable[PodRecord], asked_at: float) -> tuple[PodRecord, ...]:
         """Take over a list that was asked for at ``asked_at`` (any steady clock's seconds).
