@@ -22,6 +22,12 @@ class Column:
 
 AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
+
+def label_path(label: str) -> str:
+    """The path of a label's value; a dot in its name is none of the path."""
+    return f".metadata.labels.{label.replace('.', chr(92) + '.')}"
+
+
 _METADATA = {
     "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
     "kind": {"type": "string", "description": "The kind of this object."},

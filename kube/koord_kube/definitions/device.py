@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from koord_kube.definitions.definition import AGE, definition
+from koord_model.keys import LABEL_GPU_DRIVER_VERSION, LABEL_GPU_MODEL, LABEL_GPU_VENDOR
+
+from koord_kube.definitions.definition import AGE, Column, definition, label_path
 from koord_kube.definitions.schema import (
     Schema,
     conditions,
@@ -79,6 +81,11 @@ DEVICE = definition(
             ),
         ),
     },
-    [AGE],
+    [
+        Column("GPU-Vendor", label_path(LABEL_GPU_VENDOR)),
+        Column("GPU-Model", label_path(LABEL_GPU_MODEL)),
+        Column("Driver", label_path(LABEL_GPU_DRIVER_VERSION)),
+        AGE,
+    ],
     status=False,
 )

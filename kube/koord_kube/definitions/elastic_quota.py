@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from koord_kube.definitions.definition import AGE, Column, definition
+from koord_model.keys import LABEL_QUOTA_PARENT
+
+from koord_kube.definitions.definition import AGE, Column, definition, label_path
 from koord_kube.definitions.schema import (
     label_selector,
     labels,
@@ -24,6 +26,16 @@ ELASTIC_QUOTA = definition(
         ),
         "status": object_of("What is in use.", used=resources("Amounts of its scheduled pods.")),
     },
+    [
+        Column("Parent", label_path(LABEL_QUOTA_PARENT)),
+        Column("CPU-Used", ".status.used.cpu"),
+        Column("CPU-Min", ".spec.min.cpu"),
+        Column("CPU-Max", ".spec.max.cpu"),
+        Column("Memory-Used", ".status.used.memory"),
+        Column("Memory-Min", ".spec.min.memory", priority=1),
+        Column("Memory-Max", ".spec.max.memory"),
+        AGE,
+    ],
     status=False,
     approved="https://github.com/kubernetes-sigs/scheduler-plugins/pull/52",
 )

@@ -5,7 +5,7 @@ Koordinator writes v1alpha1; others that schedule by it read v1alpha2.
 
 from __future__ import annotations
 
-from koord_kube.definitions.definition import AGE, definition
+from koord_kube.definitions.definition import AGE, Column, definition
 from koord_kube.definitions.schema import list_of, object_of, quantity, text, whole
 from koord_kube.protocol.resources import NODE_TOPOLOGIES
 
@@ -50,7 +50,7 @@ NODE_TOPOLOGY = definition(
     NODE_TOPOLOGIES,
     _ABOUT,
     {"topologyPolicies": _POLICIES, "zones": _ZONES},
-    [AGE],
+    [Column("Policy", ".topologyPolicies[0]"), AGE],
     status=False,
     short=["node-res-topo"],
     required=("topologyPolicies", "zones"),
