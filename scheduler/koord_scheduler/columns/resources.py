@@ -62,6 +62,10 @@ class ResourceColumns:
         """The column of a resource, the same for one ``version``; ``NOWHERE`` if it has none."""
         return self._column_of.get(name, NOWHERE)
 
+    def known(self, name: str) -> str:
+        """The name of a resource that has a column; "" stands for all that no node has."""
+        return name if name in self._column_of else ""
+
     def columns(self, names: Sequence[str]) -> NamedColumns:
         """Those of several resources, for who keeps them."""
         return NamedColumns(self, names)

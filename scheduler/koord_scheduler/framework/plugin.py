@@ -188,8 +188,9 @@ class Plugin:
     def least_room(self, pod: PodClass, nodes: NodeColumns) -> Request:
         """Amounts of which ``filter`` rejects every node that has less of one free.
 
-        What reservations keep counts as free. It holds until ``nodes.devices.backing_classes`` are
-        others. (): nothing can be said.
+        What reservations keep counts as free, and "" is a resource that no node has. It holds
+        until ``nodes.devices.backing_classes`` or ``nodes.resources.version`` are others. ():
+        nothing can be said.
         """
         return ()
 

@@ -61,6 +61,7 @@ class Waker:
         self._late: dict[ClassQueue, None] = {}
         self._parked: deque[tuple[float, ClassQueue]] = deque()
         self._backing = host.nodes.devices.backing_classes
+        self._version = host.nodes.resources.version
         self.is_unfinished = False
 
     def wake(self, now: float, budget: WakeBudget) -> int:
@@ -68,9 +69,10 @@ class Waker:
         self._enter(now, budget)
         self._room.absorb(self._columns.names, in_round=self._in_round)
         backing = self._host.nodes.devices.backing_classes
-        if backing is not self._backing:  # other resources have to be free on nodes
-            self._columns.all_sure()
-            self._backing = backing
+        version = self._host.nodes.resources.version
+        if backing is not self._backing or version != self._version:
+            self._columns.all_sure()  # other resources have to be free on nodes
+            self._backing, self._version = backing, version
         woken = self._retry(now, budget)
         while True:
             woken += self._look(now, budget)

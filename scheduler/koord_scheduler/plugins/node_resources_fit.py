@@ -66,8 +66,9 @@ class NodeResourcesFit(Plugin):
         reserve = pod.reservation.reserve
         if reserve is not None and reserve.takes_over is not None:
             return ()  # the room of pods may become its own
-        backed = backing_classes_of(pod, nodes)
-        return tuple(one for one in self._request(pod, nodes) if one[0] not in backed)
+        backed, known = backing_classes_of(pod, nodes), nodes.resources.known
+        request = self._request(pod, nodes)
+        return tuple((known(name), amount) for name, amount in request if name not in backed)
 
     def limits(
         self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()

@@ -91,9 +91,12 @@ def test_a_pod_gets_a_resource_that_a_node_has_later_and_columns_it_never_had() 
         pod(f"p{number}", resource=f"example.com/{number}")
         assert "Insufficient example.com/" in cluster.message(cluster.decide())
     assert (len(columns.names), len(columns.allocatable)) == (before, before)
+    cluster.scheduler.wake(0.5)
+    assert set(cluster.scheduler._waker._columns.names) == {PODS, ""}
     for turn in range(2):
         pod(f"waiting-{turn}")
         assert f"Insufficient {gpu}" in cluster.message(cluster.decide())
+    cluster.scheduler.wake(0.7)
     node(2)
     cluster.scheduler.wake(1.0)
     decision = cluster.decide()
