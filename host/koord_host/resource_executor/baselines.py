@@ -15,7 +15,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from koord_service.logs import get_log
 from koord_service.sqlite_state import Change, SqliteState, run_transaction
@@ -25,6 +25,11 @@ from koord_host.planning.desired_values import Target
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS originals (
+    place TEXT NOT NULL, knob TEXT NOT NULL, identity INTEGER NOT NULL,
+    found TEXT, found_at REAL NOT NULL, ours TEXT, strategy TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (place, knob)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE IF NOT EXISTS put_back (
     place TEXT NOT NULL, knob TEXT NOT NULL, identity INTEGER NOT NULL,
     found TEXT, found_at REAL NOT NULL, ours TEXT, strategy TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (place, knob)
@@ -46,9 +51,12 @@ _KEEP = (
     "INSERT OR REPLACE INTO originals (place, knob, identity, found, found_at, ours, strategy)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
+_KEEP_PUT_BACK = _KEEP.replace("originals", "put_back")
+_FORGET_PUT_BACK = "DELETE FROM put_back WHERE place = ? AND knob = ?"
 _FORGET = "DELETE FROM originals WHERE place = ? AND knob = ?"
 _FORGET_PENDING = "DELETE FROM under_way WHERE place = ? AND knob = ?"
 _FORGET_ALL_PENDING: Change = "DELETE FROM under_way", [()]
+_COLUMNS = "SELECT place, knob, identity, found, found_at, ours, strategy"
 _SET_OWNER = "UPDATE originals SET strategy = ? WHERE place = ? AND knob = ?"
 _SET_OURS = "UPDATE originals SET ours = ? WHERE place = ? AND knob = ?"
 _FORGET_GROUPS: Change = "DELETE FROM cache_groups", [()]
@@ -58,6 +66,7 @@ _ADD_PENDING = "INSERT OR IGNORE INTO under_way (place, knob, text) VALUES (?, ?
 
 _EMPTY: tuple[Change, ...] = (
     ("DELETE FROM originals", [()]),
+    ("DELETE FROM put_back", [()]),
     _FORGET_ALL_PENDING,
     _FORGET_GROUPS,
     ("DELETE FROM boot", [()]),
@@ -104,6 +113,8 @@ class BaselineStore:
     def __init__(self, path: str, *, boot: str = "") -> None:
         self.cache_groups: frozenset[str] = frozenset()
         """The shared resctrl groups that were made, by this run or one before."""
+        self.put_back: dict[Target, BaselineValue] = {}
+        """What targets were put back to, of those that are remembered after it."""
         self._boot = boot
         self._known: dict[Target, BaselineValue] = {}
         self._unsure: set[Target] = set()
@@ -235,6 +246,19 @@ class BaselineStore:
             self._unsure.difference_update(gone)
             self._write((_FORGET, gone), (_FORGET_PENDING, gone))
 
+    def note_put_back(self, baselines: Iterable[BaselineValue]) -> None:
+        """Remember what targets were put back to, also after they are forgotten."""
+        with self._turn:
+            rows = [one for one in baselines if self.put_back.get(one.target) != one]
+            self.put_back.update((one.target, one) for one in rows)
+            self._write((_KEEP_PUT_BACK, _rows(rows)))
+
+    def forget_put_back(self, targets: Iterable[Target]) -> None:
+        """Forget what targets were put back to."""
+        with self._turn:
+            gone = [one for one in targets if self.put_back.pop(one, None) is not None]
+            self._write((_FORGET_PUT_BACK, gone))
+
     def forget_gone(self, there: Callable[[BaselineValue], bool]) -> None:
         """Forget what belongs to places that are gone, or others of the same name now."""
         self.forget([known.target for known in self.all() if not there(known)])
@@ -261,13 +285,8 @@ class BaselineStore:
             database.execute(_ADD_STRATEGY)
         if database.execute("SELECT id FROM boot").fetchone() != (self._boot,):
             run_transaction(database, [*_EMPTY, (_KEEP_BOOT, [(self._boot,)])])
-        rows = database.execute(
-            "SELECT place, knob, identity, found, found_at, ours, strategy FROM originals"
-        )
-        read: dict[Target, BaselineValue] = {}
-        for place, knob, identity, text, found_at, ours, strategy in rows:
-            target = Target(place, knob)
-            read[target] = BaselineValue(target, identity, text, found_at, ours, strategy=strategy)
+        read = _values(database.execute(f"{_COLUMNS} FROM originals"))
+        self.put_back = _values(database.execute(f"{_COLUMNS} FROM put_back")) | self.put_back
         for place, knob, text in database.execute("SELECT place, knob, text FROM under_way"):
             target = Target(place, knob)
             if (known := read.get(target)) is not None:
@@ -281,6 +300,7 @@ class BaselineStore:
     def reset(self) -> None:
         """Drop what was read from a database that turned out to be corrupt."""
         self._known.clear()
+        self.put_back.clear()
         self._unsure.clear()
         self.cache_groups = frozenset()
 
@@ -289,6 +309,7 @@ class BaselineStore:
         yield from _EMPTY
         yield _KEEP_BOOT, [(self._boot,)]
         yield _KEEP, _rows(self._known.values())
+        yield _KEEP_PUT_BACK, _rows(self.put_back.values())
         yield _ADD_PENDING, [*self._unsure_writes(), *self._pending]
         yield _KEEP_GROUP, _names(self.cache_groups)
 
@@ -306,6 +327,14 @@ def _rows(baselines: Iterable[BaselineValue]) -> list[tuple[object, ...]]:
         (*one.target, one.identity, one.text, one.found_at, one.ours, one.strategy)
         for one in baselines
     ]
+
+
+def _values(rows: Iterable[tuple[Any, ...]]) -> dict[Target, BaselineValue]:
+    found: dict[Target, BaselineValue] = {}
+    for place, knob, identity, text, found_at, ours, strategy in rows:
+        target = Target(place, knob)
+        found[target] = BaselineValue(target, identity, text, found_at, ours, strategy=strategy)
+    return found
 
 
 def _names(groups: Iterable[str]) -> list[tuple[str]]:

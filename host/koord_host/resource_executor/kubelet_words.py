@@ -46,7 +46,6 @@ class KubeletWords:
         self._listed: dict[Target, int] = {}
         self._since: dict[Target, float] = {}
         self._scopes: dict[str, Mapping[Target, int]] = {}
-        self._put_back: dict[Target, BaselineValue] = {}
         self._newer: list[BaselineValue] = []
         self._waits: dict[Target, float] = {}
 
@@ -99,17 +98,18 @@ class KubeletWords:
 
     def forget_gone(self) -> None:
         """Forget what groups were put back to that are gone."""
-        self._put_back = {one: row for one, row in self._put_back.items() if self._is_same(row)}
+        put_back = self._baselines.put_back.items()
+        self._baselines.forget_put_back([one for one, row in put_back if not self._is_same(row)])
 
     def note_put_back(self, baselines: Iterable[BaselineValue]) -> None:
         """Remember what targets were put back to, for as long as their groups are there."""
-        for one in baselines:
-            if one.target.knob == QUOTA:
-                self._put_back[one.target] = one._replace(ours=one.text, pending=())
+        self._baselines.note_put_back(
+            one._replace(ours=one.text, pending=()) for one in baselines if one.target.knob == QUOTA
+        )
 
     def _holds(self, target: Target) -> bool:
         """Whether a strategy changes a target, or did."""
-        baseline = self._baselines.get(target) or self._put_back.get(target)
+        baseline = self._baselines.get(target) or self._baselines.put_back.get(target)
         return baseline is not None and bool(baseline.strategy)
 
     def _as_listed(self, targets: Iterable[Target]) -> list[Target]:
@@ -117,7 +117,7 @@ class KubeletWords:
         again, newer = [], []
         for target in targets:
             baseline = self._baselines.get(target)
-            row = baseline or self._put_back.get(target)
+            row = baseline or self._baselines.put_back.get(target)
             if row is None or row.text is None:
                 continue
             form = self._layout.form(KNOBS[target.knob], target.place)
@@ -130,9 +130,9 @@ class KubeletWords:
                 continue
             newer.append(row._replace(text=form.encode(limit, "")))
             if baseline is None:
-                del self._put_back[target]
                 again.append(target)
         self._baselines.amend(newer)
+        self._baselines.forget_put_back(again)
         return again
 
     def _period(self, place: str) -> int:

@@ -72,6 +72,18 @@ def test_after_a_reboot_nothing_is_left(reopen: Open) -> None:
     assert len(reopen("another boot")) == 0
 
 
+def test_what_was_put_back_to_is_known_after_a_restart_but_not_after_a_reboot(reopen: Open) -> None:
+    baselines = reopen()
+    baselines.remember(FOUND)
+    baselines.note_put_back(FOUND)
+    baselines.forget([A, B])
+    again = reopen()
+    assert (again.all(), again.put_back) == ([], {A: FOUND[0], B: FOUND[1]})
+    again.forget_put_back([A, C])
+    assert reopen().put_back == {B: FOUND[1]}
+    assert reopen("another").put_back == {}
+
+
 def test_one_at_a_time(reopen: Open, path: Path) -> None:
     reopen()
     with pytest.raises(InUseError, match="is locked: another process uses this database"):
