@@ -137,7 +137,7 @@ class KeepingCluster(ReservationCluster):
                     self.reserve(name, amount, node, written, **more)
                 else:
                     placed[name], used = (node, written), allocated(decision)
-                    app = dict(decision.pod.waiting.pod_class.labels.labels)["app"]
+                    app = dict(decision.pod.waiting.usage.labels.labels)["app"]
                     self.ask(name, asked[name], node, written, app=app, reserved=used)
                     if used and known[used][1]["allocateOnce"]:  # as the controller says
                         amount, more = known.pop(used)

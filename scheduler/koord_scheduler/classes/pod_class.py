@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from koord_model.demand import Amounts
+from koord_model.label_selector import LabelSelector
 
 from koord_scheduler.claims.extended_resources import (
     ContainerRequest,
@@ -67,6 +68,7 @@ _SELECTING = {
 class PodClass:
     """Pods that go to the same node as long as no pod is placed in between.
 
+    ``labels`` are those by which somebody selects pods.
     ``spread`` are its topology spread constraints, of both kinds; ``controller`` is what made its
     pods, where that decides how they are spread. ``images`` has the image of each container, with
     its tag; ``containers`` is how many there are, init containers included. ``features`` are those
@@ -110,6 +112,14 @@ class PodClass:
     def _hash(self) -> int:
         """Computed once: classes are looked up for each pod."""
         return hash(tuple(getattr(self, name) for name in self.__match_args__))
+
+    def selectors(self) -> Iterator[LabelSelector | None]:
+        """By what it selects other pods, or itself among them."""
+        preferred = (term for _, term in self.affinity.preferred)
+        for term in (*self.affinity.required, *self.affinity.anti, *preferred):
+            yield term.selector
+        for one in self.spread:
+            yield one.selector
 
     @cached_property
     def extended_resources(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ what differs, their names, is some hundred bytes each.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -93,6 +93,8 @@ class PodReader:
         self._nodes = nodes
         self._usages: _Remembered[PodUsage] = _Remembered()
         self._classes: _Remembered[tuple[PodClass, PodUsage]] = _Remembered()
+        self._alike: _Remembered[PodClass] = _Remembered()
+        self._version = -1
         self._encode = msgspec.msgpack.Encoder().encode
 
     def read(self, raw: bytes) -> ClusterPod:
@@ -153,9 +155,11 @@ class PodReader:
         spec = pod.spec
         parts = *self._signature(pod), spread_controller(pod), scheduling_hint(pod)
         key = self._encode(parts)
+        nodes = self._nodes
+        if self._version != nodes.selected_labels.version:
+            self._classes, self._version = _Remembered(), nodes.selected_labels.version
         found = self._classes.get(key)
         if found is None:
-            nodes = self._nodes
             made = pod_class(
                 pod,
                 has_load=nodes.loads.is_used,
@@ -164,6 +168,10 @@ class PodReader:
                 has_reservations=nodes.reservations.is_used,
                 has_groups=nodes.gangs.reads_scheduling_groups,
             )
+            nodes.selected_labels.add(made.selectors())
+            nodes.selected_labels.add_keys(key for one in made.spread for key in one.match_keys)
+            made = replace(made, labels=nodes.selected_labels.of(made.labels))
+            made = self._alike.get(made) or self._alike.set(made, made)
             usage = placed_usage(pod, nodes, made.load)
             found = self._classes.set(key, (made, usage))
         if self._nodes.reservations.is_used:
@@ -291,15 +299,15 @@ class _Remembered(Generic[_Made]):
     """The last so many, by key."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[bytes, _Made] = OrderedDict()
+        self._made: OrderedDict[Hashable, _Made] = OrderedDict()
 
-    def get(self, key: bytes) -> _Made | None:
+    def get(self, key: Hashable) -> _Made | None:
         found = self._made.get(key)
         if found is not None:
             self._made.move_to_end(key)
         return found
 
-    def set(self, key: bytes, made: _Made) -> _Made:
+    def set(self, key: Hashable, made: _Made) -> _Made:
         self._made[key] = made
         if len(self._made) > _MOST_REMEMBERED:
             self._made.popitem(last=False)

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from koord_scheduler.columns.pod_counts import PodCounter
+from koord_scheduler.columns.selected_labels import Select, nobody
 from koord_scheduler.objects.pod_affinity import AffinityTerm, PodAffinity
 
 
@@ -32,8 +33,10 @@ class HeldTerms:
     ``version`` changes when there is a term that no pod had before, or has any more.
     """
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, select: Select = nobody) -> None:
+        """``select`` hears by which labels terms select pods."""
         self.version = 0
+        self._select = select
         self._length = length
         self._counters: dict[HeldTerm, PodCounter] = {}
 
@@ -58,6 +61,7 @@ class HeldTerms:
             if counter is None:
                 counter = self._counters[term] = PodCounter(self._length)
                 self.version += 1
+                self._select([term.term.selector])
             counter.add(row, number)
             if not counter.total:
                 del self._counters[term]

@@ -29,6 +29,7 @@ from koord_scheduler.columns.ports import HostPort, HostPortColumns
 from koord_scheduler.columns.quotas import QuotaColumns
 from koord_scheduler.columns.reservations import ReservationColumns
 from koord_scheduler.columns.resources import PODS, Request, ResourceColumns
+from koord_scheduler.columns.selected_labels import SelectedLabels
 from koord_scheduler.columns.volumes import VolumeColumns
 from koord_scheduler.columns.workload_selectors import WorkloadSelectors
 from koord_scheduler.devices.device_object import DeviceReport
@@ -99,9 +100,10 @@ class NodeColumns:
         self.ports = HostPortColumns()
         self.images = ImageColumns()
         self.pods = PodCounts(length)
-        self.terms = HeldTerms(length)
+        self.selected_labels = SelectedLabels()
+        self.terms = HeldTerms(length, self.selected_labels.add)
         self.namespaces = Namespaces()
-        self.workloads = WorkloadSelectors()
+        self.workloads = WorkloadSelectors(self.selected_labels.add)
         self.volumes = VolumeObjects(self._claim_changed, self._volumes_of_node_changed)
         self.pod_volumes = VolumeColumns(length, self.volumes)
         self.devices = DeviceObjects(self._devices_of_node_changed)
@@ -112,7 +114,11 @@ class NodeColumns:
         self.gangs = Gangs()
         self.network = ClusterNetwork()
         self.reservations = ReservationColumns(
-            self.resources, self.add_pod, self.remove_pod, self._touch
+            self.resources,
+            self.add_pod,
+            self.remove_pod,
+            self._touch,
+            self.selected_labels.add,
         )
         self.quotas = QuotaColumns(self.resources, lambda: self.is_node)
         self.is_node: Mask = np.zeros(length, np.bool_)

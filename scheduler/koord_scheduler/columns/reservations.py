@@ -13,6 +13,7 @@ from koord_scheduler.columns.named_pods import NamedPods
 from koord_scheduler.columns.pre_allocated_pods import PreAllocatedPods
 from koord_scheduler.columns.reservation_allocations import AllocatedRoom
 from koord_scheduler.columns.resources import ResourceColumns
+from koord_scheduler.columns.selected_labels import Select, nobody
 from koord_scheduler.reservations.fit import Offer
 from koord_scheduler.reservations.objects import PENDING, WAITING
 from koord_scheduler.reservations.owner_index import OwnerIndex
@@ -55,8 +56,8 @@ class ReservationColumns:
     """Reservations by their keys; what is left of them counts on their nodes as if it were a pod.
 
     ``hold`` and ``release`` put that on a node and take it off, ``touch`` says that something else
-    changed there. ``version`` changes with the reservations, but not with what pods have of them;
-    ``changes`` with both.
+    changed there, ``select`` hears by which labels owners are selected. ``version`` changes with
+    the reservations, but not with what pods have of them; ``changes`` with both.
     Unless it ``is_used``, which is decided before there are pods, nothing is known of owners. With
     ``preempt`` a reservation that is to get a node may take the place of pods. Those of the
     mode Cluster may take over pods with the label ``pre_allocatable``; ``pods_on`` says which pods
@@ -70,6 +71,7 @@ class ReservationColumns:
         hold: Callable[[str, PodUsage], object],
         release: Callable[[str, PodUsage], object],
         touch: Callable[[str], object],
+        select: Select = nobody,
     ) -> None:
         self.is_used = False
         self.preempt = False
@@ -81,6 +83,7 @@ class ReservationColumns:
         self._hold = hold
         self._release = release
         self._touch = touch
+        self._select = select
         self._known: dict[str, _Known] = {}
         self._held: dict[str, PodUsage] = {}
         self._names: dict[tuple[str, str], str] = {}
@@ -125,6 +128,7 @@ class ReservationColumns:
         if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
         self.named.add(reservation.matchers)
+        self._select([one.selector for one in reservation.matchers])
         if reservation.holds_room:
             was_there = before is not None and before.uid == at[0] and before.holds_room
             if at in self._allocations and not was_there:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from koord_model.label_selector import LabelSelector, Requirement
 
 from koord_scheduler.columns.pod_labels import PodLabels
+from koord_scheduler.columns.selected_labels import Select, nobody
 
 SERVICE = "Service"
 REPLICATION_CONTROLLER = "ReplicationController"
@@ -31,8 +32,10 @@ _Label = tuple[str, str, str]
 class WorkloadSelectors:
     """Selectors of workloads; ``version`` changes with each of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, select: Select = nobody) -> None:
+        """``select`` hears by which labels workloads select pods."""
         self.version = 0
+        self._select = select
         self._selectors: dict[WorkloadReference, LabelSelector] = {}
         # Services by one of the labels that they select: a pod has few labels, a namespace may
         # have thousands of Services.
@@ -47,6 +50,7 @@ class WorkloadSelectors:
         if before is not None:
             self.remove(kind, key)
         self._selectors[workload] = selector
+        self._select([selector])
         self.version += 1
         if (label := _first_label(workload, selector)) is not None:
             self._services.setdefault(label, set()).add(workload)

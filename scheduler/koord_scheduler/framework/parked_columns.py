@@ -71,9 +71,9 @@ class ParkedColumns:
         return len(self._queues) - len(self._free)
 
     @property
-    def height(self) -> int:
-        """How many lines there are."""
-        return len(self._needs)
+    def shape(self) -> tuple[int, int]:
+        """How many lines and codes there are."""
+        return len(self._needs), 2 * len(self.bases)
 
     def codes(self) -> list[int]:
         """Those that some class has."""
@@ -119,6 +119,10 @@ class ParkedColumns:
         """Whether a class has to be looked at whatever room there is."""
         row = int(self._rows[queue.slot])
         return bool(self._is_sure[queue.slot]) or (row >= 0 and bool(is_dirty[row]))
+
+    def seen(self, queue: ClassQueue) -> int:
+        """In which round a class was looked at last, if it is here."""
+        return int(self._round[queue.slot]) if queue.slot != _NEVER else 0
 
     def looked_at(self, queue: ClassQueue, number: int) -> None:
         """A class was looked at in this round."""

@@ -71,7 +71,7 @@ class ParkedRoom:
 
     def most(self, parked: ParkedColumns) -> Amounts:
         """By line and code, the most that one node has; -inf where there is none."""
-        found = np.full((parked.height, 2 * len(parked.bases)), -np.inf)
+        found = np.full(parked.shape, -np.inf)
         for code in parked.codes():
             rows = self.rows(parked.bases[code // 2], everywhere=bool(code % 2))
             if len(rows):

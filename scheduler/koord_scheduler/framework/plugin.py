@@ -148,6 +148,8 @@ class Plugin:
     """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
     resolvable: ClassVar[bool] = True
     """``Reason.resolvable`` of that reason."""
+    reads_labels: ClassVar[bool] = True
+    """Whether it looks at labels of pods that wait, others than those that selectors name."""
     across_pods: ClassVar[bool] = True
     """Whether ``across`` depends on labels of pods, or on what they say of each other."""
     serves_reservations: ClassVar[bool] = False

@@ -41,6 +41,9 @@ class PodStates:
         # are forgotten.
         self._newer: dict[str, ClusterPod | ClusterReservation] = {}
         self._number = 0
+        self._labels_version = nodes.selected_labels.version
+        if any(one.plugin.reads_labels for some in profiles.values() for one in some.plugins):
+            nodes.selected_labels.add_all()
         for profile in profiles.values():
             for one in profile.plugins:
                 one.plugin.prepare(nodes)
@@ -121,12 +124,32 @@ class PodStates:
         """Pods that a reservation names wait apart from their like, and others do not."""
         changed = self.nodes.reservations.named.take_changed()
         for pod in self._pods_named(changed) if changed else ():
-            before = pod.waiting
-            made = named_class(before.pod_class, pod.key, pod.uid, self.nodes)
-            if made is not before.pod_class and before.reserves is None:
-                again = replace(pod, waiting=before._replace(pod_class=made), retry_at=0.0)
-                honors = self.profiles[before.scheduler_name].honors_gates
-                self.queue.set(again, is_gated=honors and bool(before.gates))
+            waiting = self._with_class(pod.key, pod.uid, pod.waiting)
+            if waiting is not pod.waiting:
+                honors = self.profiles[waiting.scheduler_name].honors_gates
+                again = replace(pod, waiting=waiting, retry_at=0.0)
+                self.queue.set(again, is_gated=honors and bool(waiting.gates))
+
+    def separate_selected(self) -> None:
+        """Pods that differ in labels by which somebody selects by now wait apart."""
+        version = self.nodes.selected_labels.version
+        if self._labels_version != version:
+            self._labels_version = version
+            for pod in tuple(self.queue.pods.values()):
+                waiting = self._with_class(pod.key, pod.uid, pod.waiting)
+                if waiting is not pod.waiting:
+                    self.queue.move(pod, waiting)
+
+    def _with_class(self, key: str, uid: str, waiting: WaitingPod) -> WaitingPod:
+        """A pod with its class as it is by now."""
+        if waiting.reserves is not None:
+            return waiting
+        made, labels = waiting.pod_class, self.nodes.selected_labels.of(waiting.usage.labels)
+        if made.labels != labels:
+            made = replace(made, labels=labels)
+        if self.nodes.reservations.is_used:
+            made = named_class(made, key, uid, self.nodes)
+        return waiting if made is waiting.pod_class else waiting._replace(pod_class=made)
 
     def _pods_named(self, names: Collection[NamedPod]) -> list[QueuedPod]:
         """The waiting pods that have one of these names."""
@@ -145,6 +168,7 @@ class PodStates:
         if profile is None or pod.is_leaving:
             self._drop(pod.key)
             return
+        waiting = self._with_class(pod.key, pod.uid, waiting)
         if known is not None and known.uid == pod.uid:
             self._update(known, pod, waiting)
             return
@@ -214,6 +238,7 @@ class PodStates:
 
         ``epoch`` is the same time in seconds since the epoch.
         """
+        self.separate_selected()
         self.nodes.loads.set_epoch(epoch)
         return self.queue.tick(now)
 
@@ -262,7 +287,8 @@ class PodStates:
             self.nominations.set(Nomination(pod.key, node, pod.priority, usage))
         newer = self._newer.get(pod.key)
         self._unplace(pod.key)
-        self.queue.back_off(pod, now)
+        waiting = self._with_class(pod.key, pod.uid, pod.waiting)
+        self.queue.back_off(replace(pod, waiting=waiting), now)
         if isinstance(newer, ClusterPod):
             self.set_pod(newer, now)
         elif newer is not None:

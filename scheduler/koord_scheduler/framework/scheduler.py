@@ -96,6 +96,7 @@ class Scheduler(GangStates):
 
         Nothing may be decided between a question and its ``answer``.
         """
+        self.separate_selected()
         while (pod := self._next_pod_or_decision()) is not None:
             if isinstance(pod, Placement | PreemptionPlan):
                 return pod
@@ -330,6 +331,7 @@ class Scheduler(GangStates):
 
     def wake(self, now: float, budget: WakeBudget = UNLIMITED) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
+        self.separate_selected()
         self.gang_cycle.expire(now)
         return self._waker.wake(now, budget)
 

@@ -92,10 +92,11 @@ class Waker:
             else:
                 needs = self._host.needs(queue, now)
                 is_sure = needs.is_sure or queue.has_news
+                seen = 0 if queue.has_news else max(queue.woken_in, self._columns.seen(queue))
                 queue.has_news = False
                 if queue.slot < 0:
                     self._parked.append((queue.parked_at, queue))
-                self._columns.put(queue, needs._replace(is_sure=is_sure), queue.woken_in)
+                self._columns.put(queue, needs._replace(is_sure=is_sure), seen)
 
     def _retry(self, now: float, budget: WakeBudget) -> int:
         """Let classes try again that were parked for long, those first that were for longest."""
@@ -128,7 +129,7 @@ class Waker:
                     woken += self._look_at(queue, now)
                 else:
                     columns.looked_at(queue, self._round)
-            if columns.height > len(most):
+            if columns.shape != most.shape:
                 most = room.most(columns)
         self._in_round = False
         self._round += 1

@@ -19,6 +19,7 @@ class Coscheduling(Plugin):
     """Koordinator's plugin Coscheduling."""
 
     name: ClassVar[str] = "Coscheduling"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, defaults: GangDefaults | None = None, *, gathers: bool = False) -> None:
         self.defaults = defaults or GangDefaults()

@@ -67,6 +67,7 @@ class DeviceShare(Plugin):
     """Koordinator's plugin of that name."""
 
     name: ClassVar[str] = "DeviceShare"
+    reads_labels: ClassVar[bool] = False
     normalizes: ClassVar[bool] = True
     serves_reservations: ClassVar[bool] = True
 

@@ -54,6 +54,7 @@ class DynamicResources(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "DynamicResources"
+    reads_labels: ClassVar[bool] = False
     normalizes: ClassVar[bool] = True
     resolvable: ClassVar[bool] = False
 

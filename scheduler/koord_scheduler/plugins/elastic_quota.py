@@ -45,6 +45,7 @@ class ElasticQuotaPlugin(Plugin):
     """Koordinator's plugin ElasticQuota."""
 
     name: ClassVar[str] = "ElasticQuota"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: ElasticQuotaSettings | None = None) -> None:
         self._settings = settings or ElasticQuotaSettings()

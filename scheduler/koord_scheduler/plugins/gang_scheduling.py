@@ -15,6 +15,7 @@ class GangScheduling(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "GangScheduling"
+    reads_labels: ClassVar[bool] = False
 
     def prepare(self, nodes: NodeColumns) -> None:
         nodes.gangs.is_used = True

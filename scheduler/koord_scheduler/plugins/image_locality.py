@@ -25,6 +25,7 @@ class ImageLocality(Plugin):
     """
 
     name: ClassVar[str] = "ImageLocality"
+    reads_labels: ClassVar[bool] = False
 
     def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
         most = max(_MOST_OF_A_CONTAINER * pod.containers, _LEAST + 1)

@@ -46,6 +46,7 @@ class InterPodAffinity(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "InterPodAffinity"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: InterPodAffinitySettings | None = None) -> None:
         self._settings = settings or InterPodAffinitySettings()

@@ -40,6 +40,7 @@ class LoadAwareScheduling(Plugin):
     """Koordinator's plugin of that name."""
 
     name: ClassVar[str] = "LoadAwareScheduling"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: LoadSettings) -> None:
         self._settings = settings

@@ -17,6 +17,7 @@ class MissingPlugins(Plugin):
     """Placed all the same, such a pod would not have what it asks for."""
 
     name: ClassVar[str] = "MissingPlugins"
+    reads_labels: ClassVar[bool] = False
     resolvable: ClassVar[bool] = False
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:

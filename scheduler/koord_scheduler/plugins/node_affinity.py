@@ -31,6 +31,7 @@ class NodeAffinity(Plugin):
 
     normalizes: ClassVar[bool] = True
     name: ClassVar[str] = "NodeAffinity"
+    reads_labels: ClassVar[bool] = False
     resolvable: ClassVar[bool] = False
 
     def __init__(

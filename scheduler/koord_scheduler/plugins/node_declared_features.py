@@ -16,6 +16,7 @@ class NodeDeclaredFeatures(Plugin):
     """Kubernetes' plugin of that name; nodes say what they have in ``status.declaredFeatures``."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
+    reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) didn't match Pod's required features"
     resolvable: ClassVar[bool] = False
 

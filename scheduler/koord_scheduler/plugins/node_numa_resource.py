@@ -54,6 +54,7 @@ class NodeNUMAResource(Plugin):
     """Koordinator's plugin of that name."""
 
     name: ClassVar[str] = "NodeNUMAResource"
+    reads_labels: ClassVar[bool] = False
     serves_reservations: ClassVar[bool] = True
 
     def __init__(self, settings: NUMASettings | None = None) -> None:

@@ -18,6 +18,7 @@ class NodePorts(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodePorts"
+    reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) didn't have free ports for the requested pod ports"
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:

@@ -20,6 +20,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     """Kubernetes' plugin of that name; ``resources`` are those that it compares."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, resources: Iterable[str] = (CPU, MEMORY)) -> None:
         self._resources = tuple(resources)

@@ -45,6 +45,7 @@ class NodeResourcesFit(Plugin):
     """
 
     name: ClassVar[str] = "NodeResourcesFit"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: FitSettings | None = None) -> None:
         self._settings = settings or FitSettings()

@@ -36,6 +36,7 @@ class NodeResourcesFitPlus(Plugin):
     """
 
     name: ClassVar[str] = "NodeResourcesFitPlus"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: FitPlusSettings) -> None:
         self._settings = settings

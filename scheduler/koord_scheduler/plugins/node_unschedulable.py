@@ -17,6 +17,7 @@ class NodeUnschedulable(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeUnschedulable"
+    reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) were unschedulable"
     resolvable: ClassVar[bool] = False
 

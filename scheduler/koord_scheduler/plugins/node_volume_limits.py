@@ -23,6 +23,7 @@ class NodeVolumeLimits(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
+    reads_labels: ClassVar[bool] = False
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         if not pod.volumes.claims and not pod.volumes.attached:

@@ -51,6 +51,7 @@ class PodTopologySpread(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "PodTopologySpread"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: PodTopologySpreadSettings | None = None) -> None:
         default = (settings or PodTopologySpreadSettings()).default_constraints

@@ -62,6 +62,7 @@ class ReservationPlugin(Plugin):
     """Koordinator's plugin Reservation."""
 
     name: ClassVar[str] = "Reservation"
+    reads_labels: ClassVar[bool] = False
     across_pods: ClassVar[bool] = False
     serves_reservations: ClassVar[bool] = True
 

@@ -22,6 +22,7 @@ class ScarceResourceAvoidance(Plugin):
     """Koordinator's plugin of that name; ``scarce`` are names of resources."""
 
     name: ClassVar[str] = "ScarceResourceAvoidance"
+    reads_labels: ClassVar[bool] = False
 
     def __init__(self, scarce: frozenset[str]) -> None:
         self._scarce = scarce

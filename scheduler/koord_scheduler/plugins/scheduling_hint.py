@@ -17,6 +17,7 @@ class SchedulingHint(Plugin):
     """Koordinator's plugin of that name; of the preferred nodes the first ``most`` are tried."""
 
     name: ClassVar[str] = "SchedulingHint"
+    reads_labels: ClassVar[bool] = False
     resolvable: ClassVar[bool] = False
 
     def __init__(self, most: int = 100) -> None:

@@ -42,6 +42,7 @@ class VolumeBinding(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "VolumeBinding"
+    reads_labels: ClassVar[bool] = False
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         return PreFilterResult(unusable_claim(pod.volumes.claims, nodes.volumes))

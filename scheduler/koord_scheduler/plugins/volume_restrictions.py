@@ -32,6 +32,7 @@ class VolumeRestrictions(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "VolumeRestrictions"
+    reads_labels: ClassVar[bool] = False
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         for used in pod.volumes.claims:

@@ -43,6 +43,7 @@ class VolumeZone(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "VolumeZone"
+    reads_labels: ClassVar[bool] = False
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
         for used in _claims(pod):

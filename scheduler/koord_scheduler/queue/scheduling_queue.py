@@ -208,6 +208,21 @@ class SchedulingQueue:
         if before is not None:
             self._drop_if_empty(before)
 
+    def move(self, pod: QueuedPod, waiting: WaitingPod) -> None:
+        """A pod waits with others from now on; it stays parked if it was, but is looked at."""
+        if pod.retry_at or pod.key in self._gated:
+            pod.waiting = waiting  # it is in no class
+            return
+        before = self._classes[pod.class_key]
+        was_parked, since = before.is_parked, before.parked_at
+        again = replace(pod, waiting=waiting)
+        there = self._classes.get(again.class_key)
+        was_parked &= there is None or there.is_parked or not there.size
+        self.set(again)
+        if was_parked:
+            self.park(again.class_key, since)
+            self.note_change(again.class_key)
+
     def remove(self, key: str) -> QueuedPod | None:
         """A pod does not wait any more; returns it if it did."""
         pod = self._pods.get(key)

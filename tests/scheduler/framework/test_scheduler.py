@@ -138,7 +138,9 @@ class Cluster:
         followed.put(key, followed.read(json.dumps(document).encode()))
 
     def fresh(self, pod: QueuedPod) -> ClassScores:
-        return ClassScores(pod.waiting.pod_class, self.scheduler.nodes, self.profile.plugins)
+        """By all labels of the pod, whoever selects by them."""
+        alone = replace(pod.waiting.pod_class, labels=pod.waiting.usage.labels)
+        return ClassScores(alone, self.scheduler.nodes, self.profile.plugins)
 
     def turn(self, pod: QueuedPod) -> tuple[int, str, int]:
         document = self.documents[pod.key]

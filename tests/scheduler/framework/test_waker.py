@@ -30,7 +30,6 @@ class Watched:
         self.scheduler = self.cluster.scheduler
         self.budget = looks
         self.look, self.scheduler.look = self.scheduler.look, self.check  # type: ignore[method-assign]
-        self.seen: dict[ClassQueue, int] = {}
 
     def fits(self, queue: ClassQueue) -> bool:
         head = queue.head()
@@ -44,12 +43,10 @@ class Watched:
         """Nobody comes before a class that fits, unless that had its turn in this round."""
         waker = self.scheduler._waker
         number, had_turns = waker._round, waker._columns._round
-        assert self.seen.get(queue, 0) < number, "once a round"
         turn = queue.heap[0][0]
         for other in self.parked():
             had_turn = max(had_turns[other.slot], other.woken_in) >= number
             assert other.heap[0][0] >= turn or had_turn or not self.fits(other)
-        self.seen[queue] = number
         return self.look(queue, now)
 
     def wake(self) -> int:
@@ -104,12 +101,11 @@ profiles: [{{plugins: {{multiPoint: {{enabled: {plugins}}}}}}}]
         amounts = {"cpu": cpu, "memory": "64Gi", "pods": "9"}
         self.put("Node", name, {}, labels=labels, status={"allocatable": amounts})
 
-    def pod(
-        self, name: str, cpu: str = "1", node: str = "", priority: int = 0, **spec: Any
-    ) -> None:
-        labels = {"app": name}
-        metadata = {"name": name, "namespace": "d", "uid": name, "labels": labels}
-        containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    def pod(self, name: str, cpu: str = "1", priority: int = 0, **spec: Any) -> None:
+        """Each is of a class of its own."""
+        metadata = {"name": name, "namespace": "d", "uid": name}
+        memory = f"{1 + len(self.scheduler.queue.pods)}Mi"
+        containers = [{"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]
         spec = {**spec, "containers": containers, "priority": priority}
         raw = json.dumps({"metadata": metadata, "spec": spec}).encode()
         self.scheduler.set_pod(self.reader.read(raw), self.now)
@@ -179,3 +175,15 @@ def test_those_parked_for_long_are_tried_again_a_few_at_a_time(retries: int) -> 
     cluster.wake(FLUSH_SECONDS, retries=retries)
     tried = [one.is_woken for one in cluster.scheduler.queue.classes()]
     assert sum(tried) == min(retries, 2)
+
+
+def test_a_class_that_is_looked_at_may_need_what_no_other_one_needed() -> None:
+    cluster = Waiting()
+    taint = {"key": "x", "effect": "NoSchedule"}
+    amounts = {"cpu": "4", "memory": "64Gi", "pods": "9"}
+    cluster.put("Node", "n1", {"taints": [taint]}, status={"allocatable": amounts})
+    for number in range(20):
+        cluster.pod(f"p{number}", tolerations=[{"key": f"t{number}", "operator": "Exists"}])
+    for queue in list(cluster.scheduler.queue.classes()):  # before plugins were asked about it
+        cluster.scheduler.queue.park(queue.key, 0.0)
+    assert len(cluster.wake()) == 20
