@@ -50,7 +50,7 @@ def _schemas() -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("key", sorted(examples()))
+@pytest.mark.parametrize("key", sorted(key for key in examples() if key[0] != "ConfigMap"))
 def test_examples_are_valid_and_every_field_of_theirs_is_known(key: Id) -> None:
     given = examples()[key]
     schema = Validated(_schemas()[given["apiVersion"], given["kind"]])
