@@ -122,7 +122,7 @@ class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
         return ""
 
 
-class PodGroupSpec(GroupSpec, frozen=True, rename="camel"):
+class SchedulingGroupSpec(GroupSpec, frozen=True, rename="camel"):
     """What a PodGroup asks for."""
 
     scheduling_policy: Policy = Policy()
@@ -171,7 +171,7 @@ class SchedulingGroupObject(msgspec.Struct, frozen=True):
     """A PodGroup of Kubernetes as the API has it."""
 
     metadata: PodGroupMeta = PodGroupMeta()
-    spec: PodGroupSpec = PodGroupSpec()
+    spec: SchedulingGroupSpec = SchedulingGroupSpec()
     status: GroupStatus = GroupStatus()
 
 
@@ -180,7 +180,7 @@ class SchedulingGroup(NamedTuple):
 
     resource: Resource
     key: str
-    spec: PodGroupSpec
+    spec: SchedulingGroupSpec
     status: GroupStatus
     uid: str
     resource_version: str
