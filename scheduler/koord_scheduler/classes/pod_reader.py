@@ -32,6 +32,8 @@ _Made = TypeVar("_Made")
 
 _MOST_REMEMBERED = 1 << 12
 """Of each kind; what is forgotten is compiled again."""
+_MOST_REMEMBERED_BYTES = 8 << 20
+"""Of each kind, as JSON: a pod may be a megabyte, most are a kilobyte."""
 _NO_TIME = float("-inf")
 
 
@@ -171,9 +173,9 @@ class PodReader:
             nodes.selected_labels.add(made.selectors())
             nodes.selected_labels.add_keys(key for one in made.spread for key in one.match_keys)
             made = replace(made, labels=nodes.selected_labels.of(made.labels))
-            made = self._alike.get(made) or self._alike.set(made, made)
+            made = self._alike.get(made) or self._alike.set(made, made, len(key))
             usage = placed_usage(pod, nodes, made.load)
-            found = self._classes.set(key, (made, usage))
+            found = self._classes.set(key, (made, usage), len(key))
         if self._nodes.reservations.is_used:
             metadata = pod.metadata
             name = f"{metadata.namespace}/{metadata.name}"
@@ -209,7 +211,9 @@ class PodReader:
             )
         )
         found = self._usages.get(key)
-        return found if found is not None else self._usages.set(key, placed_usage(pod, self._nodes))
+        if found is None:
+            found = self._usages.set(key, placed_usage(pod, self._nodes), len(key))
+        return found
 
 
 def named_class(pod: PodClass, key: str, uid: str, nodes: NodeColumns) -> PodClass:
@@ -296,19 +300,24 @@ def _unschedulable(conditions: list[PodCondition] | tuple[()]) -> str:
 
 
 class _Remembered(Generic[_Made]):
-    """The last so many, by key."""
+    """The last so many, and what was made of so many bytes, by key."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[Hashable, _Made] = OrderedDict()
+        self._made: OrderedDict[Hashable, tuple[_Made, int]] = OrderedDict()
+        self.size = 0
+        """Bytes of what they were made of."""
 
     def get(self, key: Hashable) -> _Made | None:
         found = self._made.get(key)
-        if found is not None:
-            self._made.move_to_end(key)
-        return found
+        if found is None:
+            return None
+        self._made.move_to_end(key)
+        return found[0]
 
-    def set(self, key: Hashable, made: _Made) -> _Made:
-        self._made[key] = made
-        if len(self._made) > _MOST_REMEMBERED:
-            self._made.popitem(last=False)
+    def set(self, key: Hashable, made: _Made, size: int) -> _Made:
+        self._made[key] = made, size
+        self.size += size
+        while len(self._made) > _MOST_REMEMBERED or self.size > _MOST_REMEMBERED_BYTES:
+            _, (_, forgotten) = self._made.popitem(last=False)
+            self.size -= forgotten
         return made

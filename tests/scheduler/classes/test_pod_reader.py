@@ -114,3 +114,17 @@ def test_loads_split_classes_only_where_somebody_asks(other: dict[str, Any], is_
     assert second is not None
     assert (first.pod_class == second.pod_class) is not is_used
     assert (first.usage == second.usage) is not is_used
+
+
+@pytest.mark.parametrize("node", ["", "n1"])
+def test_large_pods_are_not_remembered_for_ever(node: str) -> None:
+    reader = PodReader(NodeColumns())
+    containers = [{"name": "c", "image": "i"}]
+    for number in range(30):
+        selector = {f"example.com/{number}": "v" * (1 << 20)}
+        spec = {"containers": containers, "nodeSelector": selector, "nodeName": node}
+        metadata = {"name": "p", "namespace": "shop", "uid": "u"}
+        reader.read(json.dumps({"metadata": metadata, "spec": spec}).encode())
+    remembered = reader._usages if node else reader._classes
+    assert [one for one in remembered._made.values() if one[1] < 1 << 20] == []
+    assert len(remembered._made) == 7
