@@ -19,6 +19,7 @@ from koord_model.pod import Container, Pod
 from koord_model.quantity import milli
 from koord_model.resources import LinuxResources
 
+from koordlet.states_informer.state.batch_spec import with_batch_spec
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 
@@ -115,7 +116,7 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
         namespace=meta.namespace,
         uid=uid,
         labels=meta.labels or {},
-        annotations=meta.annotations or {},
+        annotations=with_batch_spec(meta.annotations or {}, spec),
         cgroup_parent=layout.pod_group(kube_qos_of(status.qos_class, spec), uid),
         runtime_class=spec.runtime_class or "",
         ip="" if spec.host_network else status.pod_ip or "",
