@@ -22,15 +22,16 @@ _REASON = 1000
 """Letters."""
 
 
-def queue_overview(queue: SchedulingQueue, now: float) -> Document:
+def queue_overview(queue: SchedulingQueue, now: float, epoch: float = 0.0) -> Document:
     """The classes of pods that fit nowhere at present, and the others; of both the largest.
 
-    Times are in seconds, ``now`` is monotonic.
+    Times are in seconds, ``now`` is monotonic. With ``epoch``, the same moment since the epoch,
+    pods wait since they were created, and not only since this scheduler has heard of them.
     """
     sizes = [(sum(1 for _ in one.pods()), one) for one in queue.classes()]
     return {
-        "parked": _classes(((size, one) for size, one in sizes if one.is_parked), now),
-        "active": _classes(((size, one) for size, one in sizes if not one.is_parked), now),
+        "parked": _classes(((size, one) for size, one in sizes if one.is_parked), now, epoch),
+        "active": _classes(((size, one) for size, one in sizes if not one.is_parked), now, epoch),
     }
 
 
@@ -77,27 +78,32 @@ def nodes_overview(nodes: NodeColumns) -> Document:
     }
 
 
-def _classes(sizes: Iterable[tuple[int, ClassQueue]], now: float) -> Document:
+def _classes(sizes: Iterable[tuple[int, ClassQueue]], now: float, epoch: float) -> Document:
     found = [(size, one) for size, one in sizes if size]
     largest = heapq.nlargest(_CLASSES, found, key=itemgetter(0))
     heads = ((size, one, one.head()) for size, one in largest)
     return {
         "classes": len(found),
         "pods": sum(size for size, _ in found),
-        "largest": [_class(one, size, head[-1], now) for size, one, head in heads if head],
+        "largest": [_class(one, size, head[-1], now, epoch) for size, one, head in heads if head],
     }
 
 
-def _class(queue: ClassQueue, size: int, head: QueuedPod, now: float) -> Document:
+def _class(queue: ClassQueue, size: int, head: QueuedPod, now: float, epoch: float) -> Document:
     return {
         "pods": size,
         "like": head.key,
         "scheduler": head.waiting.scheduler_name,
         "priority": head.priority,
         "asks": _asks(head.waiting.pod_class),
-        "waiting_seconds": max(0.0, now - min(pod.added for pod in queue.pods())),
+        "waiting_seconds": max(_waited(pod, now, epoch) for pod in queue.pods()),
         "reason": head.reported[:_REASON],
     }
+
+
+def _waited(pod: QueuedPod, now: float, epoch: float) -> float:
+    created = pod.waiting.created
+    return max(0.0, epoch - created if epoch and created > 0 else now - pod.added)
 
 
 def _asks(pod: PodClass) -> str:

@@ -418,7 +418,7 @@ class SchedulerProgram:
             **self._status_document(),
             "at": now.epoch,
             "rates": self._rates.document(),
-            "classes": queue_overview(scheduler.queue, now.monotonic),
+            "classes": queue_overview(scheduler.queue, now.monotonic, now.epoch),
             "nodes": nodes_overview(scheduler.nodes),
         }
 

@@ -174,3 +174,10 @@ def test_rates_are_known_from_before_the_first_decision() -> None:
     metrics.attempt_seconds.labels("scheduled", "default-scheduler").observe(0.00004)
     rates.add(5.0, 5.0, metrics.totals())
     assert rates.document()["p50"] == [0.000025]
+
+
+def test_pods_wait_since_they_were_created_also_for_a_scheduler_that_has_just_started() -> None:
+    shop = Shop(n1="1")
+    shop.pod("big", "8")
+    found = queue_overview(shop.scheduler.queue, NOW.monotonic, NOW.epoch)
+    assert found["active"]["largest"][0]["waiting_seconds"] == 90.0
