@@ -14,8 +14,9 @@ import shutil
 import ssl
 import subprocess
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 import yaml
@@ -53,7 +54,11 @@ class KubeApiserver:
     """
 
     def __init__(
-        self, folder: Path, own: network.OwnNetwork, users: Sequence[Sequence[str]] = ()
+        self,
+        folder: Path,
+        own: network.OwnNetwork,
+        users: Sequence[Sequence[str]] = (),
+        flags: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """``users`` are others than the administrator: token, name, id and group of each."""
         self.folder = folder
@@ -68,6 +73,7 @@ class KubeApiserver:
         """Vouches for the server as a client of webhooks."""
         self.webhook_token = folder / "webhook.token"
         """What it shows webhooks besides."""
+        self._flags = flags
         self._users = ((ADMIN, "admin", "admin", "system:masters"), *users)
         self.etcd = Program("etcd", folder)
         self.program = Program("kube-apiserver", folder)
@@ -186,7 +192,7 @@ class KubeApiserver:
             "admission-control-config-file": self._admission_config(),
         }
         command = [find_program("kube-apiserver") or ""]
-        command += [f"--{name}={value}" for name, value in flags.items()]
+        command += [f"--{name}={value}" for name, value in (flags | dict(self._flags)).items()]
         self.program.spawn(self.network.inside(command))
 
     def wait_until_ready(self) -> None:
