@@ -284,3 +284,19 @@ def test_a_group_preempts_if_all_of_it_fits_then(policy: str, count: int) -> Non
     cluster.scheduling_group("g", gang(2, priority=1, preemptionPolicy=policy))
     members(cluster, "g", 2, priority=1)
     assert len(victims_of(cluster)) == count
+
+
+@pytest.mark.parametrize(("parent", "victims"), [(None, ["d/c-0", "d/c-1"]), ("all", [])])
+def test_a_group_preempts_in_its_domain_but_not_below_others(
+    parent: str | None, victims: list[str]
+) -> None:
+    cluster = cluster_with()
+    racks(cluster, a=(1, "left"), b=(1, "left"), c=(2, "left"))
+    for name, number in (("a", 1), ("b", 1), ("c", 2)):
+        for one in range(number):
+            cluster.pod(f"{name}-{one}", nodeName=name)
+    cluster.composite("all", composite(1, priority=1, **within("block")))
+    spec = gang(2, priority=1, parentCompositePodGroupName=parent, **within("rack"))
+    cluster.scheduling_group("g", spec)
+    members(cluster, "g", 2, priority=1)
+    assert victims_of(cluster) == victims
