@@ -138,6 +138,17 @@ def test_nor_is_it_divided_again_after_a_restart(resized: bool) -> None:
     assert both.reconciled() == both.quota == (100_000 if resized else 50_000)
 
 
+def test_a_runtime_that_is_connected_again_shows_no_new_request() -> None:
+    both = Both()
+    both.create(100_000)
+    request = pb.UpdateContainerRequest(pod=SANDBOX, container=both.shown())
+    request.linux_resources.cpu.quota.value = 200_000
+    [update] = both.nri.update_container(request).update
+    both.quota = update.linux.resources.cpu.quota.value
+    both.nri.synchronize(pb.SynchronizeRequest(pods=[SANDBOX], containers=[both.shown()]))
+    assert both.reconciled() == both.quota == 100_000
+
+
 def test_a_request_that_went_past_the_proxy_is_a_new_one() -> None:
     both = Both()
     both.create(100_000)

@@ -60,7 +60,7 @@ class HookHandler(NriHandler):
         answers: HookAnswers | None = None,
         answered: AnsweredRequests | None = None,
     ) -> None:
-        """``answered`` is what a proxy was answered before."""
+        """``answered`` is what a proxy was answered before, and then this runtime."""
         self._runner = runner
         self._node = node
         self._metrics = metrics
@@ -135,6 +135,8 @@ class HookHandler(NriHandler):
             return HookResult(Patch())
         started = perf_counter()
         outcome = self._runner.run(stage, self._node.current(container), self._node.view)
+        # A runtime shows an update's limits from then on, and annotations only from creations.
+        self._answered.keep(container, outcome.patch)
         self._metrics.count(stage, outcome, perf_counter() - started)
         changed = bool(outcome.patch.why)
         log_answer(_log, self._deduplicator, stage, container, outcome, changed=changed)
