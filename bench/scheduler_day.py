@@ -124,7 +124,8 @@ class Day:
     def _is_other(self, columns: NodeColumns, name: str) -> bool:
         ours, theirs = self.scheduler.nodes, columns
         here, there = ours.row(name), theirs.row(name)
-        assert here is not None and there is not None, name
+        assert here is not None
+        assert there is not None
         for resource in ours.resources.names:
             other = theirs.resources.asked_of(resource, there)
             if ours.resources.asked_of(resource, here) != other:
