@@ -30,7 +30,7 @@ from koord_scheduler.objects.node import read_node
 from koord_scheduler.quota.quota_object import read_elastic_quota
 from koord_service import memory
 
-from bench import report
+from bench import report, scheduler_waiting
 from bench.report import Measure
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -303,6 +303,7 @@ def main(
     measures = list(measure(LOADS, rounds))
     print(report.table(measures))
     report.write(measures, "scheduler_core", {"rounds": rounds, "profile": "default"})
+    scheduler_waiting.main()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What many waiting pods cost a Deployment that fits, in the scheduler's loop, without any API.
 
-``bench.scheduler_core`` records these measures; ``python -m bench.scheduler_waiting`` prints them.
+``python -m bench.scheduler_waiting`` measures and writes bench/results/scheduler_waiting.*, as
+``bench.scheduler_core`` does after its own measures.
 """
 
 from __future__ import annotations
@@ -210,5 +211,11 @@ def _ratio(name: str, ours: Costs, alone: Costs, target: float) -> Measure:
     return Measure(name, "µs a pod", 1e6 * ours.seconds, "none", 1e6 * alone.seconds, target, _WHY)
 
 
+def main() -> None:
+    measures = list(measure())
+    print(report.table(measures))
+    report.write(measures, "scheduler_waiting", {"nodes": NODES, "profile": "default"})
+
+
 if __name__ == "__main__":
-    print(report.table(list(measure())))
+    main()

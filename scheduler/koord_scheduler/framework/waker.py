@@ -58,7 +58,7 @@ class Waker:
         self._room = ParkedRoom(host.nodes)
         self._round = 1
         self._in_round = False
-        self._late: dict[ClassQueue, None] = {}
+        self._late: deque[ClassQueue] = deque()
         self._parked: deque[tuple[float, ClassQueue]] = deque()
         self._backing = host.nodes.devices.backing_classes
         self._version = host.nodes.resources.version
@@ -82,13 +82,15 @@ class Waker:
 
     def _enter(self, now: float, budget: WakeBudget) -> None:
         """Take over which classes are parked, and which are not any more."""
-        changed = {**self._late, **self._host.queue.take_changed()}
-        self._late = {}
-        for queue in changed:
-            if not queue.is_parked or queue.head() is None:
+        self._late.extend(self._host.queue.take_changed())
+        while self._late:
+            queue = self._late[0]
+            is_parked = queue.is_parked and queue.head() is not None
+            if is_parked and not budget.may_look():
+                return
+            self._late.popleft()
+            if not is_parked:
                 self._columns.drop(queue)
-            elif not budget.may_look():
-                self._late[queue] = None
             else:
                 needs = self._host.needs(queue, now)
                 is_sure = needs.is_sure or queue.has_news
@@ -120,6 +122,9 @@ class Waker:
         most = room.most(columns)
         while queues := columns.first(most, room.is_dirty, self._round, now, _AT_ONCE):
             for queue in queues:
+                if not queue.is_parked:
+                    self._columns.drop(queue)
+                    continue
                 is_sure = columns.is_sure(queue, room.is_dirty)
                 # Those woken may leave no room for a class: nobody comes before it then.
                 if not budget.may_look() or not (is_sure or self._waits_for_none(queue)):

@@ -150,8 +150,9 @@ class ClassQueue:
         if 2 * self.gone > len(self.heap):
             self.heap = [place for place in self.heap if place[-1].in_queue]
             heapq.heapify(self.heap)
-            self.entered = [pod for pod in self.entered if pod.in_queue]
             self.gone = 0
+        if len(self.entered) > 2 * self.size:
+            self.entered = [pod for pod in self.entered if pod.in_queue]
 
     def take_untold(self, now: float) -> list[QueuedPod]:
         """The pods whose owners are to be told that they fit nowhere: new ones, at times all."""

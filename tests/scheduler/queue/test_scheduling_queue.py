@@ -110,3 +110,14 @@ def test_a_nominated_pod_is_a_class_of_its_own() -> None:
     assert one.class_key == other.class_key
     one.is_nominated = other.is_nominated = True
     assert one.class_key != other.class_key
+
+
+def test_pods_that_come_and_go_in_turn_leave_nothing() -> None:
+    pods = QueuedPods()
+    for _ in range(3):
+        pods.add("a", 0)
+    for _ in range(50):
+        pods.queue.remove(next(iter(pods.queue.pods)))
+        pods.add("a", 0)
+    [queue] = pods.queue.classes()
+    assert len(queue.heap) + len(queue.entered) <= 4 * len(pods.queue.pods)
