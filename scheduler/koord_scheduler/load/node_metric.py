@@ -103,6 +103,11 @@ class NodeReport:
     windows: Mapping[UsageWindow, Amounts] = field(default_factory=dict)
     pods: Mapping[str, ReportedPod] = field(default_factory=dict)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether both the node's CPU and memory were measured."""
+        return self.usage is not None and self.usage.keys() >= _SAMPLED
+
     def over(self, window: UsageWindow) -> Amounts | None:
         """What the node used over a window; ``None`` where that was not measured."""
         found = self.windows.get(window)
@@ -139,8 +144,8 @@ def read_node_metric(text: bytes) -> NodeReport:
 
 
 def _measured(usage: Amounts) -> Amounts | None:
-    """Usage that has a sample of each; ``None`` for any other: no sample does not mean unused."""
-    return usage if usage.keys() >= _SAMPLED else None
+    """Usage that has a sample; ``None`` for any other: no sample does not mean unused."""
+    return None if usage.keys().isdisjoint(_SAMPLED) else usage
 
 
 def _amounts(usage: ReportedUsage | None) -> Amounts:

@@ -99,7 +99,7 @@ def row_load(
         for one in filters
         for limit in _limits(settings, report, one, capacity, is_expired=epoch >= expires)
     ]
-    is_scored = report.usage is not None and epoch < expires
+    is_scored = report.is_whole and epoch < expires
     return RowLoad(bases, sums, limits, aggregated, capacity, is_scored, expires)
 
 

@@ -143,9 +143,7 @@ def load_of(metric: Any, **more: str) -> RowLoad:
     return row_load(LoadEstimator(settings), found, report, (), 800.0)
 
 
-@pytest.mark.parametrize(
-    "usage", [None, {}, {"resources": None}, {"resources": {}}, {"resources": {"cpu": "0"}}]
-)
+@pytest.mark.parametrize("usage", [None, {}, {"resources": None}, {"resources": {}}])
 def test_a_node_without_usage_does_not_seem_idle(usage: Any) -> None:
     metric = {"metricCollectPolicy": {"reportIntervalSeconds": 300}}
     found = load_of({**metric, "nodeMetric": {"nodeUsage": usage}})
@@ -153,6 +151,12 @@ def test_a_node_without_usage_does_not_seem_idle(usage: Any) -> None:
     assert found.bases[0] is UsageBasis.ESTIMATES
     whole = load_of({**metric, "nodeMetric": {"nodeUsage": {"resources": WHOLE}}})
     assert whole.is_scored
+
+
+def test_thresholds_of_what_was_measured_hold() -> None:
+    found = load_of({"nodeMetric": {"nodeUsage": {"resources": {"cpu": "9"}}}})
+    assert (found.is_scored, found.bases[0]) == (False, UsageBasis.NODE)
+    assert found.sums[:2] == [9000.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def node(name: str) -> dict[str, Any]:
 
 
 def metric(name: str, cpu: str, minute: int) -> dict[str, Any]:
-    usage = {"nodeUsage": {"resources": {"cpu": cpu}}}
+    usage = {"nodeUsage": {"resources": {"cpu": cpu, "memory": "0"}}}
     status = {"updateTime": f"2026-01-01T00:{minute:02}:00Z", "nodeMetric": usage}
     return {"metadata": {"name": name}, "status": status}
 
