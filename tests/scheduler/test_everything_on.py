@@ -30,6 +30,7 @@ from koord_scheduler.program.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_service.status import Query
 
+from tests.support.assembled_claims import allocations, claims_of
 from tests.support.assembled_scheduler import CPUS, START, AssembledCluster, Held
 
 STEPS = 30
@@ -72,9 +73,19 @@ def check_placement(cluster: AssembledCluster, placement: Placement) -> None:
     (own,) = (one for one in held if one.key == placement.pod.key)
     for other in held:
         assert other is own or not (own.refuses(other) or other.refuses(own)), other.key
+    check_claims(cluster, document, placement.node)
     wanted = document["spec"]["containers"][0]["resources"]["requests"].get(GPU)
     if wanted and "DeviceShare" in cluster.plugins:
         assert sum(own.cards.values()) == int(wanted)
+
+
+def check_claims(cluster: AssembledCluster, pod: dict[str, Any], node: str) -> None:
+    """Each device has one claim at most, and those of a pod are on its node."""
+    found = allocations(cluster.of("ResourceClaim"), cluster.binding.values())
+    used = Counter(device for devices in found.values() for device in devices)
+    assert all(count == 1 for count in used.values()), used
+    for key in claims_of(pod):
+        assert {pool for pool, _ in found[key]} == {node}
 
 
 def check_nodes(cluster: AssembledCluster) -> None:

@@ -25,6 +25,7 @@ from koord_model.keys import (
     GPU_MEMORY_RATIO,
     LABEL_QUOTA_NAME,
 )
+from koord_scheduler.claims.reservation import ClaimReservation, release_claims
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS
 from koord_scheduler.config.scheduler_config import scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
@@ -33,6 +34,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.placement_annotations import placement_annotations
 from koord_scheduler.program.make_scheduler import make_scheduler
 
+from tests.support import assembled_claims
 from tests.support.gangs import gang_annotations
 from tests.support.reservations import OF_WEB, reservation
 
@@ -102,6 +104,7 @@ class AssembledCluster:
         self.now = 0.0
         self.made = 0
         self.scheduler = self._scheduler()
+        self.put("DeviceClass", "accel", assembled_claims.DEVICE_CLASS)
 
     # ---- the scheduler
 
@@ -144,10 +147,28 @@ class AssembledCluster:
         self._say(kind, key)
 
     def remove(self, kind: str, key: str) -> None:
-        del self.documents[kind][key]
+        document = self.documents[kind].pop(key)
         if kind in self._kinds:
             self._kinds[kind].remove(key)
-        self.binding.pop(f"Reservation/{key}" if kind == "Reservation" else key, None)
+        placement = self.binding.pop(f"Reservation/{key}" if kind == "Reservation" else key, None)
+        if placement is not None:
+            self._release(placement)
+        if kind == "Pod":
+            left = assembled_claims.without_pod(document, self.of("ResourceClaim"))
+            for name, claim in left.items():
+                self.put("ResourceClaim", name, claim)
+
+    def _release(self, placement: Placement) -> None:
+        """What was assumed of claims is written, or will not be."""
+        for one in placement.reservations:
+            if isinstance(one, ClaimReservation):
+                release_claims(one, self.scheduler.nodes.devices)
+
+    def fail(self, key: str) -> None:
+        """A pod is not bound after all."""
+        placement = self.binding.pop(key)
+        self._release(placement)
+        self.scheduler.forget(placement.pod, self.now)
 
     def _say(self, kind: str, key: str) -> None:
         followed = self._kinds.get(kind)
@@ -173,7 +194,15 @@ class AssembledCluster:
     def bind(self, placement: Placement) -> None:
         """A binding arrives: what the pod is by now gets the node."""
         key = placement.pod.key
+        pod, claims = self.of("Pod").get(key), self.of("ResourceClaim")
+        written = assembled_claims.bound_claims(placement, pod, claims) if pod else {}
+        if written is None:
+            self.fail(key)
+            return
         del self.binding[key]
+        for name, claim in written.items():
+            self.put("ResourceClaim", name, claim)
+        self._release(placement)
         annotations = {name: one for name, one in placement_annotations(placement).items() if one}
         if placement.pod.waiting.reserves is not None:
             name = placement.pod.waiting.reserves.name
@@ -221,9 +250,10 @@ class AssembledCluster:
         ]
         self.put("Device", name, {"metadata": {"name": name}, "spec": {"devices": cards}})
         self.put("NodeMetric", name, self._node_metric(name))
+        self.put("ResourceSlice", name, assembled_claims.resource_slice(name))
 
     def remove_node(self, name: str) -> None:
-        for kind in ("Node", "NodeResourceTopology", "Device", "NodeMetric"):
+        for kind in ("Node", "NodeResourceTopology", "Device", "NodeMetric", "ResourceSlice"):
             if name in self.of(kind):
                 self.remove(kind, name)
 
@@ -261,6 +291,8 @@ class AssembledCluster:
         gang = self.name("g") if rng.random() < 0.25 else ""
         size = rng.randrange(2, 4) if gang else 1
         base = self._pod()
+        if rng.random() < 0.35:
+            base = assembled_claims.with_claim(base, self._claim())
         for _ in range(size):
             name = self.name("p")
             metadata = {**base["metadata"], "name": name, "uid": f"u-{name}"}
@@ -268,6 +300,14 @@ class AssembledCluster:
                 given = gang_annotations(gang, size)
                 metadata["annotations"] = {**metadata["annotations"], **given}
             self.put("Pod", f"shop/{name}", {**base, "metadata": metadata})
+
+    def _claim(self) -> str:
+        """The name of a claim: a new one, or one that others use."""
+        if self.of("ResourceClaim") and self.rng.random() < 0.3:
+            return self.any_key("ResourceClaim").removeprefix("shop/")
+        name = self.name("c")
+        self.put("ResourceClaim", f"shop/{name}", assembled_claims.claim(name, self.rng))
+        return name
 
     def _pod(self) -> Document:
         rng = self.rng
@@ -352,11 +392,14 @@ class AssembledCluster:
                 self.remove("NodeResourceTopology", self.any_key("NodeResourceTopology"))
             case "no devices" if self.of("Device"):
                 self.remove("Device", self.any_key("Device"))
+            case "no claim" if self.of("ResourceClaim"):
+                self.remove("ResourceClaim", self.any_key("ResourceClaim"))
+            case "no slice" if self.of("ResourceSlice"):
+                self.remove("ResourceSlice", self.any_key("ResourceSlice"))
             case "bound" if self.binding:
                 self.bind(self.binding[rng.choice(sorted(self.binding))])
             case "not bound" if self.binding:
-                key = rng.choice(sorted(self.binding))
-                self.scheduler.forget(self.binding.pop(key).pod, self.now)
+                self.fail(rng.choice(sorted(self.binding)))
             case "restart":
                 self.restart()
             case "later":
@@ -393,6 +436,8 @@ CHANGES = (
     "no load",
     "no topology",
     "no devices",
+    "no claim",
+    "no slice",
     "not bound",
     "restart",
 )
