@@ -103,10 +103,9 @@ class NodeReport:
     windows: Mapping[UsageWindow, Amounts] = field(default_factory=dict)
     pods: Mapping[str, ReportedPod] = field(default_factory=dict)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether both the node's CPU and memory were measured."""
-        return self.usage is not None and self.usage.keys() >= _SAMPLED
+    def lacks(self, resource: str) -> bool:
+        """Whether the node's CPU or memory was not measured."""
+        return resource in _SAMPLED and (self.usage is None or resource not in self.usage)
 
     def over(self, window: UsageWindow) -> Amounts | None:
         """What the node used over a window; ``None`` where that was not measured."""

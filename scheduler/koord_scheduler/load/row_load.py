@@ -99,8 +99,16 @@ def row_load(
         for one in filters
         for limit in _limits(settings, report, one, capacity, is_expired=epoch >= expires)
     ]
-    is_scored = report.is_whole and epoch < expires
+    is_scored = epoch < expires and _has_scored(settings, report)
     return RowLoad(bases, sums, limits, aggregated, capacity, is_scored, expires)
+
+
+def _has_scored(settings: LoadSettings, report: NodeReport) -> bool:
+    """Whether the report has all that scores depend on."""
+    if report.usage is None:
+        return False
+    weighed = zip(settings.resources, settings.weights, strict=True)
+    return not any(weight and report.lacks(name) for name, weight in weighed)
 
 
 def _counts_for(settings: LoadSettings, report: NodeReport) -> float:
