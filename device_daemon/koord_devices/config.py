@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from koord_model.yaml_errors import yaml_problem
 from koord_service.go_flags import go_flags
 from koord_service.settings import SettingsError, option, parse
 
@@ -120,15 +119,15 @@ def _parse(argv: Sequence[str] | None, environ: Mapping[str, str]) -> DeviceDaem
 def _file_variables(path: str) -> dict[str, str]:
     """The settings of a configuration file, by the variables that would set them."""
     # The library for YAML costs a megabyte, so it is loaded only for a file.
-    import yaml
+    from koord_model.yaml_documents import yaml_document
 
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            given = yaml.safe_load(file)
+            given = yaml_document(file.read())
     except OSError as error:
         raise SettingsError(f"--config-file: cannot read {path}: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not valid YAML: {yaml_problem(error)}") from None
+    except ValueError as error:
+        raise SettingsError(f"{path} is not valid YAML: {error}") from None
     document = _mapping(given, path, "the file")
     version = document.get("version", "v1")
     if version not in ("v1", ""):

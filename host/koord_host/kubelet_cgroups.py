@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import yaml
 from koord_model.qos import KubeQoS
 from koord_model.sources import CGROUP_DRIVER, Belief, Source, believe
+from koord_model.yaml_documents import yaml_document
 
 from koord_host.kernel_files.interface import FileReader
 from koord_host.kernel_files.occupancy import is_occupied
@@ -193,8 +193,8 @@ def _config(files: FileReader, place: str, path: str) -> Mapping[str, object]:
     """
     for above in (place, "") if place else ("",):
         try:
-            config = yaml.safe_load(files.read(f"{above}{path}"))
-        except (OSError, yaml.YAMLError):
+            config = yaml_document(files.read(f"{above}{path}"))
+        except (OSError, ValueError):
             continue
         if isinstance(config, dict):
             return config

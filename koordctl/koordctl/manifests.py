@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
-from koord_model.yaml_errors import yaml_problem
+from koord_model.excerpt import excerpt
+from koord_model.yaml_documents import yaml_documents
 
 from koordctl.status_client import AskError
 
 Manifest = Mapping[str, Any]
 
 _LIST = "List"
-# libyaml's, where PyYAML was built with it: ten times as fast.
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_text(path: str) -> bytes:
@@ -41,8 +39,8 @@ def read_file(path: str) -> list[Manifest]:
     text = read_text(path)
     try:
         return [one for document in _documents(text) for one in _objects(document)]
-    except (ValueError, yaml.YAMLError) as error:
-        raise AskError(f"{path}: {yaml_problem(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise AskError(f"{path}: {error}") from None
 
 
 def kind_and_name(one: Manifest) -> str:
@@ -57,7 +55,7 @@ def _documents(text: bytes) -> Iterator[object]:
     try:
         yield msgspec.json.decode(text)
     except msgspec.DecodeError:
-        yield from yaml.load_all(text, Loader=_Loader)
+        yield from yaml_documents(text)
 
 
 def _objects(document: object) -> Iterator[Manifest]:
@@ -68,8 +66,19 @@ def _objects(document: object) -> Iterator[Manifest]:
         raise ValueError("an object without a kind; expected Kubernetes objects")  # noqa: TRY004
     kind = document["kind"]
     if not kind.endswith(_LIST):
+        _check(document, "metadata", dict, "fields")
         yield document
         return
+    _check(document, "items", list, "a list")
     for one in document.get("items") or ():
         # Objects of a NodeList have no kind of their own.
-        yield from _objects({"kind": kind.removesuffix(_LIST), **one})
+        named = {"kind": kind.removesuffix(_LIST), **one} if isinstance(one, dict) else one
+        yield from _objects(named)
+
+
+def _check(document: Manifest, name: str, form: type, expected: str) -> None:
+    found = document.get(name)
+    if found is not None and not isinstance(found, form):
+        raise ValueError(
+            f"{name} of {excerpt(document['kind'])} is {excerpt(str(found))}; expected {expected}"
+        )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
 _HEADER_SIGNS = "!#$&'*+-.^_`|~"  # of names of headers, beside letters and digits
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 _REASON = 300  # characters of what a credential plugin says
 
 
@@ -200,7 +201,7 @@ async def _load(given: KubeconfigContext) -> _Loaded:
         raise KubeconfigError(f"{given}: {str(error).partition(' in ')[0]}") from None
     except UnfitUserError as error:
         raise KubeconfigError(f"{given}: {error}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+    except (*_UNREADABLE, yaml.YAMLError) as error:
         raise KubeconfigError(
             f"{given}: is not a valid kubeconfig ({type(error).__name__})"
         ) from None

@@ -32,6 +32,8 @@ def read_settings_file(path: str) -> dict[str, str]:
         document = yaml.load(Path(path).read_text(), Loader=_TextLoader)  # noqa: S506
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsFileError(f"{path}: {_reason(error)}") from None
+    except RecursionError:
+        raise SettingsFileError(f"{path}: its values are nested too deeply") from None
     if document is None:
         return {}
     if not isinstance(document, dict):

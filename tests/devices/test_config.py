@@ -58,6 +58,7 @@ def test_both_names_of_the_output_file(name: str) -> None:
         ("flags: {kdd: {onshot: true}}", '"flags.kdd.onshot" is not a setting'),
         ("flags: 7", "flags is not a mapping"),
         ("a: [", "not valid YAML"),
+        ("a: 2020-13-45", "not valid YAML"),
         ("flags: {kdd: {sleepInterval: soon}}", 'KDD_SLEEP_INTERVAL is "soon"'),
         ("flags: {kdd: {sleepInterval: 0s}}", "--sleep-interval is 0; expected more than 0"),
     ],

@@ -84,6 +84,10 @@ def test_before_there_are_groups_its_settings_count(
     assert find(texts) == KubeletCgroups(driver, root, SETTINGS)
 
 
+def test_settings_that_cannot_be_read_say_nothing() -> None:
+    assert find({CONFIG: "cgroupDriver: 2020-13-45"}) == find({})
+
+
 def test_its_directory_is_where_we_are_told() -> None:
     assert find({"/k/config.yaml": KIND}, kubelet_dir="/k").driver is CGROUPFS
 

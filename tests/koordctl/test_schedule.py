@@ -154,6 +154,10 @@ def test_lists_of_one_kind(run: Run, tmp_path: Path) -> None:
         ("hello", "without a kind"),
         ("{kind: 3}", "without a kind"),
         ("kind: [", "pods.yaml: "),
+        ("kind: 2020-13-45", "pods.yaml: a value that cannot be read"),
+        ("kind: Foo\nmetadata: x", 'metadata of "Foo" is "x"; expected fields'),
+        ("kind: PodList\nitems: 5", 'items of "PodList" is "5"; expected a list'),
+        ("kind: List\nitems: [x]", "without a kind"),
         ("kind: Pod\nspec: {containers: 3}", "number 1 is not a valid Pod"),
     ],
 )

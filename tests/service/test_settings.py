@@ -299,6 +299,7 @@ def test_bad_environment(
         ("--help: 1", 'settings.yaml: "--help" cannot be set in a file'),
         ("config: other.yaml", 'settings.yaml: "config" cannot be set in a file'),
         ("? [a]\n: b", "settings.yaml: line 1"),
+        ("plugins: " + "[" * 9999, "settings.yaml: its values are nested too deeply"),
         ("note: \x01", "settings.yaml: not YAML text"),
     ],
 )

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
 from koord_host.kernel_files.interface import FileReader
 from koord_model import cpuset, node_document, node_slo_document
 from koord_model.node import Kernel, NodeView, Topology
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
-from koord_model.yaml_errors import yaml_problem
+from koord_model.yaml_documents import yaml_documents
 from koord_service.logs import get_log
 
 from koordlet.states_informer.cpu_manager_state import CPUManagerState, StateSnapshot
@@ -56,9 +55,9 @@ def parse_rules(text: str, online: str = "") -> NodeRules:
         ValueError: it is not valid YAML, or a document is no object of a known kind.
     """
     try:
-        documents = [one for one in yaml.safe_load_all(text) if one is not None]
-    except yaml.YAMLError as error:
-        raise ValueError(f"is not valid YAML: {yaml_problem(error)}") from None
+        documents = [one for one in yaml_documents(text) if one is not None]
+    except ValueError as error:
+        raise ValueError(f"is not valid YAML: {error}") from None
     rules = NO_RULES
     for document in documents:
         rules = _with_document(rules, document, online)

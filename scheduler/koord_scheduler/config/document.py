@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import yaml
+from koord_model.yaml_documents import check_aliases
 
 from koord_scheduler.config.problems import SchedulerConfigError
 
@@ -98,6 +99,7 @@ def parse_document(text: str) -> dict[str, Any]:
             document = json.loads(text, object_pairs_hook=_object)
         else:
             document = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
+        check_aliases([document], len(text))
         document = _without_nulls(document)
     except yaml.YAMLError as error:
         raise SchedulerConfigError([_reason(error)]) from None

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
-import yaml
 from koord_kube.views.decode import decode_view
 from koord_model.fields import Fields, milli_quantity
 from koord_model.keys import NPU_CORE
-from koord_model.yaml_errors import yaml_problem
+from koord_model.yaml_documents import yaml_document
 
 from koord_scheduler.devices.device_needs import DeviceNeed
 from koord_scheduler.devices.device_object import ResourceAmounts
@@ -100,9 +99,9 @@ def read_gpu_templates(text: bytes) -> GPUTemplates:
     data = decode_view(_DECODER, text, "a valid ConfigMap").data or TemplatesData()
     try:
         # By way of JSON: in YAML, what is not text may be the name of something else.
-        document = msgspec.json.decode(msgspec.json.encode(yaml.safe_load(data.text)))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"has a {_DATA} that is not YAML: {yaml_problem(error)}") from None
+        document = msgspec.json.decode(msgspec.json.encode(yaml_document(data.text)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"has a {_DATA} that is not YAML: {error}") from None
     ignored: list[str] = []
     models = Fields(document, f"GPU templates, {_DATA}", ignored)
     by_model = {str(model): dict(_templates(models.of(model))) for model, _ in models.entries()}

@@ -72,7 +72,7 @@ metadata: {{annotations: {{node.koordinator.sh/cpu-shared-pools: '{pools}'}}}}
         ("text", "reason"),
         [
             ("a: [", "is not valid YAML: while parsing a flow node"),
-            ("a: b: c", "is not valid YAML: mapping values are not allowed here"),
+            ("a: b: c", "is not valid YAML: mapping values are not allowed"),
             ("kind: Pod", 'has a document of kind "Pod"; expected one of NodeSLO, Node'),
             ("just words", 'has a document of kind ""'),
             ("- kind: NodeSLO", 'has a document of kind ""'),

@@ -55,7 +55,7 @@ ARGS = "profiles[0].pluginConfig[0].args"
         (HEAD + "? [a]\n: b", "line 3", "name"),
         (HEAD + "parallelism: !!int {a: 1}", "line 3", "scalar"),
         (HEAD + "parallelism: !!bool x", "cannot read", "x"),
-        (HEAD + "parallelism: &a [*a]", "cannot read", "recursion"),
+        (HEAD + "parallelism: &a [*a]", "cannot read", "aliases"),
         (HEAD + "clientConnection: {qps: 1e999}", "clientConnection.qps", "inf"),
         (HEAD + "Parallelism: 3", "Parallelism", "not a field"),
         (HEAD + "leaderElection: {extra: 3}", "leaderElection.extra", "not a field"),

@@ -95,7 +95,9 @@ def test_a_bad_template_costs_only_itself(
     assert all(named in line for line in found.ignored)
 
 
-@pytest.mark.parametrize("text", ["a: [", "\x00", "a: !!python/name:os.system"])
+@pytest.mark.parametrize(
+    "text", ["a: [", "\x00", "a: !!python/name:os.system", "a: !!int ''", "a: &a [*a]"]
+)
 def test_what_is_not_yaml_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"data\.yaml"):
         read(text)
