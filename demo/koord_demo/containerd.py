@@ -28,6 +28,8 @@ PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 
 # Root's PATH need not have the system's directories.
 _PATH = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+_ROUNDS = 3
+"""In which pods are removed."""
 
 _CONFIG = """\
 version = 2
@@ -221,10 +223,12 @@ class Containerd:
     def remove_all_pods(self) -> None:
         """Stop and remove what runs, as far as containerd can."""
         with self.cri() as cri, contextlib.suppress(grpc.RpcError):
-            for sandbox in cri.list_pod_sandbox():
-                with contextlib.suppress(grpc.RpcError):
-                    cri.stop_pod_sandbox(sandbox.id)
-                    cri.remove_pod_sandbox(sandbox.id)
+            # A busy machine takes longer than a call waits; and calls of clients that are gone end.
+            for _ in range(_ROUNDS):
+                for sandbox in cri.list_pod_sandbox():
+                    with contextlib.suppress(grpc.RpcError):
+                        cri.stop_pod_sandbox(sandbox.id)
+                        cri.remove_pod_sandbox(sandbox.id)
 
     def leftovers(self) -> list[str]:
         """What of ours is on the machine now, beside the daemon; nothing after ``close``."""
