@@ -55,6 +55,12 @@ def _prints(node: ast.AST) -> bool:
     return writes and ast.unparse(node.value) in ("sys.stdout", "sys.stderr")
 
 
+def _serves_http(node: ast.AST) -> bool:
+    """It has a library's server of HTTP, which logs what clients send."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in ("AppRunner", "run_app")
+
+
 PLACES: dict[str, tuple[Matches, set[str]]] = {
     "quotes": (
         _quotes,
@@ -82,6 +88,7 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
     ),
     "makes a selector": (_makes_selector, {"kube/koord_kube/protocol/selectors.py"}),
     "prints": (_prints, {"service/koord_service/terminal.py"}),
+    "serves": (_serves_http, {"serving/koord_serving/tls/https_listener.py"}),
     "opens a connection": (
         _opens_http,
         {

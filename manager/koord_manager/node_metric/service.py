@@ -18,7 +18,7 @@ from koord_serving.aggregated.core.front_proxy import FrontProxy, front_proxy
 from koord_serving.delegated_auth import authenticator
 from koord_serving.delegated_auth.authenticator import DelegatedAuthenticator
 from koord_serving.tls.grpc_credentials import grpc_credentials
-from koord_serving.tls.https_listener import listen
+from koord_serving.tls.https_listener import listen, make_runner
 from koord_serving.tls.server_tls import ListenerTls, ServerTls
 from prometheus_client import CollectorRegistry
 
@@ -207,9 +207,8 @@ class NodeMetricService:
         self._server = server
 
     async def _serve_api(self, host: str, port: int) -> None:
-        self._runner = web.AppRunner(
+        self._runner = make_runner(
             self.served.app(),
-            access_log=None,
             handler_cancellation=True,
             keepalive_timeout=_IDLE_SECONDS,
             shutdown_timeout=_GRACE_SECONDS,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Generic
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from koord_service.logs import get_log
 from prometheus_client import CollectorRegistry
 
@@ -19,7 +17,7 @@ from koord_serving.admission.core.admission import V, Webhook
 from koord_serving.admission.core.caller_rules import CallerRules
 from koord_serving.admission.handler import AdmissionHandler, AdmissionLimits
 from koord_serving.admission.metrics import WebhookMetrics
-from koord_serving.tls.https_listener import listen
+from koord_serving.tls.https_listener import listen, make_runner
 from koord_serving.tls.server_tls import ListenerTls, ServerTls
 
 log = get_log("manager.webhooks")
@@ -32,18 +30,6 @@ HEALTH_PATH = "/healthz"
 _EVERYBODY = WebhookCallers(CallerRules(), None)
 _IDLE_SECONDS = 120.0
 """Longer than API servers keep idle connections (90 s): they close them, not we under a request."""
-
-
-class _NoFragments(logging.Filter):
-    """Drops the library's messages about bytes that are not HTTP, since they quote them."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError)
-
-
-_library_log = logging.getLogger(f"{__name__}.http")
-_library_log.addFilter(_NoFragments())
 
 
 def _utc() -> datetime:
@@ -101,12 +87,8 @@ class AdmissionServer(Generic[V]):
         for path, webhook in self._webhooks.items():
             app.router.add_post(path, partial(self._serve, webhook))
         app.on_response_prepare.append(self._say_goodbye)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_library_log,
-            keepalive_timeout=_IDLE_SECONDS,
-            shutdown_timeout=self._limits.answer,
+        self._runner = make_runner(
+            app, keepalive_timeout=_IDLE_SECONDS, shutdown_timeout=self._limits.answer
         )
         await self._runner.setup()
         tls = ListenerTls(self._tls, asks=self._callers.asks_for_certificates)

@@ -8,9 +8,12 @@ under way, and the oldest of all if each has one.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
+from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from koord_service.connection_limit import ConnectionLimit
 
 CONNECTIONS = 2048
@@ -18,6 +21,23 @@ CONNECTIONS = 2048
 HANDSHAKE_SECONDS = 5.0
 
 _BACKLOG = 1024
+
+
+class _NoFragments(logging.Filter):
+    """Drops the library's messages about bytes that are not HTTP, since they quote them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+
+_library_log = logging.getLogger(f"{__name__}.http")
+_library_log.addFilter(_NoFragments())
+
+
+def make_runner(app: web.Application, **more: Any) -> web.AppRunner:
+    """A runner that logs nothing of what clients send, who may be anybody: tokens, for example."""
+    return web.AppRunner(app, access_log=None, logger=_library_log, **more)
 
 
 async def listen(

@@ -96,6 +96,19 @@ async def test_a_request_under_way_is_not_broken_off_while_another_connection_is
             writer.close()
 
 
+@pytest.mark.parametrize("header", [b"Authorization: Bearer " + b"secret" * 2000, b"secret\x00: x"])
+async def test_nothing_of_what_is_no_request_is_logged(
+    header: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as running:
+        reader, writer = await connect(running, "127.0.0.1")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")
+        async with asyncio.timeout(PATIENCE):
+            assert b" 400 " in await reader.readline()
+        writer.close()
+    assert "secret" not in caplog.text
+
+
 async def test_a_client_that_never_begins_with_tls_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
