@@ -28,12 +28,15 @@ from koord_manager.node_metric.report_authorizer import ReportClaim
 
 SERVICE = DESCRIPTOR.services_by_name["NodeMetrics"].full_name
 
+HANDSHAKE_TIMEOUT = "grpc.server_handshake_timeout_ms"
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", 1 << 20),
     # A node has one call at a time.
     ("grpc.max_concurrent_streams", 8),
     # Two servers at one port would share the nodes between them.
     ("grpc.so_reuseport", 0),
+    # Who only connects is not waited for; gRPC's own two minutes would be long.
+    (HANDSHAKE_TIMEOUT, 5_000),
     # The connection of a node that is gone is noticed, and let go of.
     ("grpc.keepalive_time_ms", 120_000),
     ("grpc.keepalive_timeout_ms", 20_000),

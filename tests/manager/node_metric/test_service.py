@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from koord_kube.protocol.resources import CONFIG_MAPS
+from koord_manager.node_metric import service
 from koord_manager.node_metric.core.store import NodeIdentity
+from koord_manager.node_metric.receiver import HANDSHAKE_TIMEOUT, SERVER_OPTIONS
 from koord_manager.node_metric.service import written
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koordlet.metrics_reporter.direct_link import LinkError
@@ -66,6 +68,21 @@ async def test_a_node_reports_over_tls(manager: Manager) -> None:
     await manager.service.age()
     assert (metric(manager, "nodes"), metric(manager, "bytes")) == (1, len(STATUS))
     assert metric(manager, "reports_total", code="OK") == 1
+
+
+async def test_who_only_connects_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sooner = {HANDSHAKE_TIMEOUT: 100}
+    options = tuple((name, sooner.get(name, value)) for name, value in SERVER_OPTIONS)
+    monkeypatch.setattr(service, "SERVER_OPTIONS", options)
+    made = make_manager(tmp_path)
+    await made.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", made.service.report_port)
+    # gRPC's own time is 120 seconds.
+    assert await asyncio.wait_for(reader.read(), PATIENCE / 2) == b""
+    writer.close()
+    await made.service.stop()
 
 
 async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
