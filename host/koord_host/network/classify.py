@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import ClassVar, Protocol
 
 from koord_model.excerpt import excerpt
@@ -109,7 +109,7 @@ def rules_of(traffic: Traffic, identity: Callable[[str], int] | None) -> FilterR
         for member in one.members if not one.default else ():
             try:
                 if member.ip:
-                    address = ip_address(member.ip)
+                    address = _address(member.ip)
                     addresses[address.version].setdefault(str(address), classid(one.minor))
                 elif identity is not None:
                     cgroups += _cgroup(member.cgroup, one.minor, identity)
@@ -118,6 +118,15 @@ def rules_of(traffic: Traffic, identity: Callable[[str], int] | None) -> FilterR
                     f"pod {member.pod}: {error} (its packets are in no class of its own)"
                 )
     return FilterRules(addresses, tuple(sorted(cgroups, key=lambda one: one.path)), tuple(ignored))
+
+
+def _address(text: str) -> IPv4Address | IPv6Address:
+    # It becomes part of a command's text; a zone ("fe80::1%eth0") may be any text, and none
+    # is in a packet.
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        raise ValueError(f"address {excerpt(text)} cannot be matched; expected none with a zone")
+    return address
 
 
 def _cgroup(path: str, minor: int, identity: Callable[[str], int]) -> list[CgroupMatch]:

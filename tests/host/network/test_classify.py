@@ -60,6 +60,10 @@ class TestRules:
         ("member", "reported"),
         [
             (TrafficMember("b/one", "10.0.0", "k"), "pod b/one: '10.0.0' does not appear to be"),
+            (
+                TrafficMember("b/one", "fe80::1%a }\nflush ruleset", "k"),
+                'pod b/one: address "fe80::1%a }\\nflush',
+            ),
             (TrafficMember("b/one", "", 'k" }\nflush ruleset'), 'pod b/one: cgroup "k" }\\nflush'),
             (TrafficMember("b/one", "", ""), 'pod b/one: cgroup ""'),
         ],
