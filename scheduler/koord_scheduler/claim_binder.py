@@ -31,6 +31,8 @@ from koord_scheduler.claims.reservation import (
     contradiction,
     release_claims,
 )
+from koord_scheduler.claims.shared_claims import is_needed
+from koord_scheduler.gang.gangs import Gangs
 from koord_scheduler.limited_writer import Write
 from koord_scheduler.look_up import ReadObject, look_up
 
@@ -58,8 +60,13 @@ class ClaimBinder:
         on_warning: OnWarning = ignore_warning,
         monotonic: Callable[[], float] = time.monotonic,
         backoff: SharedBackoff | None = None,
+        gangs: Gangs | None = None,
     ) -> None:
-        """``read`` reads claims. ``timeout``: seconds for devices to be prepared."""
+        """``read`` reads claims. ``timeout``: seconds for devices to be prepared.
+
+        ``gangs`` says which pods of a group have nodes.
+        """
+        self._gangs = gangs or Gangs()
         self._write = write
         self._read = read
         self._objects = objects
@@ -77,8 +84,9 @@ class ClaimBinder:
         keys = []
         for one in reservation.claims:
             reserved = await self._create(one, pod) if one.mappings else one
+            consumer = one.group or pod
             if failure := await self._attempt(
-                reserved.claim, partial(self._reserve, reserved=reserved, pod=pod)
+                reserved.claim, partial(self._reserve, reserved=reserved, consumer=consumer)
             ):
                 return failure
             if one.mappings:
@@ -92,8 +100,11 @@ class ClaimBinder:
         As far as that works: it keeps a pod waiting only while the API server does not answer.
         """
         for one in reservation.claims:
+            if one.group is not None and self._is_needed(one, pod):
+                continue
             if not one.mappings:
-                await self._best_effort(one.claim, partial(self._give_up, pod=pod))
+                give_up = partial(self._give_up, consumer=one.group or pod)
+                await self._best_effort(one.claim, give_up)
         await self._delete_left_over(pod)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
@@ -113,6 +124,11 @@ class ClaimBinder:
         for one in reservations:
             if isinstance(one, ClaimReservation):
                 release_claims(one, self._objects)
+
+    def _is_needed(self, one: ReservedClaim, pod: Consumer) -> bool:
+        """Whether other pods of the group that a claim is reserved for have nodes."""
+        key = f"{one.claim.metadata.namespace}/{pod.name}"
+        return one.group is not None and is_needed(one.group, key, self._gangs)
 
     # ---- extended resources
 
@@ -165,15 +181,18 @@ class ClaimBinder:
 
     # ---- all claims
 
-    async def _reserve(self, claim: ResourceClaim, reserved: ReservedClaim, pod: Consumer) -> str:
+    async def _reserve(
+        self, claim: ResourceClaim, reserved: ReservedClaim, consumer: Consumer
+    ) -> str:
         if failure := contradiction(claim, reserved):
             return failure
-        if claim.is_reserved_for(pod.uid) and claim.status.allocation is not None:
+        if claim.is_reserved_for(consumer.uid) and claim.status.allocation is not None:
             return ""
         finalizers = claim.metadata.finalizers or []
         if reserved.allocation is not None and FINALIZER not in finalizers:
             claim = await self._patch(claim, "", {}, finalizers=[*finalizers, FINALIZER])
-        consumers = [*claim.status.reserved_for, pod]
+        others = [one for one in claim.status.reserved_for if one.uid != consumer.uid]
+        consumers = [*others, consumer]
         status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(consumers)}
         if claim.status.allocation is None:
             now = rfc3339(time.time())
@@ -181,10 +200,10 @@ class ClaimBinder:
         await self._patch(claim, "status", {"status": status})
         return ""
 
-    async def _give_up(self, claim: ResourceClaim, pod: Consumer) -> str:
+    async def _give_up(self, claim: ResourceClaim, consumer: Consumer) -> str:
         """As kube-scheduler: its devices stay with the claim."""
-        if claim.is_reserved_for(pod.uid):
-            others = [one for one in claim.status.reserved_for if one.uid != pod.uid]
+        if claim.is_reserved_for(consumer.uid):
+            others = [one for one in claim.status.reserved_for if one.uid != consumer.uid]
             body = {"status": {"reservedFor": msgspec.to_builtins(others) or None}}
             await self._patch(claim, "status", body)
         return ""

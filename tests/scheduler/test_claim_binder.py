@@ -20,6 +20,8 @@ from koord_scheduler.claims.objects import (
 )
 from koord_scheduler.claims.pool_devices import DeviceId
 from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
+from koord_scheduler.gang.gangs import Gangs
+from koord_scheduler.gang.member import GangMember
 
 from tests.support.merge_patch import merged
 
@@ -190,3 +192,34 @@ async def test_a_claim_is_deallocated_only_as_it_is_known() -> None:
     assert api.claim is not None
     assert "allocation" in api.claim["status"]
     assert len(warnings) == 1
+
+
+GROUP = Consumer("scheduling.k8s.io", "podgroups", "g", "uid-g")
+
+
+def in_group(gangs: Gangs, *pods: str) -> None:
+    """Pods of the group that are about to be bound."""
+    for one in pods:
+        gangs.set_member(f"shop/{one}", one, GangMember("shop/g.scheduling.k8s.io"), is_bound=False)
+        gangs.assume(f"shop/{one}")
+
+
+async def test_a_claim_of_a_group_is_reserved_for_it_once_and_kept_while_a_pod_needs_it() -> None:
+    objects, claim = known(api := Api())
+    gangs = Gangs()
+    in_group(gangs, "p", "q")
+    binder = ClaimBinder(api.write, api.read, objects, timeout=0.0, gangs=gangs)
+    given = results("gpu0")
+    reservation = ClaimReservation((ReservedClaim(claim, given, group=GROUP),))
+    other = Consumer(resource="pods", name="q", uid="uid-q")
+    for pod in (POD, other):
+        objects.assume(claim, given, GROUP.uid)
+        assert await binder.bind(reservation, pod) == ""
+    assert api.claim is not None
+    assert [one["uid"] for one in api.claim["status"]["reservedFor"]] == ["uid-g"]
+    assert len(api.sent) == 2
+    await binder.take_back(reservation, POD)
+    assert api.claim["status"]["reservedFor"]
+    gangs.forget("shop/p")
+    await binder.take_back(reservation, other)
+    assert not api.claim["status"].get("reservedFor")

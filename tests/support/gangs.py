@@ -80,7 +80,8 @@ class GangCluster:
 
     def scheduling_group(self, name: str, spec: Mapping[str, Any]) -> None:
         """A PodGroup of Kubernetes' own is there."""
-        document = {"metadata": {"name": name, "namespace": "d"}, "spec": spec}
+        metadata = {"name": name, "namespace": "d", "uid": f"group-{name}"}
+        document = {"metadata": metadata, "spec": spec}
         kind = self._named["PodGroup.scheduling.k8s.io"]
         kind.put(f"d/{name}", kind.read(json.dumps(document).encode()))
 

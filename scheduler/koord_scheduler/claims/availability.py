@@ -8,7 +8,7 @@ from typing import NamedTuple
 from koord_scheduler.claims.binding_conditions import has_failed
 from koord_scheduler.claims.device_objects import DeviceObjects
 from koord_scheduler.claims.objects import ResourceClaim
-from koord_scheduler.claims.pod_claims import PodClaims, known_claims
+from koord_scheduler.claims.pod_claims import PodClaims, claims_with_objects
 from koord_scheduler.claims.pool_devices import ClaimingNode, node_matches
 
 
@@ -36,10 +36,10 @@ def find_deallocation(
     pod: PodClaims, nodes: Iterable[ClaimingNode], objects: DeviceObjects
 ) -> ClaimDeallocation | None:
     """A claim of a pod that is not available on one of these nodes, and that no other pod uses."""
-    claims = known_claims(pod, objects)
+    claims = [claim for _, claim in claims_with_objects(pod, objects)]
     for node in nodes:
         for claim in claims:
-            is_free = all(one.uid == pod.uid for one in claim.status.reserved_for)
+            is_free = all(one.uid in pod.sole_users for one in claim.status.reserved_for)
             if is_free and not is_available(claim, node):
                 return ClaimDeallocation(claim)
     return None

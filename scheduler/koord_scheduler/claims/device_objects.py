@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from koord_model.quantity import nano
@@ -28,6 +28,15 @@ def _nobody(name: str) -> None:
     pass
 
 
+class _InFlight(NamedTuple):
+    """What a claim is to get: for so many pods of a ``group``, by its uid, or for one of none."""
+
+    allocation: Allocation
+    document: Document
+    group: str
+    pods: int
+
+
 class DeviceObjects:
     """Objects by key, and what is allocated here and not yet written (*in flight*).
 
@@ -47,7 +56,7 @@ class DeviceObjects:
         self._node_changed = node_changed
         self._stamps: Counter[str] = Counter()
         self._versions: Counter[str] = Counter()
-        self._in_flight: dict[str, Allocation] = {}
+        self._in_flight: dict[str, _InFlight] = {}
         self._slices: dict[str, PoolSlice] = {}
         self._by_node: dict[str, dict[str, PoolSlice]] = defaultdict(dict)
         self._by_pool: dict[PoolId, list[PoolSlice]] = defaultdict(list)
@@ -102,18 +111,43 @@ class DeviceObjects:
 
     # ---- what is decided here
 
-    def is_in_flight(self, uid: str) -> bool:
-        """Whether the claim with this uid was allocated here, and that is not written yet."""
-        return uid in self._in_flight
+    def is_in_flight(self, uid: str, but_for: str = "") -> bool:
+        """Whether the claim with this uid was allocated here, and that is not written yet.
 
-    def assume(self, claim: ResourceClaim, allocation: Document) -> None:
-        """A claim gets devices: no other claim may."""
-        made = msgspec.convert(allocation, Allocation)
-        self._change(claim.key, lambda: self._in_flight.__setitem__(claim.metadata.uid, made))
+        ``but_for`` is the uid of a group that may have it nevertheless.
+        """
+        found = self._in_flight.get(uid)
+        return found is not None and (not found.group or found.group != but_for)
+
+    def in_flight(self, uid: str, group: str) -> Document | None:
+        """What a claim was given for pods of a group."""
+        found = self._in_flight.get(uid)
+        return found.document if found is not None and group and found.group == group else None
+
+    def with_allocation(self, claim: ResourceClaim, group: str) -> ResourceClaim:
+        """A claim as it will be once what pods of a group were given is written."""
+        uid, status = claim.metadata.uid, claim.status
+        if status.allocation is not None or self.in_flight(uid, group) is None:
+            return claim
+        allocation = self._in_flight[uid].allocation
+        status = msgspec.structs.replace(status, allocation=allocation)
+        return msgspec.structs.replace(claim, status=status)
+
+    def assume(self, claim: ResourceClaim, allocation: Document, group: str = "") -> None:
+        """A claim gets devices: no other claim may. Pods of the ``group`` share them."""
+        uid = claim.metadata.uid
+        pods = self._in_flight[uid].pods if self.in_flight(uid, group) is not None else 0
+        made = _InFlight(msgspec.convert(allocation, Allocation), allocation, group, pods + 1)
+        self._change(claim.key, lambda: self._in_flight.__setitem__(uid, made))
 
     def release(self, claim: ResourceClaim) -> None:
-        """What was assumed of a claim is written, or will not be."""
-        self._change(claim.key, lambda: self._in_flight.pop(claim.metadata.uid, None))
+        """What was assumed of a claim for a pod is written, or will not be."""
+        self._change(claim.key, lambda: self._release(claim.metadata.uid))
+
+    def _release(self, uid: str) -> None:
+        found = self._in_flight.pop(uid, None)
+        if found is not None and found.pods > 1:
+            self._in_flight[uid] = found._replace(pods=found.pods - 1)
 
     # ---- what the allocator asks
 
@@ -156,7 +190,8 @@ class DeviceObjects:
         claim = self.claims.get(key)
         if claim is None:
             return
-        allocation = claim.status.allocation or self._in_flight.get(claim.metadata.uid)
+        in_flight = self._in_flight.get(claim.metadata.uid)
+        allocation = claim.status.allocation or (in_flight and in_flight.allocation)
         for one in allocation.devices.results if allocation is not None else ():
             if not one.admin_access:
                 self._count_device(one, sign)

@@ -16,10 +16,11 @@ from koord_scheduler.claims.objects import (
     MOST_ALTERNATIVES,
     Allocation,
     ClaimMeta,
+    Consumer,
     ResourceClaim,
     ResourceClaimSpec,
 )
-from koord_scheduler.claims.pod_claims import PodClaims, known_claims
+from koord_scheduler.claims.pod_claims import PodClaims, claims_with_objects, known_claims
 from koord_scheduler.claims.pool_devices import ClaimingNode
 
 Document = dict[str, Any]
@@ -28,12 +29,14 @@ Document = dict[str, Any]
 class ReservedClaim(NamedTuple):
     """A claim, and its devices where it had none yet.
 
-    With ``mappings`` it is for extended resources, and has to be created.
+    With ``mappings`` it is for extended resources, and has to be created. With a ``group`` it is
+    reserved for that, in place of the pod.
     """
 
     claim: ResourceClaim
     allocation: Document | None
     mappings: tuple[RequestMapping, ...] = ()
+    group: Consumer | None = None
 
 
 class ClaimReservation(NamedTuple):
@@ -71,27 +74,44 @@ def reserve_claims(
 
     ``extended`` is one to create in the pod's ``namespace``.
     """
-    reserved = [
-        ReservedClaim(one, None)
-        for one in known_claims(pod, objects)
-        if one.status.allocation is not None
+    known = [
+        _reserved(claim, one.group, objects) for one, claim in claims_with_objects(pod, objects)
     ]
-    claims = [(one, tuple[RequestMapping, ...]()) for one in without_devices(pod, objects)]
+    reserved = [one for one in known if _has_devices(one)]
+    claims = [one for one in known if not _has_devices(one)]
     if extended is not None:
-        claims.append((_not_created(extended.spec, namespace), extended.mappings))
-    devices = find_devices([one.spec for one, _ in claims], node, objects)
-    for (claim, mappings), found in zip(claims, devices, strict=True):
-        result = allocation_result(found, claim.spec, node.name)
-        for one, chosen in zip(result["devices"]["results"], found.devices, strict=True):
-            if chosen.consumed is not None:
-                one["shareID"] = str(uuid4())
-        reserved.append(ReservedClaim(claim, result, mappings))
+        made = _not_created(extended.spec, namespace)
+        claims.append(ReservedClaim(made, None, extended.mappings))
+    devices = find_devices([one.claim.spec for one in claims], node, objects)
+    for one, found in zip(claims, devices, strict=True):
+        reserved.append(one._replace(allocation=_allocation(found, one.claim.spec, node.name)))
     for one in reserved:
         if one.mappings:
             objects.set_claim(one.claim.key, one.claim)
         if one.allocation is not None:
-            objects.assume(one.claim, one.allocation)
+            objects.assume(one.claim, one.allocation, one.group.uid if one.group else "")
     return ClaimReservation(tuple(reserved))
+
+
+def _reserved(
+    claim: ResourceClaim, group: Consumer | None, objects: DeviceObjects
+) -> ReservedClaim:
+    """A claim with what it has, which other pods of its group may have been given just now."""
+    is_written = claim.status.allocation is not None or group is None
+    given = None if is_written or not group else objects.in_flight(claim.metadata.uid, group.uid)
+    return ReservedClaim(claim, given, group=group)
+
+
+def _has_devices(one: ReservedClaim) -> bool:
+    return one.claim.status.allocation is not None or one.allocation is not None
+
+
+def _allocation(found: ClaimDevices, spec: ResourceClaimSpec, node: str) -> Document:
+    result = allocation_result(found, spec, node)
+    for one, chosen in zip(result["devices"]["results"], found.devices, strict=True):
+        if chosen.consumed is not None:
+            one["shareID"] = str(uuid4())
+    return result
 
 
 def _not_created(spec: ResourceClaimSpec, namespace: str) -> ResourceClaim:

@@ -101,7 +101,10 @@ class GangCycle:
         if host.gangs.preempts(group_id) and self._preempt(queue, pods, now):
             return None
         self._back_off(queue.gang_attempts, group_id, pods, now, holds=not lacks_quota)
-        return self._refuse(queue, result.failed or head, self._failure(group_id, result), now)
+        last = result.failed or head
+        remedy = None if lacks_quota else host.remedy(last)
+        refusal = self._refuse(queue, last, self._failure(group_id, result), now)
+        return replace(refusal, remedy=remedy)
 
     def report(self, pod: QueuedPod) -> GangReport:
         """What the group of a waiting pod lacks now; nothing is changed by that."""

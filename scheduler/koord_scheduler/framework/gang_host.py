@@ -44,6 +44,10 @@ class GangHost(PreemptionHost, Protocol):
         """Amounts that a node has to have free for a waiting pod."""
         ...
 
+    def remedy(self, pod: QueuedPod) -> object | None:
+        """What would help a pod that fits nowhere, and has to be written; ``None``: nothing."""
+        ...
+
     def scores(self, pod: QueuedPod) -> ClassScores:
         """What the plugins say about a pod's class."""
         ...

@@ -235,14 +235,10 @@ class Scheduler(GangStates):
         refusal: ExtenderRefusal | None = None,
     ) -> Decision | ExtenderQuestion | None:
         """A pod fits nowhere; ``refusal``: extenders reject the nodes that plugins left."""
-        profile = self.profiles[pod.waiting.scheduler_name]
         not_admitted = self.not_admitted(pod)
-        for plugin in profile.helping if refusal is None and not not_admitted else ():
-            rows = partial(scores.rejected_alone_by, plugin.name)
-            waiting = (one.uid for one in self.queue.waiting_with(pod.class_key))
-            remedy = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows, waiting)
-            if remedy is not None:
-                return self._park(pod, now, remedy=remedy)
+        remedy = self.remedy(pod) if refusal is None and not not_admitted else None
+        if remedy is not None:
+            return self._park(pod, now, remedy=remedy)
         found: Candidates | str = ""
         for victims in self._victims(pod, is_admitted=not not_admitted):
             found = self._preemptor.find(pod, scores, refusal, victims)
@@ -259,6 +255,17 @@ class Scheduler(GangStates):
             return self._ask(pod, choose_preemption(extenders, nodes, found, refusal), now)
         best = found.best() or preemption_message(NO_CANDIDATE)
         return self._conclude(pod, ChosenPreemption(refusal, best), now)
+
+    def remedy(self, pod: QueuedPod) -> object | None:
+        """What would help a pod that fits nowhere, and has to be written; ``None``: nothing."""
+        scores = self.scores(pod)
+        for plugin in self.profiles[pod.waiting.scheduler_name].helping:
+            rows = partial(scores.rejected_alone_by, plugin.name)
+            waiting = (one.uid for one in self.queue.waiting_with(pod.class_key))
+            found = plugin.post_filter(pod.waiting.pod_class, self.nodes, rows, waiting)
+            if found is not None:
+                return found
+        return None
 
     def _victims(self, pod: QueuedPod, *, is_admitted: bool) -> Iterator[VictimRules | None]:
         """Whose place a pod may take, in the order in which it tries; ``None``: any pods'.

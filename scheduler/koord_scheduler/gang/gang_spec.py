@@ -19,6 +19,7 @@ from koord_model.keys import (
 )
 
 from koord_scheduler.gang.quorum import Quorum
+from koord_scheduler.objects.pod import PodResourceClaim
 
 WAIT_SECONDS = 600.0
 
@@ -76,7 +77,8 @@ class GangSpec(NamedTuple):
     Its pods have the ``priority``, where it is not ``None``. It may take the place of other pods if
     it ``preempts``; ``None``: as configured. The gangs of ``disrupted_with``, itself included, lose
     all their pods or none; empty: each by itself. ``domains`` are from the widest to the narrowest.
-    ``quorum`` says how many gangs of the group have to start together; ``None``: all.
+    ``quorum`` says how many gangs of the group have to start together; ``None``: all. Its pods
+    share those of their resource claims that are among its ``claims``.
     """
 
     key: str
@@ -96,6 +98,7 @@ class GangSpec(NamedTuple):
     disrupted_with: tuple[str, ...] = ()
     domains: tuple[DomainRule, ...] = ()
     quorum: Quorum | None = None
+    claims: tuple[PodResourceClaim, ...] = ()
 
     @property
     def group_id(self) -> str:

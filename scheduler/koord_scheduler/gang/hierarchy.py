@@ -28,6 +28,7 @@ MOST_DEPTH = 4
 _NO_COMPOSITES = (
     "spec.parentCompositePodGroupName needs the feature gate CompositePodGroup, which is off"
 )
+_NO_CLAIMS = "spec.resourceClaims needs the feature gate DRAWorkloadResourceClaims, which is off"
 _NO_TOPOLOGY = (
     "spec.schedulingConstraints needs the plugin TopologyPlacementGenerator, which is not enabled"
 )
@@ -46,11 +47,15 @@ class _Lineage(NamedTuple):
 
 
 class Hierarchy:
-    """Groups by key. It ``has_composites`` and ``has_domains`` where these features are on."""
+    """Groups by key.
+
+    It ``has_composites``, ``has_domains`` and ``has_claims`` where these features are on.
+    """
 
     def __init__(self) -> None:
         self.has_composites = False
         self.has_domains = False
+        self.has_claims = False
         self.groups: dict[str, SchedulingGroup] = {}
         self._composites: dict[str, CompositeGroup] = {}
         self._children: dict[str, set[str]] = {}
@@ -168,6 +173,7 @@ class Hierarchy:
             disrupted_with=self._disrupted_with(one, above),
             domains=self._domains(one, above),
             quorum=quorum,
+            claims=tuple(one.spec.resource_claims or ()),
         )
 
     def _quorum(self, one: CompositeGroup) -> Quorum:
@@ -201,6 +207,8 @@ class Hierarchy:
         """Why a group cannot be placed, in a line."""
         if problem := one.spec.problem:
             return problem
+        if one.spec.resource_claims and not self.has_claims:
+            return _NO_CLAIMS
         if one.spec.parent_composite_pod_group_name and not self.has_composites:
             return _NO_COMPOSITES
         groups = _upwards(one, lineage.groups)

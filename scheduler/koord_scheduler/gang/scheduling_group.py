@@ -15,6 +15,7 @@ from koord_kube.views.decode import decode_view
 from koord_model.times import from_rfc3339
 
 from koord_scheduler.gang.pod_group import PodGroupMeta
+from koord_scheduler.objects.pod import PodResourceClaim
 
 SUFFIX = ".scheduling.k8s.io"
 """Ends the keys of these gangs: names of PodGroups of both kinds may be equal."""
@@ -127,7 +128,7 @@ class SchedulingGroupSpec(GroupSpec, frozen=True, rename="camel"):
 
     scheduling_policy: Policy = Policy()
     pod_group_template_ref: TemplateRef | None = None
-    resource_claims: list[dict[str, object]] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
     @property
     def problem(self) -> str:
@@ -138,9 +139,8 @@ class SchedulingGroupSpec(GroupSpec, frozen=True, rename="camel"):
         if policy.gang is not None and policy.gang.min_count < 1:
             given = policy.gang.min_count
             return f"spec.schedulingPolicy.gang.minCount is {given}; expected at least 1"
-        if self.resource_claims:
-            return "spec.resourceClaims needs DRAWorkloadResourceClaims, which is not there"
-        return self.common_problem
+        wrong = (_claim_problem(one) for one in self.resource_claims or ())
+        return next(filter(None, wrong), "") or self.common_problem
 
     @property
     def workload(self) -> str:
@@ -148,6 +148,13 @@ class SchedulingGroupSpec(GroupSpec, frozen=True, rename="camel"):
         old = self.pod_group_template_ref and self.pod_group_template_ref.workload
         named = self.workload_ref or old
         return named.workload_name if named else ""
+
+
+def _claim_problem(one: PodResourceClaim) -> str:
+    if (one.resource_claim_name is None) == (one.resource_claim_template_name is None):
+        needs = "needs one of resourceClaimName and resourceClaimTemplateName"
+        return f'spec.resourceClaims "{one.name}" {needs}'
+    return ""
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel", gc=False):

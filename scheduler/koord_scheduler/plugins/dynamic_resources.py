@@ -21,7 +21,7 @@ from koord_scheduler.claims.availability import (
 from koord_scheduler.claims.extended_resources import ExtendedClaim, extended_claim
 from koord_scheduler.claims.node_answers import MOST_STEPS_AT_ONCE, AnswerFor
 from koord_scheduler.claims.objects import ResourceClaim
-from koord_scheduler.claims.pod_claims import known_claims, unusable_claim
+from koord_scheduler.claims.pod_claims import PodClaims, known_claims, unusable_claim
 from koord_scheduler.claims.reservation import (
     ClaimReservation,
     alternatives_score,
@@ -29,6 +29,7 @@ from koord_scheduler.claims.reservation import (
     reserve_claims,
     without_devices,
 )
+from koord_scheduler.claims.shared_claims import with_shared
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.columns.nodes import NodeColumns
@@ -59,7 +60,7 @@ class DynamicResources(Plugin):
     resolvable: ClassVar[bool] = False
 
     def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
-        return PreFilterResult(unusable_claim(pod.claims, nodes.devices))
+        return PreFilterResult(unusable_claim(_claims(pod, nodes), nodes.devices))
 
     def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
         return filter_by_reasons(self, pod, nodes) if _concerns(pod) else None
@@ -100,9 +101,10 @@ class DynamicResources(Plugin):
         rows: Callable[[], Rows],
         waiting: Iterable[str],
     ) -> ClaimDeallocation | ClaimDeletion | None:
-        if any(one.status.allocation for one in known_claims(pod.claims, nodes.devices)):
+        claims = _claims(pod, nodes)
+        if any(one.status.allocation for one in known_claims(claims, nodes.devices)):
             here = (claiming_node(nodes, row) for row in rows())
-            found = find_deallocation(pod.claims, here, nodes.devices)
+            found = find_deallocation(claims, here, nodes.devices)
             if found is not None:
                 return found
         return find_left_over(waiting, nodes.devices) if pod.extended else None
@@ -114,7 +116,7 @@ class DynamicResources(Plugin):
         if extended is None and not pod.claims.claims:
             return None
         node, namespace = claiming_node(nodes, row), pod.labels.namespace
-        return reserve_claims(pod.claims, node, nodes.devices, extended, namespace)
+        return reserve_claims(_claims(pod, nodes), node, nodes.devices, extended, namespace)
 
     def unreserve(self, reservation: ClaimReservation, nodes: NodeColumns) -> None:
         release_claims(reservation, nodes.devices)
@@ -123,11 +125,16 @@ class DynamicResources(Plugin):
         if not _concerns(pod):
             return None
         stamps = nodes.devices.claim_stamps(pod.claims.keys)
-        return stamps, nodes.devices.shared_version, nodes.device_answers.postponed
+        groups = tuple(one.group for one in _claims(pod, nodes).claims)
+        return stamps, groups, nodes.devices.shared_version, nodes.device_answers.postponed
 
 
 def _concerns(pod: PodClass) -> bool:
     return bool(pod.claims.claims or pod.extended)
+
+
+def _claims(pod: PodClass, nodes: NodeColumns) -> PodClaims:
+    return with_shared(pod.claims, nodes.gangs)
 
 
 class _ClaimsByRow:
@@ -137,9 +144,10 @@ class _ClaimsByRow:
         self._pod = pod
         self._nodes = nodes
         devices = nodes.devices
-        known = known_claims(pod.claims, devices)
+        claims = _claims(pod, nodes)
+        known = known_claims(claims, devices)
         self._allocated = [one for one in known if one.status.allocation is not None]
-        self._own = [one.spec for one in without_devices(pod.claims, devices)]
+        self._own = [one.spec for one in without_devices(claims, devices)]
         self._backed = backing_classes_of(pod, nodes)
         self._resources = tuple(pod.extended_resources)
         self._budget = SearchBudget(MOST_STEPS_AT_ONCE)

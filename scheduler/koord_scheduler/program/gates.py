@@ -14,8 +14,10 @@ _MULTI_TREE = "MultiQuotaTree"
 _GUARANTEE = "ElasticQuotaGuaranteeUsage"
 _NO_DEFAULT = "DisableDefaultQuota"
 _COMPOSITES = "CompositePodGroup"
+_GROUP_CLAIMS = "DRAWorkloadResourceClaims"
 DEFAULTS: Mapping[str, bool] = dict.fromkeys(
-    (DEVICE_PLUGIN_ADAPTION, _MULTI_TREE, _GUARANTEE, _NO_DEFAULT, _COMPOSITES), False
+    (DEVICE_PLUGIN_ADAPTION, _MULTI_TREE, _GUARANTEE, _NO_DEFAULT, _COMPOSITES, _GROUP_CLAIMS),
+    False,
 )
 """Those that do something here."""
 
@@ -59,4 +61,5 @@ def set_gates(nodes: NodeColumns, gates: Gates) -> None:
     """Let the columns of a cluster have what gates say; before there are nodes and pods."""
     nodes.node_devices.adapts = gates[DEVICE_PLUGIN_ADAPTION]
     nodes.gangs.hierarchy.has_composites = gates[_COMPOSITES]
+    nodes.gangs.hierarchy.has_claims = gates[_GROUP_CLAIMS]
     nodes.quotas.gates = QuotaGates(gates[_MULTI_TREE], gates[_GUARANTEE], gates[_NO_DEFAULT])

@@ -210,6 +210,7 @@ class SchedulerProgram:
                 DEVICE_SECONDS,
                 on_warning=self._warn,
                 backoff=api.backoff,
+                gangs=nodes.gangs,
             ),
             limited.write,
             DevicePluginAdapter(locker, on_warning=self._warn)

@@ -89,7 +89,10 @@ def test_a_group_of_the_oldest_version() -> None:
         ({**GANG, "disruptionMode": {}}, "spec.disruptionMode needs one of single and all"),
         ({**GANG, "disruptionMode": "Half"}, '"Half"; expected Pod or PodGroup'),
         ({**GANG, "preemptionPolicy": "Maybe"}, '"Maybe"; expected Never or PreemptLowerPriority'),
-        ({**GANG, "resourceClaims": [{"name": "c"}]}, "needs DRAWorkloadResourceClaims"),
+        (
+            {**GANG, "resourceClaims": [{"name": "c"}]},
+            'spec.resourceClaims "c" needs one of resourceClaimName',
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_told(spec: Mapping[str, Any], told: str) -> None:
