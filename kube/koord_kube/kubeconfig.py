@@ -162,8 +162,9 @@ def _identify(context: ssl.SSLContext, certificate: str, key: str) -> None:
     try:
         context.load_cert_chain(certificate, key)
     except ssl.SSLError as error:
+        reason = f" ({error.reason})" if error.reason else ""
         raise KubeconfigError(
-            f"{certificate}: is not a valid client certificate with its key ({error.reason})"
+            f"{certificate}: is not a valid client certificate with its key{reason}"
         ) from None
 
 
@@ -185,6 +186,7 @@ async def _load(given: KubeconfigContext) -> _Loaded:
             config_dict=merged.config, active_context=context or None, config_base_path=None
         )
         user = _user(loader)
+        _check_token(user)
         with _said_by_library() as said:
             await loader.load_and_set(found)  # type: ignore[no-untyped-call]
         if "exec" in user and not (_header(found) or found.cert_file):
@@ -228,6 +230,12 @@ def _user(loader: Any) -> Mapping[str, Any]:
     if name and user is None:
         raise UnfitUserError(f"there is no user {excerpt(str(name))}, which its context names")
     return {} if user is None else dict(user.value)
+
+
+def _check_token(user: Mapping[str, Any]) -> None:
+    token = user.get("token")
+    if token is not None and not (isinstance(token, str) and token.strip().isprintable()):
+        raise UnfitUserError("the token of its user is not one line of text")
 
 
 @contextmanager

@@ -139,6 +139,7 @@ class TestKubeconfig:
             ("a: [s3cret", "line 1: "),
             ("users: [{name: u, user: {token: s3cret}}]", "Expected key current-context$"),
             (OIDC, "kubeconfig"),
+            ("token: !!int ''", "is not a valid kubeconfig"),
         ],
     )
     async def test_an_invalid_file_is_reported_without_secrets(
@@ -152,6 +153,15 @@ class TestKubeconfig:
         assert str(found.value).startswith(f"{path}: ")
         assert "\n" not in str(found.value)
         assert "s3cret" not in str(found.value) + caplog.text
+
+    @pytest.mark.parametrize("token", ["s3cret\nX: y", "s3cret\x00", ["s3cret"]])
+    async def test_a_token_that_no_header_can_have_is_reported_without_it(
+        self, tmp_path: Path, token: Any
+    ) -> None:
+        path = kubeconfig(tmp_path, {"server": "http://127.0.0.1"}, {"token": token})
+        with pytest.raises(ConnectError, match="token of its user is not one line") as found:
+            await connect(str(path))
+        assert "s3cret" not in str(found.value)
 
     async def test_there_is_none(self, tmp_path: Path) -> None:
         with pytest.raises(ConnectError, match=r"/none: No such file or directory$"):
