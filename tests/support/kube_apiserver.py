@@ -59,8 +59,13 @@ class KubeApiserver:
         own: network.OwnNetwork,
         users: Sequence[Sequence[str]] = (),
         flags: Mapping[str, str] = MappingProxyType({}),
+        ready: str = "/readyz",
     ) -> None:
-        """``users`` are others than the administrator: token, name, id and group of each."""
+        """``users`` are others than the administrator: token, name, id and group of each.
+
+        It serves once it answers 200 at the path ``ready``.
+        """
+        self._ready_path = ready
         self.folder = folder
         self.network = own
         self.url = f"https://{own.address}:{_PORT}"
@@ -230,7 +235,7 @@ class KubeApiserver:
     def _ready(self) -> bool:
         context = ssl.create_default_context(cafile=str(self.authority))
         asked = urllib.request.Request(
-            f"{self.url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"}
+            f"{self.url}{self._ready_path}", headers={"Authorization": f"Bearer {ADMIN}"}
         )
         try:
             with urllib.request.urlopen(asked, context=context, timeout=5) as answer:
