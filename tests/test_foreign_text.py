@@ -61,6 +61,12 @@ def _serves_http(node: ast.AST) -> bool:
     return isinstance(called, ast.Attribute) and called.attr in ("AppRunner", "run_app")
 
 
+def _loads_yaml(node: ast.AST) -> bool:
+    """It reads YAML by the library, without bounds of what aliases mean."""
+    loads = isinstance(node, ast.Attribute) and node.attr.endswith(("load", "load_all"))
+    return loads and ast.unparse(node.value) == "yaml"
+
+
 PLACES: dict[str, tuple[Matches, set[str]]] = {
     "quotes": (
         _quotes,
@@ -88,6 +94,17 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
     ),
     "makes a selector": (_makes_selector, {"kube/koord_kube/protocol/selectors.py"}),
     "prints": (_prints, {"service/koord_service/terminal.py"}),
+    "loads YAML": (
+        _loads_yaml,
+        {
+            "model/koord_model/yaml_documents.py",
+            # With loaders of their own; the first bounds aliases, the second refuses what they mean.
+            "scheduler/koord_scheduler/config/document.py",
+            "service/koord_service/settings_file.py",
+            # What cannot be read there may be a token.
+            "kube/koord_kube/kubeconfig.py",
+        },
+    ),
     "serves": (_serves_http, {"serving/koord_serving/tls/https_listener.py"}),
     "opens a connection": (
         _opens_http,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import time
 from dataclasses import dataclass
 
 from koord_service.unix_http import UnixConnection
 
 TIMEOUT_SECONDS = 5.0
+"""Of silence."""
+ANSWER_SECONDS = 60.0
+"""For all of an answer: whoever answers need not be the program."""
+_PIECE = 1 << 16
 _LONGEST_LINE = 1000
 _MOST_BYTES = 256 << 20
 
@@ -54,7 +59,7 @@ def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
         # Without this, koordlet's /events are lines of text.
         connection.request("GET", page, headers={"Accept": "application/json"})
         response = connection.getresponse()
-        body = response.read(_MOST_BYTES + 1)
+        body = _body(response)
     except (OSError, http.client.HTTPException) as error:
         raise AskError(
             f"no answer from {address}: {_reason(error)}; "
@@ -85,6 +90,15 @@ def _connection(address: str, program: StatusEndpoint) -> http.client.HTTPConnec
         raise AddressError(f'address is "{address}"; expected {program.example}')
     host = host.removeprefix("[").removesuffix("]")
     return http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_SECONDS)
+
+
+def _body(response: http.client.HTTPResponse) -> bytes:
+    until, body = time.monotonic() + ANSWER_SECONDS, bytearray()
+    while len(body) <= _MOST_BYTES and (piece := response.read1(_PIECE)):
+        body += piece
+        if time.monotonic() > until:
+            raise TimeoutError(f"the answer is not complete after {ANSWER_SECONDS:g} s")
+    return bytes(body)
 
 
 def _line(body: bytes) -> str:

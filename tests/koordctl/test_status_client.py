@@ -6,6 +6,7 @@ import pytest
 from koord_service.status import StatusPage
 from koordctl.status_client import AddressError, AskError, ask
 
+from koordctl import status_client
 from tests.koordctl.conftest import Serve
 from tests.support.processes import PATIENCE
 
@@ -35,6 +36,15 @@ def test_nobody_there(tmp_path: Path) -> None:
 def test_somebody_else_there(serve: Serve) -> None:
     address = serve(metrics=StatusPage(b"")).address
     with pytest.raises(AskError, match=f"{address} answers /healthz with 404; is this"):
+        ask(address, "/healthz")
+
+
+def test_an_answer_that_does_not_end_is_given_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_client, "ANSWER_SECONDS", -1.0)
+    address = serve(healthz=StatusPage(b"here")).address
+    with pytest.raises(AskError, match=r"no answer from .*: the answer is not complete after"):
         ask(address, "/healthz")
 
 
