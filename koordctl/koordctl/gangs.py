@@ -16,8 +16,10 @@ from koordctl.status_client import AskError
 
 Json = Mapping[str, Any]
 
+_SUFFIX = ".scheduling.k8s.io"
+"""Ends the names of Kubernetes' own groups; without it they are found, too."""
 _PAGE = "/v1/gangs"
-_HEADER = ("NAME", "MIN", "MEMBERS", "WAITING", "BOUND", "PHASE", "WHY")
+_HEADER = ("NAME", "MIN", "MEMBERS", "WAITING", "BOUND", "PHASE", "POLICY", "WHY")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,8 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         found = json.loads(body)
     except ValueError as error:
         raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
-    chosen = [one for one in found["gangs"] if arguments.gang in ("", one["name"])]
+    named = (arguments.gang, f"{arguments.gang}{_SUFFIX}")
+    chosen = [one for one in found["gangs"] if not arguments.gang or one["name"] in named]
     if arguments.gang and not chosen:
         raise AskError(f"there is no gang {clean(arguments.gang)}")
     if arguments.json:
@@ -47,10 +50,10 @@ def lines(found: list[Json]) -> Iterator[str]:
     if not found:
         yield "No gang found."
         return
-    yield from table([_HEADER, *map(_row, found)], words=(0, 5, 6))
+    yield from table([_HEADER, *map(_row, found)], words=(0, 5, 6, 7))
 
 
 def _row(one: Json) -> tuple[str, ...]:
     numbers = (str(one.get(name, UNKNOWN)) for name in ("min", "members", "waiting", "bound"))
-    phase, why = (clean(str(one.get(name) or UNKNOWN)) for name in ("phase", "why"))
-    return (clean(str(one.get("name", ""))), *numbers, phase, why)
+    words = (clean(str(one.get(name) or UNKNOWN)) for name in ("phase", "policy", "why"))
+    return (clean(str(one.get("name", ""))), *numbers, *words)

@@ -53,6 +53,8 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
 
 def _gang_lines(found: GangRow) -> Iterator[str]:
     """What the gang of a pod lacks."""
+    if found.policy:
+        yield f"Its gang asks for: {clean(found.policy)}"
     if found.reason:
         yield f"Its gang group {clean(found.group)} cannot be tried: {clean(found.reason)}"
         return

@@ -53,9 +53,11 @@ class GangRow(msgspec.Struct, frozen=True):
     """What the gang group of a pod lacks: of ``waiting`` pods ``needed`` have to start together.
 
     ``reason`` says why it cannot be tried; else ``fitted`` of them fit, and ``failed`` does not.
+    ``policy`` is what the pod's own gang asks for.
     """
 
     group: str
+    policy: str = ""
     waiting: int = 0
     needed: int = 0
     reason: str = ""

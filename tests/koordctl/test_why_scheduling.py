@@ -113,6 +113,7 @@ def test_a_pod_of_a_gang_waits_for_the_others() -> None:
     assert "  n39 lacks 500m cpu, 1Gi memory" in lines
     reason = "gang shop/g needs 3 pods: 2 there"
     assert waiting(gang={**gang, "reason": reason}, diagnosis=None)[-1].endswith(reason)
+    assert "minCount 3" in "".join(waiting(gang={**gang, "policy": "minCount 3"}))
     fits = {**gang, "fitted": 4, "failed": ""}
     assert "All 4 fit now" in waiting(gang=fits, diagnosis=None)[-1]
 

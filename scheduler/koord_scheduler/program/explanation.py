@@ -23,6 +23,7 @@ from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.placement_report import best_nodes
 from koord_scheduler.framework.reserved_scores import class_scores
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.gang.policy_words import policy_words
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.program.waking_changes import waking_changes
 from koord_scheduler.queue.scheduling_queue import QueuedPod
@@ -174,9 +175,10 @@ def _waiting(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
 
 def _waiting_gang(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
     """What the gang group of a pod lacks, with the diagnosis of its first pod that does not fit."""
-    found = scheduler.gang_cycle.report(pod)
+    found, own = scheduler.gang_cycle.report(pod), scheduler.gangs.gang_of(pod.key)
     gang = {
         "group": found.group_id,
+        "policy": policy_words(own, scheduler.gangs) if own is not None else "",
         "waiting": found.waiting,
         "needed": found.needed,
         "reason": found.reason,

@@ -7,6 +7,7 @@ from typing import Any
 
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.gang.gangs import Gang, count_by_gang
+from koord_scheduler.gang.policy_words import policy_words
 from koord_scheduler.gang.readiness import missing_members
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -27,6 +28,7 @@ def _row(scheduler: Scheduler, gang: Gang) -> dict[str, Any]:
         "members": len(gang.members),
         "waiting": len(waiting),
         "bound": len(gang.bound),
+        "policy": policy_words(gang, scheduler.gangs),
         "phase": group.status.phase if group is not None else "",
         "why": _why(scheduler, gang, waiting) if waiting else "",
     }
