@@ -98,7 +98,7 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
         _loads_yaml,
         {
             "model/koord_model/yaml_documents.py",
-            # With loaders of their own; the first bounds aliases, the second refuses what they mean.
+            # Loaders of their own: one checks aliases, one takes no nested values.
             "scheduler/koord_scheduler/config/document.py",
             "service/koord_service/settings_file.py",
             # What cannot be read there may be a token.
