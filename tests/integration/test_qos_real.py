@@ -263,7 +263,7 @@ def test_best_effort_pods_have_what_the_others_leave(node: Node) -> None:
         shown = koordlet.koordctl_why("suppress")
         print(f"\nquota {wide} µs, with load {low} µs\n{shown}")
         assert "best-effort pods may use" in shown
-        assert "capacity × threshold − non-BE pods" in shown
+        assert "capacity × threshold / 100 − non-BE pods" in shown
 
         freeze(ls)
         grows_to(koordlet, node, low + MUCH // 2)
