@@ -213,7 +213,7 @@ async def test_a_claim_of_a_group_is_reserved_for_it_once_and_kept_while_a_pod_n
     reservation = ClaimReservation((ReservedClaim(claim, given, group=GROUP),))
     other = Consumer(resource="pods", name="q", uid="uid-q")
     for pod in (POD, other):
-        objects.assume(claim, given, GROUP.uid)
+        objects.assume(claim, given, pod.uid, GROUP.uid)
         assert await binder.bind(reservation, pod) == ""
     assert api.claim is not None
     assert [one["uid"] for one in api.claim["status"]["reservedFor"]] == ["uid-g"]

@@ -29,12 +29,12 @@ def _nobody(name: str) -> None:
 
 
 class _InFlight(NamedTuple):
-    """What a claim is to get: for so many pods of a ``group``, by its uid, or for one of none."""
+    """What a claim is to get: for ``pods`` of a ``group``, or for one of none, by their uids."""
 
     allocation: Allocation
     document: Document
     group: str
-    pods: int
+    pods: frozenset[str]
 
 
 class DeviceObjects:
@@ -133,21 +133,28 @@ class DeviceObjects:
         status = msgspec.structs.replace(status, allocation=allocation)
         return msgspec.structs.replace(claim, status=status)
 
-    def assume(self, claim: ResourceClaim, allocation: Document, group: str = "") -> None:
+    def assume(
+        self, claim: ResourceClaim, allocation: Document, pod: str = "", group: str = ""
+    ) -> None:
         """A claim gets devices: no other claim may. Pods of the ``group`` share them."""
         uid = claim.metadata.uid
-        pods = self._in_flight[uid].pods if self.in_flight(uid, group) is not None else 0
-        made = _InFlight(msgspec.convert(allocation, Allocation), allocation, group, pods + 1)
+        others = self._in_flight[uid].pods if self.in_flight(uid, group) is not None else ()
+        pods = frozenset((pod, *others))
+        made = _InFlight(msgspec.convert(allocation, Allocation), allocation, group, pods)
         self._change(claim.key, lambda: self._in_flight.__setitem__(uid, made))
 
-    def release(self, claim: ResourceClaim) -> None:
-        """What was assumed of a claim for a pod is written, or will not be."""
-        self._change(claim.key, lambda: self._release(claim.metadata.uid))
+    def release(self, claim: ResourceClaim, pod: str = "") -> None:
+        """What was assumed of a claim for a pod is written, or will not be; may be said twice."""
+        self._change(claim.key, lambda: self._release(claim.metadata.uid, pod))
 
-    def _release(self, uid: str) -> None:
-        found = self._in_flight.pop(uid, None)
-        if found is not None and found.pods > 1:
-            self._in_flight[uid] = found._replace(pods=found.pods - 1)
+    def _release(self, uid: str, pod: str) -> None:
+        found = self._in_flight.get(uid)
+        if found is None:
+            return
+        if others := found.pods - {pod}:
+            self._in_flight[uid] = found._replace(pods=others)
+        else:
+            del self._in_flight[uid]
 
     # ---- what the allocator asks
 

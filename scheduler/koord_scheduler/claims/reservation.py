@@ -40,9 +40,10 @@ class ReservedClaim(NamedTuple):
 
 
 class ClaimReservation(NamedTuple):
-    """The claims that have to be written for a pod before it is bound."""
+    """The claims that have to be written for a ``pod``, by its uid, before it is bound."""
 
     claims: tuple[ReservedClaim, ...]
+    pod: str = ""
 
 
 def find_devices(
@@ -89,8 +90,9 @@ def reserve_claims(
         if one.mappings:
             objects.set_claim(one.claim.key, one.claim)
         if one.allocation is not None:
-            objects.assume(one.claim, one.allocation, one.group.uid if one.group else "")
-    return ClaimReservation(tuple(reserved))
+            group = one.group.uid if one.group is not None else ""
+            objects.assume(one.claim, one.allocation, pod.uid, group)
+    return ClaimReservation(tuple(reserved), pod.uid)
 
 
 def _reserved(
@@ -125,7 +127,7 @@ def release_claims(reservation: ClaimReservation, objects: DeviceObjects) -> Non
     """What was assumed is in the API, or will not be."""
     for one in reservation.claims:
         if one.allocation is not None:
-            objects.release(one.claim)
+            objects.release(one.claim, reservation.pod)
         if one.mappings:
             objects.remove_claim(one.claim.key)
 

@@ -98,11 +98,12 @@ class GangCycle:
                 nominations.clear()  # those who did not fit wait as any other pod
                 self._release(group_id, result.placements)
                 return None
-        if host.gangs.preempts(group_id) and self._preempt(queue, pods, now):
-            return None
-        self._back_off(queue.gang_attempts, group_id, pods, now, holds=not lacks_quota)
         last = result.failed or head
         remedy = None if lacks_quota else host.remedy(last)
+        preempts = remedy is None and host.gangs.preempts(group_id)
+        if preempts and self._preempt(queue, pods, now):
+            return None
+        self._back_off(queue.gang_attempts, group_id, pods, now, holds=not lacks_quota)
         refusal = self._refuse(queue, last, self._failure(group_id, result), now)
         return replace(refusal, remedy=remedy)
 

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from koord_scheduler.claims.availability import ClaimDeallocation
-from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
+from koord_scheduler.claims.reservation import (
+    ClaimReservation,
+    ReservedClaim,
+    release_claims,
+)
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.program.gates import gates_of, set_gates
 
@@ -72,6 +76,9 @@ def test_a_claim_of_a_group_is_allocated_once_for_all_its_pods() -> None:
     assert len(reserved) == len(found) == 3
     for one in found:
         assert devices.is_in_flight("claim-link")
+        for reservation in one.reservations:  # as once it is written
+            assert isinstance(reservation, ClaimReservation)
+            release_claims(reservation, devices)
         made.scheduler.forget(one.pod, made.now)
     assert not devices.is_in_flight("claim-link")
 
