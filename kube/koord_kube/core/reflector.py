@@ -99,8 +99,13 @@ class Reflector:
         return self._action is ReflectorAction.WATCH
 
     def want(self, version: str) -> ReflectorStep:
-        """List a state that is as new as ``version``: the watch does not say so soon enough."""
+        """List a state that is as new as ``version``: the watch does not say so soon enough.
+
+        A server that does not list by a watch may have an etcd that does not tell how far a quiet
+        kind's cache is: it would wait for three seconds and refuse. Its newest state is from etcd.
+        """
         self._wanted = version
+        self._newest = self._listing is ReflectorAction.LIST
         return self._go(self._listing)
 
     def observed(self, version: str) -> None:

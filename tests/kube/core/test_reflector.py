@@ -99,6 +99,17 @@ class TestVersionsOfLists:
         reflector.failed(410)
         assert reflector.list_version == "9"
 
+    @pytest.mark.parametrize(("make", "version"), [(fresh, "7"), (paged, "")])
+    def test_that_is_wanted(self, make: Callable[[], Reflector], version: str) -> None:
+        """Of a server with an old etcd the newest: its cache stays behind for a quiet kind."""
+        reflector = make()
+        reflector.listed("5", 0.0)
+        reflector.want("7")
+        assert reflector.list_version == version
+        reflector.listed("9", 0.0)
+        reflector.failed(410)
+        assert reflector.list_version == "9"
+
     @pytest.mark.parametrize(("make", "version"), [(listed, ""), (paged, "0")])
     def test_after_long_trouble(self, make: Callable[[], Reflector], version: str) -> None:
         """What is known may be of a server that is no more; who knows nothing spares etcd."""
