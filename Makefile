@@ -89,8 +89,8 @@ chaos-whole: $(STAMP)test-all ## A whole real cluster of one node (KUBEBUILDER_A
 	@tools/system_packages test
 	@$(BIN)/python -m tests.chaos_whole --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
-chaos-scheduler: $(STAMP)test-all ## Two schedulers at a real kube-apiserver (KUBEBUILDER_ASSETS) of 5,000 nodes, leaders killed, bindings lost (CHURN="--nodes=…").
-	@$(BIN)/python -m tests.apiserver.scheduler_churn $(CHURN)
+chaos-scheduler: $(STAMP)test-all ## Two schedulers at a real kube-apiserver (KUBEBUILDER_ASSETS) of 5,000 nodes with every feature, leaders killed, API paused, bindings lost (CHURN="--nodes=… --seed=…").
+	@$(BIN)/python -m tests.chaos_scheduler $(CHURN)
 
 proto: $(STAMP)dev ## Write the protobuf modules from the .proto files.
 	@tools/generate_protos

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import anyio
 import pytest
@@ -14,7 +14,6 @@ from koord_scheduler.program import program as module
 from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.apiserver.real_cluster import RealCluster
-from tests.apiserver.scheduler_churn import GIANTS, Churn, unreliable_schedulers
 from tests.apiserver.scheduler_cluster import (
     CORES,
     MILLICORES,
@@ -24,7 +23,6 @@ from tests.apiserver.scheduler_cluster import (
     for_all,
 )
 from tests.support.kube_apiserver import KubeApiserver
-from tests.support.scheduler_program import SchedulerProgram
 from tests.support.unreliable_writer import UnreliableWriter
 from tests.support.waiting import until
 
@@ -32,30 +30,10 @@ from tests.support.waiting import until
 @pytest.fixture
 async def cluster(server: KubeApiserver) -> AsyncIterator[ScheduledCluster]:
     RealCluster(server).namespace(NAMESPACE)
-    RealCluster(server).namespace("kube-system")
     async with await admin_client(server) as client:
         made = ScheduledCluster(server, client)
         yield made
         await made.clean()
-
-
-@pytest.fixture
-def schedulers(server: KubeApiserver) -> Iterator[list[SchedulerProgram]]:
-    made = unreliable_schedulers(server)
-    yield made
-    for one in made:
-        one.close()
-
-
-async def test_churn_while_leaders_are_killed(
-    cluster: ScheduledCluster, schedulers: list[SchedulerProgram]
-) -> None:
-    report = await Churn(cluster, schedulers, seed=1).run(60, 250, seconds=10.0, kills=1)
-    assert not report.violations
-    assert report.waiting == GIANTS
-    assert report.bindings > 250
-    assert report.after_expiry
-    assert report.after_release
 
 
 async def test_bindings_that_fail_or_whose_fate_is_unknown(

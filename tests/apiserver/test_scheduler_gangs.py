@@ -16,7 +16,6 @@ from koord_model.keys import ANNOTATION_BIND_GANG_COUNT, ANNOTATION_GANG_GROUPS,
 
 from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster
-from tests.apiserver.scheduler_churn import follow
 from tests.apiserver.scheduler_cluster import (
     CORES,
     MILLICORES,
@@ -26,6 +25,7 @@ from tests.apiserver.scheduler_cluster import (
     for_all,
 )
 from tests.apiserver.scheduling_history import Pod
+from tests.support.following import follow
 from tests.support.kube_apiserver import KubeApiserver
 from tests.support.processes import PATIENCE
 from tests.support.scheduler_program import SchedulerProgram

@@ -14,7 +14,6 @@ from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
 
 from tests.apiserver.real_cluster import RealCluster
-from tests.apiserver.scheduler_churn import follow
 from tests.apiserver.scheduler_cluster import (
     CORES,
     MILLICORES,
@@ -24,6 +23,7 @@ from tests.apiserver.scheduler_cluster import (
     for_all,
 )
 from tests.apiserver.scheduling_history import SchedulingHistory, forgotten_pods
+from tests.support.following import follow
 from tests.support.kube_apiserver import ADMIN, KubeApiserver, find_program
 from tests.support.processes import Program
 from tests.support.waiting import until

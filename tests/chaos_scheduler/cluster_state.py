@@ -15,6 +15,9 @@ Amounts = Counter[str]
 _UNITS = {"m": Fraction(1, 1000), "k": 10**3, "M": 10**6, "G": 10**9}
 _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _QOS = "koordinator.sh/qosClass"
+QUOTA = "quota.scheduling.koordinator.sh/name"
+PARENT = "quota.scheduling.koordinator.sh/parent"
+GANG = "pod-group.scheduling.sigs.k8s.io"
 _RESERVED_BY = "scheduling.koordinator.sh/reservation-allocated"
 
 

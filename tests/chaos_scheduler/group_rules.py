@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.chaos_scheduler.cluster_state import (
+    GANG,
+    PARENT,
+    QUOTA,
     Amounts,
     ClusterState,
     Object,
@@ -19,10 +22,6 @@ from tests.chaos_scheduler.cluster_state import (
     uid,
 )
 
-_QUOTA = "quota.scheduling.koordinator.sh/name"
-_PARENT = "quota.scheduling.koordinator.sh/parent"
-_GANG = "pod-group.scheduling.sigs.k8s.io"
-
 
 def quotas(state: ClusterState) -> Iterator[str]:
     """No quota has more in use than its max, its children's included."""
@@ -34,8 +33,8 @@ def quotas(state: ClusterState) -> Iterator[str]:
 
 def quota_use(state: ClusterState, quota: str) -> Amounts:
     """What the running pods of a quota and of its children ask for."""
-    own = total(requests(one) for one in state.running if labels(one).get(_QUOTA) == quota)
-    children = [name(one) for one in state.quotas if labels(one).get(_PARENT) == quota]
+    own = total(requests(one) for one in state.running if labels(one).get(QUOTA) == quota)
+    children = [name(one) for one in state.quotas if labels(one).get(PARENT) == quota]
     return own + total(quota_use(state, one) for one in children)
 
 
@@ -51,7 +50,7 @@ def reported_use(state: ClusterState) -> Iterator[str]:
 def gangs(state: ClusterState) -> Iterator[str]:
     """No gang runs in part."""
     for group in state.groups:
-        members = [one for one in state.running if labels(one).get(_GANG) == name(group)]
+        members = [one for one in state.running if labels(one).get(GANG) == name(group)]
         if 0 < len(members) < group["spec"]["minMember"]:
             yield f"gang {name(group)}: {len(members)} of {group['spec']['minMember']} run"
 

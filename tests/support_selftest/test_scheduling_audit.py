@@ -10,6 +10,7 @@ import pytest
 
 from tests.chaos_scheduler.audit import at_rest
 from tests.chaos_scheduler.cluster_state import ClusterState, Object
+from tests.chaos_scheduler.waiting_pods import forgotten
 
 GPU = "koordinator.sh/gpu"
 SHARES = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
@@ -260,3 +261,26 @@ def test_what_may_be_is_not_found(what: str) -> None:
 def test_what_must_not_be_is_found(what: str) -> None:
     made, line = WRONG[what]
     assert line in at_rest(made())
+
+
+def waiting_gang(cpu: str) -> list[Object]:
+    pods = [of_quota(name, cpu) for name in ("a", "b")]
+    for one in pods:
+        one["spec"]["nodeName"] = ""
+        one["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "gang"
+    return pods
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (lambda: state([pod("a", ""), pod("b"), ended(pod("c", ""))]), ["a"]),
+        (lambda: state(waiting_gang("2"), quotas=quotas("0")), ["gang"]),
+        (lambda: state(waiting_gang("3"), quotas=quotas("0")), []),
+        (lambda: state([*waiting_gang("2"), of_quota("c", "1")], quotas=quotas("1")), []),
+        (lambda: state([], reservations=[reservation("1") | {"status": {}}]), ["r"]),
+        (lambda: state([], reservations=[reservation("1")]), []),
+    ],
+)
+def test_pods_that_wait_for_nothing(made: Callable[[], ClusterState], found: list[str]) -> None:
+    assert list(forgotten(made())) == found
