@@ -59,7 +59,8 @@ def ask(address: str, page: str, program: StatusEndpoint = PROXY) -> bytes:
         # Without this, koordlet's /events are lines of text.
         connection.request("GET", page, headers={"Accept": "application/json"})
         response = connection.getresponse()
-        body = _body(response)
+        with response:  # its socket is its own where the other side hangs up after it
+            body = _body(response)
     except (OSError, http.client.HTTPException) as error:
         raise AskError(
             f"no answer from {address}: {_reason(error)}; "
