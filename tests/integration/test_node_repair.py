@@ -89,7 +89,8 @@ def test_pods_that_came_past_the_proxy_are_levelled(node: Node) -> None:
         koordlet.comes_to_rest()
         assert koordlet.written_more_than_once() == {}
         # A list that is a moment older than a pod is no surprise.
-        assert koordlet.complaints("field ignored", "cannot list pods, keeping the known ones") == []
+        known = "field ignored", "cannot list pods, keeping the known ones"
+        assert koordlet.complaints(*known) == []
         koordlet.finish()
 
 
