@@ -24,8 +24,8 @@ KINDS = [one["spec"]["names"] for one in DEFINITIONS]
 SHOWN = {
     "metric": "NAME CPU MEMORY UPDATED AGE | n 1500m 2Gi {age}",
     "slo": "NAME SUPPRESS BURST AGE | n 65 none",
-    "device": "NAME AGE | n",
-    "newer topology": "NAME AGE | n",
+    "device": "NAME GPU-VENDOR GPU-MODEL DRIVER AGE | n",
+    "newer topology": "NAME POLICY AGE | n",
     "profile": "NAME QOS PRIORITYCLASS PROBABILITY AGE | n BE koord-batch 30%",
     "reservation": "NAME PHASE NODE TTL EXPIRES AGE | n Available n 1h 2026-01-01T00:00:00Z",
     "recommendation": "NAME TYPE KIND TARGET PROVIDED UPDATED AGE"
