@@ -1,25 +1,22 @@
 """The annotation that carries a pod's batch resources to koordlet and the proxy. No IO.
 
-The kubelet hands on nothing of them. ``containers`` has those that run together, so also init
-containers that stay: their sum is the pod's. ``initContainers`` has all init containers; it is our
-own. Koordinator's koordlet does not read it, and in ``containers`` it would add them all up.
+The kubelet hands on nothing of them.
 """
 
 from __future__ import annotations
 
 import json
 
-from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
+from koord_model.batch_spec import batch_spec
+from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook import document
-from koord_manager.pod_webhook.document import ContainerDocument, Quantities
 from koord_manager.profiles.core.placing import inside, placed, without
 from koord_manager.webhooks.cluster_view import ClusterView
 
 _OFF_GATE = "DisableExtendedResourceSpec"
 _WRITTEN = f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}"
-_NAMES = (BATCH_CPU, BATCH_MEMORY)
 
 
 def mutated(given: Object, _namespace: str, view: ClusterView, warnings: list[str]) -> Object:
@@ -48,27 +45,7 @@ def mutated(given: Object, _namespace: str, view: ClusterView, warnings: list[st
 
 def spec_of(pod: document.PodDocument) -> Object:
     """Build the annotation's value from the pod's resources."""
-    inits = pod.spec.init_containers or []
-    together = _group([*pod.spec.containers, *(one for one in inits if one.beside)])
-    groups = {"containers": together, "initContainers": _group(inits)}
-    return {name: group for name, group in groups.items() if group}
-
-
-def _group(containers: list[ContainerDocument]) -> Object:
-    found = {one.name: _amounts(one) for one in containers}
-    return {name: asked for name, asked in found.items() if asked}
-
-
-def _amounts(container: ContainerDocument) -> Object:
-    resources = container.resources
-    if resources is None:
-        return {}
-    both = {"limits": _batch(resources.limits), "requests": _batch(resources.requests)}
-    return {name: amounts for name, amounts in both.items() if amounts}
-
-
-def _batch(given: Quantities | None) -> Object:
-    return {name: given[name] for name in _NAMES if name in given} if given else {}
+    return batch_spec(pod.spec.containers, pod.spec.init_containers or [])
 
 
 def _meaning(written: str) -> object:
