@@ -22,20 +22,16 @@ from koord_model.keys import (
     ANNOTATION_OLD_GANG_MATCH_POLICY,
     LABEL_GANG_MIN_AVAILABLE,
 )
+from koord_model.whole_number import whole_number
 
 MODES = ("Strict", "NonStrict")
 MATCH_POLICIES = ("only-waiting", "waiting-and-running", "once-satisfied")
-_INT32 = range(-(2**31), 2**31)
 _DECODE_NAMES = msgspec.json.Decoder(list[str]).decode
 
 
 def int32(text: str | None) -> int | None:
-    """A number as Go's ``ParseInt`` of 32 bits takes it; ``None``: it is none."""
-    digits = (text or "").removeprefix("-").removeprefix("+") if text != "-+" else ""
-    if not digits.isascii() or not digits.isdigit():
-        return None
-    number = int(text or "")
-    return number if number in _INT32 else None
+    """A number of 32 bits; ``None``: it is none."""
+    return whole_number(text or "", bits=32)
 
 
 def wait_seconds(text: str) -> float:

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 from koord_model.names import KEY, VALUE, is_label_key, is_label_value
+from koord_model.whole_number import whole_number
 
 from koord_scheduler.config.component_config import Int32, Strict
 from koord_scheduler.config.problems import problem
-from koord_scheduler.objects.node_selector import whole_number
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")

@@ -7,12 +7,11 @@ matches neither.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+from koord_model.whole_number import whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +82,6 @@ class PreferredNodes:
     """Nodes that a pod would rather run on: weights, each with its term."""
 
     terms: tuple[tuple[int, NodeSelectorTerm], ...] = ()
-
-
-def whole_number(text: str) -> int | None:
-    """A number as Go's ``ParseInt`` reads it, within 64 bits; ``None`` if it is not one."""
-    if not _WHOLE.fullmatch(text):
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None
 
 
 def required_nodes(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from koord_model.demand import Amounts
 from koord_model.keys import ANNOTATION_PRE_ALLOCATABLE_PRIORITY, LABEL_OPERATING_MODE
+from koord_model.whole_number import whole_number
 
-from koord_scheduler.objects.node_selector import whole_number
 from koord_scheduler.reservations.matching import Match, match_needs
 from koord_scheduler.reservations.operating_pod import OPERATING
 from koord_scheduler.reservations.owners import OwnedPod, PodOwner

@@ -14,6 +14,7 @@ from koord_model.keys import (
     LABEL_PRIORITY,
     LABEL_RESERVATION_ORDER,
 )
+from koord_model.whole_number import whole_number
 
 from koord_scheduler.objects.metadata import (
     NO_ANNOTATIONS,
@@ -21,7 +22,6 @@ from koord_scheduler.objects.metadata import (
     SchedulingAnnotations,
 )
 from koord_scheduler.objects.node import Taint
-from koord_scheduler.objects.node_selector import whole_number
 from koord_scheduler.objects.pod import PodInfo, SchedulingSpec
 from koord_scheduler.objects.requests import pending_requests
 from koord_scheduler.reservations.lifecycle import NO_LIFE, ReservationLife, reservation_life
