@@ -45,7 +45,7 @@ class Costs(NamedTuple):
     longest: float
 
 
-class Waiting:
+class CrowdedCluster:
     """Nodes of 64 cores, full or not, and pods that wait."""
 
     def __init__(self, config: str = "", nodes: int = NODES) -> None:
@@ -119,7 +119,7 @@ class _Listener:
 
 
 def _beside(parked: int) -> Costs:
-    cluster = Waiting()
+    cluster = CrowdedCluster()
     cluster.park(parked, "1000")
     cluster.deploy(40_000)
     return cluster.run(SECONDS)
@@ -127,7 +127,7 @@ def _beside(parked: int) -> Costs:
 
 def _beside_gangs(gangs: int, size: int = 8) -> Costs:
     """Each lacks room for its last pod."""
-    cluster = Waiting(OF_GANGS)
+    cluster = CrowdedCluster(OF_GANGS)
     for gang in range(gangs):
         document = {"metadata": {"name": f"g{gang}", "namespace": "team"}}
         raw = json.dumps({**document, "spec": {"minMember": size}}).encode()
@@ -142,7 +142,7 @@ def _beside_gangs(gangs: int, size: int = 8) -> Costs:
 
 
 def _beside_nominated(pods: int) -> Costs:
-    cluster = Waiting()
+    cluster = CrowdedCluster()
     for one in range(pods):
         gates = [{"name": "later"}]
         nominated = f"node-{one % NODES}"
@@ -152,7 +152,7 @@ def _beside_nominated(pods: int) -> Costs:
 
 
 def _daemon_set() -> Costs:
-    cluster = Waiting()
+    cluster = CrowdedCluster()
     for number in range(NODES):
         field = {"key": "metadata.name", "operator": "In", "values": [f"node-{number}"]}
         terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
@@ -163,7 +163,7 @@ def _daemon_set() -> Costs:
 
 def _node_added(pods: int) -> tuple[float, float]:
     """The longest time without a pause in ms, and the memory in MiB."""
-    cluster = Waiting()
+    cluster = CrowdedCluster()
     cluster.park(pods, "100")
     cluster.run(5.0)
     cluster.node("new", "256")
@@ -172,7 +172,7 @@ def _node_added(pods: int) -> tuple[float, float]:
 
 def _follow(pods: int) -> float:
     """How much a replica grows that does not lead, after a tenth of so many pods, in MiB."""
-    cluster, before = Waiting(nodes=100), 0.0
+    cluster, before = CrowdedCluster(nodes=100), 0.0
     for one in range(pods):
         cluster.pod(f"p{one}", "1", labels={"index": str(one)})
         if one >= 1_000:

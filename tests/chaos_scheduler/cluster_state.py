@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -83,6 +83,12 @@ def amounts(given: dict[str, Any] | None) -> Amounts:
 def total(several: Iterable[Amounts]) -> Amounts:
     """The sum, without what is 0 or less."""
     return sum(several, Counter())
+
+
+def excess(used: Amounts, most: Amounts, names: Iterable[str]) -> Iterator[str]:
+    """A line for each of these resources of which more is used than there may be."""
+    for key in sorted(key for key in names if used[key] > most[key]):
+        yield f"{float(used[key]):g} of {float(most[key]):g} {key}"
 
 
 def requests(pod: Object) -> Amounts:

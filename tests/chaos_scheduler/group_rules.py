@@ -12,6 +12,7 @@ from tests.chaos_scheduler.cluster_state import (
     ClusterState,
     Object,
     amounts,
+    excess,
     labels,
     name,
     node_of,
@@ -27,8 +28,8 @@ def quotas(state: ClusterState) -> Iterator[str]:
     """No quota has more in use than its max, its children's included."""
     for quota in state.quotas:
         used, most = quota_use(state, name(quota)), amounts(quota["spec"].get("max"))
-        for key in sorted(key for key in most if used[key] > most[key]):
-            yield f"quota {name(quota)}: {float(used[key]):g} of {float(most[key]):g} {key}"
+        for wrong in excess(used, most, most):
+            yield f"quota {name(quota)}: {wrong}"
 
 
 def quota_use(state: ClusterState, quota: str) -> Amounts:
@@ -66,8 +67,7 @@ def owners(state: ClusterState) -> Iterator[str]:
                 yield f"pod {name(pod)} uses reservation {name(one)}, which is not for it"
         if one["spec"].get("allocatePolicy") == "Restricted":
             most, used = reserved(one), total(requests(pod) for pod in owning)
-            for key in sorted(key for key in most if used[key] > most[key]):
-                wrong = f"{float(used[key]):g} of {float(most[key]):g} {key}"
+            for wrong in excess(used, most, most):
                 yield f"reservation {name(one)}: owners have {wrong}"
 
 

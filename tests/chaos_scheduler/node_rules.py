@@ -12,6 +12,7 @@ from tests.chaos_scheduler.cluster_state import (
     amount,
     amounts,
     annotation,
+    excess,
     labels,
     name,
     node_of,
@@ -37,8 +38,7 @@ def rooms(state: ClusterState) -> Iterator[str]:
         # One that has just been created says nothing yet.
         if room:
             used = _used(state, name(node))
-            for resource in sorted(key for key in used if used[key] > room[key]):
-                wrong = f"{float(used[resource]):g} of {float(room[resource]):g} {resource}"
+            for wrong in excess(used, room, used):
                 yield f"node {name(node)}: {wrong}"
 
 

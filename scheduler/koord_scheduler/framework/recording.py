@@ -24,7 +24,7 @@ from koord_scheduler.framework.decisions import (
 )
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.framework.wake_budget import UNLIMITED, Counting, WakeBudget
+from koord_scheduler.framework.wake_budget import UNLIMITED, CountingBudget, WakeBudget
 from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
 
 FORMAT = 1
@@ -186,7 +186,7 @@ class RecordingScheduler(Scheduler):
 
     def wake(self, now: float, budget: WakeBudget = UNLIMITED) -> int:
         """As the scheduler does."""
-        counting = Counting(budget)
+        counting = CountingBudget(budget)
         woken = super().wake(now, counting)
         self._record(WakeInput(now, counting.looks, counting.retries))
         return woken

@@ -25,7 +25,7 @@ from koord_scheduler.framework.recording import (
     outcome,
 )
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.framework.wake_budget import Counted
+from koord_scheduler.framework.wake_budget import CountedBudget
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.queue.scheduling_queue import QueuedPod
 
@@ -95,7 +95,7 @@ class Replay:
                 case WakeInput(looks=None):
                     self._scheduler.wake(one.at)
                 case WakeInput(looks=int(looks), retries=retries):
-                    self._scheduler.wake(one.at, Counted(looks, retries))
+                    self._scheduler.wake(one.at, CountedBudget(looks, retries))
                 case ForgetInput():
                     assumed = self._scheduler.assumed.get(one.key)
                     if assumed is not None:

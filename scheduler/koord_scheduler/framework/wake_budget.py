@@ -1,4 +1,4 @@
-"""How much may be spent on parked classes in one go. No IO."""
+"""Limits of what is spent on parked classes in one go. No IO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WakeBudget(Protocol):
         ...
 
 
-class Unlimited:
+class UnlimitedBudget:
     """Everything at once."""
 
     def may_look(self) -> bool:
@@ -29,7 +29,7 @@ class Unlimited:
         return True
 
 
-class Counted:
+class CountedBudget:
     """So many looks and retries, as were made before."""
 
     def __init__(self, looks: int, retries: int) -> None:
@@ -47,7 +47,7 @@ class Counted:
         return self._retries >= 0
 
 
-class Counting:
+class CountingBudget:
     """Counts what another budget allows."""
 
     def __init__(self, budget: WakeBudget) -> None:
@@ -68,4 +68,4 @@ class Counting:
         return allowed
 
 
-UNLIMITED = Unlimited()
+UNLIMITED = UnlimitedBudget()

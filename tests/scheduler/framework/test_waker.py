@@ -14,7 +14,7 @@ from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.framework.wake_budget import Counted
+from koord_scheduler.framework.wake_budget import CountedBudget
 from koord_scheduler.framework.waker import FLUSH_SECONDS, Look
 from koord_scheduler.queue.scheduling_queue import ClassQueue
 
@@ -52,7 +52,7 @@ class Watched:
     def wake(self) -> int:
         self.cluster.now += 11
         self.scheduler.tick(self.cluster.now)
-        woken = self.scheduler.wake(self.cluster.now, Counted(self.budget, 0))
+        woken = self.scheduler.wake(self.cluster.now, CountedBudget(self.budget, 0))
         while self.scheduler.decide(self.cluster.now) is not None:
             pass
         return woken
@@ -114,7 +114,9 @@ profiles: [{{plugins: {{multiPoint: {{enabled: {plugins}}}}}}}]
         """Who is looked at."""
         self.now += seconds
         self.looked_at.clear()
-        self.scheduler.wake(self.now, Counted(budget.get("looks", 99), budget.get("retries", 0)))
+        self.scheduler.wake(
+            self.now, CountedBudget(budget.get("looks", 99), budget.get("retries", 0))
+        )
         return list(self.looked_at)
 
     def decide(self) -> list[str]:
