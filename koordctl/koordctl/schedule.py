@@ -139,7 +139,7 @@ def _together(pods: Sequence[str]) -> str:
 
 
 def _block(one: PlacementDocument) -> tuple[str, ...]:
-    """What is said of a pod, with ``_POD`` for its name."""
+    """Lines about a pod, with ``_POD`` for its name."""
     name = clean(one.pod)
     return tuple(line.replace(name, _POD) for line in placement_lines(one))
 

@@ -17,7 +17,7 @@ _OWNERS = {
     "Job": ("batch/v1", "Job"),
     "CronJob": ("batch/v1", "Job"),
 }
-"""What owns the pods of a workload, by its kind."""
+"""Owners of a workload's pods, by its kind."""
 
 
 def expand(objects: Iterable[Manifest]) -> tuple[list[Manifest], list[str]]:

@@ -1,4 +1,4 @@
-"""What pods and PodGroups say of gangs, and which of it is not valid. No IO.
+"""Gangs as pods and PodGroups describe them, and what of it is not valid. No IO.
 
 For Koordinator's scheduler what is not valid counts as not given. So it does for ours, which says
 so; and the webhook says it to whoever writes it.

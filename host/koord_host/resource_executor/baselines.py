@@ -114,7 +114,7 @@ class BaselineStore:
         self.cache_groups: frozenset[str] = frozenset()
         """The shared resctrl groups that were made, by this run or one before."""
         self.put_back: dict[Target, BaselineValue] = {}
-        """What targets were put back to, of those that are remembered after it."""
+        """Values that targets were put back to, of those that are remembered after it."""
         self._boot = boot
         self._known: dict[Target, BaselineValue] = {}
         self._unsure: set[Target] = set()

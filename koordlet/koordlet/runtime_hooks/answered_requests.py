@@ -1,4 +1,4 @@
-"""What a proxy was answered about containers, for when the runtime asks about them over NRI.
+"""Answers to a proxy about containers, for when the runtime asks about them over NRI.
 
 With a proxy and NRI both on, each request comes twice: as the kubelet made it, and then as the
 proxy passed it on. The runtime does not show annotations that the proxy wrote, and so nothing says

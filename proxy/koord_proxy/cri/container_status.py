@@ -1,4 +1,4 @@
-"""What the kubelet is told of a container's limits: those that it asked for itself.
+"""Limits in answers to the kubelet: those that it requested itself.
 
 Since in-place resize the kubelet publishes what the runtime says a container has as
 ``status.containerStatuses[].resources``, and schedulers count the larger of that and the

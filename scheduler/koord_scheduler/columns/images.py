@@ -28,7 +28,7 @@ class ImageState:
 
     @property
     def number(self) -> int:
-        """How many nodes have it."""
+        """Number of nodes that have it."""
         return len(self.rows)
 
     def mask(self, length: int) -> Mask:

@@ -83,7 +83,7 @@ class PodCounter:
 
     @property
     def size(self) -> int:
-        """How many bytes it keeps."""
+        """Bytes that it keeps."""
         return self.rows.nbytes + sum(one.by_code.nbytes for _, one in self._in_domains)
 
     def lengthen(self, length: int) -> None:

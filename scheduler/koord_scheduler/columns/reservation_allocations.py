@@ -1,4 +1,4 @@
-"""What pods of a node have of a reservation. No IO."""
+"""Shares of a reservation that pods of its node have. No IO."""
 
 from __future__ import annotations
 

@@ -83,12 +83,12 @@ class ResourceColumns:
         return float(self.requested[column, row])
 
     def allocatable_on(self, row: int) -> dict[str, float]:
-        """What a row's node has, 0 of other resources that nodes have."""
+        """Resources of a row's node, 0 of others that nodes have."""
         columns = self._column_of.items()
         return {name: float(self.allocatable[column, row]) for name, column in columns}
 
     def asked_on(self, row: int) -> dict[str, float]:
-        """What the pods of a row ask for, 0 of other resources that nodes have."""
+        """Requests of the pods of a row, 0 of other resources that nodes have."""
         found = {name: self.asked_of(name, row) for name in self._column_of}
         return found | {name: rows[row] for name, rows in self._elsewhere.items() if row in rows}
 

@@ -1,4 +1,4 @@
-"""What was against a pod on nodes that filters had passed. No IO."""
+"""Reasons against a pod on nodes that filters had passed. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How objects of a kind reach the scheduler. No IO."""
+"""The way of a kind's objects into the scheduler. No IO."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class GangHost(PreemptionHost, Protocol):
         ...
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:
-        """Why nodes reject a pod."""
+        """Reasons for which nodes reject a pod."""
         ...
 
     def objects_state(self, pods: Iterable[QueuedPod]) -> Hashable:

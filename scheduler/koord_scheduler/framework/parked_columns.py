@@ -1,4 +1,4 @@
-"""What parked classes need, in columns: one look at all of them costs as much as one of a few.
+"""Needs of parked classes, in columns: one look at all of them costs as much as one of a few.
 
 No IO.
 """
@@ -24,7 +24,7 @@ _NEVER = -1
 
 
 class ParkedNeeds(NamedTuple):
-    """What has to hold before a parked class may fit.
+    """Conditions before a parked class may fit.
 
     ``amounts`` have to be free on one node, of those that ``base`` lets its pods run on (``None``:
     any). With ``everywhere`` that may be any of these nodes, otherwise one that has changed: no
@@ -112,7 +112,7 @@ class ParkedColumns:
         self._is_sure[:] = True
 
     def needs_of(self, queue: ClassQueue) -> tuple[Amounts, int]:
-        """What a class needs, by line, and its code."""
+        """Needs of a class, by line, and its code."""
         return self._needs[:, queue.slot], int(self._codes[queue.slot])
 
     def is_sure(self, queue: ClassQueue, is_dirty: Mask) -> bool:

@@ -392,7 +392,7 @@ class Scheduler(GangStates):
             return Look(may_fit=True)
 
     def needs(self, queue: ClassQueue, now: float) -> ParkedNeeds:
-        """What a class needs that fits nowhere."""
+        """Needs of a class that fits nowhere."""
         if queue.has_defect:
             return NOTHING_HELPS
         try:
@@ -447,7 +447,7 @@ class Scheduler(GangStates):
         return self._preemptor.find(pod, self.scores(pod))
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:
-        """Why nodes reject a pod."""
+        """Reasons for which nodes reject a pod."""
         return diagnose(self.scores(pod))
 
     def objects_state(self, pods: Iterable[QueuedPod]) -> Hashable:

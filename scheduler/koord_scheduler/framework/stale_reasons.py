@@ -30,7 +30,7 @@ class ReasonsHost(Protocol):
     queue: SchedulingQueue
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:
-        """Why nodes reject a pod."""
+        """Reasons for which nodes reject a pod."""
         ...
 
 
@@ -73,7 +73,7 @@ class StaleReasons:
 
 
 def texts_of(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What keeps pods off nodes."""
+    """Reasons that keep pods off nodes."""
     return (diagnosis.pre_filter,) if diagnosis.pre_filter else tuple(diagnosis.reasons)
 
 

@@ -1,4 +1,4 @@
-"""Which parked classes are tried again: those that may fit, in turn. No IO.
+"""Turns of parked classes that may fit by now. No IO.
 
 Classes are looked at in rounds, the first one in turn first, each at most once a round, over as
 many calls as it takes. A class that may fit now and was not looked at in this round comes before
@@ -27,7 +27,7 @@ NOWHERE: Rows = np.zeros(0, np.intp)
 
 
 class Look(NamedTuple):
-    """What came of a look at a parked class: where it may fit, or what it needs."""
+    """Result of a look at a parked class: where it may fit, or what it needs."""
 
     may_fit: bool
     needs: ParkedNeeds = ParkedNeeds()
@@ -45,7 +45,7 @@ class WakeHost(Protocol):
         ...
 
     def needs(self, queue: ClassQueue, now: float) -> ParkedNeeds:
-        """What a class needs that has just been parked."""
+        """Needs of a class that has just been parked."""
         ...
 
 

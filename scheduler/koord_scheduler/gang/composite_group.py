@@ -25,7 +25,7 @@ class CompositePolicy(msgspec.Struct, frozen=True, gc=False):
 
 
 class CompositeGroupSpec(GroupSpec, frozen=True, rename="camel"):
-    """What a CompositePodGroup asks for."""
+    """Requests of a CompositePodGroup."""
 
     scheduling_policy: CompositePolicy = CompositePolicy()
 

@@ -243,12 +243,12 @@ class Gangs:
         return quorum.is_met(satisfied) if quorum else len(satisfied) == len(group_id.split(","))
 
     def quorum(self, group_id: str) -> Quorum | None:
-        """How many gangs of a group have to start together; ``None``: all."""
+        """Number of gangs of a group that have to start together; ``None``: all."""
         specs = (gang.spec for _, gang in self.of_group(group_id) if gang is not None)
         return next((spec.quorum for spec in specs if spec is not None and spec.quorum), None)
 
     def needed(self, group_id: str) -> dict[str, int]:
-        """How many more members of each gang of a group have to get nodes together, at least.
+        """Fewest more members of each gang of a group that have to get nodes together.
 
         Where some gangs are enough, those count that have their pods and need the fewest.
         """

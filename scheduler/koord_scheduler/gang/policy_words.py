@@ -1,4 +1,4 @@
-"""What a gang asks for, in words of whoever described it. No IO."""
+"""Requests of a gang, in words of whoever described it. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many gangs of a group have to start together, where not all of them do. No IO."""
+"""Number of gangs of a group that start together, where not all of them do. No IO."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class TemplateRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What PodGroups and CompositePodGroups have in common."""
+    """Common part of PodGroups and CompositePodGroups."""
 
     parent_composite_pod_group_name: str | None = None
     workload_ref: WorkloadRef | None = None
@@ -124,7 +124,7 @@ class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SchedulingGroupSpec(GroupSpec, frozen=True, rename="camel"):
-    """What a PodGroup asks for."""
+    """Requests of a PodGroup."""
 
     scheduling_policy: Policy = Policy()
     pod_group_template_ref: TemplateRef | None = None

@@ -78,7 +78,7 @@ class _Affinity:
 
     @property
     def size(self) -> int:
-        """How many bytes its counters keep."""
+        """Bytes that its counters keep."""
         counters = (*self._apart, *self._preferred, self._together)
         return sum(one.size for one in counters if one is not None)
 

@@ -130,7 +130,7 @@ class _Spread:
 
     @property
     def size(self) -> int:
-        """How many bytes its counters keep."""
+        """Bytes that its counters keep."""
         counters = (one.counter for one in (*self._hard, *self._soft))
         return sum(one.size for one in counters if one is not None)
 

@@ -141,7 +141,7 @@ class ClassQueue:
 
     @property
     def size(self) -> int:
-        """How many pods wait."""
+        """Number of pods that wait."""
         return len(self.heap) - self.gone
 
     def leave(self) -> None:
