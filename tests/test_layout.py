@@ -61,7 +61,7 @@ def test_every_component_says_what_lives_there(folder: str) -> None:
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines()
     lines = [line for line in prose if not line.startswith("|")]
     assert lines[0].startswith("# ")
-    assert 3 <= len(lines) <= 15, "about ten lines"
+    assert 3 <= len(lines) <= 20, "about ten lines"
 
 
 def test_no_module_is_a_drawer() -> None:

@@ -130,7 +130,7 @@ def _resizes(cluster: RealCluster, machine: Machine) -> None:
     """As docs/operations.md says: not by Kubernetes, but by the annotation."""
     page = (ROOT / "docs/operations.md").read_text()
     section = page.partition("## Resize a batch pod")[2]
-    [refusal] = re.findall(r"refuses .*, with `(.*)`", section.partition("```")[0])
+    [refusal] = re.findall(r",\s+with\s+`(.*?)`", section.partition("```")[0])
     [annotate] = re.findall(r"^```sh\n(.*?)^```$", section.partition("\n## ")[0], re.M | re.S)
     with pytest.raises(RuntimeError, match=refusal):
         cluster.kubectl("patch", "pod", "job-1", "--subresource=resize", "-p", RESIZE)

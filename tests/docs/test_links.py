@@ -1,4 +1,4 @@
-"""Documents point at what is there."""
+"""Documents point at what is there, in lines that a diff can show."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+WIDTH = 120
 SKIPPED = {".venv", ".pytest_cache", "node_modules", ".cache"}
 
 
@@ -16,6 +17,14 @@ def documents() -> Iterator[Path]:
     for path in sorted(ROOT.rglob("*.md")):
         if not SKIPPED & set(path.relative_to(ROOT).parts):
             yield path
+
+
+def written() -> Iterator[Path]:
+    """Documents that people write; programs write results."""
+    rewritten = {ROOT / "docs/scheduler-plugins.md", ROOT / "scheduler/README.md"}
+    for page in documents():
+        if page.parent.name != "results" and page not in rewritten:
+            yield page
 
 
 def anchors(page: Path) -> set[str]:
@@ -36,6 +45,22 @@ def test_links(page: Path) -> None:
         assert linked.exists(), f"{target} is not there"
         if anchor:
             assert anchor in anchors(linked), f"{target}: no such heading"
+
+
+def prose(page: Path) -> Iterator[str]:
+    """Lines of a page without blocks of code and tables."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    yield from (line for line in text.splitlines() if not line.lstrip().startswith("|"))
+
+
+def breaks(line: str) -> bool:
+    """A line can be broken between words, but not in code."""
+    return " " in re.sub(r"`[^`]*`", "code", re.sub(r"^ *([-*]|\d+\.) +", "", line)).strip()
+
+
+@pytest.mark.parametrize("page", list(written()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_are_short(page: Path) -> None:
+    assert [line for line in prose(page) if len(line) > WIDTH and breaks(line)] == []
 
 
 def test_make_targets_are_those_of_the_makefile() -> None:

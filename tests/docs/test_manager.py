@@ -78,8 +78,8 @@ def test_outcomes_of_webhooks_are_those_counted() -> None:
 
 def test_conditions_of_recommendations_are_those_written() -> None:
     said = texts(MANAGER, lambda name: name == "_says", 1) - {"Recommended"}
-    line = next(line for line in PAGE.splitlines() if "`RecommendationProvided`" in line)
-    assert set(code(line)) - {"RecommendationProvided", "True", "False"} == said
+    text = between(PAGE, "Condition `RecommendationProvided`", "\n- ")
+    assert set(code(text)) - {"True", "False"} == said
 
 
 def _pod(name: str, cpu: str, memory: str) -> bytes:
