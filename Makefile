@@ -64,7 +64,7 @@ lint: $(STAMP)lint ## Check style, types and layers.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@cd tools && ../$(BIN)/lint-imports --config ../.importlinter # from ., a folder hides the package of its name
+	@$(BIN)/lint-imports
 
 format: $(STAMP)lint ## Put the code into the house style.
 	@$(BIN)/ruff check --fix .
