@@ -16,9 +16,9 @@ from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.quota.overuse import OveruseClock
-from koord_scheduler.quota.quota_object import read_elastic_quota
-from koord_scheduler.quota.revocation import pods_to_revoke
+from koord_scheduler.plugins.elastic_quota.overuse import OveruseClock
+from koord_scheduler.plugins.elastic_quota.quota_object import read_elastic_quota
+from koord_scheduler.plugins.elastic_quota.revocation import pods_to_revoke
 
 from bench.batch_jobs import TEAMS, Job
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from koord_scheduler.columns.arrays import Amounts
-from koord_scheduler.devices.gpu_nodes import WHOLE, GpuNodes, GpuRequest, fits
-from koord_scheduler.devices.gpu_scores import FIRST_CARDS, GpuPlaces
+from koord_scheduler.plugins.device_share.gpu_nodes import WHOLE, GpuNodes, GpuRequest, fits
+from koord_scheduler.plugins.device_share.gpu_scores import FIRST_CARDS, GpuPlaces
+from koord_scheduler.state.arrays import Amounts
 
 _MOST_CPU, _MOST_GPUS = 128_000.0, 8_000.0
 """Thousandths; what both are normalized by there."""

@@ -19,14 +19,14 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from koord_scheduler.devices.gpu_nodes import GpuRequest
-from koord_scheduler.devices.gpu_scores import (
+from koord_scheduler.plugins.device_share.gpu_nodes import GpuRequest
+from koord_scheduler.plugins.device_share.gpu_scores import (
     GpuPolicy,
     fragmentation_policy,
     place,
     value_policy,
 )
-from koord_scheduler.devices.typical_workload import typical_workload
+from koord_scheduler.plugins.device_share.typical_workload import typical_workload
 
 from bench import gpu_baselines, report
 from bench.gpu_simulation import GpuRun, Placing, run

@@ -7,9 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from koord_scheduler.columns.arrays import Amounts, Rows
-from koord_scheduler.devices.gpu_nodes import GpuNodes, GpuRequest, with_card, with_first_cards
-from koord_scheduler.devices.gpu_scores import GpuPlaces
+from koord_scheduler.plugins.device_share.gpu_nodes import (
+    GpuNodes,
+    GpuRequest,
+    with_card,
+    with_first_cards,
+)
+from koord_scheduler.plugins.device_share.gpu_scores import GpuPlaces
+from koord_scheduler.state.arrays import Amounts, Rows
 
 Placing = Callable[[GpuRequest, GpuNodes], GpuPlaces]
 """Of each row, how good the node is for a pod; a policy with its workload."""

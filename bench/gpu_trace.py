@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from koord_scheduler.devices.gpu_nodes import WHOLE, GpuNodes, GpuRequest
+from koord_scheduler.plugins.device_share.gpu_nodes import WHOLE, GpuNodes, GpuRequest
 
 ARRIVING = 1.3
 """GPUs that all pods together request, of those of the cluster."""

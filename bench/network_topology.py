@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy as np
-from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_planner import GangCandidate, GangPlanner, GangRequest
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.gang.gang_spec import GangDefaults
-from koord_scheduler.plugins.coscheduling import Coscheduling
+from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults
+from koord_scheduler.plugins.coscheduling.plugin import Coscheduling
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
+from koord_scheduler.state.arrays import Rows
 
 from bench import report
 from bench.report import RESULTS, Measure

@@ -21,14 +21,14 @@ from koord_kube.http2_writer import Http2Writer
 from koord_kube.informer import Informer
 from koord_kube.protocol.resources import NODES, PODS
 from koord_kube.protocol.selectors import all_of, field_is_not
-from koord_scheduler.binder import Binder
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.pod_reporter import PodReporter
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.io.binder import Binder
+from koord_scheduler.io.extender_client import ExtenderClient
+from koord_scheduler.io.pod_reporter import PodReporter
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_service import memory
 
 _BUSY = 32
@@ -74,7 +74,7 @@ async def _run(kubeconfig: str, *, events: bool) -> None:
             field_selector=all_of(
                 *(field_is_not("status.phase", one) for one in ("Succeeded", "Failed"))
             ),
-            decode=PodReader(NodeColumns()).read,
+            decode=PodReader(ClusterState()).read,
             on_change=changed,
         )
         async with anyio.create_task_group() as group:

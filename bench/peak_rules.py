@@ -16,13 +16,17 @@ from koord_prediction.amount import ResourceAmount
 from koord_prediction.histogram import Floats
 from koord_prediction.models import SYS, Models, item_uid
 from koord_prediction.peak import PeakPolicy, PodDemand, predict
-from koord_scheduler.framework.resource_scores import least_allocated
-from koord_scheduler.load.load_node import LoadNode
-from koord_scheduler.load.load_table import LoadTable
-from koord_scheduler.load.node_metric import NodeReport
-from koord_scheduler.load.pod_load import AskedAmount, PodLoad, PodTimes
-from koord_scheduler.load.row_load import AssignedPod
-from koord_scheduler.load.settings import AggregatedThresholds, LoadSettings, UsageWindow
+from koord_scheduler.plugins.load_aware.load_node import LoadNode
+from koord_scheduler.plugins.load_aware.load_table import LoadTable
+from koord_scheduler.plugins.load_aware.node_metric import NodeReport
+from koord_scheduler.plugins.load_aware.pod_load import AskedAmount, PodLoad, PodTimes
+from koord_scheduler.plugins.load_aware.row_load import AssignedPod
+from koord_scheduler.plugins.load_aware.settings import (
+    AggregatedThresholds,
+    LoadSettings,
+    UsageWindow,
+)
+from koord_scheduler.state.resource_scores import least_allocated
 
 from bench.peak_loads import DAY, STEP, PodsOverTime
 from bench.peak_simulation import SYSTEM_CORES, EqualNodes, NodeGrades, Placements

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 from koord_model.keys import ANNOTATION_QUOTA_NAMESPACES as QUOTA_NAMESPACES
 from koord_model.keys import LABEL_QUOTA_PARENT as QUOTA_PARENT
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.classes.reservation_reader import ReservationReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
-from koord_scheduler.devices.device_object import read_device_report
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.load.node_metric import NodeReport
-from koord_scheduler.numa.topology_object import read_node_resource_topology
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.quota.quota_object import read_elastic_quota
+from koord_scheduler.plugins.device_share.device_object import read_device_report
+from koord_scheduler.plugins.elastic_quota.quota_object import read_elastic_quota
+from koord_scheduler.plugins.load_aware.node_metric import NodeReport
+from koord_scheduler.plugins.node_numa_resource.topology_object import read_node_resource_topology
+from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
 from koord_service import memory
 
 from bench import report, scheduler_waiting

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPods
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPods
 
 from bench import programs, report
 from bench.report import Measure
@@ -110,7 +110,7 @@ class Day:
 
     def differences(self) -> int:
         """Nodes whose columns are not what a recount of pods gives."""
-        columns = NodeColumns()
+        columns = ClusterState()
         for number in self.nodes.values():
             columns.set(read_node(node(number)))
         recount, reader = PlacedPods(columns), PodReader(columns)
@@ -121,7 +121,7 @@ class Day:
                 recount.set(placed._replace(usage=usage))
         return sum(self._is_other(columns, name) for name in self.nodes)
 
-    def _is_other(self, columns: NodeColumns, name: str) -> bool:
+    def _is_other(self, columns: ClusterState, name: str) -> bool:
         ours, theirs = self.scheduler.nodes, columns
         here, there = ours.row(name), theirs.row(name)
         assert here is not None

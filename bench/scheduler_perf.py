@@ -24,7 +24,7 @@ from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.scheduling_loop import WAKE_SECONDS
+from koord_scheduler.io.scheduling_loop import WAKE_SECONDS
 from koord_service import memory
 
 from bench import report

@@ -17,10 +17,10 @@ from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Decision, Placement
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.io.scheduling_loop import SchedulingLoop
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.queue.scheduling_queue import QueuedPod
-from koord_scheduler.scheduling_loop import SchedulingLoop
 from koord_service import memory
 
 from bench import report

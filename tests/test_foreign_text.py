@@ -115,7 +115,7 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
             "service/koord_service/unix_http.py",
             # Fixed paths, at hosts that the configuration names.
             "koordlet/koordlet/states_informer/kubelet_client.py",
-            "scheduler/koord_scheduler/extender_client.py",
+            "scheduler/koord_scheduler/io/extender_client.py",
             "serving/koord_serving/admission/self_check.py",
         },
     ),

@@ -69,8 +69,8 @@ TARGETS = {
         "tests/scheduler/framework/test_scheduler.py",
         "tests/scheduler/program/test_program.py",
     ],
-    "scheduler/koord_scheduler/queue/scheduling_queue.py": [
-        "tests/scheduler/queue/test_scheduling_queue.py",
+    "scheduler/koord_scheduler/framework/queue/scheduling_queue.py": [
+        "tests/scheduler/framework/queue/test_scheduling_queue.py",
         "tests/scheduler/framework/test_scheduler.py",
         "tests/scheduler/program/test_program.py",
     ],

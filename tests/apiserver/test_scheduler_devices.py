@@ -18,15 +18,15 @@ from koord_kube.protocol.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from koord_scheduler.claim_binder import ClaimBinder
-from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.objects import (
+from koord_scheduler.plugins.dynamic_resources.assumed_claims import AssumedClaims, ReservedClaim
+from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
+from koord_scheduler.plugins.dynamic_resources.claim_objects import DeviceObjects
+from koord_scheduler.plugins.dynamic_resources.objects import (
     FINALIZER,
     Consumer,
     ResourceClaim,
     read_device_object,
 )
-from koord_scheduler.claims.reservation import ClaimReservation, ReservedClaim
 
 from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.real_cluster import RealCluster
@@ -226,9 +226,9 @@ async def test_no_device_is_given_to_two_pods_and_the_rest_wait(
         for one in objects.claims.values()
         if one.status.reserved_for and not one.extended_resources_of
     )
-    reservation = ClaimReservation((ReservedClaim(own, None),))
+    reservation = AssumedClaims((ReservedClaim(own, None),))
     await binder.take_back(reservation, own.status.reserved_for[0])
-    await binder.take_back(ClaimReservation(()), Consumer("", "pods", "plain", plain_uid))
+    await binder.take_back(AssumedClaims(()), Consumer("", "pods", "plain", plain_uid))
     after = await claims(client)
     assert said_of_claim["resourceClaimName"] not in after
     assert "reservedFor" not in after[own.metadata.name]["status"]

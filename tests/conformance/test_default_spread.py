@@ -6,11 +6,11 @@ import json
 
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.scheduler_profile import default_plugins
@@ -18,7 +18,7 @@ from tests.support.workloads import set_workloads
 
 
 def ours(vector: Vector) -> Fields:
-    given, nodes = vector.given, NodeColumns(length=1)
+    given, nodes = vector.given, ClusterState(length=1)
     waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
     enabled = default_plugins({"PodTopologySpread": given["args"]})
     [plugin] = [one.plugin for one in enabled if one.plugin.name == "PodTopologySpread"]

@@ -12,17 +12,24 @@ from koord_kube.protocol.request import Request
 from koord_model.keys import GPU_MEMORY_RATIO, LABEL_GPU_VENDOR, NPU_CORE
 from koord_model.times import rfc3339
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.devices.candidates import DeviceRejection
-from koord_scheduler.devices.device_allocation import NO_TEMPLATE, allocate
-from koord_scheduler.devices.device_object import read_device_report
-from koord_scheduler.devices.device_plugins import adaption
-from koord_scheduler.devices.device_reservation import DeviceReservation, device_reservation
-from koord_scheduler.devices.device_scores import DeviceScorer
-from koord_scheduler.devices.gpu_templates import ModelTemplates, read_gpu_templates
-from koord_scheduler.devices.node_device_state import NodeDeviceState, gpu_labels, used_devices
-from koord_scheduler.devices.pod_devices import PodDevices, read_pod_devices
-from koord_scheduler.node_locker import NodeLocker
+from koord_scheduler.io.node_locker import NodeLocker
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugins.device_share.assumed_devices import (
+    AssumedDevices,
+    device_reservation,
+)
+from koord_scheduler.plugins.device_share.candidates import DeviceRejection
+from koord_scheduler.plugins.device_share.device_allocation import NO_TEMPLATE, allocate
+from koord_scheduler.plugins.device_share.device_object import read_device_report
+from koord_scheduler.plugins.device_share.device_plugins import adaption
+from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
+from koord_scheduler.plugins.device_share.gpu_templates import ModelTemplates, read_gpu_templates
+from koord_scheduler.plugins.device_share.node_device_state import (
+    NodeDeviceState,
+    gpu_labels,
+    used_devices,
+)
+from koord_scheduler.plugins.device_share.pod_devices import PodDevices, read_pod_devices
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -76,7 +83,7 @@ def _devices(devices: PodDevices) -> Object:
     return found
 
 
-async def _adapted(given: Object, reserved: DeviceReservation) -> Object:
+async def _adapted(given: Object, reserved: AssumedDevices) -> Object:
     try:
         found = adaption(reserved.devices, reserved.gpu_model, reserved.isolation, "n", NOW * 10**9)
     except ValueError:

@@ -10,23 +10,27 @@ import numpy as np
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.columns.arrays import Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.devices.candidates import DeviceRejection
-from koord_scheduler.devices.device_object import read_device_report
-from koord_scheduler.devices.device_scores import DeviceScorer
-from koord_scheduler.devices.node_device_state import NodeDeviceState, gpu_labels, used_devices
-from koord_scheduler.devices.pod_devices import PodDevices, read_pod_devices
-from koord_scheduler.devices.reserved_devices import (
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugin import CannotReserve, Plugin, Reason
+from koord_scheduler.plugins.device_share.candidates import DeviceRejection
+from koord_scheduler.plugins.device_share.device_object import read_device_report
+from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
+from koord_scheduler.plugins.device_share.node_device_state import (
+    NodeDeviceState,
+    gpu_labels,
+    used_devices,
+)
+from koord_scheduler.plugins.device_share.plugin import DeviceShare, DeviceShareSettings
+from koord_scheduler.plugins.device_share.pod_devices import PodDevices, read_pod_devices
+from koord_scheduler.plugins.device_share.reserved_devices import (
     ReservedDevices,
     allocate_reserved,
     what_is_left,
 )
-from koord_scheduler.framework.plugin import CannotReserve, Plugin, Reason
-from koord_scheduler.numa.topology_hints import Mask, mask_of
-from koord_scheduler.objects.node import read_node
-from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugins.device_share import DeviceShare, DeviceShareSettings
+from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask, mask_of
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -43,14 +47,14 @@ class NearNUMANodes(Plugin):
     def __init__(self, mask: Mask | None) -> None:
         self._mask = mask
 
-    def numa_affinity(self, pod: PodClass, nodes: NodeColumns, row: int) -> Mask | None:
+    def numa_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> Mask | None:
         return self._mask
 
 
 def outcome(given: Object) -> Object:
     """What becomes of the pod, by the plugin on columns."""
     scorer = DeviceScorer(tuple(given["Weights"].items()), is_packing=given["Most"])
-    nodes, plugin = NodeColumns(), DeviceShare(DeviceShareSettings(scorer))
+    nodes, plugin = ClusterState(), DeviceShare(DeviceShareSettings(scorer))
     near = given["NUMANodes"]
     plugin.join([plugin, NearNUMANodes(None if near is None else mask_of(near))])
     plugin.prepare(nodes)
@@ -81,7 +85,7 @@ def _json(document: object) -> bytes:
     return json.dumps(document).encode()
 
 
-def _reasons(plugin: DeviceShare, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+def _reasons(plugin: DeviceShare, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
     reasons = [one for one in plugin.reasons(pod, nodes, rows) if one.rows[0]]
     can_run = plugin.filter(pod, nodes)
     assert can_run is not None

@@ -9,12 +9,12 @@ from typing import Any
 from koord_model.demand import Amounts, amounts
 from koord_model.keys import LABEL_QUOTA_NAME
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
-from koord_scheduler.framework.overused_quotas import overused_quotas, pods_over_quota
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin, ElasticQuotaSettings
-from koord_scheduler.quota.admission import AdmissionRules
-from koord_scheduler.quota.quota_trees import QuotaGates, QuotaRules, TreeQuota
+from koord_scheduler.plugins.elastic_quota.admission import AdmissionRules
+from koord_scheduler.plugins.elastic_quota.overused_quotas import overused_quotas, pods_over_quota
+from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin, ElasticQuotaSettings
+from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaGates, QuotaRules, TreeQuota
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.gang.gang_spec import GangDefaults, MatchPolicy
-from koord_scheduler.gang.gangs import Gangs
-from koord_scheduler.gang.life import MemberPhases, is_settled, next_status
-from koord_scheduler.gang.pod_group import PodGroupStatus, read_pod_group
-from koord_scheduler.gang.summary import gang_summary
+from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults, MatchPolicy
+from koord_scheduler.plugins.coscheduling.gangs import Gangs
+from koord_scheduler.plugins.coscheduling.life import MemberPhases, is_settled, next_status
+from koord_scheduler.plugins.coscheduling.pod_group import PodGroupStatus, read_pod_group
+from koord_scheduler.plugins.coscheduling.summary import gang_summary
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -36,7 +36,7 @@ class History:
     """Gangs, and what happens to their pods."""
 
     def __init__(self, policy: str) -> None:
-        self._columns = NodeColumns()
+        self._columns = ClusterState()
         self._gangs = self._columns.gangs
         self._gangs.is_used = self._gangs.reads_pod_groups = True
         self._gangs.defaults = GangDefaults(match_policy=MatchPolicy(policy))

@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from koord_scheduler.arguments.problems import SchedulerConfigError, convert, refuse_if
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
-from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
-from koord_scheduler.config.problems import SchedulerConfigError, convert, refuse_if
-from koord_scheduler.load.node_metric import read_node_metric
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.load_aware.node_metric import read_node_metric
+from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 
@@ -30,7 +30,7 @@ def ours(vector: Vector) -> Fields:
     except SchedulerConfigError:
         return REFUSED
     settings = args.settings()
-    plugin, nodes = LoadAwareScheduling(settings), NodeColumns(length=1)
+    plugin, nodes = LoadAwareScheduling(settings), ClusterState(length=1)
     plugin.prepare(nodes)
     fill(nodes, given)
     found: Object = {}
@@ -52,7 +52,7 @@ def ours(vector: Vector) -> Fields:
     return found
 
 
-def fill(nodes: NodeColumns, given: Object) -> None:
+def fill(nodes: ClusterState, given: Object) -> None:
     """A cluster, of which half is known before the rest."""
     loads, placed, reader = nodes.loads, PlacedPods(nodes), PodReader(nodes)
 

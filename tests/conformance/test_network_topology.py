@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.network.topology_status import detail_status
+from koord_scheduler.plugins.coscheduling.network.topology_status import detail_status
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.gangs import GangCluster, gang_annotations

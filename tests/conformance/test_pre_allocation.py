@@ -8,11 +8,11 @@ import numpy as np
 from koord_model.demand import amounts
 from koord_model.keys import ANNOTATION_RESERVATION_ALLOCATED
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.framework.pre_allocatable_pods import PreAllocatablePods
-from koord_scheduler.framework.reservation_settings import ReservationSettings
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.queue.scheduling_queue import QueuedPod
-from koord_scheduler.reservations.allocation import PreAllocatedOwners
+from koord_scheduler.plugins.reservation.allocation import PreAllocatedOwners
+from koord_scheduler.plugins.reservation.pre_allocatable_pods import PreAllocatablePods
+from koord_scheduler.plugins.reservation.settings import ReservationSettings
 
 from tests.conformance.test_reservations import NodeWithReservations
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
-from koord_scheduler.framework.reservation_settings import ReservationSettings
+from koord_scheduler.plugins.reservation.settings import ReservationSettings
 
 from tests.conformance.test_pre_allocation import (
     joined,

@@ -8,19 +8,13 @@ from typing import Any
 import numpy as np
 from koord_model.demand import amounts
 from koord_model.times import from_rfc3339
-from koord_scheduler.classes.reservation_reader import ReservationReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.class_reservations import ClassReservations
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.framework.matching_reservations import MatchingReservations
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
-from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord_scheduler.plugins.reservation import ReservationPlugin
-from koord_scheduler.reservation_requests import available_patch
-from koord_scheduler.reservations.lifecycle import (
+from koord_scheduler.plugins.reservation.class_reservations import ClassReservations
+from koord_scheduler.plugins.reservation.lifecycle import (
     Owners,
     Removal,
     ReservationLife,
@@ -28,7 +22,13 @@ from koord_scheduler.reservations.lifecycle import (
     next_step,
     reservation_life,
 )
-from koord_scheduler.reservations.objects import CurrentOwner, read_reservation_object
+from koord_scheduler.plugins.reservation.matching_reservations import MatchingReservations
+from koord_scheduler.plugins.reservation.objects import CurrentOwner, read_reservation_object
+from koord_scheduler.plugins.reservation.plugin import ReservationPlugin
+from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
+from koord_scheduler.plugins.reservation.reservation_requests import available_patch
+from koord_scheduler.plugins.reservation.settings import ReservationSettings
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.reservations import allocated
@@ -160,7 +160,7 @@ def life(vector: Vector) -> Fields:
 
 def available(document: Object) -> Object:
     """What is written once it has a node."""
-    waiting = ReservationReader(NodeColumns()).read(json.dumps(document).encode()).pod.waiting
+    waiting = ReservationReader(ClusterState()).read(json.dumps(document).encode()).pod.waiting
     assert waiting is not None
     assert waiting.reserves is not None
     status = available_patch(waiting.reserves, "n", LATER).body["status"]

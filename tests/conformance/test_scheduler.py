@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_affinity import pod_affinity
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 from tests.support.scheduler_profile import default_plugins
@@ -26,7 +26,7 @@ PLUGINS = {one.plugin.name for one in default_plugins()}
 
 def ours(vector: Vector) -> Fields:
     given = vector.given
-    nodes = NodeColumns(length=1)
+    nodes = ClusterState(length=1)
     for one in given["namespaces"]:
         nodes.namespaces.set(one["name"], one["labels"])
     for one in storage_objects(given):

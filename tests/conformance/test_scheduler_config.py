@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import yaml
 from koord_model import duration
+from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.builders import BUILDERS
 from koord_scheduler.config.known_plugins import CORE, EXTENSION_POINTS
 from koord_scheduler.config.plugin_args import AllPluginArgs
-from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.profiles import ConfiguredProfile
 from koord_scheduler.config.scheduler_config import SchedulerConfig, read_scheduler_config
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint

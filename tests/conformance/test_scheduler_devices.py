@@ -9,27 +9,27 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 from koord_model.quantity import whole
-from koord_scheduler.claims.objects import (
+from koord_scheduler.classes.pod_class import PodClass, pod_class
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugin import without_reason
+from koord_scheduler.plugins.dynamic_resources.objects import (
     DeviceClass,
     ResourceClaim,
     ResourceSlice,
     read_device_object,
 )
-from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import without_reason
-from koord_scheduler.objects.node import read_node
-from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugins.dynamic_resources import DynamicResources
+from koord_scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 
 PLUGIN = DynamicResources()
 
 
-def columns(given: Object) -> NodeColumns:
+def columns(given: Object) -> ClusterState:
     """A cluster, of which some is known before the rest."""
-    nodes = NodeColumns(length=1)
+    nodes = ClusterState(length=1)
     devices = nodes.devices
     pieces = [read_device_object(ResourceSlice, _json(one)) for one in given["slices"]]
     claims = [read_device_object(ResourceClaim, _json(one)) for one in given["claims"]]
@@ -66,7 +66,7 @@ def ours(vector: Vector) -> Fields:
 
 
 def decided(
-    who: str, pod: PodClass, nodes: NodeColumns, given: Object
+    who: str, pod: PodClass, nodes: ClusterState, given: Object
 ) -> Iterator[tuple[str, object]]:
     names = [one["metadata"]["name"] for one in given["nodes"]]
     rows = np.array([nodes.row(name) for name in names])
@@ -88,7 +88,7 @@ def decided(
             yield f"{who} {name} allocations", allocations(pod, nodes, name)
 
 
-def allocations(pod: PodClass, nodes: NodeColumns, name: str) -> Object:
+def allocations(pod: PodClass, nodes: ClusterState, name: str) -> Object:
     row = nodes.row(name)
     assert row is not None
     before = dict(nodes.devices.used.exclusive), nodes.devices.used.consumed.copy()

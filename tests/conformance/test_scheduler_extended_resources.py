@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import numpy as np
 from koord_model.keys import CPU
-from koord_scheduler.claims.reservation import ClaimReservation
 from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import without_reason
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugin import without_reason
+from koord_scheduler.plugins.dynamic_resources.assumed_claims import AssumedClaims
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.test_scheduler_devices import (
     PLUGIN,
@@ -44,7 +44,7 @@ def _class(document: Object) -> PodClass:
 
 
 def decided(
-    who: str, pod: PodClass, nodes: NodeColumns, given: Object
+    who: str, pod: PodClass, nodes: ClusterState, given: Object
 ) -> Iterator[tuple[str, object]]:
     fit = NodeResourcesFit(FitSettings({CPU: 1, **dict.fromkeys(given["scored"], 2)}))
     balanced = NodeResourcesBalancedAllocation([CPU, *given["balanced"]])
@@ -77,7 +77,7 @@ def decided(
             yield f"{who} {name} written", written(pod, nodes, name)
 
 
-def written(pod: PodClass, nodes: NodeColumns, name: str) -> Object:
+def written(pod: PodClass, nodes: ClusterState, name: str) -> Object:
     """Allocations by claim, and what the claim of extended resources asks for, and for whom."""
     row = nodes.row(name)
     assert row is not None
@@ -90,7 +90,7 @@ def written(pod: PodClass, nodes: NodeColumns, name: str) -> Object:
     return dict(_written(reservation))
 
 
-def _written(reservation: ClaimReservation) -> Iterator[tuple[str, object]]:
+def _written(reservation: AssumedClaims) -> Iterator[tuple[str, object]]:
     for one in reservation.claims:
         if one.allocation is None:
             continue

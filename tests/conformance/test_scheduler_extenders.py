@@ -10,11 +10,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import SchedulerConfig, read_scheduler_config
-from koord_scheduler.extender_client import ExtenderClient, tls_contexts
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.framework.decisions import (
@@ -28,7 +26,9 @@ from koord_scheduler.framework.decisions import (
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.io.extender_client import ExtenderClient, tls_contexts
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.clusters.extenders import URL
@@ -90,7 +90,7 @@ async def attempt(
     """What becomes of the pod; another ``seed`` lets it go to another one of equal nodes."""
     scheduler = Scheduler(
         [one.profile for one in config.profiles],
-        nodes=NodeColumns(seed=seed),
+        nodes=ClusterState(seed=seed),
         extenders=config.extenders,
     )
     documents = ApiDocuments(config.extenders)

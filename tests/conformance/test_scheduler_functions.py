@@ -12,13 +12,13 @@ from koord_model import label_selector
 from koord_model.demand import Amounts
 from koord_model.quantity import milli, whole
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort, HostPortColumns
 from koord_scheduler.objects.node import Taint, read_node
 from koord_scheduler.objects.pod import Toleration, read_pod
 from koord_scheduler.objects.requests import PodRequests, pending_requests, placed_requests
 from koord_scheduler.objects.tolerations import count_untolerated_preferences, first_untolerated
 from koord_scheduler.plugins.node_affinity import NodeAffinity
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.ports import ANY_ADDRESS, HostPort, HostPortColumns
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -49,7 +49,7 @@ def selector(given: Object) -> Object:
 
 
 def node_affinity(given: Object) -> Object:
-    nodes, plugin = NodeColumns(), NodeAffinity()
+    nodes, plugin = ClusterState(), NodeAffinity()
     row = np.array([nodes.set(read_node(json.dumps(given["node"]).encode()))])
     pod = pod_class(read_pod(json.dumps(given["pod"]).encode()))
     can_run, score = plugin.filter(pod, nodes), plugin.score(pod, nodes)

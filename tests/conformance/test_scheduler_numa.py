@@ -13,25 +13,32 @@ from koord_model.demand import amounts
 from koord_model.keys import CPU
 from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.numa.cpu_accumulator import CPUPool, take_preferred_cpus
-from koord_scheduler.numa.cpu_topology import CPUTopology, LogicalCPU
-from koord_scheduler.numa.free_cpus import CPUPreferences, TakenCPU
-from koord_scheduler.numa.machine import NUMAMachine, numa_machine
-from koord_scheduler.numa.node_allocation import NodeAllocation, added
-from koord_scheduler.numa.node_topology import (
+from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.requests import pending_requests, placed_requests
+from koord_scheduler.plugins.node_numa_resource.cpu_accumulator import CPUPool, take_preferred_cpus
+from koord_scheduler.plugins.node_numa_resource.cpu_topology import CPUTopology, LogicalCPU
+from koord_scheduler.plugins.node_numa_resource.free_cpus import CPUPreferences, TakenCPU
+from koord_scheduler.plugins.node_numa_resource.machine import NUMAMachine, numa_machine
+from koord_scheduler.plugins.node_numa_resource.node_allocation import NodeAllocation, added
+from koord_scheduler.plugins.node_numa_resource.node_topology import (
     NodeTopology,
     node_topology,
 )
-from koord_scheduler.numa.placement import NodePlacement, NodeUse, NUMARejection
-from koord_scheduler.numa.pod_needs import NUMASettings, pod_needs
-from koord_scheduler.numa.pod_requirements import (
+from koord_scheduler.plugins.node_numa_resource.placement import (
+    NodePlacement,
+    NodeUse,
+    NUMARejection,
+)
+from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
+from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings, pod_needs
+from koord_scheduler.plugins.node_numa_resource.pod_requirements import (
     completed_spec,
     numa_requirements,
     placed_allocation,
     resource_status,
 )
-from koord_scheduler.numa.policies import (
+from koord_scheduler.plugins.node_numa_resource.policies import (
     CPUBindPolicy,
     CPUExclusivePolicy,
     NUMAAllocateStrategy,
@@ -39,14 +46,11 @@ from koord_scheduler.numa.policies import (
     NUMANodeStatus,
     NUMATopologyPolicy,
 )
-from koord_scheduler.numa.scores import AmountScorer, least_taken, most_taken
-from koord_scheduler.numa.topology_hints import NUMAHint, bits, mask_of
-from koord_scheduler.numa.topology_manager import NUMANodes, merge_for_policy
-from koord_scheduler.numa.topology_object import read_node_resource_topology
-from koord_scheduler.objects.node import read_node
-from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.objects.requests import pending_requests, placed_requests
-from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
+from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer, least_taken, most_taken
+from koord_scheduler.plugins.node_numa_resource.topology_hints import NUMAHint, bits, mask_of
+from koord_scheduler.plugins.node_numa_resource.topology_manager import NUMANodes, merge_for_policy
+from koord_scheduler.plugins.node_numa_resource.topology_object import read_node_resource_topology
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -234,7 +238,7 @@ def by_plugin(vector: Vector) -> Fields:
     given = vector.given
     if given["MaxRef"]:
         return {}
-    nodes, plugin = NodeColumns(), NodeNUMAResource(_settings(given))
+    nodes, plugin = ClusterState(), NodeNUMAResource(_settings(given))
     plugin.prepare(nodes)
     row = nodes.set(read_node(json.dumps(given["Node"]).encode()))
     if given["NRT"] is not None:

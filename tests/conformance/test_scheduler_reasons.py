@@ -8,7 +8,6 @@ from collections import defaultdict
 import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import (
@@ -19,6 +18,7 @@ from koord_scheduler.framework.fit_error import (
 )
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance import test_scheduler
 from tests.conformance.vectors import Fields, Object, Vector, replay
@@ -46,7 +46,7 @@ def ours(vector: Vector) -> Fields:
 
 
 def class_scores(given: Object) -> ClassScores:
-    nodes = NodeColumns()
+    nodes = ClusterState()
     for one in given["namespaces"]:
         nodes.namespaces.set(one["name"], one["labels"])
     for one in given["nodes"]:

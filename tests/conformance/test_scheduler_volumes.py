@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Plugin, without_reason
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugins.node_volume_limits import NodeVolumeLimits
-from koord_scheduler.plugins.volume_binding import VolumeBinding
-from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
-from koord_scheduler.plugins.volume_zone import VolumeZone
-from koord_scheduler.volumes.binding import VolumeWrite, check_bindings
-from koord_scheduler.volumes.objects import PersistentVolume
+from koord_scheduler.plugin import Plugin, without_reason
+from koord_scheduler.plugins.volumes.binding import VolumeWrite, check_bindings
+from koord_scheduler.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from koord_scheduler.plugins.volumes.objects import PersistentVolume
+from koord_scheduler.plugins.volumes.volume_binding import VolumeBinding
+from koord_scheduler.plugins.volumes.volume_restrictions import VolumeRestrictions
+from koord_scheduler.plugins.volumes.volume_zone import VolumeZone
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 from tests.support.storage_kinds import storage_objects
@@ -27,9 +27,9 @@ PLUGINS: list[Plugin] = [VolumeRestrictions(), NodeVolumeLimits(), BINDING, Volu
 CODES = {True: "Unschedulable", False: "UnschedulableAndUnresolvable"}
 
 
-def columns(given: Object) -> NodeColumns:
+def columns(given: Object) -> ClusterState:
     """A cluster, of which some is known before the rest."""
-    nodes, objects = NodeColumns(length=1), [*storage_objects(given)]
+    nodes, objects = ClusterState(length=1), [*storage_objects(given)]
     pods = [read_pod(json.dumps(one).encode()) for one in given["pods"]]
     for one in objects[::2]:
         nodes.volumes.set(one)
@@ -90,7 +90,7 @@ def rejected(found: Fields, prefix: str) -> bool:
 
 
 def decided(
-    who: str, pod: PodClass, nodes: NodeColumns, given: Object
+    who: str, pod: PodClass, nodes: ClusterState, given: Object
 ) -> Iterator[tuple[str, object]]:
     """Why plugins reject a pod, and what is written if VolumeBinding does not."""
     names = [one["metadata"]["name"] for one in given["nodes"]]
@@ -112,7 +112,7 @@ def decided(
                 yield f"{who} {name} writes", written(pod, nodes, name, given)
 
 
-def written(pod: PodClass, nodes: NodeColumns, name: str, given: Object) -> Object:
+def written(pod: PodClass, nodes: ClusterState, name: str, given: Object) -> Object:
     reservation = BINDING.reserve(pod, nodes, nodes.row(name))
     if reservation is None:
         return {}

@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.builders import BUILDERS
 from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 
@@ -20,7 +20,7 @@ NAMES = ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
 
 
 def ours(vector: Vector) -> Fields:
-    given, nodes = vector.given, NodeColumns(length=1)
+    given, nodes = vector.given, ClusterState(length=1)
     for document in given["nodes"]:
         nodes.set(read_node(as_json(document)))
     for document in given["assigned"]:

@@ -43,8 +43,8 @@ from koord_model.keys import (
     LABEL_POD_GROUP,
     LABEL_QUOTA_NAME,
 )
-from koord_scheduler.claims.objects import EXTENDED_RESOURCE_CLAIM
 from koord_scheduler.config.scheduler_config import read_scheduler_config, scheduler_config
+from koord_scheduler.plugins.dynamic_resources.objects import EXTENDED_RESOURCE_CLAIM
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
 

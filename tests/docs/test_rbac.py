@@ -18,7 +18,7 @@ from koordlet.metrics_reporter.reporter import NodeMetricReporter
 from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
 from koordlet.qos_manager.eviction.event_writer import PodEventWriter
 from koordlet.qos_manager.eviction.policy.events import PodEvent
-from koordlet.states_informer.node_objects import ClusterState
+from koordlet.states_informer.node_objects import NodeObjects
 
 from tests.support.processes import PATIENCE
 from tests.support.views import pod_view
@@ -96,7 +96,7 @@ class Noted:
 
 async def _watch(api: Any, tmp_path: Path) -> None:
     """Follow this node's objects until each kind was listed and watched."""
-    state = ClusterState(api, NAME, f"{tmp_path}/cluster.json", print)
+    state = NodeObjects(api, NAME, f"{tmp_path}/cluster.json", print)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         following = group.create_task(state.run())
         while sum(verb == "watch" for *_, verb in api.asked) < len(state.ages()):

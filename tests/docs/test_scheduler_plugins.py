@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import diagnose
-from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.service_provider import ServiceProvider
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugin import Plugin
 from koord_scheduler.program import added_plugins as module
+from koord_scheduler.state.cluster_state import ClusterState
 
 PAGE = (Path(__file__).parents[2] / "docs/scheduler-plugins.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -41,7 +41,7 @@ def pod(**labels: str) -> PodClass:
 
 @pytest.mark.parametrize("name", ["QuietRacks", "QuietRacksSlowly"])
 def test_what_they_reject(name: str) -> None:
-    nodes = NodeColumns()
+    nodes = ClusterState()
     for node, labels in {"n1": {"quiet": "true"}, "n2": {}}.items():
         document = {"metadata": {"name": node, "labels": labels}}
         nodes.set(read_node(json.dumps(document).encode()))
@@ -92,7 +92,7 @@ def test_without_the_package_the_configuration_is_refused() -> None:
 
 
 def test_what_one_shows() -> None:
-    nodes = NodeColumns()
+    nodes = ClusterState()
     nodes.set(read_node(b'{"metadata": {"name": "n1", "labels": {"quiet": "true"}}}'))
     plugin = shown()["QuietRacksShown"]()
     assert isinstance(plugin, ServiceProvider)

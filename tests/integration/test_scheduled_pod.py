@@ -23,8 +23,8 @@ from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.device_share import DeviceShare
-from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
+from koord_scheduler.plugins.device_share.plugin import DeviceShare
+from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 
 from tests.support.cgroups import container_values

@@ -16,17 +16,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from koord_model.keys import GPU
 from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
+from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
+from koord_scheduler.plugins.elastic_quota.quota_metrics import quota_figures
+from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.explanation import (
     Now,
     explain_placed,
     explain_queued,
     read_as_pending,
 )
-from koord_scheduler.program.gang_metrics import GangMetrics
-from koord_scheduler.program.gangs_document import gangs_document
 from koord_scheduler.program.overview import nodes_overview, queue_overview
-from koord_scheduler.program.quota_metrics import quota_figures
-from koord_scheduler.program.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_service.status import Query
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from koord_scheduler.extender_client import ExtenderClient
 from koord_scheduler.framework.decisions import Decision, ExtenderQuestion, Placement
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, QueuedPod
 from koord_scheduler.framework.waker import Look
+from koord_scheduler.io.extender_client import ExtenderClient
+from koord_scheduler.io.scheduling_loop import SchedulingLoop
 from koord_scheduler.plugins.node_affinity import NodeAffinity
-from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod
-from koord_scheduler.scheduling_loop import SchedulingLoop
 
 from tests.support.gangs import GangCluster, gang_annotations
 

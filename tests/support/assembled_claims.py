@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from koord_scheduler.claims.objects import ResourceClaim, read_device_object
-from koord_scheduler.claims.reservation import ClaimReservation, contradiction
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.plugins.dynamic_resources.assumed_claims import AssumedClaims, contradiction
+from koord_scheduler.plugins.dynamic_resources.objects import ResourceClaim, read_device_object
 from msgspec import json
 
 Document = dict[str, Any]
@@ -109,5 +109,5 @@ def allocations(
 
 def _reserved(placement: Placement) -> Iterator[Any]:
     for one in placement.reservations:
-        if isinstance(one, ClaimReservation):
+        if isinstance(one, AssumedClaims):
             yield from one.claims

@@ -25,13 +25,16 @@ from koord_model.keys import (
     GPU_MEMORY_RATIO,
     LABEL_QUOTA_NAME,
 )
-from koord_scheduler.claims.reservation import ClaimReservation, release_claims
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS
 from koord_scheduler.config.scheduler_config import scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.placement_annotations import placement_annotations
+from koord_scheduler.io.placement_annotations import placement_annotations
+from koord_scheduler.plugins.dynamic_resources.assumed_claims import (
+    AssumedClaims,
+    release_claims,
+)
 from koord_scheduler.program.make_scheduler import make_scheduler
 
 from tests.support import assembled_claims
@@ -161,7 +164,7 @@ class AssembledCluster:
     def _release(self, placement: Placement) -> None:
         """What was assumed of claims is written, or will not be."""
         for one in placement.reservations:
-            if isinstance(one, ClaimReservation):
+            if isinstance(one, AssumedClaims):
                 release_claims(one, self.scheduler.nodes.devices)
 
     def fail(self, key: str) -> None:

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 
 from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.framework.nominations import Nomination, Nominations
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.disruption_budget import read_disruption_budget
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
 
 from tests.support.clusters.selectors import Object
 
@@ -22,7 +22,7 @@ class FullCluster:
     """What ``tests.support.clusters.random_preemption`` makes, and its waiting ``pod``."""
 
     def __init__(self, given: Object, plugins: Sequence[EnabledPlugin]) -> None:
-        self.nodes = NodeColumns(length=1)
+        self.nodes = ClusterState(length=1)
         for one in given["namespaces"]:
             self.nodes.namespaces.set(one["name"], one["labels"])
         for one in given["nodes"]:

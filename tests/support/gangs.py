@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Decision, Placement, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.gang.gang_spec import GangDefaults
-from koord_scheduler.gang.gangs import Gang
-from koord_scheduler.plugins.coscheduling import Coscheduling
+from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults
+from koord_scheduler.plugins.coscheduling.gangs import Gang
+from koord_scheduler.plugins.coscheduling.plugin import Coscheduling
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord_scheduler.queue.scheduling_queue import SchedulingQueue
+from koord_scheduler.state.cluster_state import ClusterState
 
 PREFIX = "gang.scheduling.koordinator.sh"
 
@@ -49,7 +49,7 @@ class GangCluster:
         self.profiles = [profile]
         self.scheduler = Scheduler(self.profiles)
         if record is not None:
-            columns, queue = NodeColumns(), SchedulingQueue()
+            columns, queue = ClusterState(), SchedulingQueue()
             self.scheduler = RecordingScheduler(self.profiles, record, nodes=columns, queue=queue)
         self.now = 0.0
         found = [*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: self.now)]

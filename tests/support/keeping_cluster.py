@@ -11,7 +11,7 @@ from koord_model.keys import ANNOTATION_RESERVATION_ALLOCATED, LABEL_RESERVATION
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
-from koord_scheduler.placement_annotations import placement_annotations
+from koord_scheduler.io.placement_annotations import placement_annotations
 
 from tests.support.reservations import OF_WEB, ReservationCluster, allocated, reservation
 

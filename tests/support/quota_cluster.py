@@ -11,10 +11,10 @@ from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
-from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin, ElasticQuotaSettings
+from koord_scheduler.plugin import Plugin
+from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin, ElasticQuotaSettings
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 
 

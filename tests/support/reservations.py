@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from koord_model.keys import ANNOTATION_RESERVATION_AFFINITY, ANNOTATION_RESERVATION_ALLOCATED
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
-from koord_scheduler.framework.reservation_settings import ReservationSettings
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord_scheduler.plugins.reservation import ReservationPlugin
-from koord_scheduler.queue.scheduling_queue import SchedulingQueue
-from koord_scheduler.reservations.allocation import ReservationAllocation
+from koord_scheduler.plugins.reservation.allocation import ReservationAllocation
+from koord_scheduler.plugins.reservation.plugin import ReservationPlugin
+from koord_scheduler.plugins.reservation.settings import ReservationSettings
+from koord_scheduler.state.cluster_state import ClusterState
 
 OF_WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 
@@ -47,7 +47,7 @@ class ReservationCluster:
         self.profiles = [Profile("default-scheduler", plugins)]
         self.scheduler = Scheduler(self.profiles)
         if record is not None:
-            columns, queue = NodeColumns(), SchedulingQueue()
+            columns, queue = ClusterState(), SchedulingQueue()
             self.scheduler = RecordingScheduler(self.profiles, record, nodes=columns, queue=queue)
         kinds = [*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0)]
         if record is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from koord_model.elastic_quota import ElasticQuota
-from koord_scheduler.gang.gangs import Gangs
-from koord_scheduler.program.gang_metrics import GangMetrics
+from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
+from koord_scheduler.plugins.coscheduling.gangs import Gangs
+from koord_scheduler.plugins.elastic_quota.quota_metrics import QuotaFigures, QuotaMetrics
+from koord_scheduler.plugins.reservation.objects import read_reservation_object
+from koord_scheduler.plugins.reservation.reservation import reservation_of
+from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
-from koord_scheduler.program.quota_metrics import QuotaFigures, QuotaMetrics
-from koord_scheduler.program.reservation_metrics import ReservationMetrics
-from koord_scheduler.reservations.objects import read_reservation_object
-from koord_scheduler.reservations.reservation import reservation_of
 from prometheus_client import CollectorRegistry
 
 from tests.support.reservations import reservation

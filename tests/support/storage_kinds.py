@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from koord_scheduler.volumes.objects import (
+from koord_scheduler.plugins.volumes.objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,

@@ -7,9 +7,9 @@ from random import Random
 
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.clusters.storage import random_storage_cluster
 from tests.support.storage_kinds import storage_objects
@@ -23,7 +23,7 @@ class StorageLife:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.columns = NodeColumns(length=1)
+        self.columns = ClusterState(length=1)
         clusters = [random_storage_cluster(rng) for _ in range(2)]
         self.pods = [_pod(one) for cluster in clusters for one in cluster["pods"]]
         self.nodes = [

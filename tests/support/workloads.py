@@ -8,13 +8,13 @@ from random import Random
 from typing import Any
 
 from koord_model.label_selector import LabelSelector
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.objects.workload import (
     read_replica_set,
     read_replication_controller,
     read_service,
     read_stateful_set,
 )
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.clusters.selectors import HOSTNAME, ZONE, chance, pod_labels
 from tests.support.clusters.workloads import NAMES, selector_of, workload
@@ -36,7 +36,7 @@ LIST_DEFAULTS = {
 """Arguments of PodTopologySpread by which pods of a Service may be kept off nodes."""
 
 
-def set_workloads(nodes: NodeColumns, document: Mapping[str, Any]) -> None:
+def set_workloads(nodes: ClusterState, document: Mapping[str, Any]) -> None:
     for plural, (kind, _) in READERS.items():
         for one in document.get(plural, ()):
             key = f"{one['metadata']['namespace']}/{one['metadata']['name']}"
@@ -47,7 +47,7 @@ def read_workload(plural: str, document: Mapping[str, Any]) -> LabelSelector:
     return READERS[plural][1](json.dumps(document).encode())
 
 
-def change_workload(rng: Random, nodes: NodeColumns, there: set[tuple[str, str]]) -> None:
+def change_workload(rng: Random, nodes: ClusterState, there: set[tuple[str, str]]) -> None:
     """As ``workload_change``, in columns."""
     kind, key, document = workload_change(rng, there)
     if document is None:

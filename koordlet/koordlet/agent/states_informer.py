@@ -17,7 +17,7 @@ from koordlet.agent.config import KoordletSettings, node_name
 from koordlet.metrics_reporter.documents import kubelet_config
 from koordlet.metrics_reporter.documents.kubelet_config import KubeletConfig
 from koordlet.states_informer.node_kubelet import NodeKubelet
-from koordlet.states_informer.node_objects import ClusterState
+from koordlet.states_informer.node_objects import NodeObjects
 from koordlet.states_informer.state.informer_age import InformerAge
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class StatesInformer:
 
     name: str
     client: Client
-    state: ClusterState
+    state: NodeObjects
     kubelet: NodeKubelet
     deduplicator: LogDeduplicator
     ask_kubelet: bool = True
@@ -114,7 +114,7 @@ async def open_states_informer(
         # Each outage is said anew; within one the informers say a line once.
         _log.warning("API server", reason=line)
 
-    state = ClusterState(client, name, f"{settings.state_dir}/cluster.json", on_warning)
+    state = NodeObjects(client, name, f"{settings.state_dir}/cluster.json", on_warning)
     kubelet = NodeKubelet(
         partial(state.get, "Node"),
         address_type=settings.kubelet_preferred_address_type,

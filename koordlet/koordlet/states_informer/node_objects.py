@@ -28,7 +28,7 @@ _KEPT = msgspec.json.Decoder(dict[str, Object])
 _OBJECT = msgspec.json.Decoder(Object)
 
 
-class ClusterState:
+class NodeObjects:
     """The objects that are called as this node, by their kind.
 
     ``path`` is the file that keeps them over a restart. ``changed`` hears on the event loop

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from koord_scheduler.classes.pod_class import host_ports
-from koord_scheduler.columns.held_terms import held_terms
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.pod_labels import pod_labels
-from koord_scheduler.devices.pod_devices import NO_DEVICES, PodDevices, read_pod_devices
-from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
-from koord_scheduler.numa.node_allocation import NO_ALLOCATION, NUMAAllocation
-from koord_scheduler.numa.pod_requirements import placed_allocation
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests
-from koord_scheduler.reservations.owners import pod_owners
-from koord_scheduler.reservations.pod_needs import allocated_reservation
-from koord_scheduler.reservations.pre_allocatable import pre_allocatable
-from koord_scheduler.volumes.usage import volume_usage
+from koord_scheduler.plugins.device_share.pod_devices import (
+    NO_DEVICES,
+    PodDevices,
+    read_pod_devices,
+)
+from koord_scheduler.plugins.load_aware.pod_load import NO_LOAD, PodLoad, pod_load
+from koord_scheduler.plugins.node_numa_resource.node_allocation import NO_ALLOCATION, NUMAAllocation
+from koord_scheduler.plugins.node_numa_resource.pod_requirements import placed_allocation
+from koord_scheduler.plugins.reservation.owners import pod_owners
+from koord_scheduler.plugins.reservation.pod_needs import allocated_reservation
+from koord_scheduler.plugins.reservation.pre_allocatable import pre_allocatable
+from koord_scheduler.plugins.volumes.usage import volume_usage
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.held_terms import held_terms
+from koord_scheduler.state.pod_labels import pod_labels
 
 
-def placed_usage(pod: PodInfo, nodes: NodeColumns, load: PodLoad | None = None) -> PodUsage:
+def placed_usage(pod: PodInfo, nodes: ClusterState, load: PodLoad | None = None) -> PodUsage:
     """What ``nodes.add_pod`` and ``nodes.remove_pod`` take for a pod that has a node.
 
     Its ``load`` may be known already.

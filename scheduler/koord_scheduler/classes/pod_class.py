@@ -9,33 +9,7 @@ from functools import cached_property
 from koord_model.demand import Amounts
 from koord_model.label_selector import LabelSelector
 
-from koord_scheduler.claims.extended_resources import (
-    ContainerRequest,
-    container_requests,
-    may_be_backed,
-)
-from koord_scheduler.claims.pod_claims import NO_CLAIMS, PodClaims, pod_claims
 from koord_scheduler.classes.special_needs import required_features, unsupported_fields
-from koord_scheduler.columns.pod_labels import PodLabels, pod_labels
-from koord_scheduler.columns.ports import ANY_ADDRESS, HostPort
-from koord_scheduler.columns.workload_selectors import (
-    REPLICA_SET,
-    REPLICATION_CONTROLLER,
-    STATEFUL_SET,
-    WorkloadReference,
-)
-from koord_scheduler.devices.device_needs import (
-    NO_DEVICE_NEEDS,
-    PodDeviceNeeds,
-    asks_for_devices,
-    pod_device_needs,
-)
-from koord_scheduler.load.pod_load import NO_LOAD, PodLoad, pod_load
-from koord_scheduler.numa.pod_requirements import (
-    NO_REQUIREMENTS,
-    NUMARequirements,
-    numa_requirements,
-)
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node_selector import (
     PreferredNodes,
@@ -48,13 +22,39 @@ from koord_scheduler.objects.pod_affinity import PodAffinity, pod_affinity
 from koord_scheduler.objects.requests import PodRequests, pending_requests
 from koord_scheduler.objects.scheduling_hint import NO_HINT, PodHint, scheduling_hint
 from koord_scheduler.objects.spread import SpreadConstraint, spread_constraint
-from koord_scheduler.reservations.owners import pod_owners
-from koord_scheduler.reservations.pod_needs import (
+from koord_scheduler.plugins.device_share.device_needs import (
+    NO_DEVICE_NEEDS,
+    PodDeviceNeeds,
+    asks_for_devices,
+    pod_device_needs,
+)
+from koord_scheduler.plugins.dynamic_resources.extended_resources import (
+    ContainerRequest,
+    container_requests,
+    may_be_backed,
+)
+from koord_scheduler.plugins.dynamic_resources.pod_claims import NO_CLAIMS, PodClaims, pod_claims
+from koord_scheduler.plugins.load_aware.pod_load import NO_LOAD, PodLoad, pod_load
+from koord_scheduler.plugins.node_numa_resource.pod_requirements import (
+    NO_REQUIREMENTS,
+    NUMARequirements,
+    numa_requirements,
+)
+from koord_scheduler.plugins.reservation.owners import pod_owners
+from koord_scheduler.plugins.reservation.pod_needs import (
     NO_RESERVATION_NEEDS,
     ReservationNeeds,
     reservation_needs,
 )
-from koord_scheduler.volumes.usage import NO_VOLUMES, VolumeUsage, volume_usage
+from koord_scheduler.plugins.volumes.usage import NO_VOLUMES, VolumeUsage, volume_usage
+from koord_scheduler.state.pod_labels import PodLabels, pod_labels
+from koord_scheduler.state.ports import ANY_ADDRESS, HostPort
+from koord_scheduler.state.workload_selectors import (
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+    WorkloadReference,
+)
 
 _SELECTING = {
     ("v1", REPLICATION_CONTROLLER),

@@ -16,17 +16,22 @@ from koord_model.times import from_rfc3339
 
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class, spread_controller
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.gang.member import GangMember, gang_member
-from koord_scheduler.gang.scheduling_group import scheduling_group_key
-from koord_scheduler.load.pod_load import NO_TIMES, PodTimes, has_daemon_owner, pod_times
-from koord_scheduler.numa.pod_requirements import may_bind_cpus
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 from koord_scheduler.objects.requests import placed_requests
 from koord_scheduler.objects.scheduling_hint import scheduling_hint
-from koord_scheduler.reservations.operating_pod import is_operating, operating_reservation
-from koord_scheduler.reservations.reservation import Reservation
+from koord_scheduler.plugins.coscheduling.member import GangMember, gang_member
+from koord_scheduler.plugins.coscheduling.scheduling_group import scheduling_group_key
+from koord_scheduler.plugins.load_aware.pod_load import (
+    NO_TIMES,
+    PodTimes,
+    has_daemon_owner,
+    pod_times,
+)
+from koord_scheduler.plugins.node_numa_resource.pod_requirements import may_bind_cpus
+from koord_scheduler.plugins.reservation.operating_pod import is_operating, operating_reservation
+from koord_scheduler.plugins.reservation.reservation import Reservation
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
 
 _Made = TypeVar("_Made")
 
@@ -91,7 +96,7 @@ class ClusterPod(NamedTuple):
 class PodReader:
     """Reads pods for one set of columns."""
 
-    def __init__(self, nodes: NodeColumns) -> None:
+    def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
         self._usages: _Remembered[PodUsage] = _Remembered()
         self._classes: _Remembered[tuple[PodClass, PodUsage]] = _Remembered()
@@ -216,7 +221,7 @@ class PodReader:
         return found
 
 
-def named_class(pod: PodClass, key: str, uid: str, nodes: NodeColumns) -> PodClass:
+def named_class(pod: PodClass, key: str, uid: str, nodes: ClusterState) -> PodClass:
     """The class of a pod by itself if a reservation is for this pod, and not for its like."""
     namespace, _, name = key.partition("/")
     needs = pod.reservation

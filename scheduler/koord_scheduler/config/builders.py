@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
-from koord_scheduler.columns.reservations import DEFAULT_CANDIDATES, CandidateCount
 from koord_scheduler.config.known_plugins import CORE, Support
 from koord_scheduler.config.koordinator_args import NodeResourcesFitPlusArgs
 from koord_scheduler.config.plugin_args import (
@@ -24,32 +23,32 @@ from koord_scheduler.config.plugin_args import (
     ScoringStrategy,
     WeightedResource,
 )
-from koord_scheduler.config.reservation_args import PreAllocationConfig, ReservationArgs
-from koord_scheduler.framework.plugin import Plugin
-from koord_scheduler.framework.reservation_settings import ReservationSettings
-from koord_scheduler.framework.resource_scores import (
-    ResourceScore,
-    least_allocated,
-    most_allocated,
-    requested_to_capacity_ratio,
-)
-from koord_scheduler.numa.pod_needs import NUMASettings
-from koord_scheduler.numa.policies import CPUBindPolicy
-from koord_scheduler.numa.scores import AmountScore, AmountScorer, least_taken, most_taken
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
 from koord_scheduler.objects.spread import spread_constraint
-from koord_scheduler.plugins.coscheduling import Coscheduling
-from koord_scheduler.plugins.device_share import DeviceShare
-from koord_scheduler.plugins.dynamic_resources import DynamicResources
-from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin
-from koord_scheduler.plugins.gang_scheduling import GangScheduling
+from koord_scheduler.plugin import Plugin
+from koord_scheduler.plugins.coscheduling.gang_scheduling import GangScheduling
+from koord_scheduler.plugins.coscheduling.plugin import Coscheduling
+from koord_scheduler.plugins.coscheduling.topology_placement_generator import (
+    TopologyPlacementGenerator,
+)
+from koord_scheduler.plugins.device_share.plugin import DeviceShare
+from koord_scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin
 from koord_scheduler.plugins.image_locality import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
-from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
+from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from koord_scheduler.plugins.node_name import NodeName
-from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
+from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
+from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings
+from koord_scheduler.plugins.node_numa_resource.policies import CPUBindPolicy
+from koord_scheduler.plugins.node_numa_resource.scores import (
+    AmountScore,
+    AmountScorer,
+    least_taken,
+    most_taken,
+)
 from koord_scheduler.plugins.node_ports import NodePorts
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
@@ -60,19 +59,27 @@ from koord_scheduler.plugins.node_resources_fit_plus import (
     NodeResourcesFitPlus,
 )
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
-from koord_scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpread,
     PodTopologySpreadSettings,
 )
-from koord_scheduler.plugins.reservation import ReservationPlugin
+from koord_scheduler.plugins.reservation.args import PreAllocationConfig, ReservationArgs
+from koord_scheduler.plugins.reservation.columns import DEFAULT_CANDIDATES, CandidateCount
+from koord_scheduler.plugins.reservation.plugin import ReservationPlugin
+from koord_scheduler.plugins.reservation.settings import ReservationSettings
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.plugins.scheduling_hint import SchedulingHint
 from koord_scheduler.plugins.taint_toleration import TaintToleration
-from koord_scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
-from koord_scheduler.plugins.volume_binding import VolumeBinding
-from koord_scheduler.plugins.volume_restrictions import VolumeRestrictions
-from koord_scheduler.plugins.volume_zone import VolumeZone
+from koord_scheduler.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from koord_scheduler.plugins.volumes.volume_binding import VolumeBinding
+from koord_scheduler.plugins.volumes.volume_restrictions import VolumeRestrictions
+from koord_scheduler.plugins.volumes.volume_zone import VolumeZone
+from koord_scheduler.state.resource_scores import (
+    ResourceScore,
+    least_allocated,
+    most_allocated,
+    requested_to_capacity_ratio,
+)
 
 BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "NodeUnschedulable": lambda args: NodeUnschedulable(),

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import yaml
 from koord_model.yaml_documents import check_aliases
 
-from koord_scheduler.config.problems import SchedulerConfigError
+from koord_scheduler.arguments.problems import SchedulerConfigError
 
 _TAG = "tag:yaml.org,2002:"
 

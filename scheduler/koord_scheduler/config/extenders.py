@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from koord_model import duration
 from koord_model.names import is_label_key
 
+from koord_scheduler.arguments.problems import problem, refuse_if
 from koord_scheduler.config.component_config import ExtenderConfiguration, ExtenderTLSConfig
-from koord_scheduler.config.problems import problem, refuse_if
 from koord_scheduler.extenders.extender import Extender, ExtenderTLS
 
 _DEFAULT_SECONDS = 5.0

@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from koord_scheduler.config.base_args import PluginArgs
+from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.problems import problem
 from koord_scheduler.config.component_config import NotNegative, Strict
-from koord_scheduler.config.problems import problem
 
 _LEAST, _MOST = "LeastAllocated", "MostAllocated"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from koord_model import duration
 
+from koord_scheduler.arguments.problems import SchedulerConfigError, problem, refuse_if
 from koord_scheduler.config.component_config import LeaderElectionConfiguration
-from koord_scheduler.config.problems import SchedulerConfigError, problem, refuse_if
 
 _DURATIONS = ("leaseDuration", "renewDeadline", "retryPeriod")
 _JITTER = 1.2

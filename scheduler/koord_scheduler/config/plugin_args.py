@@ -11,21 +11,21 @@ from koord_model.names import KEY, is_label_key
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
+from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.problems import problem
 from koord_scheduler.config.added_affinity import AddedAffinity
-from koord_scheduler.config.base_args import PluginArgs
 from koord_scheduler.config.component_config import Int32, NotNegative, PerCent, Strict
-from koord_scheduler.config.coscheduling_args import CoschedulingArgs
-from koord_scheduler.config.device_share_args import DeviceShareArgs
-from koord_scheduler.config.elastic_quota_args import ElasticQuotaArgs
 from koord_scheduler.config.koordinator_args import (
     NodeResourcesFitPlusArgs,
     ScarceResourceAvoidanceArgs,
     SchedulingHintArgs,
 )
-from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
-from koord_scheduler.config.problems import problem
-from koord_scheduler.config.reservation_args import ReservationArgs
 from koord_scheduler.objects.pod import TopologySpreadConstraint
+from koord_scheduler.plugins.coscheduling.args import CoschedulingArgs
+from koord_scheduler.plugins.device_share.args import DeviceShareArgs
+from koord_scheduler.plugins.elastic_quota.args import ElasticQuotaArgs
+from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.reservation.args import ReservationArgs
 
 SYSTEM = "System"
 RATIO = "RequestedToCapacityRatio"

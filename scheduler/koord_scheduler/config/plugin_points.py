@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from koord_scheduler.arguments.problems import problem, refuse_if
 from koord_scheduler.config.component_config import PluginItem, PluginSet, PluginSets
 from koord_scheduler.config.known_plugins import DEFAULT_PLUGINS, extension_points
-from koord_scheduler.config.problems import problem, refuse_if
 
 MULTI_POINT = "multiPoint"
 ALL = "*"

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from koord_model import duration
 
-from koord_scheduler.config.base_args import PluginArgs
+from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.problems import SchedulerConfigError, convert, problem, refuse_if
 from koord_scheduler.config.builders import support
 from koord_scheduler.config.component_config import API_VERSION, PluginConfig
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS, Support
 from koord_scheduler.config.plugin_args import AllPluginArgs, DynamicResourcesArgs
-from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
 
 _FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
+from koord_scheduler.arguments.problems import refuse_if
 from koord_scheduler.config.builders import BUILDERS, support
 from koord_scheduler.config.component_config import KubeSchedulerProfile, PluginSets
 from koord_scheduler.config.known_plugins import (
@@ -19,10 +20,9 @@ from koord_scheduler.config.known_plugins import (
 )
 from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.config.plugin_points import ALL, PluginPoints, plugin_points
-from koord_scheduler.config.problems import refuse_if
 from koord_scheduler.config.profile_args import name_problems, plugin_args, unknown_plugin
-from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.plugin import Plugin
 from koord_scheduler.plugins.missing_plugins import MissingPlugins
 
 AddedPlugins = Mapping[str, Callable[[Mapping[str, Any]], Plugin]]

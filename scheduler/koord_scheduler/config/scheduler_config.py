@@ -9,6 +9,7 @@ from typing import Any
 from koord_model.excerpt import excerpt
 from msgspec.structs import replace
 
+from koord_scheduler.arguments.problems import SchedulerConfigError, convert, problem, refuse_if
 from koord_scheduler.config.component_config import (
     API_VERSION,
     KubeSchedulerConfiguration,
@@ -20,7 +21,6 @@ from koord_scheduler.config.leader_election import (
     LeaderElectionSettings,
     leader_election_settings,
 )
-from koord_scheduler.config.problems import SchedulerConfigError, convert, problem, refuse_if
 from koord_scheduler.config.profiles import AddedPlugins, ConfiguredProfile, configured_profile
 from koord_scheduler.extenders.extender import Extender
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.extenders.calls import (
     CallFailure,
     ExtenderCall,
@@ -22,6 +21,7 @@ from koord_scheduler.extenders.calls import (
 from koord_scheduler.extenders.extender import Extender
 from koord_scheduler.extenders.refusal import NodeFailure
 from koord_scheduler.framework.preemption import Preemption
+from koord_scheduler.state.placed_pods import PlacedPod
 
 T = TypeVar("T")
 

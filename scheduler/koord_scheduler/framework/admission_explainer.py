@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 @runtime_checkable
 class AdmissionExplainer(Protocol):
     """A plugin that can say more than ``Plugin.admit``."""
 
-    def explain(self, pod: PodClass, nodes: NodeColumns) -> dict[str, Any] | None:
+    def explain(self, pod: PodClass, nodes: ClusterState) -> dict[str, Any] | None:
         """Why a class is not admitted, as plain data; ``None`` if it is."""
         ...

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows, both, span
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
 from koord_scheduler.framework.lru_cache import HasSize
-from koord_scheduler.framework.plugin import Limit, PreFilterResult, Reason
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
+from koord_scheduler.plugin import Limit, PreFilterResult, Reason
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, span
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
 
 
 class PluginReasons(NamedTuple):
@@ -63,7 +63,7 @@ class ClassScores:
     def __init__(
         self,
         pod: PodClass,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         plugins: Sequence[EnabledPlugin],
         shared: SharedScores | None = None,
     ) -> None:

@@ -37,32 +37,8 @@ from koord_kube.protocol.resources import (
     Resource,
 )
 
-from koord_scheduler.claims.device_objects import DeviceObjects
-from koord_scheduler.claims.objects import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceSlice,
-    read_device_object,
-)
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.classes.reservation_reader import ReservationReader
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.devices.device_object import DeviceObject, read_device_report
-from koord_scheduler.devices.gpu_templates import (
-    GPUTemplates,
-    TemplatesObject,
-    read_gpu_templates,
-)
-from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.framework.scheduling_group_kinds import scheduling_group_kinds
-from koord_scheduler.gang.pod_group import PodGroupObject, read_pod_group
-from koord_scheduler.load.node_metric import NodeMetricView, read_node_metric
-from koord_scheduler.network.cluster_topology import ClusterTopology, read_cluster_topology
-from koord_scheduler.numa.topology_object import (
-    NodeResourceTopology,
-    read_node_resource_topology,
-)
 from koord_scheduler.objects.disruption_budget import (
     DisruptionBudgetObject,
     read_disruption_budget,
@@ -78,9 +54,37 @@ from koord_scheduler.objects.workload import (
     read_service,
     read_stateful_set,
 )
-from koord_scheduler.quota.quota_object import ElasticQuotaObject, read_elastic_quota
-from koord_scheduler.reservations.objects import ReservationObject
-from koord_scheduler.volumes.objects import (
+from koord_scheduler.plugins.coscheduling.network.cluster_topology import (
+    ClusterTopology,
+    read_cluster_topology,
+)
+from koord_scheduler.plugins.coscheduling.pod_group import PodGroupObject, read_pod_group
+from koord_scheduler.plugins.coscheduling.scheduling_group_kinds import scheduling_group_kinds
+from koord_scheduler.plugins.device_share.device_object import DeviceObject, read_device_report
+from koord_scheduler.plugins.device_share.gpu_templates import (
+    GPUTemplates,
+    TemplatesObject,
+    read_gpu_templates,
+)
+from koord_scheduler.plugins.dynamic_resources.claim_objects import DeviceObjects
+from koord_scheduler.plugins.dynamic_resources.objects import (
+    DeviceClass,
+    ResourceClaim,
+    ResourceSlice,
+    read_device_object,
+)
+from koord_scheduler.plugins.elastic_quota.quota_object import (
+    ElasticQuotaObject,
+    read_elastic_quota,
+)
+from koord_scheduler.plugins.load_aware.node_metric import NodeMetricView, read_node_metric
+from koord_scheduler.plugins.node_numa_resource.topology_object import (
+    NodeResourceTopology,
+    read_node_resource_topology,
+)
+from koord_scheduler.plugins.reservation.objects import ReservationObject
+from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
+from koord_scheduler.plugins.volumes.objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
@@ -90,7 +94,9 @@ from koord_scheduler.volumes.objects import (
     StorageObject,
     VolumeAttachment,
 )
-from koord_scheduler.volumes.volume_objects import read_valid_storage_object
+from koord_scheduler.plugins.volumes.volume_objects import read_valid_storage_object
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
 
 _WORKLOADS: Mapping[Resource, tuple[Callable[[bytes], Any], type[msgspec.Struct]]] = {
     SERVICES: (read_service, EqualitySelectorObject),
@@ -221,7 +227,7 @@ def cluster_kinds(
     ]
 
 
-def _gpu_templates(nodes: NodeColumns) -> ClusterKind:
+def _gpu_templates(nodes: ClusterState) -> ClusterKind:
     """The ConfigMap with parts in which cards are given."""
     source = nodes.node_devices.source
     return ClusterKind(

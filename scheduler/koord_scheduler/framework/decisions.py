@@ -8,8 +8,8 @@ from typing import Any
 from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.extenders.steps import Calls, Steps
 from koord_scheduler.framework.preemption import Preemption
-from koord_scheduler.gang.member import Release
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.plugins.coscheduling.member import Release
 
 
 @dataclass(frozen=True, slots=True)

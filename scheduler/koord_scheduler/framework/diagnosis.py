@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.framework.class_scores import ClassScores, PluginReasons
 from koord_scheduler.framework.nearest_miss import NearMiss, nearest_misses
-from koord_scheduler.framework.plugin import PreFilterResult, Reason
 from koord_scheduler.framework.pre_filter import merge_pre_filter, not_named
+from koord_scheduler.plugin import PreFilterResult, Reason
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _not_admitting(
             yield PluginReasons(plugin, [reason], everywhere)
 
 
-def _named(merged: PreFilterResult, nodes: NodeColumns, rows: Rows) -> Mask:
+def _named(merged: PreFilterResult, nodes: ClusterState, rows: Rows) -> Mask:
     if merged.nodes is None:
         return np.ones(len(rows), np.bool_)
     named = [row for row in map(nodes.row, merged.nodes) if row is not None]

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.placed_pods import PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores, PodLimits
+from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.plugin import Limit
 from koord_scheduler.framework.rejected_beside import rejected_beside
+from koord_scheduler.plugin import Limit
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.placed_pods import PlacedPods, PodsByRow
 
 
 class Victims(NamedTuple):
@@ -35,7 +35,7 @@ class DryRun:
     def __init__(
         self,
         scores: ClassScores,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         placed: PlacedPods,
         budgets: DisruptionBudgets,
         nominated: Sequence[Nomination],

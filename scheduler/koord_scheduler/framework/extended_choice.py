@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Rows
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.extenders.calls import CallFailure, Scores
 from koord_scheduler.extenders.extender import Extender
 from koord_scheduler.extenders.refusal import ExtenderRefusal
@@ -27,6 +25,8 @@ from koord_scheduler.extenders.steps import (
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.fit_error import NO_CANDIDATE, preemption_message
 from koord_scheduler.framework.preemption import Preemption, least_harmful
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
 
 
 class ChosenPreemption(NamedTuple):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 
-from koord_scheduler.columns.arrays import Amounts, Rows
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import Diagnosis
 from koord_scheduler.framework.fit_error import fit_error_message
@@ -31,15 +30,16 @@ from koord_scheduler.framework.gang_preemption import (
 from koord_scheduler.framework.gang_trial import MemberPlacer, TrialResult, try_gang
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.parked_columns import ParkedNeeds
-from koord_scheduler.gang.gangs import count_by_gang
-from koord_scheduler.gang.member import Release
-from koord_scheduler.gang.readiness import has_enough_pods, ignored, missing_members
-from koord_scheduler.queue.scheduling_queue import (
+from koord_scheduler.framework.queue.scheduling_queue import (
     ClassKey,
     ClassQueue,
     GangAttempts,
     QueuedPod,
 )
+from koord_scheduler.plugins.coscheduling.gangs import count_by_gang
+from koord_scheduler.plugins.coscheduling.member import Release
+from koord_scheduler.plugins.coscheduling.readiness import has_enough_pods, ignored, missing_members
+from koord_scheduler.state.arrays import Amounts, Rows
 
 TOLD_AFTER_SECONDS = 5.0
 """Owners hear that a gang is incomplete once no pod of it came for so long."""

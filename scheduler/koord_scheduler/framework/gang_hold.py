@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.nominations import Nomination, Nominations
-from koord_scheduler.queue.scheduling_queue import QueuedPod, Turn
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, Turn
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 HOLD_AFTER_SECONDS = 60.0
 """For so long a group that does not fit waits before room is held for it."""
@@ -40,7 +40,7 @@ class GangHold:
 
     def __init__(
         self,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         nominations: Nominations,
         scores: Callable[[QueuedPod], ClassScores],
     ) -> None:
@@ -153,7 +153,7 @@ class GangHold:
 class _Room:
     """What nodes have now, and what they have without pods, less what is held already."""
 
-    def __init__(self, nodes: NodeColumns) -> None:
+    def __init__(self, nodes: ClusterState) -> None:
         self._resources = resources = nodes.resources
         self._free: Amounts = resources.allocatable - resources.requested
         self._whole: Amounts = resources.allocatable.copy()

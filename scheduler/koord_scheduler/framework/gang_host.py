@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, Protocol
 
-from koord_scheduler.columns.arrays import Rows
-from koord_scheduler.columns.resources import Request
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis
 from koord_scheduler.framework.gang_preemption import PreemptionHost
-from koord_scheduler.gang.gangs import Gangs
-from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.plugins.coscheduling.gangs import Gangs
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.resources import Request
 
 
 class GangHost(PreemptionHost, Protocol):

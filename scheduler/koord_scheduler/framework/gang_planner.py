@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Rows
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.gang.gangs import Gang
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.plugins.coscheduling.gangs import Gang
+from koord_scheduler.state.arrays import Amounts, Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
 
 
 class GangCandidate(NamedTuple):
@@ -50,7 +50,7 @@ class GangRequest(NamedTuple):
     gangs: Sequence[Gang]
     pods: Sequence[QueuedPod]
     required: Sequence[QueuedPod]
-    nodes: NodeColumns
+    nodes: ClusterState
     feasible: Callable[[QueuedPod], Rows]
     slots: Callable[[QueuedPod, Rows], Amounts]
 
@@ -70,7 +70,7 @@ class GangPlanner(Protocol):
         ...
 
 
-def pod_slots(nodes: NodeColumns, usage: PodUsage, rows: Rows) -> Amounts:
+def pod_slots(nodes: ClusterState, usage: PodUsage, rows: Rows) -> Amounts:
     """How many pods of a usage fit on each of these feasible rows by their amounts; at least 1."""
     slots: Amounts = np.full(len(rows), np.inf)
     resources = nodes.resources

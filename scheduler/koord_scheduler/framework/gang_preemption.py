@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPods
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.gang_trial import MemberPlacer
 from koord_scheduler.framework.nominations import Nomination, Nominations
 from koord_scheduler.framework.preemption import Candidates, Preemption, least_harmful
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPods
 
 RETRY_SECONDS = 10.0
 """After so long victims are looked for again if those of the last time have not begun to end."""
@@ -22,7 +22,7 @@ RETRY_SECONDS = 10.0
 class PreemptionHost(MemberPlacer, Protocol):
     """The scheduler, as far as victims are concerned."""
 
-    nodes: NodeColumns
+    nodes: ClusterState
     placed: PlacedPods
     nominations: Nominations
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from koord_scheduler.classes.pod_reader import ClusterPod
 from koord_scheduler.framework.pod_states import PodStates
 from koord_scheduler.framework.profile import Profile
-from koord_scheduler.gang.gangs import Gang, Gangs
-from koord_scheduler.gang.pod_group import PodGroup
-from koord_scheduler.queue.scheduling_queue import ClassKey, GangAttempts, QueuedPod
+from koord_scheduler.framework.queue.scheduling_queue import ClassKey, GangAttempts, QueuedPod
+from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
+from koord_scheduler.plugins.coscheduling.pod_group import PodGroup
 
 
 class GangStates(PodStates):

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_planner import GangCandidate
-from koord_scheduler.framework.plugin import CannotReserve
-from koord_scheduler.gang.gang_spec import GangMode
-from koord_scheduler.gang.gangs import Gangs, count_by_gang
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.plugin import CannotReserve
+from koord_scheduler.plugins.coscheduling.gang_spec import GangMode
+from koord_scheduler.plugins.coscheduling.gangs import Gangs, count_by_gang
 
 
 class MemberPlacer(Protocol):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import quantity_of
 from koord_scheduler.framework.class_scores import PluginReasons
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resources import quantity_of
 
 _MOST = 3
 
@@ -37,7 +37,7 @@ class NearMiss:
 
 
 def nearest_misses(
-    nodes: NodeColumns, rows: Rows, found: Sequence[PluginReasons], against: Rows
+    nodes: ClusterState, rows: Rows, found: Sequence[PluginReasons], against: Rows
 ) -> tuple[NearMiss, ...]:
     """At most three of the ``rows`` that are rejected, the nearest first.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Rows
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 LARGE = 5000
 """Nodes; in clusters that have no more, all are looked at, in a few tenths of a millisecond."""
@@ -26,7 +26,7 @@ def sample_size(nodes: int, per_cent: int = 0) -> int:
 class NodeSampler:
     """Takes nodes in a random order, the next ones each time."""
 
-    def __init__(self, nodes: NodeColumns) -> None:
+    def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
         self._version = -1
         self._order: Rows = np.zeros(0, np.intp)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Codes, Rows, lengthened
-from koord_scheduler.columns.journal import RowJournal
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.usage_table import UsageTable
 from koord_scheduler.framework.nominations import Nominations
-from koord_scheduler.framework.plugin import Limit
+from koord_scheduler.plugin import Limit
+from koord_scheduler.state.arrays import Amounts, Codes, Rows, lengthened
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.journal import RowJournal
+from koord_scheduler.state.usage_table import UsageTable
 
 _NOWHERE = -1
 _FEWEST = 64
@@ -24,7 +24,7 @@ class NominatedColumns:
     other nodes than before.
     """
 
-    def __init__(self, nodes: NodeColumns, nominations: Nominations) -> None:
+    def __init__(self, nodes: ClusterState, nominations: Nominations) -> None:
         self._nodes = nodes
         self._nominations = nominations
         self._usages = UsageTable()

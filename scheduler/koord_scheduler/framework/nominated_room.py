@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Codes, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.nominated_columns import NominatedColumns
 from koord_scheduler.framework.nominations import Nominations
 from koord_scheduler.framework.rejected_beside import rejected_beside
+from koord_scheduler.state.arrays import Codes, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Known:
 class NominatedRoom:
     """Remembers it for each class as long as its scores, and asks again about what changed."""
 
-    def __init__(self, nodes: NodeColumns, nominations: Nominations) -> None:
+    def __init__(self, nodes: ClusterState, nominations: Nominations) -> None:
         self._nodes = nodes
         self._columns = NominatedColumns(nodes, nominations)
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Codes, Mask, lengthened
-from koord_scheduler.columns.resources import Request
+from koord_scheduler.framework.queue.scheduling_queue import ClassQueue
 from koord_scheduler.framework.row_scores import RowScores
-from koord_scheduler.queue.scheduling_queue import ClassQueue
+from koord_scheduler.state.arrays import Amounts, Codes, Mask, lengthened
+from koord_scheduler.state.resources import Request
 
 MOST_LINES = 32
 """Resources that are compared; what classes need of others is found out by asking plugins."""

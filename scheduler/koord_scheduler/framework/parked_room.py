@@ -6,11 +6,11 @@ from itertools import chain
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows, lengthened
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import Request
 from koord_scheduler.framework.parked_columns import ParkedColumns
 from koord_scheduler.framework.row_scores import RowScores
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, lengthened
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resources import Request
 
 
 class ParkedRoom:
@@ -20,7 +20,7 @@ class ParkedRoom:
     in this round. What is ``left`` is less than what is free by what was taken since ``absorb``.
     """
 
-    def __init__(self, nodes: NodeColumns) -> None:
+    def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
         self._seen = 0
         self._reserved: dict[int, list[Request]] = {}

@@ -7,17 +7,20 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod, named_class
-from koord_scheduler.classes.reservation_reader import ClusterReservation, reservation_key
-from koord_scheduler.columns.named_pods import NamedPod
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.nominations import Nomination, Nominations
-from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import Profile
-from koord_scheduler.load.pod_load import PodTimes
-from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
-from koord_scheduler.reservations.reservation import HIGHEST_PRIORITY
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.plugin import Plugin
+from koord_scheduler.plugins.load_aware.pod_load import PodTimes
+from koord_scheduler.plugins.reservation.named_pods import NamedPod
+from koord_scheduler.plugins.reservation.reservation import HIGHEST_PRIORITY
+from koord_scheduler.plugins.reservation.reservation_reader import (
+    ClusterReservation,
+    reservation_key,
+)
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
 
 
 class PodStates:
@@ -28,7 +31,7 @@ class PodStates:
     """
 
     def __init__(
-        self, profiles: Mapping[str, Profile], nodes: NodeColumns, queue: SchedulingQueue
+        self, profiles: Mapping[str, Profile], nodes: ClusterState, queue: SchedulingQueue
     ) -> None:
         self.profiles = profiles
         self.nodes = nodes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koord_scheduler.framework.plugin import PreFilterResult
+from koord_scheduler.plugin import PreFilterResult
 
 
 def merge_pre_filter(results: Iterable[tuple[str, PreFilterResult]]) -> PreFilterResult:

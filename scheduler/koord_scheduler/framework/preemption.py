@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from koord_model.keys import LABEL_DISABLE_PREEMPTIBLE
 
-from koord_scheduler.columns.arrays import Amounts, Rows
-from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.placed_pods import PlacedPod, PlacedPods, PodsByRow
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.framework.dry_run import DryRun, Victims
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.plugin import VictimRules
+from koord_scheduler.plugin import VictimRules
+from koord_scheduler.state.arrays import Amounts, Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods, PodsByRow
 
 _LOWEST = -(2.0**31)
 _KEPT = (LABEL_DISABLE_PREEMPTIBLE, "true")
@@ -49,7 +49,7 @@ class Candidates:
 
     def __init__(
         self,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         placed: PlacedPods,
         victims: Victims,
         rows: Rows,
@@ -80,7 +80,7 @@ class Candidates:
         In order: the fewest violations of budgets; the lowest priority of the most important
         victim; the lowest sum of priorities, each above the lowest there is; the fewest victims;
         of the most important victims the one that started first did so the latest; and of equal
-        ones the highest ``tie_break``, by row, which is that of ``NodeColumns`` if not given.
+        ones the highest ``tie_break``, by row, which is that of ``ClusterState`` if not given.
         """
         if not len(self):
             return None
@@ -117,7 +117,7 @@ class Candidates:
 
 
 def _with_their_gangs(
-    victims: tuple[PlacedPod, ...], nodes: NodeColumns, placed: PlacedPods
+    victims: tuple[PlacedPod, ...], nodes: ClusterState, placed: PlacedPods
 ) -> tuple[PlacedPod, ...]:
     """With those pods, wherever they are, that lose their nodes together with one of them."""
     if not nodes.gangs.disrupts_together:
@@ -159,7 +159,7 @@ def may_preempt(
     scores: ClassScores,
     priority: int,
     nominated_node: str,
-    nodes: NodeColumns,
+    nodes: ClusterState,
     placed: PlacedPods,
 ) -> bool:
     """Whether a pod whose preemption policy is not "Never" may look for victims.
@@ -178,7 +178,7 @@ def may_preempt(
 def find_candidates(
     scores: ClassScores,
     priority: int,
-    nodes: NodeColumns,
+    nodes: ClusterState,
     placed: PlacedPods,
     budgets: DisruptionBudgets,
     nominated: Sequence[Nomination] = (),
@@ -219,7 +219,7 @@ def find_candidates(
 
 
 def _without_victims(
-    nodes: NodeColumns, placed: PlacedPods, nobody: PodsByRow, rows: Rows
+    nodes: ClusterState, placed: PlacedPods, nobody: PodsByRow, rows: Rows
 ) -> Candidates:
     none = Victims(nobody, np.zeros(0, np.bool_))
     number = len(rows)
@@ -229,7 +229,7 @@ def _without_victims(
 def _preemptible(
     pods: PodsByRow,
     scores: ClassScores,
-    nodes: NodeColumns,
+    nodes: ClusterState,
     placed: PlacedPods,
     priority: int,
 ) -> PodsByRow:
@@ -261,7 +261,7 @@ def _preemptible(
     return pods.where(~kept)
 
 
-def _kept_together(kept: Rows, nodes: NodeColumns, placed: PlacedPods, priority: int) -> list[int]:
+def _kept_together(kept: Rows, nodes: ClusterState, placed: PlacedPods, priority: int) -> list[int]:
     """The slots of pods that lose their nodes only with one that is not lost."""
     found, lasting = list[int](), set(kept.tolist())
     for keys in nodes.gangs.disrupted_together():

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Rows
-from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.placed_pods import PlacedPods
 from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.framework.fit_error import (
     NEVER_PREEMPTS,
     NO_VICTIMS,
@@ -18,13 +15,16 @@ from koord_scheduler.framework.fit_error import (
     preemption_message,
 )
 from koord_scheduler.framework.nominations import Nominations
-from koord_scheduler.framework.plugin import VictimRules
 from koord_scheduler.framework.preemption import (
     Candidates,
     find_candidates,
     may_preempt,
 )
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.plugin import VictimRules
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPods
 
 _NO_ROOM = "node(s) have no room without victims either"
 
@@ -34,7 +34,7 @@ class Preemptor:
 
     def __init__(
         self,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         placed: PlacedPods,
         budgets: DisruptionBudgets,
         nominations: Nominations,

@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 from koord_model.version import VERSION
 
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.decisions import (
     Decision,
     ExtenderFailure,
@@ -23,9 +21,11 @@ from koord_scheduler.framework.decisions import (
     PreemptionPlan,
 )
 from koord_scheduler.framework.profile import Profile
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.wake_budget import UNLIMITED, CountingBudget, WakeBudget
-from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
 
 FORMAT = 1
 """Of recordings; increased when older programs cannot replay them."""
@@ -167,7 +167,7 @@ class RecordingScheduler(Scheduler):
         profiles: Iterable[Profile],
         record: Record,
         *,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         queue: SchedulingQueue,
     ) -> None:
         super().__init__(profiles, nodes=nodes, queue=queue)

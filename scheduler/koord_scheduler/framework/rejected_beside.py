@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koord_scheduler.columns.nodes import PodUsage
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.state.cluster_state import PodUsage
 
 
 def rejected_beside(scores: ClassScores, row: int, pods: Sequence[PodUsage]) -> bool:

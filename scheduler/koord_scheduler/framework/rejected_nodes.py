@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.state.arrays import Rows
 
 
 class RejectedNodes(NamedTuple):

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 from koord_kube.protocol.resources import PODS
 
-from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Decision
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.recording import (
     DecideInput,
     DecisionOutcome,
@@ -27,7 +27,7 @@ from koord_scheduler.framework.recording import (
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.wake_budget import CountedBudget
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.state.cluster_kind import ClusterKind
 
 BeforeDecision = Callable[[QueuedPod, DecisionOutcome | None], None]
 

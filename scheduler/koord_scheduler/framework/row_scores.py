@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows, span
-from koord_scheduler.columns.journal import RowJournal
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.lru_cache import LRUCache
-from koord_scheduler.framework.plugin import (
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugin import (
     AcrossNodes,
     Filter,
     Plugin,
     PreFilterResult,
     Score,
 )
-from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.journal import RowJournal
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RowScores:
     def __init__(
         self,
         pod: PodClass,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         journal: RowJournal,
         plugins: Iterable[EnabledPlugin],
         base: RowScores | None = None,
@@ -149,7 +149,7 @@ class SharedScores:
 
     _MOST_BYTES = 32 << 20
 
-    def __init__(self, nodes: NodeColumns, plugins: Sequence[EnabledPlugin]) -> None:
+    def __init__(self, nodes: ClusterState, plugins: Sequence[EnabledPlugin]) -> None:
         self._nodes = nodes
         self._plugins = [one for one in plugins if type(one.plugin).sign is not Plugin.sign]
         self._scores: LRUCache[Hashable, RowScores] = LRUCache(self._MOST_BYTES)
@@ -166,7 +166,7 @@ class SharedScores:
         return found
 
 
-def _class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: NodeColumns) -> ClassPlugin:
+def _class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: ClusterState) -> ClassPlugin:
     plugin, filters, weight = enabled
     return ClassPlugin(
         plugin,

@@ -12,10 +12,6 @@ from functools import partial
 from typing import Any
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Rows
-from koord_scheduler.columns.disruption_budgets import DisruptionBudgets
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import Request
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.extenders.extender import Extender, interested
 from koord_scheduler.extenders.refusal import RESERVE, ExtenderRefusal, NodeFailure
@@ -30,7 +26,7 @@ from koord_scheduler.framework.decisions import (
     Refusal,
 )
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
-from koord_scheduler.framework.domain_planner import DomainPlanner
+from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.framework.extended_choice import (
     ChosenPreemption,
     ExtendedResult,
@@ -42,19 +38,23 @@ from koord_scheduler.framework.fit_error import NO_CANDIDATE, preemption_message
 from koord_scheduler.framework.gang_cycle import GangCycle
 from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.gang_states import GangStates
-from koord_scheduler.framework.network_planner import NetworkPlanner
 from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import NominatedRoom
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.parked_columns import NOTHING_HELPS, ParkedNeeds
-from koord_scheduler.framework.plugin import CannotReserve, VictimRules
 from koord_scheduler.framework.preemption import Candidates, Preemption
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
+from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
 from koord_scheduler.framework.score_cache import ScoreCache
 from koord_scheduler.framework.wake_budget import UNLIMITED, WakeBudget
 from koord_scheduler.framework.waker import NOWHERE, Look, Waker
-from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
+from koord_scheduler.plugin import CannotReserve, VictimRules
+from koord_scheduler.plugins.coscheduling.domain_planner import DomainPlanner
+from koord_scheduler.plugins.coscheduling.network.network_planner import NetworkPlanner
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resources import Request
 
 _MOST_LATE = 100
 """How many nodes are tried that cannot have a pod after all, before it waits."""
@@ -70,14 +70,14 @@ class Scheduler(GangStates):
         self,
         profiles: Iterable[Profile],
         *,
-        nodes: NodeColumns | None = None,
+        nodes: ClusterState | None = None,
         queue: SchedulingQueue | None = None,
         extenders: Sequence[Extender] = (),
     ) -> None:
         by_name = {one.scheduler_name: one for one in profiles}
         super().__init__(
             by_name,
-            nodes if nodes is not None else NodeColumns(),
+            nodes if nodes is not None else ClusterState(),
             queue if queue is not None else SchedulingQueue(),
         )
         self.budgets = DisruptionBudgets()

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.lru_cache import LRUCache
 from koord_scheduler.framework.profile import Profile
-from koord_scheduler.framework.reserved_scores import class_scores
 from koord_scheduler.framework.row_scores import SharedScores
+from koord_scheduler.plugins.reservation.reserved_scores import class_scores
+from koord_scheduler.state.cluster_state import ClusterState
 
 MOST_BYTES = 128 << 20
 _MOST_ONCE = 10_000
@@ -28,7 +28,7 @@ class ScoreCache:
     """``ClassScores`` by profile and class, as many as ``most_bytes`` hold at about."""
 
     def __init__(
-        self, nodes: NodeColumns, profiles: Mapping[str, Profile], most_bytes: int = MOST_BYTES
+        self, nodes: ClusterState, profiles: Mapping[str, Profile], most_bytes: int = MOST_BYTES
     ) -> None:
         self._nodes = nodes
         self._scores: LRUCache[_Key, ClassScores] = LRUCache(most_bytes)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.placed_pods import PlacedPods
-from koord_scheduler.columns.resources import NOWHERE
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.resources import NOWHERE
 
 ROUND_SECONDS = 300
 """After so many calls every row was looked at."""
@@ -19,7 +19,7 @@ ROUND_SECONDS = 300
 class SelfCheck:
     """Recounts what pods use, and repairs what differs."""
 
-    def __init__(self, nodes: NodeColumns, placed: PlacedPods) -> None:
+    def __init__(self, nodes: ClusterState, placed: PlacedPods) -> None:
         self._nodes = nodes
         self._placed = placed
         self._next = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from koord_scheduler.columns.nodes import NodeColumns
+from koord_scheduler.state.cluster_state import ClusterState
 
 Service = Callable[[Mapping[str, str]], Any]
 """A document, as plain data, for the parameters of a request: parts of its path and its query.
@@ -19,6 +19,6 @@ is no such thing.
 class ServiceProvider(Protocol):
     """A plugin that shows something; of one that several profiles enable, the first one does."""
 
-    def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
         """By path; a part of it that begins with ":" is a parameter: "/nodes/:node"."""
         ...

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.diagnosis import Diagnosis
-from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
+from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
+from koord_scheduler.state.cluster_state import ClusterState
 
 LOOKS = 8
 """Classes that are looked at in one call: some milliseconds."""
@@ -26,7 +26,7 @@ _NUMBERS = re.compile(r"[0-9]+")
 class ReasonsHost(Protocol):
     """The scheduler, as far as reasons are concerned."""
 
-    nodes: NodeColumns
+    nodes: ClusterState
     queue: SchedulingQueue
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:

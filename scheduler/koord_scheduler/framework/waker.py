@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from koord_scheduler.columns.arrays import Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.parked_columns import ParkedColumns, ParkedNeeds
 from koord_scheduler.framework.parked_room import ParkedRoom
+from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, SchedulingQueue
 from koord_scheduler.framework.wake_budget import WakeBudget
-from koord_scheduler.queue.scheduling_queue import ClassQueue, SchedulingQueue
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 FLUSH_SECONDS = 60.0
 """After which a parked class is tried again whatever happened: victims may have come since."""
@@ -37,7 +37,7 @@ class Look(NamedTuple):
 class WakeHost(Protocol):
     """The scheduler, as far as parked classes are concerned."""
 
-    nodes: NodeColumns
+    nodes: ClusterState
     queue: SchedulingQueue
 
     def look(self, queue: ClassQueue, now: float) -> Look:

@@ -1,1 +1,1 @@
-"""The scheduler's plugins, one file each; they never import each other. No IO."""
+"""The scheduler's plugins: a file or a folder each; they never import each other."""

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.state.arrays import Amounts, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 _LEAST = 23 * 2**20
 _MOST_OF_A_CONTAINER = 1000 * 2**20
@@ -27,7 +27,7 @@ class ImageLocality(Plugin):
     name: ClassVar[str] = "ImageLocality"
     reads_labels: ClassVar[bool] = False
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         most = max(_MOST_OF_A_CONTAINER * pod.containers, _LEAST + 1)
 
         def score(rows: Rows) -> Amounts:
@@ -44,7 +44,7 @@ class ImageLocality(Plugin):
 
         return score
 
-    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         images = [one for one in map(nodes.images.get, pod.images) if one is not None]
         spread = ((one.size, one.number) for one in images)
         return (int(nodes.is_node.sum()), *spread) if images else None

@@ -10,13 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows, both, span
-from koord_scheduler.columns.domains import Domains, NodeScope
-from koord_scheduler.columns.held_terms import HeldTerm, TermKind
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.pod_counts import AffinitySelector, PodCounter
-from koord_scheduler.columns.usage_table import CountOf
-from koord_scheduler.framework.plugin import (
+from koord_scheduler.objects.pod_affinity import AffinityTerm
+from koord_scheduler.plugin import (
     MAX_SCORE,
     AcrossNodes,
     Limit,
@@ -24,7 +19,12 @@ from koord_scheduler.framework.plugin import (
     Reason,
     first_reasons,
 )
-from koord_scheduler.objects.pod_affinity import AffinityTerm
+from koord_scheduler.state.arrays import Amounts, Codes, Mask, Rows, both, span
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.domains import Domains, NodeScope
+from koord_scheduler.state.held_terms import HeldTerm, TermKind
+from koord_scheduler.state.pod_counts import AffinitySelector, PodCounter
+from koord_scheduler.state.usage_table import CountOf
 
 _NOT_TOGETHER = "node(s) didn't match pod affinity rules"
 _NOT_APART = "node(s) didn't match pod anti-affinity rules"
@@ -51,11 +51,11 @@ class InterPodAffinity(Plugin):
     def __init__(self, settings: InterPodAffinitySettings | None = None) -> None:
         self._settings = settings or InterPodAffinitySettings()
 
-    def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+    def across(self, pod: PodClass, nodes: ClusterState) -> AcrossNodes | None:
         return _Affinity(pod, nodes, self._settings)
 
     def limits(
-        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit]:
         return _Affinity(pod, nodes, self._settings).limits(rows, nominated)
 
@@ -64,7 +64,7 @@ class _Affinity:
     """The terms of one class, and those of placed pods that mean it."""
 
     def __init__(
-        self, pod: PodClass, nodes: NodeColumns, settings: InterPodAffinitySettings
+        self, pod: PodClass, nodes: ClusterState, settings: InterPodAffinitySettings
     ) -> None:
         self._pod = pod
         self._nodes = nodes

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin, PreFilterResult
+from koord_scheduler.plugin import Filter, Plugin, PreFilterResult
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 class MissingPlugins(Plugin):
@@ -20,14 +20,14 @@ class MissingPlugins(Plugin):
     reads_labels: ClassVar[bool] = False
     resolvable: ClassVar[bool] = False
 
-    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         needs = ", ".join(pod.unsupported)
         return PreFilterResult(f"{needs}, which this scheduler lacks" if needs else "")
 
     def sign(self, pod: PodClass) -> Hashable:
         return pod.unsupported
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         if not pod.unsupported:
             return None
 

@@ -8,9 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import (
+from koord_scheduler.objects.node_selector import PreferredNodes, RequiredNodes
+from koord_scheduler.plugin import (
     Filter,
     Plugin,
     PreFilterResult,
@@ -19,7 +18,8 @@ from koord_scheduler.framework.plugin import (
     first_reasons,
     normalized,
 )
-from koord_scheduler.objects.node_selector import PreferredNodes, RequiredNodes
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 _ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 _NO_MATCH = "node(s) didn't match Pod's node affinity/selector"
@@ -40,14 +40,14 @@ class NodeAffinity(Plugin):
         self._added = added or RequiredNodes()
         self._added_preferred = added_preferred or PreferredNodes()
 
-    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         names = pod.required.node_names()
         return PreFilterResult(_CONFLICT) if names == frozenset() else PreFilterResult(nodes=names)
 
     def sign(self, pod: PodClass) -> Hashable:
         return (pod.required, pod.preferred)
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         required = [one for one in (pod.required, self._added) if one != RequiredNodes()]
         if not required:
             return None
@@ -60,14 +60,14 @@ class NodeAffinity(Plugin):
 
         return can_run
 
-    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+    def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
         both = (_ENFORCED, self._added), (_NO_MATCH, pod.required)
         return first_reasons(
             Reason(text, ~nodes.matches(required, rows), resolvable=False)
             for text, required in both
         )
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         terms = (*pod.preferred.terms, *self._added_preferred.terms)
         if not terms:
             return None

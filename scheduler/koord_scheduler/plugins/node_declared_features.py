@@ -6,10 +6,10 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.coded_sets import SetValues
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.plugin import Filter, Plugin
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.coded_sets import SetValues
 
 
 class NodeDeclaredFeatures(Plugin):
@@ -23,7 +23,7 @@ class NodeDeclaredFeatures(Plugin):
     def sign(self, pod: PodClass) -> Hashable:
         return pod.features
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         if not pod.features:
             return None
         needed = set(pod.features)

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin
+from koord_scheduler.plugin import Filter, Plugin
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 class NodeName(Plugin):
@@ -22,7 +22,7 @@ class NodeName(Plugin):
     def sign(self, pod: PodClass) -> Hashable:
         return pod.node_name
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         if not pod.node_name:
             return None
 

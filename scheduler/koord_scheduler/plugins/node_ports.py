@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.framework.plugin import Filter, Limit, Plugin
+from koord_scheduler.plugin import Filter, Limit, Plugin
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
 
 
 class NodePorts(Plugin):
@@ -21,7 +21,7 @@ class NodePorts(Plugin):
     reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) didn't have free ports for the requested pod ports"
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         if not pod.ports:
             return None
 
@@ -32,7 +32,7 @@ class NodePorts(Plugin):
         return can_run
 
     def limits(
-        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit]:
         taken = np.zeros(len(nodes))
         for port in pod.ports:

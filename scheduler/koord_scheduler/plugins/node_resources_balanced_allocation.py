@@ -9,11 +9,11 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import ALWAYS
-from koord_scheduler.framework.backed_resources import add_devices, devices_state
-from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.plugins.dynamic_resources.backed_resources import add_devices, devices_state
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resources import ALWAYS
 
 
 class NodeResourcesBalancedAllocation(Plugin):
@@ -25,7 +25,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     def __init__(self, resources: Iterable[str] = (CPU, MEMORY)) -> None:
         self._resources = tuple(resources)
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         amounts = dict(pod.amounts)
         asked = {name: float(amounts.get(name, 0)) for name in self._resources}
         if not any(asked.values()):
@@ -53,7 +53,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
         return score
 
-    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         return devices_state(pod, nodes)
 
 

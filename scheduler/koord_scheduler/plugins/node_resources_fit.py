@@ -10,16 +10,16 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows, picked, span
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.resources import ALWAYS, PODS, SCORED, Request
-from koord_scheduler.framework.backed_resources import (
+from koord_scheduler.plugin import Filter, Limit, Plugin, Reason, Score, Shortage
+from koord_scheduler.plugins.dynamic_resources.backed_resources import (
     add_devices,
     backing_classes_of,
     devices_state,
 )
-from koord_scheduler.framework.plugin import Filter, Limit, Plugin, Reason, Score, Shortage
-from koord_scheduler.framework.resource_scores import ResourceScore, least_allocated
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, span
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.resource_scores import ResourceScore, least_allocated
+from koord_scheduler.state.resources import ALWAYS, PODS, SCORED, Request
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class NodeResourcesFit(Plugin):
     def __init__(self, settings: FitSettings | None = None) -> None:
         self._settings = settings or FitSettings()
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         request = self._request(pod, nodes)
         names = [name for name, _ in request]
         columns = nodes.resources.columns(names)
@@ -63,7 +63,7 @@ class NodeResourcesFit(Plugin):
 
         return can_run
 
-    def least_room(self, pod: PodClass, nodes: NodeColumns) -> Request:
+    def least_room(self, pod: PodClass, nodes: ClusterState) -> Request:
         reserve = pod.reservation.reserve
         if reserve is not None and reserve.takes_over is not None:
             return ()  # the room of pods may become its own
@@ -72,7 +72,7 @@ class NodeResourcesFit(Plugin):
         return tuple((known(name), amount) for name, amount in request if name not in backed)
 
     def limits(
-        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit]:
         request = self._request(pod, nodes)
         names = [name for name, _ in request]
@@ -81,7 +81,7 @@ class NodeResourcesFit(Plugin):
             Limit(name, room - amount) for (name, amount), room in zip(request, free, strict=True)
         ]
 
-    def reasons(self, pod: PodClass, nodes: NodeColumns, rows: Rows) -> list[Reason]:
+    def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
         resources, found = nodes.resources, list[Reason]()
         request = self._request(pod, nodes)
         names = [name for name, _ in request]
@@ -98,7 +98,7 @@ class NodeResourcesFit(Plugin):
             found.append(Reason(text, is_short & is_too_small, resolvable=False, shortage=shortage))
         return found
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         resources, settings = nodes.resources, self._settings
         amounts = dict(pod.amounts) | {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}
         names = [name for name in settings.weights if amounts.get(name) or name in ALWAYS]
@@ -123,10 +123,10 @@ class NodeResourcesFit(Plugin):
 
         return score
 
-    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         return devices_state(pod, nodes)
 
-    def _request(self, pod: PodClass, nodes: NodeColumns) -> Request:
+    def _request(self, pod: PodClass, nodes: ClusterState) -> Request:
         """What a pod needs room for, its own place among the node's pods included."""
         return tuple(
             (name, amount)
@@ -143,7 +143,7 @@ class NodeResourcesFit(Plugin):
 
 
 def _free(
-    pod: PodClass, nodes: NodeColumns, names: Sequence[str], columns: Rows, rows: Rows
+    pod: PodClass, nodes: ClusterState, names: Sequence[str], columns: Rows, rows: Rows
 ) -> Amounts:
     """What is left of resources, by resource and row; inf where a pod gets devices instead."""
     resources = nodes.resources

@@ -10,15 +10,15 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Rows, picked, span
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import SCORED
-from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
-from koord_scheduler.framework.resource_scores import (
+from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.state.arrays import Amounts, Rows, picked, span
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resource_scores import (
     ResourceScore,
     least_allocated,
     most_allocated,
 )
+from koord_scheduler.state.resources import SCORED
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class NodeResourcesFitPlus(Plugin):
     def __init__(self, settings: FitPlusSettings) -> None:
         self._settings = settings
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         settings = self._settings
         parts = [
             _Part(pod, nodes, settings.least, least_allocated),
@@ -64,7 +64,11 @@ class _Part:
     """The resources of one strategy; ``weight`` is that of all of them."""
 
     def __init__(
-        self, pod: PodClass, nodes: NodeColumns, weights: Mapping[str, int], strategy: ResourceScore
+        self,
+        pod: PodClass,
+        nodes: ClusterState,
+        weights: Mapping[str, int],
+        strategy: ResourceScore,
     ) -> None:
         amounts = dict(pod.amounts)
         scored = {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}

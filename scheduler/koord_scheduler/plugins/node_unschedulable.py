@@ -6,11 +6,11 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.objects.node import UNSCHEDULABLE
 from koord_scheduler.objects.tolerations import tolerates
+from koord_scheduler.plugin import Filter, Plugin
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 class NodeUnschedulable(Plugin):
@@ -24,7 +24,7 @@ class NodeUnschedulable(Plugin):
     def sign(self, pod: PodClass) -> Hashable:
         return pod.tolerations
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         if any(tolerates(one, UNSCHEDULABLE) for one in pod.tolerations):
             return None
 

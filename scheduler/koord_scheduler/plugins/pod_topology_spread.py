@@ -11,11 +11,9 @@ import numpy as np
 from koord_model.label_selector import LabelSelector
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Codes, Mask, Rows, both, span
-from koord_scheduler.columns.domains import Domains, NodeScope
-from koord_scheduler.columns.nodes import NodeColumns, PodUsage
-from koord_scheduler.columns.pod_counts import PodCounter, SpreadSelector
-from koord_scheduler.framework.plugin import (
+from koord_scheduler.objects.node_selector import RequiredNodes
+from koord_scheduler.objects.spread import SpreadConstraint
+from koord_scheduler.plugin import (
     MAX_SCORE,
     AcrossNodes,
     Limit,
@@ -23,8 +21,10 @@ from koord_scheduler.framework.plugin import (
     Reason,
     first_reasons,
 )
-from koord_scheduler.objects.node_selector import RequiredNodes
-from koord_scheduler.objects.spread import SpreadConstraint
+from koord_scheduler.state.arrays import Amounts, Codes, Mask, Rows, both, span
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.domains import Domains, NodeScope
+from koord_scheduler.state.pod_counts import PodCounter, SpreadSelector
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"
@@ -58,16 +58,16 @@ class PodTopologySpread(Plugin):
         self._default = _SYSTEM if default is None else default
         self._needs_all_keys = default is not None
 
-    def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+    def across(self, pod: PodClass, nodes: ClusterState) -> AcrossNodes | None:
         return self._spread(pod, nodes)
 
     def limits(
-        self, pod: PodClass, nodes: NodeColumns, rows: Rows, nominated: Sequence[PodUsage] = ()
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit]:
         spread = self._spread(pod, nodes)
         return spread.limits(rows) if spread is not None else ()
 
-    def _spread(self, pod: PodClass, nodes: NodeColumns) -> _Spread | None:
+    def _spread(self, pod: PodClass, nodes: ClusterState) -> _Spread | None:
         if pod.spread:
             return _Spread(pod, nodes, pod.spread)
         if self._default:
@@ -113,7 +113,7 @@ class _Spread:
     def __init__(
         self,
         pod: PodClass,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         constraints: Sequence[SpreadConstraint],
         *,
         needs_all_keys: bool = True,
@@ -260,7 +260,7 @@ class _DefaultSpread(_Spread):
     def __init__(
         self,
         pod: PodClass,
-        nodes: NodeColumns,
+        nodes: ClusterState,
         constraints: Sequence[SpreadConstraint],
         *,
         needs_all_keys: bool,

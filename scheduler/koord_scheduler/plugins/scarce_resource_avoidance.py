@@ -8,11 +8,11 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import EPHEMERAL_STORAGE
-from koord_scheduler.framework.plugin import MAX_SCORE, Plugin, Score
 from koord_scheduler.objects.requests import HUGE_PAGES
+from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.state.arrays import Amounts, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resources import EPHEMERAL_STORAGE
 
 _PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _ATTACHABLE = "attachable-volumes-"
@@ -27,7 +27,7 @@ class ScarceResourceAvoidance(Plugin):
     def __init__(self, scarce: frozenset[str]) -> None:
         self._scarce = scarce
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         resources, requested = nodes.resources, {name for name, amount in pod.amounts if amount}
 
         def score(rows: Rows) -> Amounts:

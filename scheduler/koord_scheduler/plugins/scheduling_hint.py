@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import ANOTHER_POD, Filter, Plugin, PreFilterResult
+from koord_scheduler.plugin import ANOTHER_POD, Filter, Plugin, PreFilterResult
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 class SchedulingHint(Plugin):
@@ -23,13 +23,13 @@ class SchedulingHint(Plugin):
     def __init__(self, most: int = 100) -> None:
         self._most = most
 
-    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         only, preferred, problem = pod.hint
         named = frozenset(only) if only else None
         cure = ANOTHER_POD if problem else ""
         return PreFilterResult(problem, nodes=named, preferred=preferred[: self._most], cure=cure)
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         if not pod.hint.nodes and not pod.hint.problem:
             return None
 

@@ -6,12 +6,12 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.coded_sets import SetValues
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import Filter, Plugin, Score, normalized
 from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.tolerations import count_untolerated_preferences
+from koord_scheduler.plugin import Filter, Plugin, Score, normalized
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.coded_sets import SetValues
 
 
 class TaintToleration(Plugin):
@@ -26,7 +26,7 @@ class TaintToleration(Plugin):
     def sign(self, pod: PodClass) -> Hashable:
         return pod.tolerations
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         untolerated = nodes.untolerated(pod.tolerations)
 
         def can_run(rows: Rows) -> Mask:
@@ -35,7 +35,7 @@ class TaintToleration(Plugin):
 
         return can_run
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         def untolerated(taints: tuple[Taint, ...]) -> float:
             return count_untolerated_preferences(taints, pod.tolerations)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS
 from koord_scheduler.config.profiles import AddedPlugins
-from koord_scheduler.framework.plugin import Plugin
+from koord_scheduler.plugin import Plugin
 
 GROUP = "pykoord.scheduler_plugins"
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from koord_service.logs import get_log
 from koord_service.status import QueryError, StatusPage, Update
 
-from koord_scheduler.columns.arrays import Rows
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.placement_report import best_nodes
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.rejected_nodes import rejected_nodes
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.state.arrays import Rows
 
 _MOST_NAMES = 10
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")

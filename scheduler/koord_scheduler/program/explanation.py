@@ -15,18 +15,18 @@ import msgspec
 
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod
-from koord_scheduler.columns.placed_pods import PlacedPod
 from koord_scheduler.framework.admission_explainer import AdmissionExplainer
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.placement_report import best_nodes
-from koord_scheduler.framework.reserved_scores import class_scores
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.gang.policy_words import policy_words
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugins.coscheduling.policy_words import policy_words
+from koord_scheduler.plugins.reservation.reserved_scores import class_scores
 from koord_scheduler.program.waking_changes import waking_changes
-from koord_scheduler.queue.scheduling_queue import QueuedPod
+from koord_scheduler.state.placed_pods import PlacedPod
 
 Document = Mapping[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from koord_model import feature_gates
 
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.quota.quota_trees import QuotaGates
+from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaGates
+from koord_scheduler.state.cluster_state import ClusterState
 
 DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
 _MULTI_TREE = "MultiQuotaTree"
@@ -57,7 +57,7 @@ def gates_of(given: Iterable[str]) -> tuple[Gates, tuple[str, ...]]:
     return feature_gates.gates_of(given, DEFAULTS)
 
 
-def set_gates(nodes: NodeColumns, gates: Gates) -> None:
+def set_gates(nodes: ClusterState, gates: Gates) -> None:
     """Let the columns of a cluster have what gates say; before there are nodes and pods."""
     nodes.node_devices.adapts = gates[DEVICE_PLUGIN_ADAPTION]
     nodes.gangs.hierarchy.has_composites = gates[_COMPOSITES]

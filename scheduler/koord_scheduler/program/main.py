@@ -16,8 +16,8 @@ from koord_kube.program_start import run_program
 from koord_service import logs, memory
 from koord_service.settings import parse_or_exit
 
+from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.document import parse_document
-from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import (
     SchedulerConfig,
     default_scheduler_config,
@@ -28,10 +28,10 @@ from koord_scheduler.framework.recording import (
     RecordingHeader,
     decisive_configuration,
 )
+from koord_scheduler.io.recorder import Recorder
 from koord_scheduler.program.added_plugins import added_plugins
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import IGNORED, SchedulerSettings
-from koord_scheduler.recorder import Recorder
 
 PROGRAM = "koord-scheduler"
 

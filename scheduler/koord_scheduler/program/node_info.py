@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from koord_model.keys import CPU, MEMORY
 
-from koord_scheduler.columns.placed_pods import PlacedPod
-from koord_scheduler.columns.resources import ALWAYS, EPHEMERAL_STORAGE, PODS
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import Node
 from koord_scheduler.program.explanation import Document
+from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.resources import ALWAYS, EPHEMERAL_STORAGE, PODS
 
 
 def node_info(scheduler: Scheduler, node: Node) -> Document:

@@ -10,10 +10,10 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.resources import PODS, quantity_of
+from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
 from koord_scheduler.program.explanation import Document
-from koord_scheduler.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resources import PODS, quantity_of
 
 _CLASSES = 8
 _NODES = 5
@@ -35,7 +35,7 @@ def queue_overview(queue: SchedulingQueue, now: float, epoch: float = 0.0) -> Do
     }
 
 
-def nodes_overview(nodes: NodeColumns) -> Document:
+def nodes_overview(nodes: ClusterState) -> Document:
     """How much of the nodes' CPU and memory is requested: by tenth of them, and at the ends.
 
     CPU is in millicores, memory in bytes, shares are parts of what is allocatable. A node is as

@@ -22,13 +22,8 @@ from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
 
-from koord_scheduler.binder import Binder
-from koord_scheduler.claim_binder import ClaimBinder
-from koord_scheduler.cluster_cache import ClusterCache
 from koord_scheduler.config.leader_election import LeaderElectionSettings
 from koord_scheduler.config.scheduler_config import SchedulerConfig
-from koord_scheduler.device_plugin_adapter import DevicePluginAdapter
-from koord_scheduler.extender_client import ExtenderClient, tls_contexts
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import (
     Decision,
@@ -39,14 +34,36 @@ from koord_scheduler.framework.decisions import (
 )
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message, not_admitted_message
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.framework.stale_reasons import StaleReasons, texts_of
-from koord_scheduler.limited_writer import LimitedWriter
-from koord_scheduler.network_topology_controller import NetworkTopologyController
-from koord_scheduler.node_locker import NodeLocker
-from koord_scheduler.pod_group_controller import PodGroupController, ended_pods
-from koord_scheduler.pod_reporter import PodReporter
-from koord_scheduler.pre_binder import PreBinder
+from koord_scheduler.io.binder import Binder
+from koord_scheduler.io.cluster_cache import ClusterCache
+from koord_scheduler.io.extender_client import ExtenderClient, tls_contexts
+from koord_scheduler.io.limited_writer import LimitedWriter
+from koord_scheduler.io.node_locker import NodeLocker
+from koord_scheduler.io.pod_reporter import PodReporter
+from koord_scheduler.io.pre_binder import PreBinder
+from koord_scheduler.io.recorder import Recorder
+from koord_scheduler.io.scheduling_loop import SchedulingLoop
+from koord_scheduler.io.victim_evictor import VictimEvictor
+from koord_scheduler.plugins.coscheduling.controller import PodGroupController, ended_pods
+from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
+from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
+from koord_scheduler.plugins.coscheduling.network.controller import (
+    NetworkTopologyController,
+)
+from koord_scheduler.plugins.device_share.binder import DevicePluginAdapter
+from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
+from koord_scheduler.plugins.elastic_quota.controller import QuotaController, QuotaDuties
+from koord_scheduler.plugins.elastic_quota.quota_metrics import (
+    QuotaFigures,
+    QuotaMetrics,
+    quota_figures,
+)
+from koord_scheduler.plugins.reservation.controller import ReservationController
+from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
+from koord_scheduler.plugins.volumes.binder import VolumeBinder
 from koord_scheduler.program.debug_flags import DebugFlags, debug_updates
 from koord_scheduler.program.explanation import (
     Document,
@@ -57,25 +74,14 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
-from koord_scheduler.program.gang_metrics import GangMetrics
-from koord_scheduler.program.gangs_document import gangs_document
 from koord_scheduler.program.gates import DEFAULTS, DEVICE_PLUGIN_ADAPTION, UNUSED, gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
 from koord_scheduler.program.pages import SchedulerPageSources, pages
-from koord_scheduler.program.quota_metrics import QuotaFigures, QuotaMetrics, quota_figures
 from koord_scheduler.program.recent_rates import INTERVAL_SECONDS, RecentRates
-from koord_scheduler.program.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.services import ServiceSources, service_pages
 from koord_scheduler.program.settings import SchedulerSettings
-from koord_scheduler.queue.scheduling_queue import QueuedPod
-from koord_scheduler.quota_controller import QuotaController, QuotaDuties
-from koord_scheduler.recorder import Recorder
-from koord_scheduler.reservation_controller import ReservationController
-from koord_scheduler.scheduling_loop import SchedulingLoop
-from koord_scheduler.victim_evictor import VictimEvictor
-from koord_scheduler.volume_binder import VolumeBinder
 
 log = get_log("scheduler")
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import asdict
 
+from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.document import parse_document
-from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import default_scheduler_config, scheduler_config
 from koord_scheduler.framework.decisions import Refusal
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.recording import (
     DecisionOutcome,
     EndInput,
@@ -30,7 +31,6 @@ from koord_scheduler.program.explanation import (
 )
 from koord_scheduler.program.gates import gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
-from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 
 def replay(open_lines: Callable[[], Iterable[bytes]], config: str = "", why: str = "") -> Document:

@@ -14,7 +14,6 @@ from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
 )
-from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import Profile
@@ -23,6 +22,7 @@ from koord_scheduler.objects.metadata import read_metadata
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_defaults import Manifest, with_defaults
 from koord_scheduler.program.explanation import Document, Now, explain_choice, explain_waiting
+from koord_scheduler.state.cluster_kind import ClusterKind
 
 _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)

@@ -18,7 +18,7 @@ from koordlet.http_api.documents.node import ReportState
 from koordlet.metrics_reporter.direct_link import DirectLink
 from koordlet.metrics_reporter.publisher import PublisherState
 from koordlet.metrics_reporter.reporter import ReporterState, ReportRoute
-from koordlet.states_informer.node_objects import ClusterState
+from koordlet.states_informer.node_objects import NodeObjects
 
 from tests.support.observed import NOW
 
@@ -100,7 +100,7 @@ async def test_the_agent_shows_them(node, tmp_path, monkeypatch):
         status_address="none",
     )
     client = Client(Cluster("http://127.0.0.1:1"))
-    state = ClusterState(client, "n1", f"{tmp_path}/cluster.json", lambda _: None)
+    state = NodeObjects(client, "n1", f"{tmp_path}/cluster.json", lambda _: None)
     kubelet: Any = None
     side = StatesInformer("n1", client, state, kubelet, LogDeduplicator())
     agent = Agent(settings, node.files, side)

@@ -50,7 +50,7 @@ from koordlet.qos_manager.core.strategy import (
     StrategyView,
 )
 from koordlet.qos_manager.core.strategy_runner import StrategyState
-from koordlet.states_informer.node_objects import ClusterState
+from koordlet.states_informer.node_objects import NodeObjects
 from prometheus_client import generate_latest
 
 from tests.support.kube_api import KubeApi
@@ -202,7 +202,7 @@ async def in_cluster(slo: dict[str, Any]) -> AsyncIterator[tuple[KubeApi, States
     with TemporaryDirectory() as directory:
         async with KubeApi() as api:
             client = Client(Cluster(api.url))
-            state = ClusterState(client, "n1", f"{directory}/cluster.json", lambda _: None)
+            state = NodeObjects(client, "n1", f"{directory}/cluster.json", lambda _: None)
             kubelet: Any = NoKubelet()
             api.put(NODES, {"metadata": {"name": "n1"}})
             api.put(NODE_SLOS, {"metadata": {"name": "n1"}, "spec": slo})

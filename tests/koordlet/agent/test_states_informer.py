@@ -11,7 +11,7 @@ from koord_kube.protocol.resources import NODES
 from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.agent import states_informer
 from koordlet.agent.states_informer import StatesInformer
-from koordlet.states_informer.node_objects import ClusterState
+from koordlet.states_informer.node_objects import NodeObjects
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
@@ -41,7 +41,7 @@ async def test_the_kubelet_is_asked_once_it_is_known_where_it_is(tmp_path, monke
 
     async with KubeApi() as api:
         client = Client(Cluster(api.url))
-        state = ClusterState(client, "n1", f"{tmp_path}/states.json", lambda _: None, changed)
+        state = NodeObjects(client, "n1", f"{tmp_path}/states.json", lambda _: None, changed)
         side = StatesInformer("n1", client, state, kubelet, LogDeduplicator())
         async with asyncio.TaskGroup() as group:
             task = group.create_task(side.run())

@@ -11,7 +11,7 @@ import pytest
 from koord_kube.client import Client, Cluster
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import NODE_SLOS, NODES
-from koordlet.states_informer.node_objects import ClusterState
+from koordlet.states_informer.node_objects import NodeObjects
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
@@ -59,9 +59,9 @@ SLO = {"kind": "NodeSLO", "metadata": {"name": "n1"}, "spec": {"a": 1}}
 
 
 @asynccontextmanager
-async def watching(api: KubeApi, file: Path, heard: Heard) -> AsyncIterator[ClusterState]:
+async def watching(api: KubeApi, file: Path, heard: Heard) -> AsyncIterator[NodeObjects]:
     async with Client(Cluster(api.url)) as client:
-        state = ClusterState(client, "n1", str(file), heard.lines.append, heard.changed)
+        state = NodeObjects(client, "n1", str(file), heard.lines.append, heard.changed)
         state.recall()
         task = asyncio.get_running_loop().create_task(state.run())
         yield state

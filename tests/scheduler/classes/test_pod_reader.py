@@ -9,10 +9,10 @@ import pytest
 from koord_model.keys import ANNOTATION_LOAD_AFTER_SCHEDULED, ANNOTATION_LOAD_FACTORS
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import PodReader, WaitingPod
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.columns.workload_selectors import WorkloadReference
-from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
-from koord_scheduler.volumes.usage import UsedClaim
+from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.volumes.usage import UsedClaim
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.workload_selectors import WorkloadReference
 
 SPREAD = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
 
@@ -46,7 +46,7 @@ def owner(version: str, kind: str, name: str = "a", *, controls: bool = True) ->
 def test_a_controller_makes_a_class_only_if_it_decides(
     owners: list[dict[str, Any]], controller: str | None
 ) -> None:
-    reader = PodReader(NodeColumns())
+    reader = PodReader(ClusterState())
     first = waiting(reader, owners)
     other = waiting(reader, [{**one, "name": "b"} for one in owners])
     expected = None if controller is None else WorkloadReference(controller, "shop/a")
@@ -65,14 +65,14 @@ def read(reader: PodReader, name: str, *volumes: dict[str, Any]) -> PodClass:
 
 
 def test_volumes_with_names_of_their_own_do_not_split_a_class() -> None:
-    reader = PodReader(NodeColumns())
+    reader = PodReader(ClusterState())
     token: dict[str, Any] = {"projected": {"sources": []}}
     first = read(reader, "p1", {"name": "kube-api-access-1", **token})
     assert read(reader, "p2", {"name": "kube-api-access-2", **token}) is first
 
 
 def test_pods_with_ephemeral_volumes_have_claims_of_their_own() -> None:
-    reader = PodReader(NodeColumns())
+    reader = PodReader(ClusterState())
     scratch: dict[str, Any] = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}
     claims = [read(reader, name, scratch).volumes.claims for name in ("p1", "p2")]
     assert claims == [
@@ -92,7 +92,7 @@ def test_pods_with_ephemeral_volumes_have_claims_of_their_own() -> None:
 )
 @pytest.mark.parametrize("is_used", [False, True])
 def test_loads_split_classes_only_where_somebody_asks(other: dict[str, Any], is_used: bool) -> None:
-    columns = NodeColumns()
+    columns = ClusterState()
     if is_used:
         columns.loads.table(LoadAwareSchedulingArgs().settings())
     reader = PodReader(columns)
@@ -118,7 +118,7 @@ def test_loads_split_classes_only_where_somebody_asks(other: dict[str, Any], is_
 
 @pytest.mark.parametrize("node", ["", "n1"])
 def test_large_pods_are_not_remembered_for_ever(node: str) -> None:
-    reader = PodReader(NodeColumns())
+    reader = PodReader(ClusterState())
     containers = [{"name": "c", "image": "i"}]
     for number in range(30):
         selector = {f"example.com/{number}": "v" * (1 << 20)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS
-from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 
 

@@ -10,16 +10,16 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.config.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.gang.gang_spec import GangDefaults, MatchPolicy
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.quota.admission import AdmissionRules
-from koord_scheduler.quota.overuse import RevokeRules
+from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults, MatchPolicy
+from koord_scheduler.plugins.elastic_quota.admission import AdmissionRules
+from koord_scheduler.plugins.elastic_quota.overuse import RevokeRules
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.clusters import random_cluster
 from tests.support.scheduler_config_edges import HEAD, edges
@@ -174,7 +174,7 @@ def fit(resources: list[dict[str, Any]]) -> dict[str, Any]:
 @given(st.integers(0, 1 << 32))
 def test_a_resource_that_is_there_twice_counts_twice(seed: int) -> None:
     cluster = random_cluster(Random(seed))
-    nodes = NodeColumns(length=1)
+    nodes = ClusterState(length=1)
     for one in cluster["nodes"]:
         nodes.set(read_node(json.dumps(one).encode()))
     waiting = pod_class(read_pod(json.dumps(cluster["pod"]).encode()))

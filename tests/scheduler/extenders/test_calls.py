@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.extenders.calls import FilterCall, PreemptCall, PrioritizeCall
 from koord_scheduler.extenders.extender import Extender
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.cluster_state import ClusterState
 
 EXTENDER = Extender("http://e", "filter", "prioritize", "preempt", "bind", has_node_cache=True)
 
@@ -87,7 +87,7 @@ def test_only_what_may_be_sent_is_kept(
     changes: dict[str, Any], nodes: bool, waiting: bool, placed: bool
 ) -> None:
     documents = ApiDocuments([replace(EXTENDER, **changes)])
-    read_pod = documents.reading_pods(PodReader(NodeColumns()).read)
+    read_pod = documents.reading_pods(PodReader(ClusterState()).read)
     documents.reading_nodes(read_node)(document("n1"))
     read_pod(document("web", spec={"containers": []}))
     read_pod(document("batch", spec={"containers": [], "nodeName": "n1"}))

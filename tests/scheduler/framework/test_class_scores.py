@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import SharedScores
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
+from koord_scheduler.plugin import Filter, Plugin
 from koord_scheduler.plugins.node_resources_fit_plus import (
     FitPlusSettings,
     NodeResourcesFitPlus,
 )
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.workloads import owned
@@ -52,7 +52,7 @@ class Life:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.columns = NodeColumns(length=2)
+        self.columns = ClusterState(length=2)
         both = random_cluster(rng), random_cluster(rng)
         self.nodes = [one for cluster in both for one in cluster["nodes"]]
         self.pods = [pod(one) for cluster in both for one in cluster["pods"]]
@@ -113,7 +113,7 @@ def test_kept_answers_are_fresh_ones(seed: int, every: int) -> None:
 
 
 def test_a_named_node_that_is_gone_leaves_its_row_to_another() -> None:
-    columns = NodeColumns()
+    columns = ClusterState()
     field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -133,7 +133,7 @@ def test_a_named_node_that_is_gone_leaves_its_row_to_another() -> None:
 
 
 def test_a_class_takes_less_where_it_shares() -> None:
-    columns = NodeColumns()
+    columns = ClusterState()
     columns.set(read_node(b'{"metadata": {"name": "n1"}}'))
 
     def sizes(shared: SharedScores, *tolerations: str) -> list[int]:
@@ -156,7 +156,7 @@ def test_a_class_takes_less_where_it_shares() -> None:
 
 
 def test_what_a_class_counts_is_part_of_its_size() -> None:
-    columns = NodeColumns(length=1024)
+    columns = ClusterState(length=1024)
     columns.set(read_node(b'{"metadata": {"name": "n1", "labels": {"zone": "a"}}}'))
     meant = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -183,7 +183,7 @@ class FailingPlugin(Plugin):
     def __init__(self) -> None:
         self.version = 0
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         def can_run(rows: Rows) -> Mask:
             if self.version == 1:
                 raise ArithmeticError
@@ -191,7 +191,7 @@ class FailingPlugin(Plugin):
 
         return can_run
 
-    def depends_on(self, pod: PodClass, nodes: NodeColumns) -> Hashable:
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         return self.version
 
 
@@ -204,7 +204,7 @@ class FailingSharedPlugin(FailingPlugin):
 
 @pytest.mark.parametrize("plugin", [FailingPlugin(), FailingSharedPlugin()])
 def test_what_a_plugin_did_not_answer_is_asked_again(plugin: FailingPlugin) -> None:
-    columns = NodeColumns()
+    columns = ClusterState()
     row = columns.set(read_node(b'{"metadata": {"name": "n1"}}'))
     scores = ClassScores(pod_class(pod({})), columns, [EnabledPlugin(plugin, True, 0)])
     assert scores.feasible().tolist() == [row]

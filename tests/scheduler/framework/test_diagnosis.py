@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_kube.views.pod import ResourceRequirements
 from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.fit_error import NO_NODES, fit_error_message, near_miss_message
 from koord_scheduler.framework.nearest_miss import Lack, NearMiss
-from koord_scheduler.framework.plugin import Filter, Plugin, PreFilterResult
 from koord_scheduler.framework.pre_filter import merge_pre_filter
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus, Taint
 from koord_scheduler.objects.pod import PodInfo, SchedulingContainer, SchedulingSpec
+from koord_scheduler.plugin import Filter, Plugin, PreFilterResult
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.taint_toleration import TaintToleration
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.conformance.test_scheduler_reasons import class_scores
 from tests.support.clusters import random_cluster
@@ -59,7 +59,7 @@ def node(name: str, cpu: str = "4", memory: str = "8Gi", *, taint: bool = False)
 
 
 def diagnosis_of(nodes: list[Node], cpu: str, memory: str, *plugins: Plugin) -> Diagnosis:
-    columns = NodeColumns()
+    columns = ClusterState()
     for one in nodes:
         columns.set(one)
     requests = ResourceRequirements({"cpu": cpu, "memory": memory, "example.com/gpu": "0"})
@@ -110,10 +110,10 @@ class Quota(Plugin):
     name: ClassVar[str] = "Quota"
     resolvable: ClassVar[bool] = False
 
-    def pre_filter(self, pod: PodClass, nodes: NodeColumns) -> PreFilterResult:
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         return LATER
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         return lambda rows: np.zeros(len(rows), np.bool_)
 
 

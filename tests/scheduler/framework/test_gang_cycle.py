@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework import gang_cycle
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.gang_planner import GangCandidate, GangRequest
-from koord_scheduler.framework.plugin import CannotReserve, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.queue.scheduling_queue import MOST_BACKOFF_SECONDS
 from koord_scheduler.framework.recording import Record, read_inputs, recording_line
 from koord_scheduler.framework.replay import Replay
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
-from koord_scheduler.plugins.volume_binding import VolumeBinding
-from koord_scheduler.queue.scheduling_queue import MOST_BACKOFF_SECONDS
+from koord_scheduler.plugin import CannotReserve, Plugin
+from koord_scheduler.plugins.volumes.volume_binding import VolumeBinding
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.gangs import GangCluster, gang_annotations
 
@@ -540,7 +540,7 @@ class Fails(Plugin):
     name = "Fails"
     is_mended = False
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> None:
         if not self.is_mended:
             raise RuntimeError("not yet")
 
@@ -563,7 +563,7 @@ class Late(Plugin):
 
     name = "Late"
 
-    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> None:
+    def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> None:
         if nodes.name(row) == "n1":
             raise CannotReserve("no such card")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.plugins.elastic_quota import ElasticQuotaPlugin
+from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin
 
 from tests.support.gangs import GangCluster, gang_annotations
 from tests.support.quota_cluster import quota_object

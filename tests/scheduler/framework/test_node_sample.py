@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.node_sample import FEWEST, LARGE, NodeSampler, sample_size
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import OnFiltered, Scheduler
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node
+from koord_scheduler.plugin import Filter, Plugin
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 NUMBER = LARGE + 1
 SIZE = sample_size(NUMBER)
@@ -34,7 +34,7 @@ class LastRows(Plugin):
         self.number = number
         self.asked = 0
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         def can_run(rows: Rows) -> Mask:
             self.asked += len(rows)
             return rows >= NUMBER - self.number
@@ -43,8 +43,8 @@ class LastRows(Plugin):
 
 
 @cache
-def columns() -> NodeColumns:
-    made = NodeColumns()
+def columns() -> ClusterState:
+    made = ClusterState()
     for number in range(NUMBER):
         made.set(Node(AnnotatedMeta(name=f"n{number}")))
     return made

@@ -9,9 +9,9 @@ import pytest
 from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.queue.scheduling_queue import QueuedPod
 
 KEY = "d/pod"
 NODE = json.dumps(

@@ -9,13 +9,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Amounts
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.framework.plugin import AcrossNodes, Filter, Plugin
 from koord_scheduler.framework.preemption import Candidates, Preemption, find_candidates
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugin import AcrossNodes, Filter, Plugin
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
+from koord_scheduler.state.arrays import Amounts
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.clusters import random_preemption
 from tests.support.full_cluster import FullCluster
@@ -30,10 +30,10 @@ class WithoutLimits(Plugin):
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         return self._plugin.filter(pod, nodes)
 
-    def across(self, pod: PodClass, nodes: NodeColumns) -> AcrossNodes | None:
+    def across(self, pod: PodClass, nodes: ClusterState) -> AcrossNodes | None:
         return self._plugin.across(pod, nodes)
 
 

@@ -18,7 +18,6 @@ from koord_model.keys import (
     ANNOTATION_SHARED_WEIGHT,
     LABEL_QUOTA_PARENT,
 )
-from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import (
     PutInput,
@@ -30,6 +29,7 @@ from koord_scheduler.framework.recording import (
     recording_line,
 )
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.state.cluster_kind import ClusterKind
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.devices import random_device_cluster

@@ -10,12 +10,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.columns.arrays import Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
-from koord_scheduler.config.load_aware_args import LoadAwareSchedulingArgs
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
-from koord_scheduler.framework.plugin import Filter, Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.framework.recording import (
     RecordedInput,
     RecordingScheduler,
@@ -26,9 +23,12 @@ from koord_scheduler.framework.recording import (
 from koord_scheduler.framework.replay import Replay, ReplayedDecision
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.waker import FLUSH_SECONDS
-from koord_scheduler.load.pod_load import PodTimes
-from koord_scheduler.plugins.load_aware_scheduling import LoadAwareScheduling
-from koord_scheduler.queue.scheduling_queue import SchedulingQueue
+from koord_scheduler.plugin import Filter, Plugin
+from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
+from koord_scheduler.plugins.load_aware.pod_load import PodTimes
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.scheduler.framework.test_scheduler import Cluster
 
@@ -68,7 +68,7 @@ class Only(Plugin):
     def __init__(self, node: str) -> None:
         self.node = node
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         def can_run(rows: Rows) -> Mask:
             return np.array([nodes.name(int(row)) == self.node for row in rows], np.bool_)
 
@@ -86,7 +86,7 @@ class OneNodeRecording:
         self.inputs: list[RecordedInput] = []
         record = self.inputs.append
         self.scheduler = RecordingScheduler(
-            only("n1"), record, nodes=NodeColumns(), queue=SchedulingQueue()
+            only("n1"), record, nodes=ClusterState(), queue=SchedulingQueue()
         )
         kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0))
         self.kinds = {one.resource.kind: recorded_kind(one, record, lambda: 0.0) for one in kinds}
@@ -168,7 +168,7 @@ def test_what_time_does_to_reports_is_done_again() -> None:
     profile = Profile("default-scheduler", (EnabledPlugin(plugin),))
     inputs: list[RecordedInput] = []
     then = RecordingScheduler(
-        [profile], inputs.append, nodes=NodeColumns(), queue=SchedulingQueue()
+        [profile], inputs.append, nodes=ClusterState(), queue=SchedulingQueue()
     )
     kinds = (*cluster_kinds(then), pod_kind(then, lambda: 0.0))
     known = {one.resource.kind: recorded_kind(one, inputs.append, lambda: 0.0) for one in kinds}

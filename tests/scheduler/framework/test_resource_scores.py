@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.framework.resource_scores import OF_ONE, ResourceScore
+from koord_scheduler.state.resource_scores import OF_ONE, ResourceScore
 
 _AMOUNTS = st.integers(0, 80 << 40) | st.integers(0, 1000)
 

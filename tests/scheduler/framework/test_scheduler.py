@@ -14,24 +14,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.columns.arrays import Amounts, Mask, Rows
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.framework.cluster_kind import ClusterKind
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.nominations import Nomination
-from koord_scheduler.framework.plugin import CannotReserve, Filter, Plugin, Score
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.framework.waker import FLUSH_SECONDS
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node
-from koord_scheduler.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.plugin import CannotReserve, Filter, Plugin, Score
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.workloads import owned
@@ -59,7 +59,7 @@ class Cluster:
             Scheduler([self.profile])
             if record is None
             else RecordingScheduler(
-                [self.profile], record, nodes=NodeColumns(), queue=SchedulingQueue()
+                [self.profile], record, nodes=ClusterState(), queue=SchedulingQueue()
             )
         )
         now = lambda: self.now  # noqa: E731
@@ -172,11 +172,11 @@ class Lender(Plugin):
     name = "Lender"
     lent = 0
 
-    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> object:
+    def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> object:
         self.lent += 1
         return self.name
 
-    def unreserve(self, reservation: object, nodes: NodeColumns) -> None:
+    def unreserve(self, reservation: object, nodes: ClusterState) -> None:
         self.lent -= 1
 
 
@@ -190,7 +190,7 @@ class Failing(Plugin):
         self.is_closed = False
         """Whether it lets no pod through."""
 
-    def filter(self, pod: PodClass, nodes: NodeColumns) -> Filter | None:
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         def can_run(rows: Rows) -> Mask:
             self.check("filter", pod)
             if len(rows) == 1:
@@ -199,14 +199,14 @@ class Failing(Plugin):
 
         return can_run
 
-    def score(self, pod: PodClass, nodes: NodeColumns) -> Score | None:
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         def score(rows: Rows) -> Amounts:
             self.check("score", pod)
             return np.zeros(len(rows))
 
         return score
 
-    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> None:
+    def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> None:
         self.check("reserve", pod)
 
     def check(self, place: str, pod: PodClass) -> None:
@@ -305,7 +305,7 @@ class Late(Plugin):
     name = "Late"
     rejects: frozenset[str] = frozenset()
 
-    def reserve(self, pod: PodClass, nodes: NodeColumns, row: int) -> None:
+    def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> None:
         if nodes.name(row) in self.rejects:
             raise CannotReserve("no such card")
 

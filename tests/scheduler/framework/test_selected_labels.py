@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from koord_model.label_selector import LabelSelector, Operator, Requirement
 from koord_scheduler.classes.pod_reader import PodReader
-from koord_scheduler.classes.reservation_reader import ReservationReader
-from koord_scheduler.columns.pod_labels import PodLabels
-from koord_scheduler.columns.selected_labels import MOST_BYTES, SelectedLabels
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
-from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.plugin import Plugin
+from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
+from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.selected_labels import MOST_BYTES, SelectedLabels
 
 from tests.support.reservations import reservation
 

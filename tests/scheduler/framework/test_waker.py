@@ -13,10 +13,10 @@ from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement, Refusal
+from koord_scheduler.framework.queue.scheduling_queue import ClassQueue
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.wake_budget import CountedBudget
 from koord_scheduler.framework.waker import FLUSH_SECONDS, Look
-from koord_scheduler.queue.scheduling_queue import ClassQueue
 
 from tests.scheduler.framework.test_scheduler import Cluster
 

@@ -15,11 +15,11 @@ from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections, diagnose
-from koord_scheduler.framework.plugin import ANOTHER_POD
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus
-from koord_scheduler.plugins.node_numa_resource import NodeNUMAResource
+from koord_scheduler.plugin import ANOTHER_POD
+from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from koord_scheduler.program.explanation import (
     Document,
     Now,

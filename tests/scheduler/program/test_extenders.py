@@ -16,8 +16,8 @@ from koord_kube.protocol.resources import NODES, PODS, PRIORITY_CLASSES
 from koord_scheduler.config.component_config import API_VERSION
 from koord_scheduler.config.scheduler_config import KIND, SchedulerConfig, read_scheduler_config
 from koord_scheduler.framework.recording import FORMAT, RecordingHeader
+from koord_scheduler.io.recorder import Recorder
 from koord_scheduler.program.program import SchedulerProgram
-from koord_scheduler.recorder import Recorder
 
 from tests.scheduler.program.test_program import NAMESPACE, SETTINGS, Side
 from tests.support.certificates import HAVE_OPENSSL, make_certificates

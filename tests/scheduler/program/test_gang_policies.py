@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 
 from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
 from koord_scheduler.program.explanation import Now, explain_waiting
-from koord_scheduler.program.gangs_document import gangs_document
 
-from tests.scheduler.framework.test_scheduling_groups import cluster_with, composite, gang, within
+from tests.scheduler.plugins.coscheduling.test_scheduling_groups import (
+    cluster_with,
+    composite,
+    gang,
+    within,
+)
 from tests.support.gangs import GangCluster
 
 NOW = Now(100.0, 1767225690.0)

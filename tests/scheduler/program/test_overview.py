@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
 from koord_scheduler.program.recent_rates import DecisionTotals, RecentRates, quantile
+from koord_scheduler.state.cluster_state import ClusterState
 from prometheus_client import CollectorRegistry
 
 from tests.scheduler.program.test_explanation import NOW, Shop
@@ -46,7 +46,7 @@ def test_nodes_by_the_share_that_is_requested() -> None:
 
 
 def test_no_nodes() -> None:
-    found = nodes_overview(NodeColumns())
+    found = nodes_overview(ClusterState())
     assert (found["nodes"], found["fullest"], found["emptiest"]) == (0, [], [])
     assert sum(found["cpu"]["histogram"]) == 0
 

@@ -28,12 +28,12 @@ from koord_kube.protocol.resources import (
     VOLUMES,
     Resource,
 )
-from koord_scheduler import look_up
 from koord_scheduler.config.scheduler_config import SchedulerConfig, default_scheduler_config
+from koord_scheduler.io import look_up
+from koord_scheduler.io.recorder import Recorder
+from koord_scheduler.plugins.volumes.objects import BIND_COMPLETED, SELECTED_NODE
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import SchedulerSettings
-from koord_scheduler.recorder import Recorder
-from koord_scheduler.volumes.objects import BIND_COMPLETED, SELECTED_NODE
 
 from tests.support.kube_api import KubeApi
 from tests.support.kube_api.kinds import DRA, USUAL

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from koord_kube.protocol.resources import PODS
-from koord_scheduler import recorder as module
 from koord_scheduler.framework.recording import RecordingHeader, TickInput, recording_line
+from koord_scheduler.io import recorder as module
+from koord_scheduler.io.recorder import Recorder
 from koord_scheduler.program.replay import replay
-from koord_scheduler.recorder import Recorder
 
 from tests.docs.test_scheduler_page import MOST_ALLOCATED
 from tests.docs.test_scheduler_page import recording as page_recording

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from koord_kube.protocol.resources import LEASES
-from koord_scheduler.columns.nodes import NodeColumns
 from koord_scheduler.config.scheduler_config import SchedulerConfig, read_scheduler_config
-from koord_scheduler.framework.plugin import Plugin
 from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.plugin import Plugin
 from koord_scheduler.program.program import SchedulerProgram
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.scheduler.program.test_program import NAMESPACE, SETTINGS, Side
 from tests.scheduler.program.test_program import side as side  # a fixture
@@ -36,7 +36,7 @@ class Shelves(Plugin):
     def __init__(self, profile: int) -> None:
         self.profile = profile
 
-    def services(self, nodes: NodeColumns) -> Mapping[str, Service]:
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
         def shelf(given: Mapping[str, str]) -> Any:
             row = nodes.row(given["node"])
             if row is None:
@@ -239,10 +239,10 @@ class Speechless(Plugin):
 
     name = "Shelves"
 
-    def filter(self, pod: Any, nodes: NodeColumns) -> Any:
+    def filter(self, pod: Any, nodes: ClusterState) -> Any:
         return lambda rows: rows == nodes.row("n2")
 
-    def reasons(self, pod: Any, nodes: NodeColumns, rows: Any) -> Any:
+    def reasons(self, pod: Any, nodes: ClusterState, rows: Any) -> Any:
         raise RuntimeError("no reason")
 
 

@@ -1,0 +1,184 @@
+"""Writes to the API which node a pod has, or a reservation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import anyio
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
+from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import PODS
+from koord_kube.shared_backoff import SharedBackoff
+
+from koord_scheduler.extenders.calls import CallFailure
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.io.extender_client import ExtenderClient
+from koord_scheduler.io.fifo_queue import FifoQueue
+from koord_scheduler.io.limited_writer import STREAMS, Write
+from koord_scheduler.io.look_up import ReadObject, look_up
+from koord_scheduler.io.placement_annotations import placement_annotations
+from koord_scheduler.plugins.reservation.objects import read_reservation_object
+from koord_scheduler.plugins.reservation.reservation_requests import (
+    annotations_of_reservation,
+    available_patch,
+)
+
+TakeBack = Callable[[Placement], Awaitable[None]]
+"""Takes back what was written for a pod before it was bound."""
+
+
+async def _take_nothing_back(placement: Placement) -> None:
+    """Nothing was written before."""
+
+
+async def _read_nothing(name: str, namespace: str) -> Object:
+    raise NotFoundError(f"there is no reservation {name}", 404)
+
+
+class BindingOutcome(Protocol):
+    """Who wants to know what became of bindings."""
+
+    def bound(self, placement: Placement) -> None:
+        """The pod has its node."""
+        ...
+
+    def not_bound(self, pod: QueuedPod, reason: str) -> None:
+        """The pod does not have its node, for sure."""
+        ...
+
+
+class Binder:
+    """Binds pods, ``streams`` at a time; each pod is bound, or surely not, before it is let go.
+
+    A binding whose fate is not known (the connection broke, the server answered 500) is looked up
+    before anybody decides anew.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        read: ReadObject,
+        outcome: BindingOutcome,
+        extenders: ExtenderClient,
+        *,
+        take_back: TakeBack = _take_nothing_back,
+        streams: int = STREAMS,
+        read_reservation: ReadObject = _read_nothing,
+        on_warning: OnWarning = ignore_warning,
+        wall: Callable[[], float] = time.time,
+        backoff: SharedBackoff | None = None,
+    ) -> None:
+        self._backoff = backoff or SharedBackoff()
+        self._write = write
+        self._read = read
+        self._outcome = outcome
+        self._extenders = extenders
+        self._take_back = take_back
+        self._streams = streams
+        self._read_reservation = read_reservation
+        self._on_warning = on_warning
+        self._wall = wall
+        self._placements: FifoQueue[Placement] = FifoQueue()
+        self.unsent = 0
+        """Bindings that are not done."""
+
+    def bind(self, placement: Placement) -> None:
+        """Bind a pod to a node, soon."""
+        self.unsent += 1
+        self._placements.put(placement)
+
+    async def run(self) -> None:
+        """Bind until cancelled; what is under way then has no outcome."""
+        async with anyio.create_task_group() as group:
+            for _ in range(self._streams):
+                group.start_soon(self._work)
+
+    async def _work(self) -> None:
+        while True:
+            placement = await self._placements.get()
+            try:
+                await self._bind_or_delegate(placement)
+            finally:
+                self.unsent -= 1
+
+    async def _bind_or_delegate(self, placement: Placement) -> None:
+        """Have an extender bind a pod if one does; it may have done so even if it failed."""
+        reserves = placement.pod.waiting.reserves
+        call = self._extenders.binder(placement) if reserves is None else None
+        if call is None:
+            return await self._bind(placement)
+        (answer,) = await self._extenders.ask([call])
+        if not isinstance(answer, CallFailure):
+            return self._outcome.bound(placement)
+        if call.extender.ignorable:
+            return await self._bind(placement)
+        return await self._look_up(placement, ApiError(answer.text))
+
+    async def _bind(self, placement: Placement) -> None:
+        try:
+            await self._write(await self._request(placement))
+        except NotLeadingError as error:
+            return await self._not_bound(placement, str(error))
+        except ApiError as error:
+            if 0 < error.status < 500:
+                return await self._refused(placement, error)
+            return await self._look_up(placement, error)
+        return self._outcome.bound(placement)
+
+    async def _request(self, placement: Placement) -> Request:
+        """Bind a pod, or make a reservation available, after writing which devices it has."""
+        room = placement.pod.waiting.reserves
+        if room is None:
+            return binding(placement)
+        if annotations := placement_annotations(placement):
+            written = await self._write(annotations_of_reservation(room, annotations))
+            version = read_reservation_object(written).metadata.resource_version
+            room = room._replace(resource_version=version)
+        return available_patch(room, placement.node, self._wall())
+
+    async def _refused(self, placement: Placement, error: ApiError) -> None:
+        # What all such failures share comes last, so that they are logged once.
+        self._on_warning(f"binding to {placement.node}, {error}")
+        await self._not_bound(placement, str(error))
+
+    async def _not_bound(self, placement: Placement, reason: str) -> None:
+        """Its turn comes again only once nothing is left of this attempt."""
+        if placement.reservations:
+            await self._take_back(placement)
+        self._outcome.not_bound(placement.pod, reason)
+
+    async def _look_up(self, placement: Placement, failure: ApiError) -> None:
+        """Ask what became of a binding, for as long as it takes."""
+        pod = placement.pod
+        is_pod = pod.waiting.reserves is None
+        namespace, _, name = pod.key.partition("/")
+        why = "a binding without an answer"
+        read, namespace = (self._read, namespace) if is_pod else (self._read_reservation, "")
+        found = await look_up(read, name, namespace, self._on_warning, why, self._backoff)
+        if found is None:
+            return await self._not_bound(placement, "it is gone")
+        same = found["metadata"].get("uid") == pod.uid
+        where = found.get("spec" if is_pod else "status", {})
+        if same and where.get("nodeName") == placement.node:
+            return self._outcome.bound(placement)
+        return await self._refused(placement, failure)
+
+
+def binding(placement: Placement) -> Request:
+    """The request that binds a pod; for the pod with this uid alone."""
+    pod = placement.pod
+    namespace, _, name = pod.key.partition("/")
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": pod.uid}
+    if placement.release is not None:  # the API server puts them on the pod
+        metadata["annotations"] = placement.release.annotations
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": placement.node},
+    }
+    return Request("POST", PODS, name, namespace, "binding", body)

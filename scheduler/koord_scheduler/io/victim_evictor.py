@@ -1,0 +1,120 @@
+"""Evicts the victims of preemption, and keeps in the API for whom."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import anyio
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError
+from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import PODS
+
+from koord_scheduler.framework.decisions import PreemptionPlan
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.io.limited_writer import Write
+from koord_scheduler.io.pod_requests import condition_patch, status_patch
+from koord_scheduler.plugins.reservation.reservation_reader import is_reservation_key
+from koord_scheduler.state.placed_pods import PlacedPod
+
+_STREAMS = 8
+_WHY = "preempting to accommodate a higher priority pod"
+
+
+class VictimEvictor:
+    """Deletes victims as kube-scheduler does: with a condition that says why, and no eviction API.
+
+    Disruption budgets were respected as far as possible when the victims were chosen. What fails
+    is logged; the pod looks for victims again after a while.
+    """
+
+    def __init__(
+        self,
+        write: Write,
+        preempted: Callable[[PlacedPod, PreemptionPlan], None],
+        *,
+        on_warning: OnWarning = ignore_warning,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """``preempted`` is called for each victim that is being deleted."""
+        self._write = write
+        self._preempted = preempted
+        self._on_warning = on_warning
+        self._wall = wall
+        self._send, self._receive = anyio.create_memory_object_stream[PreemptionPlan | QueuedPod](
+            math.inf
+        )
+
+    def withdraw(self, pod: QueuedPod) -> None:
+        """Say that a pod is not nominated for a node any more, soon."""
+        self._send.send_nowait(pod)
+
+    def evict(self, plan: PreemptionPlan) -> None:
+        """Evict the victims of a plan, soon."""
+        self._send.send_nowait(plan)
+
+    async def run(self) -> None:
+        """Evict until cancelled."""
+        async with self._send, self._receive, anyio.create_task_group() as group:
+            for _ in range(_STREAMS):
+                group.start_soon(self._work)
+
+    async def _work(self) -> None:
+        async for item in self._receive:
+            pod = item if isinstance(item, QueuedPod) else item.pod
+            try:
+                if isinstance(item, QueuedPod):
+                    await self._nominate(pod.key, pod.uid, None)
+                else:
+                    await self._carry_out(item)
+            except NotLeadingError:
+                continue
+            except ApiError as error:
+                self._on_warning(f"{error} (preemption for {pod.key})")
+
+    async def _carry_out(self, plan: PreemptionPlan) -> None:
+        for key in plan.displaced:
+            await self._nominate(key, "", None)
+        await self._nominate(plan.pod.key, plan.pod.uid, plan.preemption.node)
+        message = f"{plan.pod.waiting.scheduler_name}: {_WHY}"
+        for victim in plan.preemption.victims:
+            await self._do(_condition(victim, message, self._wall()))
+            await self._do(_deletion(victim))
+            self._preempted(victim, plan)
+
+    async def _nominate(self, key: str, uid: str, node: str | None) -> None:
+        if not is_reservation_key(key):  # a reservation has no field for it
+            await self._do(_nomination(key, uid, node))
+
+    async def _do(self, request: Request) -> None:
+        try:
+            await self._write(request)
+        except NotFoundError:
+            pass  # it is gone already
+
+
+def _nomination(key: str, uid: str, node: str | None) -> Request:
+    """The request that says which node a pod waits for; ``None``: for none any more."""
+    return status_patch(key, uid, {"nominatedNodeName": node})
+
+
+def _condition(victim: PlacedPod, message: str, at: float) -> Request:
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": message,
+    }
+    return condition_patch(victim.key, victim.uid, condition, at)
+
+
+def _deletion(victim: PlacedPod) -> Request:
+    namespace, _, name = victim.key.partition("/")
+    body = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": victim.uid},
+    }
+    return Request("DELETE", PODS, name, namespace, body=body)

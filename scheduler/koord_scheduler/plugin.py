@@ -1,0 +1,331 @@
+"""The contract of plugins. No IO.
+
+Kubernetes asks a plugin about one pod and one node. Here it is asked once about a class of
+pods, and answers with functions of rows: of thousands of nodes at once, or the few that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask as NUMAMask
+from koord_scheduler.plugins.node_numa_resource.topology_hints import ProviderHints
+from koord_scheduler.plugins.reservation.fit import Lacks, Offer
+from koord_scheduler.plugins.reservation.kept_room import NO_ROOM, KeptRoom
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.resources import Request
+from koord_scheduler.state.usage_table import CountOf
+
+MAX_SCORE = 100.0
+
+Filter = Callable[[Rows], Mask]
+"""Of each of these rows, whether a pod of the class can run there."""
+Score = Callable[[Rows], Amounts]
+"""Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
+
+
+class Shortage(NamedTuple):
+    """How much of a resource nodes lack, and how much they have, by row, as ``ResourceColumns``."""
+
+    resource: str
+    lacking: Amounts
+    allocatable: Amounts
+
+
+class Reason(NamedTuple):
+    """Why a plugin rejects nodes, in kube-scheduler's words.
+
+    ``rows`` says of each row that the plugin was asked about whether the reason holds there. It is
+    ``resolvable`` where it may hold no longer once other pods leave the node. ``note`` says why in
+    numbers, for the place of one of the rows.
+    """
+
+    text: str
+    rows: Mask
+    resolvable: bool = True
+    shortage: Shortage | None = None
+    note: Callable[[int], str] | None = None
+
+
+class PreFilterResult(NamedTuple):
+    """What a plugin knows of a class before it looks at nodes.
+
+    ``rejection`` says why the class can run nowhere. Otherwise only the nodes with the names
+    ``nodes`` come into question, whatever becomes of these, or all where that is ``None``. The
+    first of the ``preferred`` nodes that can have a pod gets it, whatever others score. ``cure``
+    says what alone would end the rejection, where it is not what the plugin usually waits for.
+    """
+
+    rejection: str = ""
+    resolvable: bool = False
+    nodes: frozenset[str] | None = None
+    preferred: tuple[str, ...] = ()
+    cure: str = ""
+
+
+ANOTHER_POD = "the pod made anew without what is wrong in it"
+"""The ``cure`` where the pod itself is wrong."""
+
+
+class CannotReserve(Exception):  # noqa: N818 - an outcome, not an error
+    """A node cannot have a pod, which is seen only when it is to get it; says why."""
+
+
+class Limit(NamedTuple):
+    """A part of a filter, as a sum over the pods of a node that may not grow beyond some limit.
+
+    ``room`` is, for some rows, how much more there may be; the filter lets through those where no
+    room is negative. A pod that leaves a row gives ``of`` it back to the room of this row. It is
+    -inf where that cannot help, inf where nothing can hurt.
+    """
+
+    of: CountOf
+    room: Amounts
+
+
+class VictimRules(NamedTuple):
+    """Which pods a plugin lets others of a class take the place of, and what has to hold then.
+
+    ``may_be`` says of what pods use whether they may be victims. ``limits`` are, for some rows,
+    conditions beside those of filters, which victims may help to meet.
+    """
+
+    may_be: Callable[[PodUsage], bool]
+    limits: Callable[[Rows], Sequence[Limit]]
+
+
+class NUMAProvider(Protocol):
+    """A plugin gives a class of pods something of nodes that lies near some of their NUMA nodes.
+
+    Koordinator's ``NUMATopologyHintProvider``. What reservations have ``kept`` is the pod's.
+    """
+
+    def hints(self, row: int, kept: KeptRoom = NO_ROOM) -> ProviderHints:
+        """Near which NUMA nodes of a row's node it could give all of it."""
+        ...
+
+    def rejection(self, row: int, mask: NUMAMask, kept: KeptRoom = NO_ROOM) -> str:
+        """Why it could not give all of it near these NUMA nodes; "" if it could."""
+        ...
+
+
+class AcrossNodes(Protocol):
+    """A plugin's answer about a class that depends on all nodes; nothing of it is kept.
+
+    One that keeps much itself, as counters of pods, has a ``size`` in bytes (``HasSize``).
+    """
+
+    def filter(self, rows: Rows) -> Mask | None:
+        """Of each of these rows, whether a pod can run there; ``None`` if it can on all."""
+        ...
+
+    def reasons(self, rows: Rows) -> list[Reason]:
+        """As ``Plugin.reasons``, for what ``filter`` rejects."""
+        ...
+
+    def score(self, rows: Rows) -> Amounts | None:
+        """Scores from 0 to 100 of all nodes that are left; ``None`` if all are equally good."""
+        ...
+
+
+class Plugin:
+    """One concern of placing pods; what a plugin does not override does not concern it.
+
+    A filter and a score may depend on what ``ClusterState`` has of the row that they are asked
+    about, and on nothing else, unless ``depends_on`` says so: rows that did not change are not
+    asked about again.
+    """
+
+    name: ClassVar[str]
+    normalizes: ClassVar[bool] = False
+    """Whether ``normalize`` does anything."""
+    reason: ClassVar[str] = ""
+    """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
+    resolvable: ClassVar[bool] = True
+    """``Reason.resolvable`` of that reason."""
+    reads_labels: ClassVar[bool] = True
+    """Whether it looks at labels of pods that wait, others than those that selectors name."""
+    across_pods: ClassVar[bool] = True
+    """Whether ``across`` depends on labels of pods, or on what they say of each other."""
+    serves_reservations: ClassVar[bool] = False
+    """Whether ``reserve`` is asked for reservations, too."""
+
+    def prepare(self, nodes: ClusterState) -> None:
+        """Called once for each profile, before there are nodes and pods."""
+
+    def join(self, plugins: Sequence[Plugin]) -> None:
+        """Called once with all plugins of the profile, before there are nodes and pods."""
+
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
+        """What can be said before nodes are looked at; ``filter`` rejects the same nodes.
+
+        It changes how the rejection is worded and counted, as in kube-scheduler.
+        """
+        return PreFilterResult()
+
+    def admit(self, pods: Sequence[PodClass], nodes: ClusterState) -> str:
+        """Why pods of these classes get no nodes at present, one each, whatever nodes there are.
+
+        "": they may get some. It is asked for each decision, as it may change with each pod, and
+        apart from ``filter``, whose answers are kept. ``pre_filter`` has to say the same of a pod.
+        """
+        return ""
+
+    def victims(self, pod: PodClass, nodes: ClusterState) -> VictimRules | None:
+        """The pods whose place others of a class may take before any other pods; ``None``: none.
+
+        It is asked of plugins that a profile enables at postFilter.
+        """
+        return None
+
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
+        """What keeps pods of a class off nodes; ``None`` where nothing does."""
+        return None
+
+    def least_room(self, pod: PodClass, nodes: ClusterState) -> Request:
+        """Amounts of which ``filter`` rejects every node that has less of one free.
+
+        What reservations keep counts as free, and "" is a resource that no node has. It holds
+        until ``nodes.devices.backing_classes`` or ``nodes.resources.version`` are others. ():
+        nothing can be said.
+        """
+        return ()
+
+    def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
+        """Why ``filter`` rejects those of ``rows`` that it rejects; each has one or more."""
+        can_run = self.filter(pod, nodes)
+        if can_run is None:
+            return []
+        text = self.reason or f"node(s) didn't satisfy plugin {self.name}"
+        return [Reason(text, ~can_run(rows), self.resolvable)]
+
+    def limits(
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit] | None:
+        """The whole filter as limits; none of them: it does not depend on pods of the rows.
+
+        They are also those that the filter has when ``nominated`` pods are on rows.
+        ``None``: it cannot be said so; preemption then asks the filter again and again, while it
+        takes pods off a row.
+        """
+        return None if self.resolvable else ()
+
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
+        """What a class prefers; ``None`` where all nodes are equally good."""
+        return None
+
+    def normalize(self, scores: Amounts) -> Amounts:
+        """Scores from 0 to 100 of all nodes that are left, where they depend on each other."""
+        return scores
+
+    def across(self, pod: PodClass, nodes: ClusterState) -> AcrossNodes | None:
+        """What depends on the pods of other nodes, too; ``None`` where nothing does."""
+        return None
+
+    def numa_provider(self, pod: PodClass, nodes: ClusterState) -> NUMAProvider | None:
+        """What a class gets of NUMA nodes beside CPU and memory; ``None``: nothing."""
+        return None
+
+    def numa_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> NUMAMask | None:
+        """The NUMA nodes of a row's node that are to provide for a pod; ``None``: any."""
+        return None
+
+    def kept_room(self, pod: PodClass, nodes: ClusterState, row: int) -> KeptRoom:
+        """What is kept on a row's node for a pod that is to get it, by a reservation."""
+        return NO_ROOM
+
+    def reservation_check(
+        self, pod: PodClass, nodes: ClusterState, row: int, offers: Sequence[Offer]
+    ) -> Lacks | None:
+        """What else than amounts a row's node lacks with one of these; ``None``: nothing.
+
+        ``nodes.lacks_pods`` says whether the columns are without all of them at present.
+        """
+        return None
+
+    def post_filter(
+        self,
+        pod: PodClass,
+        nodes: ClusterState,
+        rows: Callable[[], Rows],
+        waiting: Iterable[str],
+    ) -> object | None:
+        """What would help a class that fits nowhere, and has to be written; ``None``: nothing.
+
+        ``rows`` are those that no other plugin rejects, ``waiting`` the uids of the class's pods.
+        """
+        return None
+
+    def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> object | None:
+        """Take what a pod that gets this row's node needs of more than the node.
+
+        It may have to be written before the pod is bound. ``None`` where there is nothing.
+
+        Raises:
+            CannotReserve: the node cannot have the pod, though ``filter`` lets it pass.
+        """
+        return None
+
+    def usage(self, reservation: Any, pod: PodUsage) -> PodUsage:
+        """What a pod takes of its node's columns with what ``reserve`` returned."""
+        return pod
+
+    def unreserve(self, reservation: Any, nodes: ClusterState) -> None:
+        """Give back what ``reserve`` returned: the pod did not get the node. It must not fail."""
+
+    def sign(self, pod: PodClass) -> Hashable:
+        """What ``filter`` and ``score`` look at of a class, if not at pods or amounts of nodes.
+
+        Classes for which that is equal share the answers, which are kept though pods come and go.
+        A plugin that overrides it does so for all classes.
+        """
+        return None
+
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
+        """What else than its own row the score of a row depends on."""
+        return None
+
+
+def normalized(scores: Amounts, *, reverse: bool = False) -> Amounts:
+    """The highest score becomes 100, the others in proportion; the other way round in ``reverse``.
+
+    As Kubernetes' ``DefaultNormalizeScore``.
+    """
+    most = scores.max(initial=0.0)
+    if most == 0:
+        return np.full(len(scores), MAX_SCORE) if reverse else scores
+    found: Amounts = np.floor(MAX_SCORE * scores / most)
+    return MAX_SCORE - found if reverse else found
+
+
+def first_reasons(reasons: Iterable[Reason]) -> list[Reason]:
+    """For plugins that stop at the first reason: each row keeps only the first of its reasons."""
+    found: list[Reason] = []
+    explained: Mask | None = None
+    for one in reasons:
+        explained = np.zeros(len(one.rows), np.bool_) if explained is None else explained
+        found.append(one._replace(rows=one.rows & ~explained))
+        explained = explained | one.rows
+    return found
+
+
+def without_reason(reasons: Iterable[Reason], rows: Rows) -> Mask:
+    """Of each of these rows, whether none of the reasons holds there."""
+    found = np.ones(len(rows), np.bool_)
+    for one in reasons:
+        found &= ~one.rows
+    return found
+
+
+def filter_by_reasons(plugin: Plugin, pod: PodClass, nodes: ClusterState) -> Filter:
+    """The filter of a plugin whose ``reasons`` say all: it rejects where one of them holds."""
+
+    def can_run(rows: Rows) -> Mask:
+        return without_reason(plugin.reasons(pod, nodes, rows), rows)
+
+    return can_run

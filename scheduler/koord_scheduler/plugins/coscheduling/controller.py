@@ -1,0 +1,138 @@
+"""Says in the status of PodGroups how far their pods are."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+
+import anyio
+import msgspec
+from koord_kube.client import Client
+from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
+from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import POD_GROUPS, PODS
+from koord_kube.protocol.selectors import label_is
+from koord_model.keys import LABEL_POD_GROUP
+from koord_model.names import is_label_value
+from koord_model.times import rfc3339
+
+from koord_scheduler.io.limited_writer import Write
+from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.plugins.coscheduling.gang_spec import GangSource
+from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
+from koord_scheduler.plugins.coscheduling.group_conditions import conditions_patch
+from koord_scheduler.plugins.coscheduling.life import MemberPhases, is_settled, next_status
+from koord_scheduler.plugins.coscheduling.pod_group import PodGroup, PodGroupStatus
+
+ENDED = ("Succeeded", "Failed")
+PASS_SECONDS = 1.0
+"""Between two looks at the groups that changed."""
+
+EndedPods = Callable[[str, str], AsyncIterator[str]]
+"""The phases of the ended pods of a PodGroup, by its namespace and name."""
+
+
+class PodGroupController:
+    """Runs while this scheduler leads, and writes what has changed.
+
+    Pods that have ended are not in the scheduler's cache: they are read where a group has fewer
+    pods than its status says.
+    """
+
+    def __init__(
+        self,
+        gangs: Gangs,
+        write: Write,
+        ended_pods: EndedPods,
+        *,
+        on_warning: OnWarning = ignore_warning,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._gangs = gangs
+        self._write = write
+        self._ended_pods = ended_pods
+        self._on_warning = on_warning
+        self._wall = wall
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._gangs.touched.update(self._gangs.by_key)
+        while True:
+            await self.look()
+            await anyio.sleep(PASS_SECONDS)
+
+    async def look(self) -> None:
+        """Once at all groups that changed."""
+        touched = sorted(self._gangs.touched)
+        self._gangs.touched.clear()
+        for key in touched:
+            gang = self._gangs.by_key.get(key)
+            if gang is None or gang.pod_group is None:
+                continue
+            try:
+                if gang.pod_group.spec.source is GangSource.KUBERNETES:
+                    await self._look_at_conditions(gang)
+                else:
+                    await self._look(gang, gang.pod_group)
+            except (ConflictError, NotFoundError, NotLeadingError):
+                continue  # it has changed meanwhile, which the watch will say
+            except ApiError as error:
+                self._gangs.touched.add(key)
+                self._on_warning(f"{error} (PodGroup {key})")
+
+    async def _look_at_conditions(self, gang: Gang) -> None:
+        request = conditions_patch(self._gangs, gang, rfc3339(self._wall()))
+        if request is not None:
+            await self._write(request)
+
+    async def _look(self, gang: Gang, group: PodGroup) -> None:
+        minimum = group.spec.min_member
+        if is_settled(group.status, minimum, group.spec.created):
+            return
+        pods = await self._phases(gang, group)
+        status = next_status(group.status, minimum, pods, rfc3339(self._wall()))
+        if status != group.status:
+            await self._write(status_patch(group, status))
+
+    async def _phases(self, gang: Gang, group: PodGroup) -> MemberPhases:
+        phases = Counter(one.phase for one in gang.members.values())
+        bound, total = len(gang.bound), len(gang.members)
+        status = group.status
+        if bound < status.scheduled:
+            namespace, _, name = gang.key.partition("/")
+            ended = Counter([phase async for phase in self._ended_pods(namespace, name)])
+            phases.update(ended)
+            bound, total = bound + ended.total(), total + ended.total()
+        owners = next(iter(gang.members.values())).owners if gang.members else ""
+        return MemberPhases(
+            total, bound, phases["Running"], phases["Succeeded"], phases["Failed"], owners
+        )
+
+
+async def ended_pods(api: Client, namespace: str, name: str) -> AsyncIterator[str]:
+    """The phases of the pods of a PodGroup that have ended, as the API has them."""
+    if not is_label_value(name):
+        return  # no pod can name it
+    pages = api.pages(PODS, namespace, label_selector=label_is(LABEL_POD_GROUP, name))
+    async with aclosing(pages):
+        async for page in pages:
+            for raw in page.items:
+                phase = read_pod(raw).status.phase
+                if phase in ENDED:
+                    yield phase
+
+
+def status_patch(group: PodGroup, status: PodGroupStatus) -> Request:
+    """Write the status of a PodGroup that is as it was when that was decided.
+
+    Koordinator's definition has no status subresource.
+    """
+    namespace, _, name = group.spec.key.partition("/")
+    before, after = (msgspec.to_builtins(one) for one in (group.status, status))
+    gone = dict.fromkeys(before.keys() - after.keys(), 0)
+    metadata = {"uid": group.uid, "resourceVersion": group.resource_version}
+    body = {"metadata": metadata, "status": {**gone, **after}}
+    return Request("PATCH", POD_GROUPS, name, namespace, body=body)

@@ -1,0 +1,38 @@
+"""The devices that a pod gets of its node, and what is written of them. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
+
+from koord_scheduler.plugins.device_share.device_object import NO_MODEL, GPUModel
+from koord_scheduler.plugins.device_share.pod_devices import PodDevices, written_pod_devices
+
+
+class AssumedDevices(NamedTuple):
+    """Devices, and the pod's ``annotations`` that name them.
+
+    ``gpu_model`` and ``isolation`` are what device plugins of vendors need to know.
+    Where the pod does not get the node, the annotation that was written stays until it gets
+    another one: of a pod without a node it means nothing.
+    """
+
+    devices: PodDevices
+    annotations: tuple[tuple[str, str | None], ...]
+    gpu_model: GPUModel = NO_MODEL
+    isolation: str = ""
+
+
+def device_reservation(
+    devices: PodDevices,
+    ids: Mapping[tuple[str, int], str],
+    gpu_model: GPUModel = NO_MODEL,
+    isolation: str = "",
+) -> AssumedDevices:
+    """What is to be written for devices whose names are ``ids``, by type and minor."""
+    named = tuple(one._replace(id=ids.get((one.type, one.minor), "")) for one in devices)
+    annotation = written_pod_devices(named)
+    annotations = ((ANNOTATION_DEVICE_ALLOCATED, annotation),)
+    return AssumedDevices(named, annotations, gpu_model, isolation)

@@ -1,0 +1,216 @@
+"""DynamicResources: nodes with devices for a pod's claims and extended resources. No IO.
+
+What a claim gets is decided node by node, in ``koord_scheduler.plugins.dynamic_resources``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.plugin import (
+    Filter,
+    Plugin,
+    PreFilterResult,
+    Reason,
+    Score,
+    filter_by_reasons,
+    normalized,
+)
+from koord_scheduler.plugins.dynamic_resources.allocator import SearchBudget
+from koord_scheduler.plugins.dynamic_resources.assumed_claims import (
+    AssumedClaims,
+    alternatives_score,
+    release_claims,
+    reserve_claims,
+    without_devices,
+)
+from koord_scheduler.plugins.dynamic_resources.availability import (
+    ClaimDeallocation,
+    ClaimDeletion,
+    find_deallocation,
+    find_left_over,
+    is_available,
+)
+from koord_scheduler.plugins.dynamic_resources.backed_resources import (
+    backing_classes_of,
+    claiming_node,
+)
+from koord_scheduler.plugins.dynamic_resources.extended_resources import (
+    ExtendedClaim,
+    extended_claim,
+)
+from koord_scheduler.plugins.dynamic_resources.node_answers import MOST_STEPS_AT_ONCE, AnswerFor
+from koord_scheduler.plugins.dynamic_resources.objects import ResourceClaim
+from koord_scheduler.plugins.dynamic_resources.pod_claims import (
+    PodClaims,
+    known_claims,
+    unusable_claim,
+)
+from koord_scheduler.plugins.dynamic_resources.shared_claims import with_shared
+from koord_scheduler.state.arrays import Amounts, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+
+NOT_AVAILABLE = "resourceclaim not available on the node"
+NO_RESOURCE = "cannot fit resource"
+
+
+class DynamicResources(Plugin):
+    """Kubernetes' plugin of that name."""
+
+    name: ClassVar[str] = "DynamicResources"
+    reads_labels: ClassVar[bool] = False
+    normalizes: ClassVar[bool] = True
+    resolvable: ClassVar[bool] = False
+
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
+        return PreFilterResult(unusable_claim(_claims(pod, nodes), nodes.devices))
+
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
+        return filter_by_reasons(self, pod, nodes) if _concerns(pod) else None
+
+    def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
+        if not _concerns(pod):
+            return []
+        rejection = self.pre_filter(pod, nodes).rejection
+        if rejection:
+            return [Reason(rejection, np.ones(len(rows), np.bool_), resolvable=False)]
+        claims = _ClaimsByRow(pod, nodes)
+        if not claims.are_any:
+            return []
+        texts = np.array([claims.rejection(row) for row in rows], object)
+        return [
+            Reason(text, texts == text, resolvable=False)
+            for text in sorted(set(texts.tolist()))
+            if text
+        ]
+
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
+        if not pod.claims.claims:
+            return None
+
+        def score(rows: Rows) -> Amounts:
+            claims = _ClaimsByRow(pod, nodes)
+            return np.array([claims.score(row) for row in rows], np.float64)
+
+        return score
+
+    def normalize(self, scores: Amounts) -> Amounts:
+        return normalized(scores)
+
+    def post_filter(
+        self,
+        pod: PodClass,
+        nodes: ClusterState,
+        rows: Callable[[], Rows],
+        waiting: Iterable[str],
+    ) -> ClaimDeallocation | ClaimDeletion | None:
+        claims = _claims(pod, nodes)
+        if any(one.status.allocation for one in known_claims(claims, nodes.devices)):
+            here = (claiming_node(nodes, row) for row in rows())
+            found = find_deallocation(claims, here, nodes.devices)
+            if found is not None:
+                return found
+        return find_left_over(waiting, nodes.devices) if pod.extended else None
+
+    def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> AssumedClaims | None:
+        if not _concerns(pod):
+            return None
+        extended = _ClaimsByRow(pod, nodes).extended(row)
+        if extended is None and not pod.claims.claims:
+            return None
+        node, namespace = claiming_node(nodes, row), pod.labels.namespace
+        return reserve_claims(_claims(pod, nodes), node, nodes.devices, extended, namespace)
+
+    def unreserve(self, reservation: AssumedClaims, nodes: ClusterState) -> None:
+        release_claims(reservation, nodes.devices)
+
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
+        if not _concerns(pod):
+            return None
+        stamps = nodes.devices.claim_stamps(pod.claims.keys)
+        groups = tuple(one.group for one in _claims(pod, nodes).claims)
+        return stamps, groups, nodes.devices.shared_version, nodes.device_answers.postponed
+
+
+def _concerns(pod: PodClass) -> bool:
+    return bool(pod.claims.claims or pod.extended)
+
+
+def _claims(pod: PodClass, nodes: ClusterState) -> PodClaims:
+    return with_shared(pod.claims, nodes.gangs)
+
+
+class _ClaimsByRow:
+    """What a class gets of devices: its claims, and one for extended resources that nodes lack."""
+
+    def __init__(self, pod: PodClass, nodes: ClusterState) -> None:
+        self._pod = pod
+        self._nodes = nodes
+        devices = nodes.devices
+        claims = _claims(pod, nodes)
+        known = known_claims(claims, devices)
+        self._allocated = [one for one in known if one.status.allocation is not None]
+        self._own = [one.spec for one in without_devices(claims, devices)]
+        self._backed = backing_classes_of(pod, nodes)
+        self._resources = tuple(pod.extended_resources)
+        self._budget = SearchBudget(MOST_STEPS_AT_ONCE)
+        self._extended: dict[tuple[str, ...], ExtendedClaim | None] = {}
+        self._answers: dict[tuple[str, ...], AnswerFor] = {}
+        self._before = sum(map(_score_of_allocation, self._allocated))
+
+    @property
+    def are_any(self) -> bool:
+        """Whether the class needs devices at all, on some node."""
+        return bool(self._pod.claims.claims or self._backed)
+
+    def extended(self, row: int) -> ExtendedClaim | None:
+        """The claim for the resources that the row's node does not have."""
+        return self._extended_claim(self._lacking_backed(row))
+
+    def rejection(self, row: int) -> str:
+        """Why the node of a row cannot be used, "" if it can."""
+        if self._backed and not self._backed.keys() >= set(self._lacking(row)):
+            return NO_RESOURCE
+        node = claiming_node(self._nodes, row)
+        return self._answer_for(row).on(node).reason or (
+            "" if all(is_available(one, node) for one in self._allocated) else NOT_AVAILABLE
+        )
+
+    def score(self, row: int) -> int:
+        """How early the alternatives are that claims get on the node of a row."""
+        node = claiming_node(self._nodes, row)
+        return self._before + self._answer_for(row).on(node, is_first=False).score
+
+    def _lacking(self, row: int) -> list[str]:
+        resources = self._nodes.resources
+        has = resources.allocatable
+        return [one for one in self._resources if not has[resources.column(one), row]]
+
+    def _lacking_backed(self, row: int) -> tuple[str, ...]:
+        return tuple(name for name in self._lacking(row) if name in self._backed)
+
+    def _extended_claim(self, lacking: tuple[str, ...]) -> ExtendedClaim | None:
+        if lacking not in self._extended:
+            classes = {name: self._backed[name] for name in lacking}
+            self._extended[lacking] = extended_claim(self._pod.extended, classes)
+        return self._extended[lacking]
+
+    def _answer_for(self, row: int) -> AnswerFor:
+        lacking = self._lacking_backed(row)
+        found = self._answers.get(lacking)
+        if found is None:
+            extended = self._extended_claim(lacking)
+            claims = [*self._own, *([extended.spec] if extended is not None else [])]
+            found = self._nodes.device_answers.of(claims, self._budget)
+            self._answers[lacking] = found
+        return found
+
+
+def _score_of_allocation(claim: ResourceClaim) -> int:
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return alternatives_score(claim.spec, {one.request for one in results})

@@ -1,0 +1,107 @@
+"""Whether a quota lets one more pod in, and why not, in Koordinator's words. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from koord_model.demand import Amounts
+
+from koord_scheduler.objects.quantities import quantities
+from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaTrees, TreeQuota
+
+
+class AdmissionRules(NamedTuple):
+    """``uses_runtime``: quotas are held to what they may use at present, and not to their max.
+
+    With ``checks_parents`` so are those above them.
+    """
+
+    uses_runtime: bool = True
+    checks_parents: bool = False
+
+
+class QuotaRefusal(NamedTuple):
+    """A quota would use more than its ``limit``: of the resources ``exceeded``.
+
+    ``path`` leads from below the root to the pod's own quota, if it is not that one which refuses.
+    ``non_preemptible``: what may not be preempted would be more than the quota's min.
+    """
+
+    quota: str
+    limit: Amounts
+    used: Amounts
+    request: Amounts
+    exceeded: tuple[str, ...]
+    path: tuple[str, ...] = ()
+    non_preemptible: bool = False
+
+    def text(self) -> str:
+        """The refusal as Koordinator has it in conditions and Events of pods."""
+        limit, used, request = map(_listed, (self.limit, self.used, self.request))
+        exceeded = " ".join(self.exceeded)
+        asked = f"pod's request: {request}, exceedDimensions: [{exceeded}]"
+        if self.non_preemptible:
+            found = f"quotaName: {self.quota}, min: {limit}, nonPreemptibleUsed: {used}, {asked}"
+            return f"Insufficient non-preemptible quotas, {found}"
+        who = f"quotaNameTopo: [{' '.join(self.path)}]" if self.path else f"quotaName: {self.quota}"
+        return f"Insufficient quotas, {who}, runtime: {limit}, used: {used}, {asked}"
+
+
+def refusal(
+    trees: QuotaTrees,
+    one: TreeQuota,
+    amounts: Amounts,
+    rules: AdmissionRules,
+    fixed: Amounts | None = None,
+) -> QuotaRefusal | None:
+    """Why a quota does not let pods in that ask for ``amounts`` together; ``None`` if it does.
+
+    ``fixed`` is what those of them ask for that may not be preempted; ``None``: there are none.
+    """
+    node = one.node
+    request = node.mask(amounts)
+    limit = limit_of(trees, one, rules)
+    exceeded = _exceeded({*node.used, *request}, limit, node.used, request)
+    if exceeded:
+        return QuotaRefusal(one.name, limit, node.used, request, exceeded)
+    if fixed is not None:
+        least, used, asked = node.quota.min, node.non_preemptible_used, node.mask(fixed)
+        exceeded = _exceeded({*used, *asked}, least, used, asked)
+        if exceeded:
+            return QuotaRefusal(one.name, least, used, asked, exceeded, (), non_preemptible=True)
+    return _parents_refusal(trees, one, request, rules) if rules.checks_parents else None
+
+
+def limit_of(trees: QuotaTrees, one: TreeQuota, rules: AdmissionRules) -> Mapping[str, int]:
+    """How much pods of a quota may use; resources that are not in it are not limited."""
+    return trees.runtime(one) if rules.uses_runtime else one.node.quota.max
+
+
+def _parents_refusal(
+    trees: QuotaTrees, one: TreeQuota, request: Amounts, rules: AdmissionRules
+) -> QuotaRefusal | None:
+    path: tuple[str, ...] = (one.name,)
+    for node in one.node.ancestors():
+        path = (node.quota.name, *path)
+        limit = limit_of(trees, TreeQuota(one.tree, node), rules)
+        exceeded = _exceeded(request, limit, node.used, request)
+        if exceeded:
+            return QuotaRefusal(node.quota.name, limit, node.used, request, exceeded, path)
+    return None
+
+
+def _exceeded(
+    names: Iterable[str], limit: Amounts, used: Mapping[str, int], request: Amounts
+) -> tuple[str, ...]:
+    over = [
+        name
+        for name in names
+        if name in limit and used.get(name, 0) + request.get(name, 0) > limit[name]
+    ]
+    return tuple(sorted(over)) if over else ()
+
+
+def _listed(amounts: Amounts) -> str:
+    listed = [f"{name}:{text}" for name, text in quantities(amounts).items()]
+    return ",".join(listed) or "<empty>"

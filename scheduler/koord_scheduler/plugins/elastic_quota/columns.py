@@ -1,0 +1,242 @@
+"""What pods of each quota ask for and use, as pods, nodes and quotas come and go. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from koord_model.demand import Amounts
+from koord_model.elastic_quota import ElasticQuota
+from koord_model.excerpt import excerpt
+from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME
+
+from koord_scheduler.plugins.elastic_quota.quota_object import ReadQuota
+from koord_scheduler.plugins.elastic_quota.quota_trees import (
+    QuotaClaim,
+    QuotaGates,
+    QuotaRules,
+    QuotaTrees,
+    TreeQuota,
+)
+from koord_scheduler.plugins.elastic_quota.summary import QuotaPod
+from koord_scheduler.state.arrays import Mask
+from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.resources import PODS, Request, ResourceColumns
+
+if TYPE_CHECKING:
+    from koord_scheduler.state.cluster_state import PodUsage
+
+
+@dataclass
+class _Sums:
+    """What the pods with one claim ask for and use; ``pods`` counts them, twice with a node."""
+
+    pods: int = 0
+    request: Counter[str] = field(default_factory=Counter)
+    used: Counter[str] = field(default_factory=Counter)
+
+
+class QuotaColumns:
+    """Quotas by key, and sums over pods; ``is_node`` says which rows of ``resources`` count.
+
+    Sums are kept by what pods say of their quota. So another quota, or other ones, cost a
+    computation of the trees, and no look at pods. Unless it ``is_used``, which is decided before
+    there are pods, nothing is counted.
+    """
+
+    def __init__(self, resources: ResourceColumns, is_node: Callable[[], Mask]) -> None:
+        self.is_used = False
+        self._resources = resources
+        self._is_node = is_node
+        self.gates = QuotaGates()
+        self._rules = QuotaRules()
+        self._quotas: dict[str, ReadQuota] = {}
+        self._pods: dict[str, PodUsage] = {}
+        self._with_node: set[str] = set()
+        self._sums: dict[QuotaClaim, _Sums] = {}
+        self._trees: QuotaTrees | None = None
+        self._is_total_stale = True
+        self._warnings: list[str] = []
+        self._missing: set[str] = set()
+
+    def use(self, rules: QuotaRules) -> None:
+        """Count; the first profile that asks for it has its rules."""
+        if not self.is_used:
+            self.is_used, self._rules = True, rules
+
+    @property
+    def rules(self) -> QuotaRules:
+        """How quotas are shared."""
+        return self._rules
+
+    @property
+    def objects(self) -> Mapping[str, ReadQuota]:
+        """The quotas of the API, by namespace/name."""
+        return self._quotas
+
+    @property
+    def trees(self) -> QuotaTrees:
+        """All quotas with what their pods ask for and use."""
+        if self._trees is None:
+            self._trees = self._make_trees()
+        if self._is_total_stale:
+            self._is_total_stale = False
+            self._trees.set_cluster_total(self._total())
+        return self._trees
+
+    def set_quota(self, key: str, read: ReadQuota) -> None:
+        """A quota is there, or has changed."""
+        before = self._quotas.get(key)
+        self._quotas[key] = read
+        if before is None or _shape(before.quota) != _shape(read.quota):
+            self._trees = None
+        if before is None or before.ignored != read.ignored:
+            self._warnings += read.ignored
+
+    def remove_quota(self, key: str) -> None:
+        """A quota is gone."""
+        del self._quotas[key]
+        self._trees = None
+
+    def nodes_changed(self) -> None:
+        """Nodes came, went, or have other resources."""
+        self._is_total_stale = True
+
+    def set_pod(self, key: str, usage: PodUsage) -> None:
+        """A pod is there, with a node or without, or has changed."""
+        before = self._pods.get(key)
+        if before is usage:
+            return
+        if before is not None:
+            self._ask(before, -1)
+        self._pods[key] = usage
+        self._ask(usage, 1)
+
+    def remove_pod(self, key: str) -> None:
+        """A pod is gone, and not counted on a node any more."""
+        before = self._pods.pop(key, None)
+        if before is not None:
+            self._ask(before, -1)
+
+    def add_used(self, key: str, usage: PodUsage, sign: int = 1) -> None:
+        """A pod (not a reservation) has a node, or with -1 for ``sign`` not any more."""
+        if key not in self._pods:
+            return
+        (self._with_node.add if sign > 0 else self._with_node.discard)(key)
+        claim, amounts = claim_of(usage.labels), self.amounts(usage.request)
+        sums = self._sums_of(claim, sign)
+        for name, amount in amounts.items():
+            sums.used[name] += sign * amount
+        if self._trees is not None:
+            self._trees.add_used(claim, amounts, sign)
+
+    def of(self, labels: PodLabels) -> TreeQuota | None:
+        """The quota of pods with these labels; ``None``: they have none."""
+        return self.trees.of(claim_of(labels)) if self._quotas else None
+
+    def amounts(self, request: Request) -> dict[str, int]:
+        """What counts of a pod's requests, by name."""
+        return {name: int(amount) for name, amount in request if name != PODS}
+
+    def pods_of(self, one: TreeQuota) -> dict[str, QuotaPod]:
+        """The pods of a quota by key; all pods are looked at."""
+        return {
+            key: QuotaPod(self.amounts(usage.request), key in self._with_node)
+            for key, usage in self._pods.items()
+            if self.trees.of(claim_of(usage.labels)) is one
+        }
+
+    def take_warnings(self) -> list[str]:
+        """Lines about quotas that cannot be used as they are, or that are not there, each once."""
+        self._warn_of_missing()
+        found, self._warnings = self._warnings, []
+        return found
+
+    def _warn_of_missing(self) -> None:
+        named = {one.name: one for one in self._sums if one.name} if self._quotas else {}
+        missing = {name for name in named if self.trees.find(name) is None}
+        for name in sorted(missing - self._missing):
+            claim = named[name]
+            quota = self.trees.of(claim)
+            instead = f"they count as {quota.name}'s" if quota else "they have no quota"
+            where = f"pods of namespace {claim.namespace} name the ElasticQuota {excerpt(name)}"
+            self._warnings.append(f"{where}, which is not there: {instead}")
+        self._missing = missing
+
+    def _ask(self, usage: PodUsage, sign: int) -> None:
+        claim, amounts = claim_of(usage.labels), self.amounts(usage.request)
+        sums = self._sums_of(claim, sign)
+        for name, amount in amounts.items():
+            sums.request[name] += sign * amount
+        if self._trees is not None:
+            self._trees.add_request(claim, amounts, sign)
+
+    def _sums_of(self, claim: QuotaClaim, sign: int) -> _Sums:
+        """The sums of a claim, which are forgotten with its last pod."""
+        found = self._sums.get(claim)
+        if found is None:
+            found = self._sums[claim] = _Sums()
+        found.pods += sign
+        if not found.pods:
+            del self._sums[claim]
+        return found
+
+    def _make_trees(self) -> QuotaTrees:
+        by_name: dict[str, ElasticQuota] = {}
+        for key in sorted(self._quotas):
+            one = self._quotas[key].quota
+            first = by_name.setdefault(one.name, one)
+            if first is not one:
+                self._warn(one, f"{first.namespace} has a quota of the same name; rename one")
+        made = QuotaTrees(by_name.values(), self._rules, self.gates)
+        for one in made.orphans():
+            self._warn(one, f'its parent "{one.parent}" is not there; the root is taken as parent')
+        for claim, sums in self._sums.items():
+            made.add_request(claim, sums.request)
+            made.add_used(claim, sums.used)
+        self._is_total_stale = True
+        return made
+
+    def _warn(self, quota: ElasticQuota, what: str) -> None:
+        self._warnings.append(f"ElasticQuota {quota.namespace}/{quota.name}: {what}")
+
+    def _total(self) -> Amounts:
+        """By resource; there are 0 of those that no node has, and none at all without nodes."""
+        is_node, names = self._is_node(), self._resources.names
+        if not is_node.any():
+            return {}
+        totals = self._resources.allocatable[: len(names), is_node].sum(axis=1)
+        return {name: int(one) for name, one in zip(names, totals, strict=True) if name}
+
+
+def claim_of(labels: PodLabels) -> QuotaClaim:
+    """What pods with these labels say of their quota."""
+    name, non_preemptible = "", False
+    for key, value in labels.labels:
+        if key == LABEL_QUOTA_NAME:
+            name = value
+        elif key == LABEL_PREEMPTIBLE:
+            non_preemptible = value == "false"
+    return QuotaClaim(name, labels.namespace, non_preemptible)
+
+
+def _shape(quota: ElasticQuota) -> tuple[object, ...]:
+    """All of a quota that decides, and not what schedulers write into it."""
+    return (
+        quota.name,
+        quota.uid,
+        quota.max,
+        quota.min,
+        quota.shared_weight,
+        quota.parent,
+        quota.is_parent,
+        quota.tree_id,
+        quota.is_tree_root,
+        quota.ignores_default_tree,
+        quota.allows_lent_resource,
+        quota.is_terminating,
+        quota.namespaces,
+        quota.total_resource,
+    )

@@ -1,0 +1,194 @@
+"""ElasticQuota: pods use no more than their quota has at present. No IO.
+
+How much that is, ``quota_tree`` computes from the requests of the pods of all quotas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from koord_model.demand import Amounts
+from koord_model.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.plugin import Limit, Plugin, PreFilterResult, VictimRules
+from koord_scheduler.plugins.elastic_quota.admission import (
+    AdmissionRules,
+    QuotaRefusal,
+    limit_of,
+    refusal,
+)
+from koord_scheduler.plugins.elastic_quota.columns import claim_of
+from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaRules, TreeQuota
+from koord_scheduler.plugins.elastic_quota.refusal_document import refusal_document
+from koord_scheduler.plugins.elastic_quota.summary import quota_summary
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+
+
+@dataclass(frozen=True)
+class ElasticQuotaSettings:
+    """How quotas are shared, what they are held to, and whose pods make room.
+
+    With ``spares_default`` pods of the default quota do not.
+    """
+
+    rules: QuotaRules = field(default_factory=QuotaRules)
+    admission: AdmissionRules = field(default_factory=AdmissionRules)
+    spares_default: bool = True
+
+
+LARGER_QUOTA = "a quota with a larger max"
+
+
+class ElasticQuotaPlugin(Plugin):
+    """Koordinator's plugin ElasticQuota."""
+
+    name: ClassVar[str] = "ElasticQuota"
+    reads_labels: ClassVar[bool] = False
+
+    def __init__(self, settings: ElasticQuotaSettings | None = None) -> None:
+        self._settings = settings or ElasticQuotaSettings()
+
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.quotas.use(self._settings.rules)
+
+    def admit(self, pods: Sequence[PodClass], nodes: ClusterState) -> str:
+        found = self.refusal(pods, nodes)
+        return "" if found is None else found.text()
+
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
+        found = self.refusal((pod,), nodes)
+        if found is None:
+            return PreFilterResult(resolvable=True)
+        cure = LARGER_QUOTA if _is_beyond(nodes.quotas.of(pod.labels), dict(pod.amounts)) else ""
+        return PreFilterResult(found.text(), resolvable=True, cure=cure)
+
+    def refusal(self, pods: Sequence[PodClass], nodes: ClusterState) -> QuotaRefusal | None:
+        """Why a quota does not let all of its pods in, of these classes; ``None`` if all do.
+
+        Pods of several quotas are not added up in what these have above them.
+        """
+        trees, rules = nodes.quotas.trees, self._settings.admission
+        requests = _requests(pods, nodes)
+        found = (refusal(trees, one.quota, one.amounts, rules, one.fixed) for one in requests)
+        return next((one for one in found if one is not None), None)
+
+    def explain(self, pod: PodClass, nodes: ClusterState) -> dict[str, Any] | None:
+        found = self.refusal((pod,), nodes)
+        one = nodes.quotas.trees.find(found.quota) if found is not None else None
+        if found is None or one is None:
+            return None
+        pods = {key: pod for key, pod in nodes.quotas.pods_of(one).items() if pod.has_node}
+        return refusal_document(found, one, pods)
+
+    def victims(self, pod: PodClass, nodes: ClusterState) -> VictimRules | None:
+        """Pods of the same quota; that must have room for the pod in the end."""
+        one = nodes.quotas.of(pod.labels)
+        if one is None or (self._settings.spares_default and one.name == DEFAULT_QUOTA):
+            return None
+
+        def is_member(usage: PodUsage) -> bool:
+            return nodes.quotas.of(usage.labels) is one
+
+        def may_be(usage: PodUsage) -> bool:
+            return not claim_of(usage.labels).non_preemptible and is_member(usage)
+
+        def limits(rows: Rows) -> Sequence[Limit]:
+            return [
+                Limit(_counting(nodes, is_member, name), np.full(len(rows), room))
+                for name, room in self._room(pod, nodes, one).items()
+            ]
+
+        return VictimRules(may_be, limits)
+
+    def _room(self, pod: PodClass, nodes: ClusterState, one: TreeQuota) -> Mapping[str, float]:
+        """By resource, how much the quota would have left with one more pod of a class."""
+        rules, trees, node = self._settings.admission, nodes.quotas.trees, one.node
+        request = node.mask(dict(pod.amounts))
+        room = {
+            name: float(most - node.used[name] - request.get(name, 0))
+            for name, most in limit_of(trees, one, rules).items()
+        }
+        for parent in node.ancestors() if rules.checks_parents else ():
+            limit = limit_of(trees, TreeQuota(one.tree, parent), rules)
+            for name, amount in request.items():
+                left = float(limit.get(name, np.inf) - parent.used[name] - amount)
+                room[name] = min(room.get(name, np.inf), left)
+        if claim_of(pod.labels).non_preemptible:
+            for name, least in node.quota.min.items():
+                if node.non_preemptible_used[name] + request.get(name, 0) > least:
+                    room[name] = -np.inf  # no victim is one that may not be preempted
+        return room
+
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
+        """``/quotas`` (of a ``tree``) and ``/quotas/:name``; ``includePods`` adds their pods."""
+
+        def all_quotas(given: Mapping[str, str]) -> dict[str, Any]:
+            trees, tree = nodes.quotas.trees, given.get("tree", "")
+            return {
+                one.name: _summary(nodes, one, given)
+                for one in trees
+                if one.name != ROOT_QUOTA and trees.tree_name(one) == tree
+            }
+
+        def one_quota(given: Mapping[str, str]) -> dict[str, Any]:
+            one = nodes.quotas.trees.find(given["name"])
+            if one is None:
+                raise LookupError(f"cannot find quota {given['name']}")
+            return _summary(nodes, one, given)
+
+        return {"/quotas": all_quotas, "/quotas/:name": one_quota}
+
+
+def _is_beyond(one: TreeQuota | None, amounts: Amounts) -> bool:
+    """Whether a pod asks for more than its quota, or one above it, may ever use."""
+    if one is None:
+        return False
+    request = one.node.mask(amounts)
+    limits = [node.quota.max for node in (one.node, *one.node.ancestors())]
+    return any(amount > has.get(name, amount) for has in limits for name, amount in request.items())
+
+
+class _QuotaRequest(NamedTuple):
+    """What pods of a quota ask for together; ``fixed`` those that may not be preempted."""
+
+    quota: TreeQuota
+    amounts: Amounts
+    fixed: Amounts | None
+
+
+def _requests(pods: Sequence[PodClass], nodes: ClusterState) -> list[_QuotaRequest]:
+    """What pods ask for together, by quota; those without a quota are passed over."""
+    quotas: dict[str, TreeQuota] = {}
+    amounts: dict[str, Counter[str]] = {}
+    fixed: dict[str, Counter[str]] = {}
+    for pod in pods:
+        quota = nodes.quotas.of(pod.labels)
+        if quota is None:
+            continue
+        quotas[quota.name] = quota
+        asked = dict(pod.amounts)
+        amounts.setdefault(quota.name, Counter()).update(asked)
+        if claim_of(pod.labels).non_preemptible:
+            fixed.setdefault(quota.name, Counter()).update(asked)
+    return [_QuotaRequest(one, amounts[name], fixed.get(name)) for name, one in quotas.items()]
+
+
+def _summary(nodes: ClusterState, one: TreeQuota, given: Mapping[str, str]) -> dict[str, Any]:
+    pods = nodes.quotas.pods_of(one) if given.get("includePods") == "true" else None
+    return quota_summary(nodes.quotas.trees, one, pods)
+
+
+def _counting(
+    nodes: ClusterState, is_member: Callable[[PodUsage], bool], resource: str
+) -> Callable[[PodUsage], float]:
+    def amount(usage: PodUsage) -> float:
+        return float(nodes.quotas.amounts(usage.request).get(resource, 0)) * is_member(usage)
+
+    return amount

@@ -1,0 +1,54 @@
+"""Why a quota lets no pod in, as plain data: what it lacks, and who has it. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from koord_scheduler.objects.quantities import quantities, quantity
+from koord_scheduler.plugins.elastic_quota.admission import QuotaRefusal
+from koord_scheduler.plugins.elastic_quota.quota_trees import TreeQuota
+from koord_scheduler.plugins.elastic_quota.summary import QuotaPod
+
+_MOST_SHOWN = 5
+
+
+def refusal_document(
+    found: QuotaRefusal, one: TreeQuota, pods: Mapping[str, QuotaPod]
+) -> dict[str, Any]:
+    """``one`` is the quota that refuses, ``pods`` are its own.
+
+    By resource, ``lacks`` is how much it would have to have more. ``holders`` are its pods that
+    have most of the first such resource, ``borrowers`` its siblings that use more than their min.
+    """
+    over = {
+        name: found.used.get(name, 0) + found.request.get(name, 0) - found.limit[name]
+        for name in found.exceeded
+    }
+    first = found.exceeded[0]
+    return {
+        "quota": found.quota,
+        "path": list(found.path),
+        "non_preemptible": found.non_preemptible,
+        "limit": quantities(found.limit),
+        "used": quantities(found.used),
+        "lacks": quantities(over),
+        "resource": first,
+        "holders": _largest({key: pod.amounts.get(first, 0) for key, pod in pods.items()}, first),
+        "borrowers": _largest(_borrowed(one, first), first),
+    }
+
+
+def _borrowed(one: TreeQuota, resource: str) -> dict[str, int]:
+    siblings = one.node.parent.children if one.node.parent is not None else ()
+    return {
+        each.quota.name: each.used[resource] - each.quota.min.get(resource, 0)
+        for each in siblings
+        if each is not one.node
+    }
+
+
+def _largest(amounts: Mapping[str, int], resource: str) -> dict[str, str]:
+    ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
+    some = [(name, amount) for name, amount in ordered if amount > 0][:_MOST_SHOWN]
+    return {name: quantity(resource, amount) for name, amount in some}

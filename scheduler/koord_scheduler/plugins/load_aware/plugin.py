@@ -1,0 +1,157 @@
+"""LoadAwareScheduling: nodes by what is used of them, in place of what is requested. No IO.
+
+Formulas are Koordinator's (pkg/scheduler/plugins/loadaware).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import mul
+from typing import Any, ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.plugin import (
+    MAX_SCORE,
+    Filter,
+    Limit,
+    Plugin,
+    Reason,
+    Score,
+    Shortage,
+    first_reasons,
+)
+from koord_scheduler.plugins.load_aware.load_document import load_document
+from koord_scheduler.plugins.load_aware.load_node import thresholds
+from koord_scheduler.plugins.load_aware.load_table import LoadTable
+from koord_scheduler.plugins.load_aware.row_load import used_per_cent
+from koord_scheduler.plugins.load_aware.settings import LoadSettings
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.resource_scores import least_allocated, least_of_one
+
+EXPIRED = "node(s) nodeMetric expired"
+
+
+class LoadAwareScheduling(Plugin):
+    """Koordinator's plugin of that name."""
+
+    name: ClassVar[str] = "LoadAwareScheduling"
+    reads_labels: ClassVar[bool] = False
+
+    def __init__(self, settings: LoadSettings) -> None:
+        self._settings = settings
+
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.loads.table(self._settings)
+
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
+        if pod.load.is_daemon:
+            return None
+        table, estimate = self._table(nodes), self._estimate(pod, nodes)
+        lines = self._lines(pod.load.is_prod)
+        amounts = list(enumerate(estimate.ravel().tolist(), lines.start))
+
+        def can_run(rows: Rows) -> Mask:
+            if len(rows) == 1:
+                row, sums, limits = rows.item(), table.sums, table.limits
+                return np.array(
+                    [all(sums.item(n, row) + more <= limits.item(n, row) for n, more in amounts)]
+                )
+            at = span(rows)
+            used = table.sums[lines, at] + estimate
+            found: Mask = np.logical_and.reduce(used <= table.limits[lines, at])
+            return found
+
+        return can_run
+
+    def limits(
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit]:
+        return ()  # what pods use stays reported for a while after they have left
+
+    def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
+        if pod.load.is_daemon:
+            return []
+        table, lines = self._table(nodes), self._lines(pod.load.is_prod)
+        limits = table.limits[lines, rows]
+        used = table.sums[lines, rows] + self._estimate(pod, nodes)
+        found = [Reason(EXPIRED, limits[0] == -np.inf)]
+        aggregated = table.aggregated[int(pod.load.is_prod)][rows]
+        for number, resource in enumerate(self._settings.resources):
+            lacking, capacity = used[number] - limits[number], table.capacity[number][rows]
+            shortage = Shortage(resource, lacking, capacity)
+            note = partial(self._note, pod, nodes, rows, number, used[number])
+            for word, where in (("usage", ~aggregated), ("aggregated usage", aggregated)):
+                text = f"node(s) {resource} {word} exceed threshold"
+                is_over = (lacking > 0) & where & (limits[number] != -np.inf)
+                found.append(Reason(text, is_over, shortage=shortage, note=note))
+        return first_reasons(found)
+
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
+        table, estimate, settings = self._table(nodes), self._estimate(pod, nodes), self._settings
+        apart = settings.scores_prod_apart and pod.load.is_prod
+        lines = self._lines(apart, of_score=True)
+        weights = np.array(settings.weights, np.float64)
+        dominant = float(settings.dominant_weight)
+        all_weights = float(weights.sum()) + dominant
+        amounts = list(enumerate(estimate.ravel().tolist()))
+
+        def of_one(row: int) -> float:
+            sums, has = table.sums, table.scored
+            scores = [
+                least_of_one(sums.item(lines.start + n, row) + more, has.item(n, row))
+                for n, more in amounts
+            ]
+            total: float = sum(map(mul, scores, settings.weights))
+            return (total + dominant * min((*scores, MAX_SCORE))) // all_weights
+
+        def score(rows: Rows) -> Amounts:
+            if len(rows) == 1:
+                return np.array([of_one(rows.item())], np.float64)
+            at = span(rows)
+            scores = least_allocated(table.sums[lines, at] + estimate, table.scored[:, at])
+            total: Amounts = weights @ scores
+            if dominant:
+                total += dominant * np.minimum(scores.min(axis=0), MAX_SCORE)
+            total /= all_weights
+            return np.floor(total, out=total)
+
+        return score
+
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
+        """What is known of a node, below Koordinator's path."""
+
+        def node(given: Mapping[str, str]) -> Any:
+            row = nodes.row(given["node"])
+            if row is None or row not in nodes.loads.nodes:
+                raise LookupError(f"there is no node {given['node']}")
+            return load_document(nodes.loads, self._table(nodes), row)
+
+        return {"/node/:node": node}
+
+    def _table(self, nodes: ClusterState) -> LoadTable:
+        return nodes.loads.table(self._settings)
+
+    def _lines(self, for_prod: bool, *, of_score: bool = False) -> slice:
+        """The lines of ``LoadTable.sums``, and for filters of ``limits``."""
+        width = len(self._settings.resources)
+        first = width * (2 * of_score + for_prod)
+        return slice(first, first + width)
+
+    def _estimate(self, pod: PodClass, nodes: ClusterState) -> Amounts:
+        """What one more pod of the class would use."""
+        return np.array([self._table(nodes).estimator.usage(pod.load)], np.float64).T
+
+    def _note(
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, number: int, used: Amounts, at: int
+    ) -> str:
+        """Why one of the rows is rejected, in numbers."""
+        node = nodes.loads.nodes[int(rows[at])]
+        found = thresholds(node, self._settings, for_prod=pod.load.is_prod)
+        resource = self._settings.resources[number]
+        usage = used_per_cent(float(used[at]), node.allocatable[resource])
+        return f"{resource} usage {usage} % > threshold {found.per_cent[number]} %"

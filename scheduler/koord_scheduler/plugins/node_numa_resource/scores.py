@@ -1,0 +1,50 @@
+"""How good it is that so much of some amounts is taken. No IO.
+
+Koordinator's ``plugins/nodenumaresource/scoring.go``, for single nodes and NUMA nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from koord_model.demand import Amounts
+from koord_model.keys import CPU, MEMORY
+
+from koord_scheduler.state.resources import ALWAYS
+
+_MOST = 100
+AmountScore = Callable[[int, int], int]
+
+
+def least_taken(taken: int, has: int) -> int:
+    """Per cent that are left; 0 where there is not enough."""
+    return max(0, has - taken) * _MOST // has
+
+
+def most_taken(taken: int, has: int) -> int:
+    """Per cent that are taken, at most 100."""
+    return min(taken, has) * _MOST // has
+
+
+@dataclass(frozen=True)
+class AmountScorer:
+    """The mean of ``strategy`` over resources by their ``weights``, rounded down; 0 to 100."""
+
+    strategy: AmountScore = least_taken
+    weights: Mapping[str, int] = field(default_factory=lambda: {CPU: 1, MEMORY: 1})
+
+    def score(self, taken: Amounts, has: Amounts, requests: Amounts) -> int:
+        """For a pod with ``requests``, beside what is ``taken``.
+
+        Resources that there are none of do not count, nor do those that not every node has if the
+        pod asks for none.
+        """
+        total = weights = 0
+        for name, weight in self.weights.items():
+            asked = requests.get(name, 0)
+            if not has.get(name) or (not asked and name not in ALWAYS):
+                continue
+            total += weight * self.strategy(taken.get(name, 0) + asked, has[name])
+            weights += weight
+        return total // weights if weights else 0

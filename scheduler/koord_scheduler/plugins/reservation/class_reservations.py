@@ -1,0 +1,127 @@
+"""The reservations that pods of a class may use, and which one they get on each node. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.plugin import Plugin
+from koord_scheduler.plugins.dynamic_resources.backed_resources import backing_classes_of
+from koord_scheduler.plugins.reservation.fit import (
+    Lacks,
+    Offer,
+    ReservationAnswer,
+    ReservationDemand,
+    reservation_answer,
+)
+from koord_scheduler.plugins.reservation.matching_reservations import MatchingReservations
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.resources import PODS
+
+
+class ClassReservations:
+    """Answers about nodes that have such reservations, kept until their rows change.
+
+    They are the same while columns are without these reservations, and while they are not.
+    """
+
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: ClusterState,
+        ignored: frozenset[str],
+        checking: Sequence[Plugin] = (),
+    ) -> None:
+        affinity = pod.reservation.affinity
+        name = affinity.name if affinity is not None else ""
+        self.pod = pod
+        self.demand = ReservationDemand(dict(pod.amounts), affinity is not None, name, ignored)
+        self.matching = MatchingReservations(pod, nodes)
+        self._nodes = nodes
+        self._checking = checking
+        self.resources = (*(one for one in self.demand.requests if one != PODS), PODS)
+        self._state: Hashable = None
+        self._seen = 0
+        self._answers: dict[int, ReservationAnswer] = {}
+        self._has: Mask = np.zeros(0, np.bool_)
+
+    def exist(self) -> bool:
+        """Whether there are any that are not used up."""
+        if not len(self._nodes.reservations) or not self.matching.by_node():
+            return False
+        self._forget_changed()
+        return bool(self._has.any())
+
+    def answers(self, rows: Rows) -> Iterator[tuple[int, ReservationAnswer]]:
+        """The answers about those of ``rows`` that have any, each with its place."""
+        if not self.exist():
+            return
+        for place in np.flatnonzero(self._has[rows]).tolist():
+            yield place, self.answer(int(rows[place]))
+
+    def answer(self, row: int) -> ReservationAnswer:
+        """The answer about a row."""
+        found = self._answers.get(row)
+        if found is None:
+            free, offers = self.offers(row)
+            lacks = partial(_first_lack, self._checks(row, offers))
+            found = self._answers[row] = reservation_answer(self.demand, free, offers, lacks)
+        return found
+
+    def are_checked(self, rows: Rows) -> bool:
+        """Whether there is more to the answers about rows than amounts."""
+        if not self._checking:
+            return False
+        return any(
+            self._checks(int(rows[place]), self.offers(int(rows[place]))[1])
+            for place, _ in self.answers(rows)
+        )
+
+    def _checks(self, row: int, offers: Sequence[Offer]) -> list[Lacks]:
+        nodes = self._nodes
+        found = (one.reservation_check(self.pod, nodes, row, offers) for one in self._checking)
+        return [one for one in found if one is not None]
+
+    def offers(self, row: int) -> tuple[dict[str, float], list[Offer]]:
+        """What is left of a node beside all reservations, and those that are offered there."""
+        nodes = self._nodes
+        resources, found = nodes.resources, self.matching.on(nodes.name(row))
+        offers = [nodes.reservations.offer(one.key) for one in found]
+        lacks = nodes.lacks_pods(row)
+        backed = backing_classes_of(self.pod, nodes) if self.pod.extended_resources else ()
+        free = {}
+        for name in self.resources:
+            column = resources.column(name)
+            has = float(resources.allocatable[column, row])
+            if name in backed and not has:
+                has = np.inf
+            kept = sum(one.remainder.get(name, 0) for one in offers) if lacks else 0
+            free[name] = has - float(resources.requested[column, row]) - kept
+        return free, offers
+
+    def nominated_on(self, row: int) -> Offer | None:
+        """The reservation that a pod gets there."""
+        if not self.exist():
+            return None
+        return self.answer(row).nominated
+
+    def _forget_changed(self) -> None:
+        nodes = self._nodes
+        state = nodes.generation, nodes.reservations.version
+        changed = nodes.journal.changed_since(self._seen) if state == self._state else None
+        if changed is None:
+            self._answers.clear()
+            self._has = self.matching.have_reservations(np.arange(len(nodes)))
+        else:
+            for row in changed.tolist():
+                self._answers.pop(row, None)
+                self._has[row] = bool(self.matching.on(nodes.name(row)))
+        self._state, self._seen = state, nodes.journal.position
+
+
+def _first_lack(checks: Iterable[Lacks], offer: Offer | None) -> str:
+    return next(filter(None, (lacks(offer) for lacks in checks)), "")

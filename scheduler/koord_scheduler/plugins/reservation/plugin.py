@@ -1,0 +1,233 @@
+"""Reservation: pods use room that is kept for them, and reservations get nodes. No IO.
+
+Which reservations pods may use, ``matching`` decides. All plugins are
+asked about a class as if these reservations were not there (``reserved_scores``);
+this one then says whether one of them, and its node, have room for a pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.objects.quantities import quantities
+from koord_scheduler.plugin import (
+    ANOTHER_POD,
+    AcrossNodes,
+    CannotReserve,
+    Limit,
+    Plugin,
+    PreFilterResult,
+)
+from koord_scheduler.plugins.reservation.allocation import (
+    NO_ALLOCATION_LEFT,
+    PreAllocatedOwners,
+    ReservationAllocation,
+    reservation_allocation,
+)
+from koord_scheduler.plugins.reservation.class_reservations import ClassReservations
+from koord_scheduler.plugins.reservation.fit import NO_AFFINITY, Offer
+from koord_scheduler.plugins.reservation.kept_room import NO_ROOM, KeptRoom, kept_by
+from koord_scheduler.plugins.reservation.pod_needs import ReservationNeeds
+from koord_scheduler.plugins.reservation.pre_allocation import NO_POD_ANYWHERE
+from koord_scheduler.plugins.reservation.pre_allocations import (
+    PreAllocatingReservations,
+    PreAllocations,
+)
+from koord_scheduler.plugins.reservation.reservation import Reservation
+from koord_scheduler.plugins.reservation.reservation_users import (
+    NewReservations,
+    ReservationUsers,
+    UnplaceablePods,
+)
+from koord_scheduler.plugins.reservation.settings import ReservationSettings
+from koord_scheduler.state.arrays import Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.pod_labels import PodLabels
+
+CLUSTER_MODE_DISABLED = (
+    "reservation requires cluster mode pre-allocation which is disabled; "
+    "set preAllocationConfig.enableClusterMode of the plugin Reservation"
+)
+NOTHING_MORE = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
+"""What the pod of a reservation takes whose room its owners and the reservation have already."""
+
+
+class ReservationPlugin(Plugin):
+    """Koordinator's plugin Reservation."""
+
+    name: ClassVar[str] = "Reservation"
+    reads_labels: ClassVar[bool] = False
+    across_pods: ClassVar[bool] = False
+    serves_reservations: ClassVar[bool] = True
+
+    def __init__(self, settings: ReservationSettings | None = None) -> None:
+        self._settings = settings or ReservationSettings()
+        self._classes: WeakValueDictionary[PodClass, ClassReservations] = WeakValueDictionary()
+        self._pre_allocations: WeakValueDictionary[PodClass, PreAllocations] = WeakValueDictionary()
+        self._checking: list[Plugin] = []
+
+    def join(self, plugins: Sequence[Plugin]) -> None:
+        self._checking = [
+            one for one in plugins if type(one).reservation_check is not Plugin.reservation_check
+        ]
+
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.reservations.is_used = True
+        nodes.reservations.preempt |= self._settings.preempts
+        nodes.reservations.pre_allocatable = self._settings.pre_allocatable
+        nodes.reservations.enough_candidates = self._settings.enough_candidates
+
+    def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
+        needs = pod.reservation
+        if problem := self._problem(needs):
+            return PreFilterResult(problem, cure=ANOTHER_POD if needs.problem else "")
+        if needs.reserve is not None and needs.reserve.takes_over is not None:
+            found = self._pre_allocating(pod, nodes, needs.reserve.takes_over)
+            if found.is_required and not found.pods.held():
+                return PreFilterResult(NO_POD_ANYWHERE)
+        requires = needs.affinity is not None and needs.reserve is None
+        if requires and not self._of(pod, nodes).exist():
+            return PreFilterResult(NO_AFFINITY)
+        return PreFilterResult()
+
+    def across(self, pod: PodClass, nodes: ClusterState) -> AcrossNodes | None:
+        needs = pod.reservation
+        if problem := self._problem(needs):
+            return UnplaceablePods(problem)
+        if needs.reserve is not None:
+            made = NewReservations(needs.reserve, nodes)
+            takes_over = needs.reserve.takes_over
+            if takes_over is None:
+                return made
+            return PreAllocatingReservations(self._pre_allocating(pod, nodes, takes_over), made)
+        return None if needs.ignores else ReservationUsers(self._of(pod, nodes), nodes)
+
+    def limits(
+        self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
+    ) -> Sequence[Limit] | None:
+        needs = pod.reservation
+        if self._problem(needs) or needs.ignores:
+            return ()
+        if needs.reserve is not None:
+            takes_over = needs.reserve.takes_over
+            return () if takes_over is None else None
+        found = self._of(pod, nodes)
+        if not found.exist():
+            return ()
+        if found.are_checked(rows):
+            return None  # there is more to it than amounts
+        base = -np.inf if found.demand.requires else np.inf
+        rooms = {name: np.full(len(rows), base) for name in found.resources}
+        for place, answer in found.answers(rows):
+            for name, room in rooms.items():
+                asked = found.demand.requests.get(name, 1)
+                room[place] = answer.room[name] - asked if answer.fits else -np.inf
+        return [Limit(name, room) for name, room in rooms.items()]
+
+    def reserve(
+        self, pod: PodClass, nodes: ClusterState, row: int
+    ) -> ReservationAllocation | PreAllocatedOwners | None:
+        needs = pod.reservation
+        if needs.reserve is not None:
+            takes_over = needs.reserve.takes_over
+            return self._take_over(pod, nodes, row, takes_over) if takes_over is not None else None
+        nominated = None if needs.ignores else self._of(pod, nodes).nominated_on(row)
+        if nominated is not None:
+            return reservation_allocation(nominated.reservation.name, nominated.reservation.uid)
+        if needs.affinity is not None and not needs.ignores:
+            raise CannotReserve(NO_AFFINITY)
+        return NO_ALLOCATION_LEFT if needs.has_allocation else None
+
+    def kept_room(self, pod: PodClass, nodes: ClusterState, row: int) -> KeptRoom:
+        if pod.reservation.reserve is not None:
+            return NO_ROOM
+        found = self._of(pod, nodes)
+        if pod.reservation.ignores:
+            return KeptRoom(tuple(found.offers(row)[1]))
+        return kept_by(found.nominated_on(row))
+
+    def _take_over(
+        self, pod: PodClass, nodes: ClusterState, row: int, reservation: Reservation
+    ) -> PreAllocatedOwners | None:
+        """The room of pods counts as that of the reservation from now on."""
+        found = self._pre_allocating(pod, nodes, reservation)
+        pods, node = found.answer(row).pods, nodes.name(row)
+        if not pods:
+            return None
+        chosen = {one.key for one in pods}
+        taken = [one for one in found.pods.usages(row) if one.key in chosen]
+        nodes.reservations.pre_allocate(reservation.name, node, taken)
+        owners = tuple((one.key, one.uid) for one in pods)
+        return PreAllocatedOwners(reservation.name, reservation.uid, node, owners)
+
+    def usage(
+        self, reservation: ReservationAllocation | PreAllocatedOwners, pod: PodUsage
+    ) -> PodUsage:
+        if isinstance(reservation, PreAllocatedOwners):
+            return NOTHING_MORE
+        return pod._replace(reservation=reservation.uid)
+
+    def unreserve(
+        self, reservation: ReservationAllocation | PreAllocatedOwners, nodes: ClusterState
+    ) -> None:
+        if isinstance(reservation, PreAllocatedOwners):
+            one = reservation
+            nodes.reservations.undo_pre_allocation(one.name, one.node, one.uid)
+
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
+        """``/nodeReservations/:node``: what a node's reservations have, and what is allocated."""
+
+        def node(given: Mapping[str, str]) -> dict[str, Any]:
+            items = nodes.reservations.on(given["node"])
+            return {"items": [_item(nodes.reservations.offer(one.key)) for one in items]}
+
+        return {"/nodeReservations/:node": node}
+
+    def _problem(self, needs: ReservationNeeds) -> str:
+        takes_over = needs.reserve.takes_over if needs.reserve is not None else None
+        policy = takes_over.pre_allocation if takes_over is not None else None
+        if needs.problem or policy is None or not policy.cluster or self._settings.cluster_mode:
+            return needs.problem
+        return CLUSTER_MODE_DISABLED
+
+    def _pre_allocating(
+        self, pod: PodClass, nodes: ClusterState, reservation: Reservation
+    ) -> PreAllocations:
+        found = self._pre_allocations.get(pod)
+        if found is None:
+            ignored = self._settings.ignored(pod)
+            prefers_none = self._settings.prefers_free_room
+            found = PreAllocations(reservation, nodes, ignored, prefers_none=prefers_none)
+            self._pre_allocations[pod] = found
+        return found
+
+    def _of(self, pod: PodClass, nodes: ClusterState) -> ClassReservations:
+        found = self._classes.get(pod)
+        if found is None:
+            found = ClassReservations(pod, nodes, self._settings.ignored(pod), self._checking)
+            self._classes[pod] = found
+        return found
+
+
+def _item(offer: Offer) -> dict[str, Any]:
+    one = offer.reservation
+    return {
+        "name": one.name,
+        "uid": one.uid,
+        "namespace": one.namespace,
+        "kind": "Pod" if one.namespace else "Reservation",
+        "available": one.is_available,
+        "allocateOnce": one.allocate_once,
+        "allocatePolicy": one.policy,
+        "allocatable": quantities(one.allocatable),
+        "allocated": quantities(
+            {name: amount for name, amount in offer.allocated.items() if name in one.allocatable}
+        ),
+        "assignedPods": offer.owners,
+    }

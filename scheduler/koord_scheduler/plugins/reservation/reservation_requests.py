@@ -1,0 +1,83 @@
+"""Requests that write what became of one reservation. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import RESERVATIONS
+from koord_model.times import rfc3339
+
+from koord_scheduler.classes.pod_reader import ReservedRoom
+from koord_scheduler.plugins.reservation.objects import AVAILABLE
+from koord_scheduler.plugins.reservation.reservation import Reservation
+
+
+def available_patch(room: ReservedRoom, node: str, at: float) -> Request:
+    """Say that a reservation has a node, and from now on what its pods are allocated.
+
+    ``at`` is in seconds since the epoch. It has to be the reservation that was decided about: one
+    that expired meanwhile has another version.
+    """
+    status = {
+        "phase": AVAILABLE,
+        "nodeName": node,
+        "allocatable": dict(room.allocatable),
+        "conditions": [
+            _condition("Scheduled", True, "Scheduled", "", at),
+            _condition("Ready", True, "Available", "", at),
+        ],
+    }
+    return _status_patch(room, status, room.resource_version)
+
+
+def annotations_of_reservation(
+    room: ReservedRoom, annotations: Mapping[str, str | None]
+) -> Request:
+    """Set annotations of the reservation that was decided about; ``None`` removes one."""
+    metadata = {"uid": room.uid, "annotations": annotations}
+    body = {"metadata": metadata | {"resourceVersion": room.resource_version}}
+    return Request("PATCH", RESERVATIONS, room.name, body=body)
+
+
+def unschedulable_patch(room: ReservedRoom, reason: str, message: str, at: float) -> Request:
+    """Say why a reservation has no node."""
+    return _status_patch(
+        room, {"conditions": [_condition("Scheduled", False, reason, message, at)]}
+    )
+
+
+def status_patch(one: Reservation, status: Mapping[str, Any]) -> Request:
+    """Change the status of a reservation that is as it was when that was decided."""
+    metadata = {"uid": one.uid, "resourceVersion": one.resource_version}
+    body = {"metadata": metadata, "status": status}
+    return Request("PATCH", RESERVATIONS, one.name, "", "status", body)
+
+
+def removal(one: Reservation) -> Request:
+    """Delete a reservation, and no other of its name."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": one.uid, "resourceVersion": one.resource_version},
+    }
+    return Request("DELETE", RESERVATIONS, one.name, body=body)
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str, at: float) -> dict[str, str]:
+    now = rfc3339(at)
+    return {
+        "type": kind,
+        "status": "True" if holds else "False",
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": now,
+        "lastTransitionTime": now,
+    }
+
+
+def _status_patch(room: ReservedRoom, status: Mapping[str, Any], version: str = "") -> Request:
+    metadata = {"uid": room.uid} | ({"resourceVersion": version} if version else {})
+    body = {"metadata": metadata, "status": status}
+    return Request("PATCH", RESERVATIONS, room.name, "", "status", body)

@@ -1,0 +1,171 @@
+"""What plugins say about a class whose pods may use reservations. No IO.
+
+To such pods the room that is left of these reservations is free, so plugins are asked as if they
+were not there. A reservation that changes is a change of its row, and all answers about a row are
+made with the reservations as they are; no other row is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.class_scores import (
+    ClassScores,
+    PlainLimits,
+    PluginReasons,
+    PodLimits,
+)
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
+from koord_scheduler.plugins.reservation.matching_reservations import MatchingReservations
+from koord_scheduler.plugins.reservation.pre_allocatable_pods import PreAllocatablePods
+from koord_scheduler.state.arrays import Amounts, Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+
+
+class HeldRoom(Protocol):
+    """What pods of a class may use though others, or reservations, have it."""
+
+    def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
+        """With its nodes: of ``rows``, or of all."""
+        ...
+
+    def reservations_on(self, node: str) -> Collection[str]:
+        """The uids of a node's reservations that they may use."""
+        ...
+
+    def have_reservations(self, rows: Rows) -> Mask:
+        """Of each of these rows, whether there are any."""
+        ...
+
+
+def _held_room(pod: PodClass, nodes: ClusterState) -> HeldRoom:
+    """That of reservations, and of the pods that a reservation may take over."""
+    reserve = pod.reservation.reserve
+    if reserve is None or reserve.takes_over is None:
+        return MatchingReservations(pod, nodes)
+    return PreAllocatablePods(reserve.takes_over, nodes)
+
+
+class ReservedRowScores(RowScores):
+    """Row scores of a class without the reservations that its pods may use."""
+
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: ClusterState,
+        plugins: Iterable[EnabledPlugin],
+        base: RowScores,
+        held: HeldRoom,
+    ) -> None:
+        super().__init__(pod, nodes, nodes.journal, plugins, base)
+        self._held = held
+
+    def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
+        held = self._held.held(rows)
+        if not held:
+            return super().ask(rows)
+        with self._nodes.without(held):
+            return super().ask(rows)
+
+    def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
+        held = self._held.held(rows)
+        if not held:
+            return super().ask_relative(rows)
+        with self._nodes.without(held):
+            return iter(list(super().ask_relative(rows)))
+
+
+class ReservedClassScores(ClassScores):
+    """As ``ClassScores``, without the reservations that pods of the class may use."""
+
+    def __init__(
+        self,
+        pod: PodClass,
+        nodes: ClusterState,
+        plugins: Sequence[EnabledPlugin],
+        shared: SharedScores | None = None,
+    ) -> None:
+        self._held = _held_room(pod, nodes)
+        super().__init__(pod, nodes, plugins, shared)
+
+    def _row_scores(self, plugins: Iterable[EnabledPlugin], base: RowScores) -> RowScores:
+        return ReservedRowScores(self.pod, self.nodes, plugins, base, self._held)
+
+    def _without(self, rows: Rows) -> AbstractContextManager[None]:
+        """While nothing is left of them on some rows, or on all if answers depend on all."""
+        held = self._held.held(None if self._across else rows)
+        return self.nodes.without(held) if held else nullcontext()
+
+    def _without_labels(self) -> AbstractContextManager[None]:
+        """While they do not count as pods; what looks at all nodes does not look at room."""
+        held = self._held.held()
+        return self.nodes.without_labels(held) if held else nullcontext()
+
+    def _pass_across(self, rows: Rows) -> Mask | None:
+        with self._without_labels():
+            return super()._pass_across(rows)
+
+    def _totals(
+        self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
+    ) -> Amounts:
+        with self._without_labels():
+            return super()._totals(rows, local, relative)
+
+    def _alone_reject(self, at: Rows) -> list[str]:
+        held = self._held.held(at)
+        with self.nodes.without(held) if held else nullcontext():
+            return super()._alone_reject(at)
+
+    def _across_reject(self, at: Rows) -> list[str]:
+        with self._without_labels():
+            return super()._across_reject(at)
+
+    def rejects(self, row: int) -> bool:
+        at = np.array([row])
+        if self._alone_reject(at):
+            return True
+        if self.pod.affinity.required or self.pod.spread:
+            return bool(self._across_reject(at))
+        # With labels of reservations there may be more that keeps it off, and not less.
+        names = super()._across_reject(at)
+        sure = {one.plugin.name for one, _ in self._across if not one.plugin.across_pods}
+        return bool(names) and (not sure.isdisjoint(names) or bool(self._across_reject(at)))
+
+    def reasons(self, rows: Rows) -> list[PluginReasons]:
+        with self._without(rows):
+            return super().reasons(rows)
+
+    def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
+        with self._without(rows):
+            return super().limits(rows, nominated)
+
+    def plain_limits(self, rows: Rows, nominated: Sequence[PodUsage]) -> PlainLimits:
+        with self._without(rows):
+            return super().plain_limits(rows, nominated)
+
+    def may_use(self, node: str, reservation: str) -> bool:
+        return reservation in self._held.reservations_on(node)
+
+    def use_reservations(self, rows: Rows) -> Mask:
+        return self._held.have_reservations(rows)
+
+    def scores(self, rows: Rows) -> dict[str, Amounts]:
+        with self._without(rows):
+            return super().scores(rows)
+
+
+def class_scores(
+    pod: PodClass,
+    nodes: ClusterState,
+    plugins: Sequence[EnabledPlugin],
+    shared: SharedScores | None = None,
+) -> ClassScores:
+    """The scores of a class, by reservations where a profile uses them."""
+    kind = ReservedClassScores if nodes.reservations.is_used else ClassScores
+    return kind(pod, nodes, plugins, shared)

@@ -1,0 +1,162 @@
+"""What pods use of volumes, and how many volumes are attached to each node. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import TypeVar
+
+import numpy as np
+
+from koord_scheduler.plugins.volumes.csi_migration import CSIVolume
+from koord_scheduler.plugins.volumes.objects import CSINode
+from koord_scheduler.plugins.volumes.usage import UsedDisk, VolumeUsage
+from koord_scheduler.plugins.volumes.volume_objects import VolumeObjects
+from koord_scheduler.state.arrays import Amounts, Mask, lengthened
+
+_Key = TypeVar("_Key", int, bool)
+
+
+class VolumeColumns:
+    """Claims and disks by the rows whose pods use them.
+
+    ``attached[d]`` is how many volumes of driver d each row has, each once: those of its pods, and
+    those that VolumeAttachments name. ``limits[d]`` is how many it may have. ``migrated[p]`` is
+    where nodes have said that a CSI driver serves the volumes of the in-tree plugin p.
+    """
+
+    def __init__(self, length: int, objects: VolumeObjects) -> None:
+        self.attached: dict[str, Amounts] = {}
+        self._number: Counter[str] = Counter()
+        self.limits: dict[str, Amounts] = {}
+        self.migrated: dict[str, Mask] = {}
+        self._length = length
+        self._objects = objects
+        self._claims: dict[str, Counter[int]] = {}
+        self._volume_of: dict[str, CSIVolume | None] = {}
+        self._disks: dict[tuple[str, str], dict[int, Counter[bool]]] = defaultdict(dict)
+        self._by_pods: dict[CSIVolume, Counter[int]] = defaultdict(Counter)
+        self._by_attachments: dict[int, frozenset[CSIVolume]] = {}
+
+    def lengthen(self, length: int) -> None:
+        """Make room for more rows, which have nothing yet."""
+        self._length = length
+        self.attached = {name: lengthened(one, length, 0) for name, one in self.attached.items()}
+        self.limits = {name: lengthened(one, length, np.inf) for name, one in self.limits.items()}
+        self.migrated = {
+            name: lengthened(one, length, fill=False) for name, one in self.migrated.items()
+        }
+
+    def add(self, row: int, usage: VolumeUsage) -> None:
+        """A pod uses volumes on a row's node."""
+        for claim in usage.claims:
+            if claim.key not in self._claims:
+                self._claims[claim.key] = Counter()
+                self._volume_of[claim.key] = self._objects.attached_by(claim.key)
+            self._claims[claim.key][row] += 1
+            self._attach(row, self._volume_of[claim.key], 1)
+        for volume in usage.attached:
+            self._attach(row, volume, 1)
+        for kind, name, is_read_only in usage.disks:
+            self._disks[kind, name].setdefault(row, Counter())[is_read_only] += 1
+
+    def remove(self, row: int, usage: VolumeUsage) -> None:
+        """A pod does not use volumes on a row's node any more."""
+        for claim in usage.claims:
+            self._attach(row, self._volume_of[claim.key], -1)
+            _decrement(self._claims[claim.key], row)
+            if not self._claims[claim.key]:
+                del self._claims[claim.key], self._volume_of[claim.key]
+        for volume in usage.attached:
+            self._attach(row, volume, -1)
+        for kind, name, is_read_only in usage.disks:
+            rows = self._disks[kind, name]
+            _decrement(rows[row], is_read_only)
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del self._disks[kind, name]
+
+    def set_node(self, row: int, name: str) -> None:
+        """A row has a node of this name, or its drivers or VolumeAttachments have changed."""
+        before = self._by_attachments.pop(row, frozenset())
+        now = self._objects.attached_to(name)
+        for volume in before | now:
+            was_there = volume in before or row in self._by_pods.get(volume, ())
+            is_there = volume in now or row in self._by_pods.get(volume, ())
+            self._count(volume.driver, row, is_there - was_there)
+        if now:
+            self._by_attachments[row] = now
+        for limits in self.limits.values():
+            limits[row] = np.inf
+        for migrated in self.migrated.values():
+            migrated[row] = False
+        node = self._objects.get(CSINode, name)
+        if node is None:
+            return
+        for plugin in node.migrated_plugins:
+            self.migrated.setdefault(plugin, np.zeros(self._length, np.bool_))[row] = True
+        for driver in node.spec.drivers or ():
+            if driver.allocatable is not None and driver.allocatable.count is not None:
+                self._limits(driver.name)[row] = driver.allocatable.count
+
+    def set_claim(self, claim: str) -> Iterable[int]:
+        """What a claim stands for may have changed; returns the rows where that matters."""
+        if claim not in self._claims:
+            return ()
+        before, now = self._volume_of[claim], self._objects.attached_by(claim)
+        if before == now:
+            return ()
+        self._volume_of[claim] = now
+        for row, pods in self._claims[claim].items():
+            self._attach(row, before, -pods)
+            self._attach(row, now, pods)
+        return [*self._claims[claim]]
+
+    def rows_using(self, claim: str) -> Iterable[int]:
+        """The rows with pods that use a claim."""
+        return self._claims.get(claim, ())
+
+    def rows_with(self, volume: CSIVolume) -> list[int]:
+        """The rows with pods that have a volume attached."""
+        return [*self._by_pods.get(volume, ())]
+
+    def rows_in_conflict(self, disk: UsedDisk) -> list[int]:
+        """The rows where a disk is in use, unless that and this use only read it."""
+        rows = self._disks.get((disk.kind, disk.name), {})
+        return [row for row, used in rows.items() if used[False] or not disk.is_read_only]
+
+    def _attach(self, row: int, volume: CSIVolume | None, pods: int) -> None:
+        if volume is None:
+            return
+        rows = self._by_pods[volume]
+        was_there = row in rows
+        rows[row] += pods
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._by_pods[volume]
+        if volume not in self._by_attachments.get(row, ()):
+            self._count(volume.driver, row, (row in rows) - was_there)
+
+    def _count(self, driver: str, row: int, more: int) -> None:
+        """So many volumes of a driver more are attached; pods may name any driver."""
+        if not more:
+            return
+        if driver not in self.attached:
+            self.attached[driver] = np.zeros(self._length)
+        self.attached[driver][row] += more
+        self._number[driver] += more
+        if not self._number[driver]:
+            del self.attached[driver], self._number[driver]
+
+    def _limits(self, driver: str) -> Amounts:
+        if driver not in self.limits:
+            self.limits[driver] = np.full(self._length, np.inf)
+        return self.limits[driver]
+
+
+def _decrement(counter: Counter[_Key], key: _Key) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

@@ -1,0 +1,79 @@
+"""NodeVolumeLimits: how many volumes of a CSI driver a node can have attached. No IO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.plugin import Filter, Plugin, Reason, filter_by_reasons
+from koord_scheduler.plugins.volumes.csi_migration import CSIVolume
+from koord_scheduler.plugins.volumes.objects import PersistentVolumeClaim
+from koord_scheduler.plugins.volumes.pod_claims import is_for_pod, not_found, not_owned
+from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+
+TOO_MANY = "node(s) exceed max volume count"
+
+
+class NodeVolumeLimits(Plugin):
+    """Kubernetes' plugin of that name."""
+
+    name: ClassVar[str] = "NodeVolumeLimits"
+    reads_labels: ClassVar[bool] = False
+
+    def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
+        if not pod.volumes.claims and not pod.volumes.attached:
+            return None
+
+        return filter_by_reasons(self, pod, nodes)
+
+    def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
+        missing = _missing_claim(pod, nodes)
+        if missing:
+            return [Reason(missing, np.ones(len(rows), np.bool_), resolvable=False)]
+        too_many = np.zeros(len(rows), np.bool_)
+        for driver, volumes in _volumes_by_driver(pod, nodes).items():
+            too_many |= _exceeds(driver, volumes, nodes, rows)
+        return [Reason(TOO_MANY, too_many)]
+
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
+        return nodes.volumes.stamps(one.key for one in pod.volumes.claims)
+
+
+def _missing_claim(pod: PodClass, nodes: ClusterState) -> str:
+    """The first claim that is not there or is not the pod's, in Kubernetes' words; "": none."""
+    for used in pod.volumes.claims:
+        claim = nodes.volumes.get(PersistentVolumeClaim, used.key)
+        if claim is None:
+            return f"looking up PVC {used.key}: {not_found(used)}"
+        if not is_for_pod(used, claim):
+            return not_owned(used)
+    return ""
+
+
+def _volumes_by_driver(pod: PodClass, nodes: ClusterState) -> dict[str, set[CSIVolume]]:
+    """What a pod needs attached."""
+    found: dict[str, set[CSIVolume]] = defaultdict(set)
+    of_claims = (nodes.volumes.attached_by(one.key) for one in pod.volumes.claims)
+    for volume in (*pod.volumes.attached, *of_claims):
+        if volume is not None:
+            found[volume.driver].add(volume)
+    return found
+
+
+def _exceeds(driver: str, volumes: set[CSIVolume], nodes: ClusterState, rows: Rows) -> Mask:
+    columns = nodes.pod_volumes
+    limits = columns.limits.get(driver)
+    if limits is None:
+        return np.zeros(len(rows), np.bool_)
+    more = np.full(len(rows), float(len(volumes)))
+    for volume in volumes:
+        more -= np.isin(rows, columns.rows_with(volume))
+    attached = columns.attached.get(driver)
+    total = more if attached is None else more + attached[rows]
+    found: Mask = (more > 0) & (total > limits[rows])
+    return found

@@ -1,0 +1,39 @@
+"""Which rows changed since when. No IO."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from koord_scheduler.state.arrays import Rows
+
+
+class RowJournal:
+    """Rows in the order in which they changed; ``position`` is how many changes there were.
+
+    It remembers the last ``size`` changes. Who looks at it less often looks at all rows.
+    """
+
+    def __init__(self, size: int = 1 << 16) -> None:
+        """``size`` is a power of two."""
+        self._rows = np.zeros(size, np.intp)
+        self._last = size - 1
+        self.position = 0
+
+    def add(self, row: int) -> None:
+        """Note that a row has changed."""
+        self._rows[self.position & self._last] = row
+        self.position += 1
+
+    def changed_since(self, position: int) -> Rows | None:
+        """The rows that changed since a former ``position``, each once; ``None`` if forgotten."""
+        count = self.position - position
+        if count > len(self._rows):
+            return None
+        if count <= 1:  # what most look-ups find
+            at = position & self._last
+            return self._rows[at : at + count].copy()
+        rows = self._rows[np.arange(position, self.position) & self._last]
+        # As np.unique does it, which takes as long again to find out how.
+        rows.sort()
+        is_new = rows[1:] != rows[:-1]
+        return rows if is_new.all() else np.concatenate((rows[:1], rows[1:][is_new]))

@@ -1,0 +1,32 @@
+"""How many gangs wait, have started, or are being bound."""
+
+from __future__ import annotations
+
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
+from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
+from prometheus_client import CollectorRegistry
+
+from tests.support.gangs import GangCluster
+
+
+def test_gangs_by_state_and_as_rows() -> None:
+    cluster, registry = GangCluster("n1", cpus=2), CollectorRegistry()
+    registry.register(GangMetrics(cluster.scheduler.gangs))
+    cluster.pod_group("none", 1)
+    cluster.gang("a", 2)
+    cluster.gang("b", 1, minimum=3)
+    first, second = (one for one in cluster.decisions() if isinstance(one, Placement))
+
+    def gangs(state: str) -> float | None:
+        return registry.get_sample_value("pykoord_scheduler_gangs", {"state": state})
+
+    assert [gangs(state) for state in ("waiting", "started", "empty")] == [1, 1, 1]
+    assert registry.get_sample_value("scheduler_waiting_gang_group_number") == 1
+    for one in (first, second):
+        cluster.bind(one)
+    assert registry.get_sample_value("scheduler_waiting_gang_group_number") == 0
+    rows = {one["name"]: one for one in gangs_document(cluster.scheduler)["gangs"]}
+    assert (rows["d/a"]["bound"], rows["d/a"]["why"]) == (2, "")
+    assert (rows["d/b"]["min"], rows["d/b"]["members"], rows["d/b"]["waiting"]) == (3, 1, 1)
+    assert "needs 3 pods: 1 there" in rows["d/b"]["why"]

@@ -1,0 +1,42 @@
+"""The controller tells the API what became of reservations."""
+
+from __future__ import annotations
+
+from koord_kube.protocol.request import Request
+from koord_scheduler.plugins.reservation.controller import ReservationController
+
+from tests.support.reservations import ReservationCluster
+
+
+async def written(cluster: ReservationCluster) -> dict[str, object]:
+    """The phases that it writes, by the names of reservations; ``None``: something else."""
+    requests: list[Request] = []
+
+    async def write(request: Request) -> bytes:
+        requests.append(request)
+        return b"{}"
+
+    await ReservationController(cluster.scheduler, write, None).look()
+    return {one.name: one.body["status"].get("phase") for one in requests}
+
+
+async def test_one_that_is_on_its_way_to_a_node_is_left_alone() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.pod("a", "3", "n1")
+    more = {"preAllocation": True, "allocatePolicy": "Restricted"}
+    cluster.reservation("r", "4", **more)
+    cluster.decide()
+    cluster.pod("a", "3", "n1", reservation="r")
+    assert await written(cluster) == {}
+    cluster.reservation("r", "4", "n1", **more)
+    assert await written(cluster) == {"r": "Succeeded"}
+
+
+async def test_a_reservation_ends_though_its_pod_ended_first() -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("one", "4", "n1")
+    cluster.reservation("many", "4", "n1", allocateOnce=False)
+    for name in ("one", "many"):
+        cluster.pod(name, "1", "n1", reservation=name)
+        cluster.scheduler.remove_pod(f"shop/{name}")
+    assert await written(cluster) == {"one": "Succeeded"}
