@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import anyio
 import msgspec
+from koord_service.log_deduplicator import LogDeduplicator
 
 from koord_kube.core.reflector import Reflector, ReflectorAction, ReflectorStep, ReflectorTiming
 from koord_kube.core.retry_schedule import RequestRetry
@@ -74,7 +75,7 @@ class Informer(Generic[T]):
         self._reflector = Reflector(chance, timing or ReflectorTiming())
         self._backoff, self._retry = backoff_of(api), RequestRetry()
         self._source_trouble = ""
-        self._warned: set[str] = set()
+        self._warnings = LogDeduplicator()
         self._undecoded: dict[str, str] = {}
         self._objects: dict[str, T] = {}
         self._synced = anyio.Event()
@@ -337,13 +338,12 @@ class Informer(Generic[T]):
     def _troubled(self, line: str) -> None:
         """One broken watch is normal, and not logged: servers restart."""
         if self._reflector.failures == 1:
-            self._warned.clear()
+            self._warnings.clear()
             if self.synced_at > float("-inf"):
                 return
         self._source_trouble = line
-        if line not in self._warned:
+        if self._warnings.is_new(line):
             self._on_warning(line)
-        self._warned.add(line)
 
 
 def _named(raw: bytes) -> NamedObject:

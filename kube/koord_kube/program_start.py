@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +14,6 @@ from koord_service.logs import EventLog
 from koord_service.terminal import write_error
 
 from koord_kube.connect import ConnectError
-from koord_kube.core.events import EventAggregator
 
 _SETTLE_SECONDS = 3600.0
 
@@ -46,20 +44,6 @@ def exit_with(name: str, code: int, message: str) -> NoReturn:
     """End the program with one line on stderr."""
     write_error(name, message)
     raise SystemExit(code)
-
-
-class WarningLog:
-    """Logs lines once in a while; the same error of many objects would fill the log."""
-
-    def __init__(self, log: EventLog, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._log = log
-        self._monotonic = monotonic
-        self._seen = EventAggregator()
-
-    def __call__(self, line: str) -> None:
-        count = self._seen.count(line.partition(": ")[2] or line, self._monotonic())
-        if count:
-            self._log.warning("problem", what=line, times=count if count > 1 else None)
 
 
 async def settle_for_ever() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 import anyio
+from koord_service.log_deduplicator import LogDeduplicator
 
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, NotLeadingError
@@ -48,7 +49,7 @@ class ReconcileLoop:
         self._on_warning = on_warning
         self._queue = queue if queue is not None else WorkQueue(monotonic=monotonic)
         self._backoff = backoff if backoff is not None else SharedBackoff()
-        self._warned: set[str] = set()
+        self._warnings = LogDeduplicator()
         self._last_failure = ""
         self.handled = 0
         """How many reconciliations succeeded."""
@@ -103,7 +104,7 @@ class ReconcileLoop:
     def _succeeded(self, key: str) -> None:
         self.handled += 1
         if self._queue.done(key) and not self._queue.failing:
-            self._warned.clear()
+            self._warnings.clear()
             self._on_warning(f"{self.name}: all that failed is done now")
 
     def _failed(self, key: str, error: Exception) -> None:
@@ -118,6 +119,5 @@ class ReconcileLoop:
         self._last_failure = f"{key}: {reason}"
         # The same failure of thousands of nodes is one line.
         kind = reason.replace(key, "")
-        if kind not in self._warned and not isinstance(error, NotLeadingError):
-            self._warned.add(kind)
+        if not isinstance(error, NotLeadingError) and self._warnings.is_new(kind):
             self._on_warning(f"{self.name}: {self._last_failure}; retried with growing waits")

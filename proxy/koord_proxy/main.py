@@ -11,6 +11,7 @@ import uvloop
 from koord_hooks.runner import HookRunner, PluginError, load
 from koord_model.node import NodeView
 from koord_service import logs, memory, systemd
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.settings import SettingsError, parse, parse_or_exit
 from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
@@ -118,7 +119,7 @@ class Proxy:
         self._plugins: list[HookTarget] = [InProcessTarget(plugins, NodeView())] if plugins else []
         self.dispatcher.replace(self._plugins)
         self._status = self._make_status()
-        self._status_error = ""
+        self._status_errors = LogDeduplicator()
         self.metrics.gauges = Gauges(
             connections=lambda: len(self.relay.connections),
             records=self.health.records,
@@ -221,10 +222,9 @@ class Proxy:
             if self._status is not None:
                 self._status.start()
         except OSError as error:
-            if str(error) != self._status_error:
+            if self._status_errors.is_new(str(error)):
                 address = self.settings.metrics_address
                 log.error("cannot serve status pages", address=address, error=str(error))
-            self._status_error = str(error)
             return False
         return True
 

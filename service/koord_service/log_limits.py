@@ -1,50 +1,43 @@
-"""Rate limits for warnings that a client can cause as often as it likes."""
+"""Rate limits for warnings that clients and servers can cause as often as they like."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Hashable
 
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import EventLog
 
 SECONDS = 10.0
-
-
-@dataclass(slots=True)
-class _Suppressed:
-    """Events since the last line: how many, and the fields of the last one."""
-
-    times: int = 0
-    fields: dict[str, object] = field(default_factory=dict)
+SECONDS_OF_PROBLEMS = 300.0
 
 
 class LogLimiter:
-    """Writes the first event of a message at once, then one line per ``SECONDS`` with the latest.
+    """Writes the first of equal events at once, and later ones once in ``seconds``.
 
-    The field ``times`` of such a line counts the events that it stands for. Messages must be
-    constants: each is kept in memory while it repeats.
+    The field ``times`` counts what a line stands for, if that is more than one. Safe to use from
+    any thread.
     """
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        seconds: float = SECONDS,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._log = log
-        self._suppressed: dict[str, _Suppressed] = {}
+        self._monotonic = monotonic
+        self._lines = LogDeduplicator(seconds)
 
     def warning(self, message: str, /, **fields: object) -> None:
-        """Log a warning, or count it; call on the event loop."""
-        suppressed = self._suppressed.get(message)
-        if suppressed is None:
-            self._begin(message)
-            self._log.warning(message, **fields)
-        else:
-            suppressed.times += 1
-            suppressed.fields = fields
+        """Log a warning, or count it; equal are those with the same message."""
+        self._warn(message, message, fields)
 
-    def _begin(self, message: str) -> None:
-        self._suppressed[message] = _Suppressed()
-        asyncio.get_running_loop().call_later(SECONDS, self._end, message)
+    def problem(self, line: str) -> None:
+        """Log what is wrong; equal are lines whose text after the first colon is the same."""
+        self._warn(line.partition(": ")[2] or line, "problem", {"what": line})
 
-    def _end(self, message: str) -> None:
-        suppressed = self._suppressed.pop(message)
-        if suppressed.times:
-            self._begin(message)
-            self._log.warning(message, **suppressed.fields, times=suppressed.times)
+    def _warn(self, key: Hashable, message: str, fields: dict[str, object]) -> None:
+        if times := self._lines.count(key, self._monotonic()):
+            self._log.warning(message, **fields, times=times if times > 1 else None)

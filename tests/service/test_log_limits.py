@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
-from koord_service import log_limits
 from koord_service.log_limits import LogLimiter
 from koord_service.logs import get_log
 
-from tests.support.waiting import until
-
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(log_limits, "SECONDS", 0.01)
+def level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "pykoord")
 
 
-async def test_the_first_at_once_the_others_in_one_line(caplog):
-    log = LogLimiter(get_log("test"))
+def test_one_line_of_a_message_in_an_interval_with_what_it_stands_for(caplog):
+    now = 1000.0
+    log = LogLimiter(get_log("test"), 10.0, monotonic=lambda: now)
     for number in range(100):
         log.warning("closed", error=number)
-    assert [record.fields for record in caplog.records] == [{"error": 0}]
-    await until(lambda: len(caplog.records) == 2)
-    assert caplog.records[-1].getMessage() == "closed"
-    assert caplog.records[-1].fields == {"error": 99, "times": 99}
-
-
-async def test_another_message_is_another_matter(caplog):
-    log = LogLimiter(get_log("test"))
-    log.warning("closed")
     log.warning("unread")
-    assert [record.getMessage() for record in caplog.records] == ["closed", "unread"]
+    now += 10.0
+    log.warning("closed", error=100)
+    assert [(record.getMessage(), record.fields) for record in caplog.records] == [
+        ("closed", {"error": 0, "times": None}),
+        ("unread", {"times": None}),
+        ("closed", {"error": 100, "times": 100}),
+    ]
 
 
-async def test_after_a_quiet_interval_it_is_reported_at_once_again(caplog):
-    log = LogLimiter(get_log("test"))
-    log.warning("closed", error=1)
-    await until(lambda: not log._suppressed)
-    log.warning("closed", error=2)
-    assert [record.fields for record in caplog.records] == [{"error": 1}, {"error": 2}]
-    await asyncio.sleep(0)
+def test_the_same_problem_of_many_objects_is_one_line(caplog):
+    now = 1000.0
+    log = LogLimiter(get_log("test"), 300.0, monotonic=lambda: now)
+    for number in range(3):
+        log.problem(f"node-{number}: annotation is not valid JSON")
+    log.problem("node-1: something else")
+    now += 301.0
+    log.problem("node-7: annotation is not valid JSON")
+    assert [record.fields for record in caplog.records] == [
+        {"what": "node-0: annotation is not valid JSON", "times": None},
+        {"what": "node-1: something else", "times": None},
+        {"what": "node-7: annotation is not valid JSON", "times": 3},
+    ]

@@ -21,6 +21,7 @@ from koord_prediction.elapsed import ElapsedTime
 from koord_prediction.histogram import CPU, MEMORY
 from koord_prediction.models import Models, PodUse, samples
 from koord_prediction.peak import PeakPolicy, PodDemand, PredictedPeak, Prediction, predict
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.whole_file import PART, write_whole
 
 from koordlet.http_api.documents.node import TrainingResult
@@ -58,7 +59,7 @@ class CheckpointDirectory:
     def __init__(self, path: str, on_warning: Callable[[str], None]) -> None:
         self._path = Path(path)
         self._on_warning = on_warning
-        self._trouble = ""
+        self._problems = LogDeduplicator()
 
     def load(self) -> list[Checkpoint]:
         """The models in the directory.
@@ -103,11 +104,10 @@ class CheckpointDirectory:
         try:
             write_whole(file, encode(checkpoint))
         except OSError as error:
-            if error.strerror != self._trouble:
-                self._trouble = error.strerror or ""
+            if self._problems.is_new(error.strerror):
                 self._on_warning(f"{file}: {error.strerror} (models are not kept over a restart)")
             return False
-        self._trouble = ""
+        self._problems.clear()
         return True
 
     def remove(self, uid: str) -> None:

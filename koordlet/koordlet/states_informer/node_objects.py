@@ -17,6 +17,7 @@ import msgspec
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import NODE_METRICS, NODE_SLOS, NODES, Resource
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.whole_file import write_whole
 
 from koordlet.states_informer.state.informer_age import InformerAge
@@ -48,7 +49,7 @@ class NodeObjects:
         self._node = node
         self.changed = changed
         self._on_warning = on_warning
-        self._file_trouble = ""
+        self._file_problems = LogDeduplicator()
         self._informers = {
             resource.kind: self._informer(api, resource, node) for resource in _WATCHED
         }
@@ -102,16 +103,16 @@ class NodeObjects:
             self.changed(kind, found)
 
     def _keep(self) -> None:
-        trouble = ""
         known = {kind: found for kind in self._informers if (found := self.get(kind)) is not None}
         try:
             # On the event loop, and the API server has it all: no need to wait for the disk.
             write_whole(self._path, msgspec.json.encode(known), sync=False)
         except OSError as error:
-            trouble = f"{self._path}: {error.strerror} (a restart has to wait for the API server)"
-        if trouble and trouble != self._file_trouble:
-            self._on_warning(trouble)
-        self._file_trouble = trouble
+            if self._file_problems.is_new(error.strerror):
+                why = f"{error.strerror} (a restart has to wait for the API server)"
+                self._on_warning(f"{self._path}: {why}")
+        else:
+            self._file_problems.clear()
 
     def _is_ours(self, known: Object) -> bool:
         """A file that was copied from another node is not."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.whole_file import write_whole
 
 from koordlet.states_informer.state.pod_inventory import PodRecord
@@ -33,7 +34,7 @@ class PodSnapshot:
         self._boot = boot
         self._on_warning = on_warning
         self._kept: tuple[PodRecord, ...] = ()
-        self._trouble = ""
+        self._problems = LogDeduplicator()
 
     def load(self) -> tuple[PodRecord, ...]:
         """The pods of the last run; none where they cannot be read."""
@@ -42,7 +43,7 @@ class PodSnapshot:
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            self._say(f"{self._path}: {error} (pods are known once hooks report them)")
+            self._warn(f"{self._path}: {error} (pods are known once hooks report them)")
             return ()
         return file.pods if file.boot == self._boot else ()
 
@@ -55,14 +56,14 @@ class PodSnapshot:
             # After a crash of the machine these pods are gone: no need to wait for the disk.
             write_whole(self._path, text, sync=False)
         except OSError as error:
-            self._say(f"{self._path}: {error.strerror}")
+            self._warn(f"{self._path}: {error.strerror}")
         else:
-            self._kept, self._trouble = records, ""
+            self._kept = records
+            self._problems.clear()
 
-    def _say(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            self._on_warning(trouble)
+    def _warn(self, problem: str) -> None:
+        if self._problems.is_new(problem):
+            self._on_warning(problem)
 
 
 def _without_secrets(record: PodRecord) -> PodRecord:

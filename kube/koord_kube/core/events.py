@@ -6,11 +6,10 @@ Core v1, as Koordinator's programs write them: what an Event needs there is less
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable
 from typing import NamedTuple
 
 from koord_model.times import rfc3339
+from koord_service.log_deduplicator import LogDeduplicator
 
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import Resource
@@ -21,7 +20,6 @@ _HOMELESS = "default"
 _LONGEST_MESSAGE = 1024
 _LONGEST_NAME = 253
 _REPEAT_SECONDS = 300.0
-_MOST_REMEMBERED = 1024
 
 
 class EventSource(NamedTuple):
@@ -86,23 +84,11 @@ def event(
     }
 
 
-class EventAggregator:
+class EventAggregator(LogDeduplicator):
     """Merges repetitions: equal reports become one Event in five minutes, with a count."""
 
     def __init__(self) -> None:
-        self._reported: OrderedDict[Hashable, list[float]] = OrderedDict()
-
-    def count(self, key: Hashable, now: float) -> int:
-        """The count of the Event to write now; 0: write none. ``now`` is monotonic seconds."""
-        known = self._reported.get(key)
-        if known is not None and now - known[0] < _REPEAT_SECONDS:
-            known[1] += 1
-            return 0
-        self._reported[key] = [now, 0]
-        self._reported.move_to_end(key)
-        if len(self._reported) > _MOST_REMEMBERED:
-            self._reported.popitem(last=False)
-        return 1 if known is None else int(known[1]) + 1
+        super().__init__(_REPEAT_SECONDS)
 
 
 def _cut(message: str) -> str:

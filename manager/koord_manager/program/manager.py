@@ -11,8 +11,9 @@ from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram, Part
-from koord_kube.program_start import WarningLog, settle_for_ever
+from koord_kube.program_start import settle_for_ever
 from koord_service.feature_gates import report_unknown
+from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
 from koord_service.status import StatusServer
 from prometheus_client import CollectorRegistry
@@ -44,7 +45,7 @@ class Manager:
         report_unknown(log, others, DEFAULTS, UNUSED)
         for reason in idle_controllers(settings.controllers, self._gates):
             log.warning("controller does not run", reason=reason)
-        self._warn = WarningLog(log)
+        self._warn = LogLimiter(log, SECONDS_OF_PROBLEMS).problem
         self._term: LeaderControllers | None = None
         self.registry = CollectorRegistry()
         # Unknown callers decide how often the API server is asked about tokens. So neither the

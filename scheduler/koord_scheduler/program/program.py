@@ -14,10 +14,11 @@ from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram
-from koord_kube.program_start import WarningLog, settle_for_ever
+from koord_kube.program_start import settle_for_ever
 from koord_kube.protocol.api import ApiError, NotFoundError
 from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
 from koord_service.feature_gates import report_unknown
+from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
@@ -112,7 +113,7 @@ class SchedulerProgram:
             raise ValueError(f"--record-to: {reason}; leave out one of the two")
         self._settings = settings
         self._client = client
-        self._warn = WarningLog(log)
+        self._warn = LogLimiter(log, SECONDS_OF_PROBLEMS).problem
         self._gates, others = gates_of(settings.feature_gates)
         report_unknown(log, others, DEFAULTS, UNUSED)
         self.registry = CollectorRegistry()

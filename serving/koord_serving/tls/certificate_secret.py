@@ -23,6 +23,7 @@ from koord_kube.reconcile_loop import ReconcileLoop
 from koord_kube.shared_backoff import backoff_of
 from koord_kube.views.metadata import read_resource_version
 from koord_kube.work_queue import WorkQueue
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
 from koord_serving.create_or_update import create_or_update
@@ -70,7 +71,7 @@ class CertificateSecret:
         self._changed = changed
         self._now = now
         self._on_warning = on_warning
-        self._trouble = ""
+        self._problems = LogDeduplicator()
         self._last: certificates.SecretData = {}
         self.bundle = b""
         """Whom clients have to trust, PEM; empty until the Secret was read."""
@@ -142,10 +143,9 @@ class CertificateSecret:
         try:
             if self._tls.use(certificate, key, now):
                 log.info("certificate in use", until=self._tls.expiry())
-            self._trouble = ""
+            self._problems.clear()
         except CertificateError as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
+            if self._problems.is_new(str(error)):
                 log.warning("certificate Secret is not usable", secret=self._secret, error=error)
             return _SOON
         self._last = data

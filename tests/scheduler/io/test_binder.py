@@ -111,7 +111,7 @@ async def test_what_becomes_of_a_binding(
 
 
 async def test_what_fails_alike_is_logged_alike() -> None:
-    """A ``WarningLog`` says once what comes after the first colon."""
+    """A ``LogLimiter`` says once what comes after the first colon."""
     warnings: list[str] = []
     api = Api([])
 
