@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 from koordlet.metric_cache.core.interface import Aggregation, MetricCache, TimeWindow
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.ring_cache import RingCache
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 from bench.report import Measure
 

@@ -42,8 +42,8 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.qos_manager import submit_plan
 from koordlet.agent.runtime_hooks import ManagedNode, find_layout, open_node, open_pods
-from koordlet.http_api.hook_metrics import ReconcileMetrics
 from koordlet.qos_manager.plan_queue import NodePlan
+from koordlet.runtime_hooks.hook_metrics import ReconcileMetrics
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from prometheus_client import CollectorRegistry
 

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -91,7 +92,7 @@ class Watched:
             self.node.layout,
             sys_root=self.node.sys_root,
         )
-        on, off = select_enabled(KoordletSettings(), DEFAULTS, sources)
+        on, off = select_enabled(asdict(KoordletSettings()), DEFAULTS, sources)
         self.cache = RingCache(str(directory / "metrics"), 100 << 20, print)
         self.observer = CollectorRunner(on, off, self.cache, lambda: self.node.records, NodeSLO)
         self.predicting = Predictor(
@@ -142,7 +143,7 @@ def a_day(directory: Path) -> float:
 
 
 def _again(watched: Watched) -> None:
-    from koordlet.metrics_advisor.contract.samples import Sample, Series
+    from koordlet.metric_cache.core.samples import Sample, Series
 
     newest = watched.observer.newest
     kinds = ("pod_cpu_usage", "pod_memory_usage", "container_cpu_usage", "container_memory_usage")

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def _rounds(directory: Path, count: int) -> tuple[list[float], list[float]]:
         newest=watched.observer.newest,
         cache=watched.cache,
     )
-    strategies, off = select_enabled(KoordletSettings(), GATES)
+    strategies, off = select_enabled(asdict(KoordletSettings()), GATES)
     assert not off, off
     rounds, views, alone = (
         StrategyRunner(strategies, time.thread_time),

@@ -6,6 +6,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 import yaml
@@ -55,7 +56,7 @@ def strategies(names: Iterable[str]) -> tuple[Strategy, ...]:
     Raises:
         ScenarioError: there is none of a name.
     """
-    found, _ = select_enabled(KoordletSettings(), dict.fromkeys(DEFAULTS, True))
+    found, _ = select_enabled(asdict(KoordletSettings()), dict.fromkeys(DEFAULTS, True))
     known = {one.name: one for one in found}
     wanted = tuple(names)
     for name in wanted:

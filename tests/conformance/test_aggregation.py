@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from koordlet.metric_cache.core.aggregation import PointBlock, aggregate_block
 from koordlet.metric_cache.core.interface import Aggregation
-from koordlet.metrics_advisor.contract.samples import Series
+from koordlet.metric_cache.core.samples import Series
 
 from tests.conformance.vectors import Object, Vector, replay
 

@@ -12,8 +12,8 @@ from koord_model.node_slo import HostApplication
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass
 from koord_model.quantity import milli, whole
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.ring_cache import RingCache
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.metrics_reporter.documents.metric_policy import policy
 from koordlet.metrics_reporter.documents.node_metric import NodeMetricInputs, build
 from koordlet.states_informer.state.pod_inventory import PodRecord

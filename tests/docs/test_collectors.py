@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
+from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.metrics_advisor.collector_table import available
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 
 from tests.docs.words import code, marked, page, rows
 

@@ -19,11 +19,16 @@ from koord_model.patch import Conflict, Patch
 from koord_proxy.metrics import Gauges, Metrics
 from koord_service.status import metrics_page
 from koord_serving.admission.metrics import AdmissionOutcome, WebhookMetrics
-from koordlet.http_api.hook_metrics import HookMetrics, JobMetrics, NriMetrics, ReconcileMetrics
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.strategy_metrics import StrategyMetrics
 from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
 from koordlet.qos_manager.eviction.policy.backend import EvictionResult
+from koordlet.runtime_hooks.hook_metrics import (
+    HookMetrics,
+    JobMetrics,
+    NriMetrics,
+    ReconcileMetrics,
+)
 from koordlet.runtime_hooks.nri.client import NriClient
 from koordlet.runtime_hooks.nri.protocol.handler import NriHandler
 from koordlet.runtime_hooks.reconciler.reconciler import ReconcileResult

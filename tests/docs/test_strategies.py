@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.support.views import FakeHistory, stats, view
 from tools import strategy_tables
 
 PAGE = page("strategies.md")
-ALL, _ = select_enabled(KoordletSettings(), dict.fromkeys(DEFAULTS, True))
+ALL, _ = select_enabled(asdict(KoordletSettings()), dict.fromkeys(DEFAULTS, True))
 TABLE = rows(marked(PAGE, "strategies"))
 ROWS = {row[0].strip("`"): row for row in TABLE}
 

@@ -17,7 +17,7 @@ from koord_model.priority import PriorityClass
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.models import NODE, RESULTS, SYS, item_uid
 from koord_prediction.peak import PredictedPeak
-from koordlet.http_api.documents.node import DocumentSources, Peaks, ReportState, TrainingResult
+from koordlet.http_api.documents.node import DocumentSources, Peaks, ReportState
 from koordlet.metric_cache.core.interface import (
     AggregatedSeries,
     Aggregation,
@@ -25,9 +25,10 @@ from koordlet.metric_cache.core.interface import (
     Points,
     TimeWindow,
 )
+from koordlet.metric_cache.core.metric_kinds import KINDS, POD_UID
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.collector import CollectorState, NoLatestValues
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS, POD_UID
-from koordlet.metrics_advisor.contract.samples import Sample, Series
+from koordlet.prediction.training_result import TrainingResult
 from koordlet.states_informer.state.informer_age import InformerAge
 from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
 

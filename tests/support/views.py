@@ -24,7 +24,7 @@ from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, NumaNode, Process
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Container, Pod
 from koord_model.qos import KubeQoS, QoSClass
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.qos_manager.core.strategy import (
     ContainerView,
     PodView,
@@ -32,7 +32,7 @@ from koordlet.qos_manager.core.strategy import (
     StrategyView,
     WindowStats,
 )
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 V1 = Layout(1, Driver.CGROUPFS)

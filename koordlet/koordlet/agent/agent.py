@@ -21,6 +21,7 @@ from koord_host.resource_executor import journal
 from koord_kube.protocol.api import Object
 from koord_model.node_info import NodeCPUInfo
 from koord_service import logs, systemd
+from koord_service.error_text import describe_error, describe_os_error
 from koord_service.feature_gates import report_unknown
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.sqlite_state import InUseError
@@ -28,6 +29,7 @@ from koord_service.status import MakePage, StatusServer, json_page, metrics_page
 
 from koordlet.agent.config import KoordletSettings, select_plugins
 from koordlet.agent.feature_gates import DEFAULTS, OF_PLUGINS, UNUSED, parse_gates
+from koordlet.agent.http_api import open_servers
 from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
 from koordlet.agent.metrics_reporter import MetricsReporter
 from koordlet.agent.nri_state import nri_state
@@ -44,16 +46,19 @@ from koordlet.agent.runtime_hooks import (
 from koordlet.agent.states_informer import StatesInformer
 from koordlet.http_api.documents.node import Document
 from koordlet.http_api.documents.status import HookTransports, status_document
-from koordlet.http_api.hook_metrics import HookMetrics, JobMetrics, NriMetrics, ReconcileMetrics
 from koordlet.http_api.journal import JournalPages
-from koordlet.http_api.metrics_server import open_metrics_server
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.routes import events_page, pages
 from koordlet.metrics_reporter.documents.topology_annotations import set_aside
 from koordlet.qos_manager.plan_queue import NodePlan
 from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers
-from koordlet.runtime_hooks.hook_log import describe_error, describe_os_error
+from koordlet.runtime_hooks.hook_metrics import (
+    HookMetrics,
+    JobMetrics,
+    NriMetrics,
+    ReconcileMetrics,
+)
 from koordlet.runtime_hooks.hook_server import HookServer
 from koordlet.runtime_hooks.nri.client import NriClient
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
@@ -65,9 +70,6 @@ from koordlet.states_informer.pod_informer import PodInformer
 from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 _GRACE_SECONDS = 2.0
-_EVERYBODY = 0o666
-"""The mode of the socket for people: what it tells is no secret here, and changes nothing."""
-
 _AGAIN_SECONDS = 5.0
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -347,15 +349,7 @@ class Agent:
                 self._deciding.register(registry)
                 decided = self._deciding.decided
             served |= pages(observed, decided, kept, self._answers)
-        settings = self._settings
-        beside = str(Path(settings.runtime_hooks_addr).with_name("status.sock"))
-        servers = []
-        if settings.metrics_address:
-            servers.append(open_metrics_server(settings, served, self._cluster))
-        if settings.status_address != "none":
-            address = settings.status_address or beside
-            servers.append(_people_server(address, served))
-        return tuple(servers)
+        return open_servers(self._settings, served, self._cluster)
 
     def _status_document(self) -> Document:
         registration = self._registration
@@ -436,13 +430,6 @@ async def _follow_rules(
         for line in problems:
             _log.warning("rules", reason=line)
         await asyncio.sleep(settings.runtime_hooks_reconcile_interval)
-
-
-def _people_server(address: str, pages: Mapping[str, MakePage]) -> StatusServer:
-    try:
-        return StatusServer(address, pages, mode=_EVERYBODY)
-    except ValueError as error:
-        raise ValueError(f"--status-address: {error}") from None
 
 
 async def _run_forever(loop: Loop) -> None:

@@ -9,6 +9,7 @@ from typing import NoReturn
 import uvloop
 from koord_host.kernel import KernelFilesystem
 from koord_service import logs, memory
+from koord_service.error_text import describe_os_error
 from koord_service.settings import parse_or_exit
 from koord_service.terminal import write_error
 
@@ -17,7 +18,6 @@ from koordlet.agent.config import KoordletSettings
 from koordlet.agent.daemonset_paths import environment
 from koordlet.agent.ignored_flags import IGNORED
 from koordlet.agent.states_informer import open_states_informer
-from koordlet.runtime_hooks.hook_log import describe_os_error
 
 _SWITCH_SECONDS = 0.0005
 

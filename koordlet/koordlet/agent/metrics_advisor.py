@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from koord_host.kernel_files.interface import FileTree
@@ -18,6 +18,7 @@ from koord_model.demand import amounts
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PeakPolicy
+from koord_service.error_text import describe_error
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
@@ -34,7 +35,6 @@ from koordlet.prediction.predictor import (
     TrainingSettings,
     node_allocatable,
 )
-from koordlet.runtime_hooks.hook_log import describe_error
 from koordlet.states_informer.node_view_builder import NodeViewBuilder
 from koordlet.states_informer.pod_informer import PodInformer
 from koordlet.states_informer.state.informer_age import InformerAge
@@ -120,7 +120,7 @@ def open_metrics_advisor(
 ) -> MetricsAdvisor:
     """Be ready to observe."""
     deduplicator = LogDeduplicator()
-    watched, off = select_enabled(settings, gates, _sources(settings, gates, layout, tree))
+    watched, off = select_enabled(asdict(settings), gates, _sources(settings, gates, layout, tree))
     cache = RingCache(
         _cache_path(settings), settings.tsdb_max_bytes, partial(_warn, deduplicator, "metric cache")
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from koord_kube.protocol.api import Object
 from prometheus_client import CollectorRegistry
 
 from koordlet.agent.config import KoordletSettings
+from koordlet.agent.eviction import open_evictor
 from koordlet.agent.metrics_advisor import MetricsAdvisor
 from koordlet.agent.runtime_hooks import ManagedNode
 from koordlet.agent.states_informer import StatesInformer
@@ -25,7 +26,6 @@ from koordlet.http_api.documents.why import DecisionSources
 from koordlet.http_api.strategy_metrics import StrategyMetrics
 from koordlet.qos_manager.core.decision_log import DecisionLog
 from koordlet.qos_manager.core.strategy_runner import StrategyRunner
-from koordlet.qos_manager.eviction.evictor import open_evictor
 from koordlet.qos_manager.eviction.metrics import EvictionMetrics
 from koordlet.qos_manager.plan_queue import NodePlan
 from koordlet.qos_manager.strategy_loop import StrategyLoop
@@ -61,7 +61,7 @@ def open_qos_manager(
     environ: Mapping[str, str],
 ) -> QoSManager:
     """Be ready to decide; without a ``node`` to write to all strategies are but shown."""
-    strategies, off = select_enabled(settings, gates)
+    strategies, off = select_enabled(asdict(settings), gates)
     evictor = open_evictor(settings, cluster, environ)
     rounds = StrategyRunner(strategies, time.thread_time, shown_only=node is None)
     decisions = DecisionLog()

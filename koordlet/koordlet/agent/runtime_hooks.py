@@ -30,14 +30,15 @@ from koord_model.node import Kernel, NodeView
 from koord_model.qos import KubeQoS
 from koord_model.sources import Source
 from koord_model.times import rfc3339_milli
+from koord_service.error_text import describe_error
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
-from koordlet.http_api.hook_metrics import ReconcileMetrics
 from koordlet.qos_manager.plan_queue import PlanQueue
-from koordlet.runtime_hooks.hook_log import describe_error, log_problems, log_round
+from koordlet.runtime_hooks.hook_log import log_problems, log_round
+from koordlet.runtime_hooks.hook_metrics import ReconcileMetrics
 from koordlet.runtime_hooks.reconciler import resctrl_groups
 from koordlet.runtime_hooks.reconciler.desired_state import DesiredState
 from koordlet.runtime_hooks.reconciler.network_traffic import TrafficShaper

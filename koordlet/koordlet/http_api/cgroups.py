@@ -13,7 +13,8 @@ from koord_host.planning.desired_values import Target
 from koord_host.resource_executor.writer import decoded
 
 from koordlet.http_api.documents.node import Document
-from koordlet.runtime_hooks.reconciler.desired_state import KNOB_OF, container_group
+from koordlet.runtime_hooks.reconciler.desired_state import KNOB_OF
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 Desired = Callable[[str], Sequence[tuple[str, ArbitratedValue]]]

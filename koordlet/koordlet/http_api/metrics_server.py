@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from koord_service.certificate_files import CertificateFiles
 from koord_service.logs import get_log
 from koord_service.status import Access, MakePage, Query, StatusPage, StatusServer, is_local
 
-from koordlet.agent.config import KoordletSettings
-from koordlet.agent.states_informer import StatesInformer
+if TYPE_CHECKING:
+    from koord_serving.delegated_auth.request_authorizer import RequestAuthorizer
 
 _PROBES = ("/healthz", "/readyz")
 _PUBLIC = ("/metrics", *_PROBES)
@@ -24,21 +26,33 @@ _REVIEW_SECONDS = 15.0
 _log = get_log("koordlet")
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsServerSettings:
+    """``--metrics-address``, the files of its certificate, and ``--metrics-token-review``."""
+
+    address: str
+    cert_file: str = ""
+    private_key_file: str = ""
+    token_review: bool = False
+
+
 def open_metrics_server(
-    settings: KoordletSettings, pages: Mapping[str, MakePage], cluster: StatesInformer | None
+    settings: MetricsServerSettings,
+    pages: Mapping[str, MakePage],
+    authorizer: RequestAuthorizer | None,
 ) -> StatusServer:
-    """The server, not started yet; call it in the event loop of the cluster's client.
+    """The server, not started yet; call it in the event loop of the authorizer's client.
 
     Raises:
         ValueError: the address, a certificate, or a review of tokens that cannot be.
     """
-    address = settings.metrics_address
+    address = settings.address
     try:
         network = not is_local(address)
         access = Access(
             public={path: _public(path, pages[path]) for path in _PUBLIC if path in pages},
             tls=_certificate(settings),
-            admit=_reviews(cluster) if settings.metrics_token_review else None,
+            admit=_reviews(authorizer) if settings.token_review else None,
         )
         server = StatusServer(address, pages, network=network, access=access)
     except ValueError as error:
@@ -48,12 +62,12 @@ def open_metrics_server(
     return server
 
 
-def _certificate(settings: KoordletSettings) -> Callable[[], ssl.SSLContext] | None:
-    if not settings.metrics_tls_cert_file:
+def _certificate(settings: MetricsServerSettings) -> Callable[[], ssl.SSLContext] | None:
+    if not settings.cert_file:
         return None
     return CertificateFiles(
-        Path(settings.metrics_tls_cert_file),
-        Path(settings.metrics_tls_private_key_file),
+        Path(settings.cert_file),
+        Path(settings.private_key_file),
         lambda line: _log.warning("certificate of --metrics-address", reason=line),
     ).context
 
@@ -70,13 +84,9 @@ def _public(path: str, make: MakePage) -> MakePage:
     return probe
 
 
-def _reviews(cluster: StatesInformer | None) -> Callable[[str, str], StatusPage | None]:
-    if cluster is None:
+def _reviews(authorizer: RequestAuthorizer | None) -> Callable[[str, str], StatusPage | None]:
+    if authorizer is None:
         raise ValueError("--metrics-token-review needs a cluster, which reviews the tokens")
-    # Imported late: a node alone has no client of an API server.
-    from koord_serving.delegated_auth.request_authorizer import RequestAuthorizer
-
-    authorizer = RequestAuthorizer(cluster.client, cluster.complain)
     loop = asyncio.get_running_loop()
 
     def admit(authorization: str, path: str) -> StatusPage | None:

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from koordlet.http_api.documents.node import DocumentSources, capacity, report_age
 from koordlet.http_api.documents.top import class_of, top_document
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS, MetricKind
+from koordlet.metric_cache.core.metric_kinds import KINDS, MetricKind
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 _UNITS = {

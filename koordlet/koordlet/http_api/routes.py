@@ -25,7 +25,7 @@ from koordlet.http_api.documents.why import DecisionSources, WhyQuery, why_docum
 from koordlet.http_api.event import event_document
 from koordlet.http_api.journal import BusyError, EventSearch, JournalPages, TokenError, of_pod
 from koordlet.metric_cache.core.interface import Aggregation
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.qos_manager.core.decision_log import DecisionList
 from koordlet.runtime_hooks.hook_answers import MOST_OF_POD, HookAnswers
 

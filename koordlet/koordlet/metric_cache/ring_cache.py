@@ -17,9 +17,9 @@ from koordlet.metric_cache.core.interface import (
     TimeWindow,
 )
 from koordlet.metric_cache.core.rings import Rings
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.core.tier import SampleBatch
 from koordlet.metric_cache.segment_log import SegmentLog
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 
 class RingCache:

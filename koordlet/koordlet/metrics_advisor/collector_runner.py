@@ -17,10 +17,12 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from koord_model.node_slo import NodeSLO
+from koord_service.error_text import describe_error
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
 from koordlet.metric_cache.core.interface import MetricCache
+from koordlet.metric_cache.core.samples import Sample
 from koordlet.metrics_advisor.contract.collector import (
     AnyCollector,
     CollectContext,
@@ -28,8 +30,6 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample
-from koordlet.runtime_hooks.hook_log import describe_error
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 F = TypeVar("F")

@@ -7,8 +7,8 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from types import ModuleType
+from typing import Any
 
-from koordlet.agent.config import KoordletSettings
 from koordlet.metrics_advisor import collectors
 from koordlet.metrics_advisor.collector_runner import ScheduledCollector
 from koordlet.metrics_advisor.contract.collector import CollectorSources, CollectorState
@@ -20,17 +20,18 @@ def available() -> tuple[str, ...]:
 
 
 def select_enabled(
-    settings: KoordletSettings, gates: Mapping[str, bool], sources: CollectorSources
+    settings: Mapping[str, Any], gates: Mapping[str, bool], sources: CollectorSources
 ) -> tuple[tuple[ScheduledCollector, ...], tuple[CollectorState, ...]]:
     """The collectors that are on, in order, and the states of those that are off.
 
-    A collector that is off is not even loaded further than its head.
+    ``settings`` are koordlet's, by name. A collector that is off is not even loaded further
+    than its head.
     """
     modules = {name: _module(name) for name in _names()}
     on, off = [], []
     for name in _in_order(modules):
         module = modules[name]
-        interval = float(getattr(settings, module.INTERVAL))
+        interval = float(settings[module.INTERVAL])
         reason = _off(module, settings, gates)
         if reason:
             state = CollectorState(name, interval, enabled=False, available=False, reason=reason)
@@ -41,13 +42,13 @@ def select_enabled(
     return tuple(on), tuple(off)
 
 
-def _off(module: ModuleType, settings: KoordletSettings, gates: Mapping[str, bool]) -> str:
+def _off(module: ModuleType, settings: Mapping[str, Any], gates: Mapping[str, bool]) -> str:
     """Why a collector is off; "" where it is on."""
     for switch in module.ENABLED_BY:
         if switch[0].isupper():
             if not gates[switch]:
                 return f"disabled; enable with --feature-gates={switch}=true"
-        elif not getattr(settings, switch):
+        elif not settings[switch]:
             return f"disabled; enable with --{switch.replace('_', '-')}"
     return ""
 

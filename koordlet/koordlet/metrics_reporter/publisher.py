@@ -19,9 +19,8 @@ from koord_kube.protocol.api import Api, ApiError, ConflictError, NotFoundError,
 from koord_kube.protocol.resources import Resource
 from koord_kube.shared_backoff import backoff_of
 from koord_service.backoff import Backoff
+from koord_service.error_text import describe_error
 from koord_service.logs import get_log
-
-from koordlet.runtime_hooks.hook_log import describe_error
 
 _log = get_log("koordlet.publisher")
 

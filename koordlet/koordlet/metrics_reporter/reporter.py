@@ -22,12 +22,12 @@ from koord_kube.protocol.api import Api, ApiError, NotFoundError
 from koord_kube.protocol.resources import NODE_METRICS
 from koord_kube.shared_backoff import backoff_of
 from koord_service.backoff import Backoff
+from koord_service.error_text import describe_error
 from koord_service.logs import get_log
 
 from koordlet.metrics_reporter.direct_link import LinkError
 from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy
 from koordlet.metrics_reporter.documents.node_metric import Json, NodeMetricStatus, merge_patch
-from koordlet.runtime_hooks.hook_log import describe_error
 
 _log = get_log("koordlet.reporter")
 

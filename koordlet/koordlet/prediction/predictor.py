@@ -24,8 +24,8 @@ from koord_prediction.peak import PeakPolicy, PodDemand, PredictedPeak, Predicti
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.whole_file import PART, write_whole
 
-from koordlet.http_api.documents.node import TrainingResult
 from koordlet.metric_cache.core.interface import Aggregation, MetricCache, TimeWindow
+from koordlet.prediction.training_result import TrainingResult
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"

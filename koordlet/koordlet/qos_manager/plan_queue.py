@@ -19,6 +19,7 @@ from koord_host.resource_executor.journal import Event, Journal
 
 from koordlet.qos_manager.core.strategy import CacheClass, owner
 from koordlet.runtime_hooks.reconciler.desired_state import DesiredState
+from koordlet.runtime_hooks.reconciler.reconciler import AppliedPlans
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
 
 _SCOPE = "strategy"
@@ -47,14 +48,6 @@ class NodePlan:
         )
         news = self.one_shot or self.lines or self.complete != before.complete
         return not same or self.caches != before.caches or bool(news)
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedPlans:
-    """What was done ahead of a round; ``seconds`` are from each plan's handover to its writes."""
-
-    rounds: tuple[Round, ...] = ()
-    seconds: tuple[float, ...] = ()
 
 
 class PlanQueue:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
+from koord_service.error_text import describe_error
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
@@ -33,7 +34,6 @@ from koordlet.qos_manager.core.strategy_round import AbandonedError, StrategyRou
 from koordlet.qos_manager.core.strategy_runner import RoundPlans, StrategyRunner, StrategyState
 from koordlet.qos_manager.plan_queue import NodePlan
 from koordlet.qos_manager.strategy_table import DisabledStrategy
-from koordlet.runtime_hooks.hook_log import describe_error
 
 _log = get_log("koordlet.decider")
 

@@ -10,12 +10,11 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
+from koord_service.error_text import describe_error
 from koord_service.logs import get_log
 
-from koordlet.agent.config import KoordletSettings
 from koordlet.qos_manager import strategies
 from koordlet.qos_manager.core.strategy import Strategy
-from koordlet.runtime_hooks.hook_log import describe_error
 
 GROUP = "pykoord.strategies"
 """Entry points of third-party strategies: each a module as ``core.strategy`` describes."""
@@ -45,10 +44,11 @@ def load(name: str) -> ModuleType:
 
 
 def select_enabled(
-    settings: KoordletSettings, gates: Mapping[str, bool]
+    settings: Mapping[str, Any], gates: Mapping[str, bool]
 ) -> tuple[tuple[Strategy, ...], tuple[DisabledStrategy, ...]]:
     """The strategies that are on, by name, and those that are off.
 
+    ``settings`` are koordlet's, by name: a strategy may name one as its interval.
     Third-party strategies have no gate here: they are on once installed, unless a gate of the
     name they declare is off.
     """
@@ -56,7 +56,7 @@ def select_enabled(
     for name, module in sorted(_modules(), key=lambda found: found[0]):
         try:
             strategy = _strategy(name, module, settings)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             _log.error("strategy ignored", strategy=name, reason=describe_error(error))
             off.append(DisabledStrategy(name, "", f"is not a valid strategy: {error}"))
             continue
@@ -92,9 +92,9 @@ def _loaded(point: EntryPoint) -> Any:
         return None
 
 
-def _strategy(name: str, module: Any, settings: KoordletSettings) -> Strategy:
+def _strategy(name: str, module: Any, settings: Mapping[str, Any]) -> Strategy:
     interval = module.INTERVAL
-    seconds = getattr(settings, interval) if isinstance(interval, str) else float(interval)
+    seconds = settings[interval] if isinstance(interval, str) else float(interval)
     return Strategy(
         name, module.GATE, float(seconds), module.Settings, module.settings, module.plan
     )

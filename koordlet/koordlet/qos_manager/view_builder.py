@@ -27,7 +27,7 @@ from koordlet.qos_manager.core.strategy import (
     StrategyView,
     WindowStats,
 )
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from koordlet.states_informer.state.share_pools import ReservedCPUs
 

@@ -24,8 +24,7 @@ from koord_model.patch import Device, Mount, Patch, claims, field_name
 from koord_model.pod import Container, Pod
 from koord_model.resctrl import ResctrlLimits
 from koord_model.times import rfc3339_milli
-
-from koordlet.runtime_hooks.hook_log import describe_error
+from koord_service.error_text import describe_error
 
 MOST_PODS = 512
 """More than run on a node at once; the one that was answered longest ago goes first."""

@@ -10,6 +10,7 @@ from koord_host.planning.outcomes import Outcome as Wrote
 from koord_host.planning.outcomes import Result, Round
 from koord_model.patch import NodePatch, Patch
 from koord_model.pod import Container, Pod
+from koord_service.error_text import describe_error
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import EventLog, get_log
 
@@ -62,17 +63,6 @@ def log_problems(
         # The lines of a pod's start also cover the node's desired values.
         if deduplicator.is_new("" if pod in line else pod, line):
             _log.warning("field ignored", **fields, reason=line)
-
-
-def describe_error(error: Exception) -> str:
-    """A plugin says ValueError in words for people; of anything else the kind matters too."""
-    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-    return " ".join(text.split())
-
-
-def describe_os_error(error: OSError) -> str:
-    """What the system refused, and of which file."""
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error)
 
 
 def log_round(deduplicator: LogDeduplicator, done: Round, troubles: Iterable[str]) -> None:

@@ -17,6 +17,7 @@ from koord_hooks.stages import SERVICE, Stage
 from koord_model.node import NodeView
 from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
+from koord_service.error_text import describe_error
 from koord_service.grpc_core import grpc
 from koord_service.grpc_standard import (
     HealthCheckResponse,
@@ -28,10 +29,10 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 from koord_service.sockets import listen_unix
 
-from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
-from koordlet.runtime_hooks.hook_log import describe_error, log_answer
+from koordlet.runtime_hooks.hook_log import log_answer
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 
 _log = get_log("koordlet.hooks")
 

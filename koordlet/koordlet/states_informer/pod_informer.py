@@ -19,13 +19,13 @@ from koord_host.kernel_files.occupancy import is_occupied
 from koord_host.knobs.layout import Layout
 from koord_model.pod import Container, Pod, runs_in_vm
 from koord_model.qos import KubeQoS
+from koord_service.error_text import describe_error
 from koord_service.logs import get_log
 
-from koordlet.runtime_hooks.hook_log import describe_error
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
 from koordlet.states_informer.pod_snapshot import PodSnapshot
 from koordlet.states_informer.pod_source import PodListPendingError, PodSource
 from koordlet.states_informer.state import kubelet_pods
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import (
     SETTLE_SECONDS,
     PodInventory,

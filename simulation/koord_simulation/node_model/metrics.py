@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 from koord_prediction.histogram import Floats
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.qos_manager.core.strategy import WindowStats
 
 F = TypeVar("F")

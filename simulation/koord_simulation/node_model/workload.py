@@ -16,7 +16,7 @@ from koord_model.qos import KubeQoS, QoSClass
 from koord_prediction.models import SYS
 from koord_prediction.trace import Trace
 from koordlet.qos_manager.core.strategy import ContainerView, PodView
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from koord_simulation.node_model.curves import Constant, DemandCurve, RecordedCurve

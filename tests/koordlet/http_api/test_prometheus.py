@@ -10,8 +10,8 @@ from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PredictedPeak
 from koord_service.status import metrics_page
 from koordlet.http_api.prometheus import SampleMetrics
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
-from koordlet.metrics_advisor.contract.samples import Sample, Series
+from koordlet.metric_cache.core.metric_kinds import KINDS
+from koordlet.metric_cache.core.samples import Sample, Series
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 

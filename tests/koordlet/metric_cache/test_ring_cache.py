@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koordlet.metric_cache.core.interface import Aggregation, MetricCache, TimeWindow
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.ring_cache import RingCache
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 T0 = 1_700_000_000.0
 ALL = tuple(Aggregation)

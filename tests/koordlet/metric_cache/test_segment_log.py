@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from koordlet.metric_cache import segment_log
 from koordlet.metric_cache.core.interface import Aggregation, TimeWindow
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.core.tier import SampleBatch
 from koordlet.metric_cache.ring_cache import RingCache
 from koordlet.metric_cache.segment_log import SegmentLog
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 T0 = 1_700_000_400.0
 MIB = 1 << 20
@@ -326,7 +326,7 @@ WRITER = textwrap.dedent(
     """
     import itertools, sys
     from koordlet.metric_cache.ring_cache import RingCache
-    from koordlet.metrics_advisor.contract.samples import Sample, Series
+    from koordlet.metric_cache.core.samples import Sample, Series
     cache = RingCache(sys.argv[1], 100 << 20, print)
     series = [Series("pod_cpu_usage", (f"pod-{one}",)) for one in range(300)]
     for second in itertools.count(int(sys.argv[2])):

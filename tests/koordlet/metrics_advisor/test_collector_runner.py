@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 from koord_model.node_info import NodeMemoryInfo
 from koord_model.node_slo import NodeSLO
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor import collector_runner as module
 from koordlet.metrics_advisor.collector_runner import (
     CollectorRunner,
@@ -23,7 +24,6 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.support.observed import DictionaryCache

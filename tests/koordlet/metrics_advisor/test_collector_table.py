@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,14 @@ def test_those_come_first_whose_samples_others_use() -> None:
 )
 def test_switches(settings: dict[str, bool], gates: set[str], expected: set[str]) -> None:
     chosen = dataclasses.replace(KoordletSettings(), **settings)  # type: ignore[arg-type]
-    on, off = select_enabled(chosen, {**DEFAULTS, **dict.fromkeys(gates, True)}, SOURCES)
+    on, off = select_enabled(asdict(chosen), {**DEFAULTS, **dict.fromkeys(gates, True)}, SOURCES)
     assert {one.name for one in on} == ALWAYS | expected
     assert {state.name for state in off} == set(available()) - ALWAYS - expected
     assert all(state.reason for state in off)
 
 
 def test_intervals_are_the_settings() -> None:
-    on, _ = select_enabled(KoordletSettings(collect_node_cpu_info_interval=7.0), DEFAULTS, SOURCES)
+    on, _ = select_enabled(
+        asdict(KoordletSettings(collect_node_cpu_info_interval=7.0)), DEFAULTS, SOURCES
+    )
     assert {one.name: one.interval for one in on}["nodeinfo"] == 7.0

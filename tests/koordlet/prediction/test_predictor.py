@@ -10,16 +10,16 @@ from koord_model.demand import Demand
 from koord_model.pod import Pod
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PeakPolicy, PredictedPeak
-from koordlet.http_api.documents.node import TrainingResult
 from koordlet.metric_cache.core.interface import AggregatedSeries, Aggregation, TimeWindow
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
-from koordlet.metrics_advisor.contract.samples import Series
+from koordlet.metric_cache.core.metric_kinds import KINDS
+from koordlet.metric_cache.core.samples import Series
 from koordlet.prediction.predictor import (
     CheckpointDirectory,
     Predictor,
     TrainingSettings,
     node_allocatable,
 )
+from koordlet.prediction.training_result import TrainingResult
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 GIB = 2**30

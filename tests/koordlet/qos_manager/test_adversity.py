@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from koord_host.knobs.layout import Driver
 from koord_model.qos import QoSClass
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metric_cache.core.metric_kinds import KINDS
 
 from tests.support.node.strategies import SETTLED, StrategyNode, StrategyRun
 from tests.support.node.workload import everything_on, measured, some_pods

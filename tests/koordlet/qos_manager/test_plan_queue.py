@@ -19,8 +19,8 @@ from koord_host.resource_executor.journal import (
 )
 from koord_model.resctrl import CacheWays, ResctrlLimits
 from koordlet.qos_manager.core.strategy import CacheClass
-from koordlet.qos_manager.plan_queue import AppliedPlans, NodePlan, PlanQueue
-from koordlet.runtime_hooks.reconciler.reconciler import HOOKS
+from koordlet.qos_manager.plan_queue import NodePlan, PlanQueue
+from koordlet.runtime_hooks.reconciler.reconciler import HOOKS, AppliedPlans
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
 
 from tests.support.node import FakeKernel

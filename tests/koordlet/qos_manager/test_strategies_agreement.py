@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,9 @@ def planning_twice(strategy: Strategy) -> Strategy:
     return replace(strategy, plan=plan)
 
 
-STRATEGIES = [planning_twice(one) for one in select_enabled(KoordletSettings(), ALL_GATES)[0]]
+STRATEGIES = [
+    planning_twice(one) for one in select_enabled(asdict(KoordletSettings()), ALL_GATES)[0]
+]
 
 
 def rounds(node: StrategyNode, run: StrategyRun, case: Case, *numbers: int) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +53,7 @@ def points(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_gates_switch_off_and_the_interval_is_a_setting_or_seconds(points: dict[str, Any]) -> None:
     points["theirs"] = THEIRS
     settings = KoordletSettings(reconcile_interval_seconds=3.0)
-    on, off = strategy_table.select_enabled(settings, {**ALL, "RdtResctrl": False})
+    on, off = strategy_table.select_enabled(asdict(settings), {**ALL, "RdtResctrl": False})
     intervals = {one.name: one.interval for one in on}
     assert (intervals["blkio"], intervals["theirs"]) == (3.0, 5.0)
     reason = "disabled; enable with --feature-gates=RdtResctrl=true"
@@ -73,7 +73,7 @@ def test_others_that_cannot_be_used_are_left_out_with_a_line(
     points: dict[str, Any], words: Callable[..., Words], name: str, found: object, reason: str
 ) -> None:
     points[name] = found
-    on, _ = strategy_table.select_enabled(KoordletSettings(), ALL)
+    on, _ = strategy_table.select_enabled(asdict(KoordletSettings()), ALL)
     assert tuple(one.name for one in on) == strategy_table.available()
     [(_, said)] = words("strategy ignored")
     assert said["strategy"] == name

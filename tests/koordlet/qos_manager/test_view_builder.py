@@ -8,9 +8,9 @@ from koord_model.demand import Demand
 from koord_model.node import NodeView
 from koord_model.node_info import NodeMemoryInfo
 from koord_model.pod import Container, Pod
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.collector_runner import LatestStore
 from koordlet.metrics_advisor.contract.collector import Samples
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.qos_manager.core.strategy import StrategySignal, WindowStats
 from koordlet.qos_manager.view_builder import (
     CacheHistory,

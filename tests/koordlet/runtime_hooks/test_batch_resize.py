@@ -19,7 +19,7 @@ from koord_proto import hook_pb2 as pb
 from koord_proto import nri_pb2 as nri
 from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.agent.runtime_hooks import ManagedNode
-from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
 

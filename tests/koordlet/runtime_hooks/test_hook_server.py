@@ -18,7 +18,7 @@ from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_proto import hook_pb2 as pb
 from koord_service.sockets import SocketInUseError
-from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
 
 from tests.support.processes import PATIENCE

@@ -7,7 +7,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from koord_hooks.runner import load
 from koord_hooks.stages import SERVICE
-from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
 
 

@@ -14,8 +14,8 @@ from koord_model.pod import Container, Pod
 from koord_model.resources import LinuxResources
 from koord_proto import nri_pb2 as pb
 from koord_service.log_deduplicator import LogDeduplicator
-from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.answered_requests import AnsweredRequests
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
 from koordlet.states_informer.state.pod_inventory import PodInventory
 

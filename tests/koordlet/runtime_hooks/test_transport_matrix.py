@@ -28,7 +28,7 @@ from koord_proxy.cri.hook_requests import container_facts, pod_facts, write_cont
 from koord_proxy.hook_targets import InProcessTarget
 from koord_proxy.rules.merge import Merge, PodHookRequest
 from koord_service.log_deduplicator import LogDeduplicator
-from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookServer
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
 from koordlet.states_informer.state import kubelet_pods

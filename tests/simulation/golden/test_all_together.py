@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from tests.simulation.golden.runs import AGREED, all_steps, knobs, simulation, u
 from tests.simulation.stories import job, story, web
 
 EVERY = tuple(
-    one.name for one in select_enabled(KoordletSettings(), dict.fromkeys(DEFAULTS, True))[0]
+    one.name for one in select_enabled(asdict(KoordletSettings()), dict.fromkeys(DEFAULTS, True))[0]
 )
 FILES = [name for name, knob in KNOBS.items() if knob.where is PlaceKind.CGROUP]
 THRESHOLD = UsedThreshold(

@@ -6,7 +6,7 @@ import pytest
 from koord_simulation.node_model.faults import Fault, FaultKind
 from koord_simulation.node_model.machine import GIB, SimulatedMachine
 from koord_simulation.run.simulation import Simulation
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metric_cache.core.metric_kinds import KINDS
 
 from tests.simulation.stories import job, story, web
 

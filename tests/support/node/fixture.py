@@ -30,8 +30,8 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koordctl.restore import put_back
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.runtime_hooks import ManagedNode, find_layout, open_node, open_pods
-from koordlet.http_api.hook_metrics import ReconcileMetrics
 from koordlet.qos_manager.core.strategy import PodView
+from koordlet.runtime_hooks.hook_metrics import ReconcileMetrics
 from prometheus_client import CollectorRegistry
 
 from tests.support.node.kernel import CPUS, FakeKernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -83,7 +83,7 @@ class StrategyRun:
             base=self.node.plan_queue.base,
         )
         self.views = StrategyViewBuilder(self._seen)
-        chosen, off = select_enabled(KoordletSettings(), gates)
+        chosen, off = select_enabled(asdict(KoordletSettings()), gates)
         self.strategies = tuple(strategies if strategies is not None else chosen)
         self.rounds = StrategyRunner(self.strategies, lambda: 0.0)
         self.decisions = DecisionLog(remembers)

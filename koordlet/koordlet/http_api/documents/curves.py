@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from koordlet.http_api.documents.node import Document, DocumentSources, capacity
 from koordlet.http_api.documents.top import CLASSES, class_of
 from koordlet.metric_cache.core.interface import Aggregation, Points, TimeWindow
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS, MetricKind
-from koordlet.metrics_advisor.contract.samples import Series
+from koordlet.metric_cache.core.metric_kinds import KINDS, MetricKind
+from koordlet.metric_cache.core.samples import Series
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 MOST_CURVES = 100

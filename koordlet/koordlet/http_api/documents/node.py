@@ -7,19 +7,19 @@ ratio of periods. What is not known is ``None``, never 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from koord_host.knobs.weights import RuntimeWeights
 from koord_host.planning.jobs import JobState
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
 from koord_model.version import VERSION
-from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PredictedPeak
 
 from koordlet.metric_cache.core.interface import Aggregation, MetricCache, TimeWindow
+from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.metrics_advisor.contract.collector import CollectorState, LatestValues
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.prediction.training_result import TrainingResult
 from koordlet.states_informer.state.informer_age import InformerAge
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
@@ -50,19 +50,6 @@ class ReportState:
     failures: int
     trouble: str
     leader: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """What the last training left: each model's percentiles ("p60" to "max"), by its UID.
-
-    ``at`` is seconds since the epoch, 0 before the first. ``cold`` are the UIDs of pods that
-    count with their request: they are too young, or have no model yet.
-    """
-
-    at: float = 0.0
-    models: Mapping[str, Mapping[str, ResourceAmount]] = field(default_factory=dict)
-    cold: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from koord_prediction.amount import ResourceAmount
 from koord_prediction.models import NODE, SYS, item_uid
 from koord_prediction.peak import PredictedPeak
 
-from koordlet.http_api.documents.node import Document, DocumentSources, TrainingResult, cores, whole
+from koordlet.http_api.documents.node import Document, DocumentSources, cores, whole
 from koordlet.http_api.documents.top import asked_cpu, asked_memory, class_of
+from koordlet.prediction.training_result import TrainingResult
 from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
 
 _ITEMS = {NODE: "node", SYS: "sys", **{item_uid(one): one or "none" for one in PriorityClass}}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordlet.metric_cache.core.interface import AggregatedSeries, Aggregation
-from koordlet.metrics_advisor.contract.samples import Series
+from koordlet.metric_cache.core.samples import Series
 
 _PERCENTILES = {
     Aggregation.P50: np.float32(0.5),

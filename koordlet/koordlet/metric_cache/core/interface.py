@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from koordlet.metrics_advisor.contract.samples import Sample, Series
+from koordlet.metric_cache.core.samples import Sample, Series
 
 
 class Aggregation(StrEnum):

@@ -25,8 +25,8 @@ from enum import Enum
 import msgspec
 import numpy as np
 
+from koordlet.metric_cache.core.samples import Series
 from koordlet.metric_cache.core.tier import SampleBatch
-from koordlet.metrics_advisor.contract.samples import Series
 
 MAGIC = b"KOORDMC1"
 NAMES = 8192

@@ -14,11 +14,11 @@ import numpy as np
 
 from koordlet.metric_cache.core.aggregation import PointBlock
 from koordlet.metric_cache.core.interface import TimeWindow
+from koordlet.metric_cache.core.metric_kinds import KINDS, POD_UID
 from koordlet.metric_cache.core.page_ring import PAGE_BYTES, Floats, Integers, PagePool
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.core.tier import SampleBatch, Tier
 from koordlet.metric_cache.core.timeline import END_OF_TIME, Timeline
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS, POD_UID
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 POOL_BYTES = 48 << 20
 """For 1350 series of step 1 and 3500 of step 10, of all that is promised."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from koordlet.metric_cache.core.aggregation import PointBlock
 from koordlet.metric_cache.core.page_ring import Floats, Integers, PagePool, Ring
-from koordlet.metrics_advisor.contract.samples import Series
+from koordlet.metric_cache.core.samples import Series
 
 RAW_SECONDS = 3600
 COARSE_SECONDS = 12 * 3600

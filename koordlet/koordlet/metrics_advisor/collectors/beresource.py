@@ -23,6 +23,7 @@ from koord_model.keys import BATCH_CPU
 from koord_model.pod import Pod
 from koord_model.qos import KubeQoS, QoSClass, qos_class
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import (
     FileReading,
     PerPodCache,
@@ -35,7 +36,6 @@ from koordlet.metrics_advisor.contract.collector import (
     CounterRates,
     Samples,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 INTERVAL = "collect_res_used_interval"

@@ -26,6 +26,7 @@ from koord_host.kernel_files import damon, kidled, procfs
 from koord_host.kernel_files.cgroup_stats import CgroupStats
 from koord_host.kernel_files.damon import SchemeStats
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import (
     FileReading,
     LabelledCgroup,
@@ -39,8 +40,7 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
-from koordlet.runtime_hooks.reconciler.desired_state import host_application_group
+from koordlet.states_informer.state.cgroup_paths import host_application_group
 
 INTERVAL = "coldpage_collector_interval"
 ENABLED_BY: tuple[str, ...] = ("ColdPageCollector",)

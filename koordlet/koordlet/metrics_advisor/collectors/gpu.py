@@ -23,14 +23,14 @@ from koord_host.devices.gpu import (
 from koord_model.keys import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node_info import GPUs, SchedulableDevice
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
     CollectorSources,
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 
 INTERVAL = "collect_res_used_interval"
 ENABLED_BY = ("Accelerators",)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from koord_host.kernel_files.cgroup_stats import CgroupStats
 from koord_model.node_slo import HostApplication
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import FileReading, SampleSpacing
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
@@ -18,8 +19,7 @@ from koordlet.metrics_advisor.contract.collector import (
     CounterRates,
     Samples,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
-from koordlet.runtime_hooks.reconciler.desired_state import host_application_group
+from koordlet.states_informer.state.cgroup_paths import host_application_group
 
 INTERVAL = "collect_res_used_interval"
 ENABLED_BY: tuple[str, ...] = ()

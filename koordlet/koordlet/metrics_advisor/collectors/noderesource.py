@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from koord_host.kernel_files import procfs
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import (
     FileReading,
     NumaTopology,
@@ -29,7 +30,6 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 INTERVAL = "collect_res_used_interval"
 ENABLED_BY: tuple[str, ...] = ()

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from koord_host.kernel_files import procfs
 from koord_host.kernel_files.cgroup_stats import CgroupStats
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import FileReading, PerPodCache, groups
 from koordlet.metrics_advisor.contract.collector import CollectContext, CollectorSources, Samples
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 INTERVAL = "collect_res_used_interval"

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from koord_model import cpuset
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
     CollectorSources,
@@ -26,8 +27,7 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 
 INTERVAL = "collect_cpi_timewindow"
 ENABLED_BY = ("CPICollector",)

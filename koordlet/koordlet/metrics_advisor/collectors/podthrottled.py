@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from koord_host.kernel_files.cgroup_stats import CgroupStats, Throttling
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import FileReading, PerPodCache, groups
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
@@ -20,7 +21,6 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 INTERVAL = "collect_res_used_interval"

@@ -18,6 +18,7 @@ from errno import ENODEV
 from koord_host.kernel_files import pressure
 from koord_host.kernel_files.pressure import Averages, Pressure
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import LabelledCgroup, PerPodCache, groups
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
@@ -25,7 +26,6 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 INTERVAL = "psi_collector_interval"
 ENABLED_BY: tuple[str, ...] = ("PSICollector",)

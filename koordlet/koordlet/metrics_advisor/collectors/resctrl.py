@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from koord_model.resctrl import CLASS_GROUPS
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
     CollectorSources,
@@ -22,7 +23,6 @@ from koordlet.metrics_advisor.contract.collector import (
     Samples,
     UnavailableError,
 )
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 INTERVAL = "resctrl_collector_interval"
 ENABLED_BY: tuple[str, ...] = ("ResctrlCollector", "enable_resctrl_collector")

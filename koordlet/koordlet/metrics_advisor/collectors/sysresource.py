@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 
 from koord_host.kernel_files.cgroup_stats import CgroupStats
 
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import FileReading, NumaTopology, PerPodCache
 from koordlet.metrics_advisor.contract.collector import CollectContext, CollectorSources, Samples
-from koordlet.metrics_advisor.contract.samples import Sample, Series
-from koordlet.runtime_hooks.reconciler.desired_state import host_application_group
+from koordlet.states_informer.state.cgroup_paths import host_application_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 INTERVAL = "collect_res_used_interval"

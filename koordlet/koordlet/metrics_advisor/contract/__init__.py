@@ -1,1 +1,1 @@
-"""The contract of collectors, the table of metrics, and what collectors share. No IO."""
+"""The contract of collectors, and what they share. No IO."""

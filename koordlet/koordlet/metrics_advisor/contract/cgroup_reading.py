@@ -14,7 +14,7 @@ from koord_host.kernel_files.interface import FileReader
 from koord_host.knobs.layout import Layout
 
 from koordlet.metrics_advisor.contract.collector import CollectorSources
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 T = TypeVar("T")

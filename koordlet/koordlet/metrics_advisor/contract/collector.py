@@ -24,7 +24,7 @@ from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
 from koord_model.node_slo import NodeSLO
 
-from koordlet.metrics_advisor.contract.samples import Sample
+from koordlet.metric_cache.core.samples import Sample
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 F = TypeVar("F")

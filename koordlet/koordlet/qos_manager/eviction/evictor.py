@@ -12,11 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from koord_kube.protocol.api import Api
+from koord_service.error_text import describe_error
 from koord_service.logs import get_log
 
-from koordlet.agent.config import KoordletSettings, node_name
-from koordlet.agent.states_informer import StatesInformer
 from koordlet.qos_manager.core.decision_log import EVICTED
 from koordlet.qos_manager.core.strategy import (
     Decision,
@@ -27,8 +25,7 @@ from koordlet.qos_manager.core.strategy import (
     StrategyView,
     Term,
 )
-from koordlet.qos_manager.eviction.api_eviction import FORCED_GRACE, EvictionApiBackend
-from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
+from koordlet.qos_manager.eviction.api_eviction import FORCED_GRACE
 from koordlet.qos_manager.eviction.event_writer import PodEventWriter
 from koordlet.qos_manager.eviction.metrics import EvictionCounts
 from koordlet.qos_manager.eviction.policy import events
@@ -44,7 +41,7 @@ from koordlet.qos_manager.eviction.policy.backend import (
     EvictionResult,
 )
 from koordlet.qos_manager.eviction.policy.effect import PAUSE_SECONDS, EvictionEffect
-from koordlet.qos_manager.eviction.policy.guard import own_names, refusal
+from koordlet.qos_manager.eviction.policy.guard import refusal
 from koordlet.qos_manager.eviction.policy.selection import (
     Claimed,
     Decided,
@@ -52,7 +49,6 @@ from koordlet.qos_manager.eviction.policy.selection import (
     EvictionSelection,
     select_evictions,
 )
-from koordlet.runtime_hooks.hook_log import describe_error
 
 _log = get_log("koordlet.evictor")
 
@@ -323,39 +319,6 @@ class Evictor:
     def _record_events(self, pod_events: Iterable[events.PodEvent]) -> None:
         for one in pod_events:
             self._event_writer.record(one, self._now(), self._monotonic())
-
-
-def open_evictor(
-    settings: KoordletSettings, cluster: StatesInformer | None, environ: Mapping[str, str]
-) -> Evictor:
-    """Be ready to evict, as the settings say."""
-    api: Api | None = cluster.client if cluster is not None else None
-    if settings.read_only:
-        api = None
-    way, why_not = _backend(settings, api)
-    if settings.evict_dry_run:
-        why_not = "--evict-dry-run"
-    if settings.read_only:
-        why_not = "--read-only"
-    limits = EvictionLimits(
-        settings.evictions_per_minute,
-        settings.cpu_evict_cool_time_seconds,
-        settings.memory_evict_cool_time_seconds,
-        # The look after the next one began when it was gone.
-        settles=2 * settings.collect_res_used_interval + 1,
-    )
-    event_writer = PodEventWriter(api, cluster.name if cluster else node_name(settings, environ))
-    return Evictor(way, limits, event_writer, why_not=why_not, own=own_names(environ))
-
-
-def _backend(settings: KoordletSettings, api: Api | None) -> tuple[EvictionBackend | None, str]:
-    """The backend in the settings; by default the API, if there is one."""
-    if settings.only_evict_by_api:
-        why_not = "" if api else "--only-evict-by-api, and there is no Kubernetes API"
-        return (EvictionApiBackend(api) if api else None), why_not
-    if api is not None and not settings.evict_by_stop:
-        return EvictionApiBackend(api), ""
-    return ContainerStopBackend(settings.container_runtime_endpoint), ""
 
 
 def _grace(eviction: Eviction) -> float:

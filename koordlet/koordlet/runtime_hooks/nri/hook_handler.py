@@ -23,10 +23,10 @@ from koord_proto import nri_pb2 as pb
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
-from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 from koordlet.runtime_hooks.hook_log import log_answer, subject_fields
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_server import HookNode
 from koordlet.runtime_hooks.nri.protocol import adjustments
 from koordlet.runtime_hooks.nri.protocol.convert import to_container, to_pod, to_resources

@@ -13,26 +13,21 @@ from dataclasses import dataclass, replace
 from koord_hooks.runner import HookResult, HookRunner
 from koord_hooks.stages import Stage
 from koord_host.knobs.forms import Value
-from koord_host.knobs.layout import Layout, ScopePrefix
+from koord_host.knobs.layout import Layout
 from koord_host.planning.desired_values import DesiredValue, Target
 from koord_model.core_sched import CoreSchedGroup
 from koord_model.node import NodeView
-from koord_model.node_slo import HostApplication
 from koord_model.patch import NodePatch, Patch
 from koord_model.pod import Container, Pod, runs_in_vm
-from koord_model.qos import KubeQoS, QoSClass
+from koord_model.qos import KubeQoS
 from koord_model.resctrl import ResctrlLimits
 from koord_model.resources import RESOURCE_FIELDS
 
+from koordlet.states_informer.state.cgroup_paths import container_group, host_application_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 KNOB_OF = {field.name: field.knob for field in RESOURCE_FIELDS if field.knob}
 """The limits of a request, and the knobs that a runtime sets for them."""
-_RUNTIMES = {
-    "containerd": ScopePrefix.CONTAINERD,
-    "docker": ScopePrefix.DOCKER,
-    "cri-o": ScopePrefix.CRIO,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,28 +126,6 @@ def compute_host_applications(runner: HookRunner, view: NodeView, layout: Layout
         for application in view.slo.host_applications
     ]
     return _desired_state("host applications", parts, "")
-
-
-def host_application_group(application: HostApplication, layout: Layout) -> str:
-    """Its cgroup: the one it names, or its class's default for applications on the host."""
-    if not application.base:
-        above = {QoSClass.BE: "host-best-effort/", QoSClass.SYSTEM: "", QoSClass.NONE: ""}
-        return above.get(application.qos, "host-latency-sensitive/") + application.name
-    base = {
-        "CgroupRoot": "",
-        "Kubepods": layout.kube_qos_group(KubeQoS.GUARANTEED),
-        "KubepodsBurstable": layout.kube_qos_group(KubeQoS.BURSTABLE),
-        "KubepodsBesteffort": layout.kube_qos_group(KubeQoS.BEST_EFFORT),
-    }[application.base]
-    parts = (base, application.parent_dir, application.relative_path)
-    return "/".join(part.strip("/") for part in parts if part.strip("/"))
-
-
-def container_group(record: PodRecord, container: Container, layout: Layout) -> str:
-    """The cgroup of a container of a pod."""
-    above = layout.group_of_parent(record.pod.cgroup_parent)
-    runtime = _RUNTIMES.get(record.runtime, ScopePrefix.CONTAINERD)
-    return layout.container_group(above, container.id, runtime)
 
 
 def _containers(

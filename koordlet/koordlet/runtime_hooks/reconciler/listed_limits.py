@@ -12,7 +12,7 @@ from koord_model.demand import Amounts
 from koord_model.keys import CPU
 from koord_model.pod import Container, runs_in_vm
 
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 _LEAST_QUOTA = 1000

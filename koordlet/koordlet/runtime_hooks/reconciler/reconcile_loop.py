@@ -14,16 +14,20 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from typing import Protocol
 
 from koord_hooks.stages import Stage
 from koord_host.planning.outcomes import joined
 from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
+from koord_service.error_text import describe_error
 from koord_service.logs import get_log
 
-from koordlet.qos_manager.plan_queue import PlanQueue
-from koordlet.runtime_hooks.hook_log import describe_error
-from koordlet.runtime_hooks.reconciler.reconciler import NodeReconciler, ReconcileResult
+from koordlet.runtime_hooks.reconciler.reconciler import (
+    AppliedPlans,
+    NodeReconciler,
+    ReconcileResult,
+)
 from koordlet.states_informer.node_view_builder import NodeViewBuilder
 from koordlet.states_informer.pod_informer import PodInformer
 from koordlet.states_informer.state.pod_inventory import PodInventory, PodRecord
@@ -35,6 +39,17 @@ OBSERVED = (Stage.POST_STOP_POD_SANDBOX, Stage.POST_START_CONTAINER, Stage.POST_
 
 _UPDATE_SECONDS = 1.0
 _GATHER_SECONDS = 0.02
+
+
+class QueuedPlans(Protocol):
+    """Plans of strategies that are written ahead of rounds, in the writer's thread."""
+
+    def apply_queued(self) -> None:
+        """Apply queued plans, if there are any."""
+
+    def take_applied(self) -> AppliedPlans:
+        """The plans applied since the last call."""
+        ...
 
 
 class NodeReconcileLoop:
@@ -49,7 +64,7 @@ class NodeReconcileLoop:
         reconciler: NodeReconciler,
         views: NodeViewBuilder,
         pods: PodInformer,
-        plan_queue: PlanQueue,
+        plan_queue: QueuedPlans,
         on_result: Callable[[ReconcileResult], None],
         *,
         cache_groups: Callable[[], frozenset[str]] = frozenset,

@@ -27,12 +27,12 @@ from koordlet.runtime_hooks.reconciler.desired_state import (
     compute_host_applications,
     compute_kube_qos,
     compute_pod,
-    container_group,
     pod_scope,
 )
 from koordlet.runtime_hooks.reconciler.listed_limits import listed_limits
 from koordlet.runtime_hooks.reconciler.runtime_weights import WeightLearner
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 HOOKS = Owner("hooks", Priority.HOOKS)
@@ -58,6 +58,14 @@ class ReconcileResult:
     seconds: float = 0.0
     defects: tuple[str, ...] = ()
     plans: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPlans:
+    """What was done ahead of a round; ``seconds`` are from each plan's handover to its writes."""
+
+    rounds: tuple[Round, ...] = ()
+    seconds: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from koord_host.planning.desired_values import Target
 from koord_model.keys import CPU
 from koord_model.pod import Container
 
-from koordlet.runtime_hooks.reconciler.desired_state import container_group
+from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 _SHARES = KNOBS["cpu.shares"]

@@ -16,7 +16,7 @@ from koordlet.http_api.documents.curves import (
     usage_document,
 )
 from koordlet.metric_cache.core.interface import Aggregation, Points
-from koordlet.metrics_advisor.contract.samples import Sample, Series
+from koordlet.metric_cache.core.samples import Sample, Series
 
 from tests.support.observed import GIB, NOW, ObservedNode, busy_node
 

@@ -19,8 +19,8 @@ from koordlet.http_api.documents.node import (
     ready_document,
 )
 from koordlet.http_api.documents.top import asked_cpu, asked_memory, class_of, top_document
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.collector import CollectorState
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.support.observed import COLLECTORS, GIB, JOBS, NOW, REPORTS, ObservedNode, busy_node

@@ -6,8 +6,8 @@ import json
 
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.peak import PredictedPeak
-from koordlet.http_api.documents.node import TrainingResult
 from koordlet.http_api.documents.predictions import prediction_document
+from koordlet.prediction.training_result import TrainingResult
 
 from tests.support.observed import GIB, NOW, PODS, ObservedNode, busy_node
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from koordlet.metric_cache.core.aggregation import PointBlock, aggregate_block
 from koordlet.metric_cache.core.interface import Aggregation
-from koordlet.metrics_advisor.contract.samples import Series
+from koordlet.metric_cache.core.samples import Series
 
 NODE = (Series("node_cpu_usage"),)
 

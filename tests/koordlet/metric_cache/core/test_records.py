@@ -15,8 +15,8 @@ from koordlet.metric_cache.core.records import (
     RecordEncoder,
     SegmentEnd,
 )
+from koordlet.metric_cache.core.samples import Series
 from koordlet.metric_cache.core.tier import SampleBatch
-from koordlet.metrics_advisor.contract.samples import Series
 
 names = st.builds(
     Series, st.just("pod_cpu_usage"), st.tuples(st.text(st.characters(codec="utf-8"), max_size=9))

@@ -8,8 +8,8 @@ from koordlet.metric_cache.core.aggregation import aggregate_block
 from koordlet.metric_cache.core.interface import AggregatedSeries, Aggregation, TimeWindow
 from koordlet.metric_cache.core.page_ring import PAGE_BYTES
 from koordlet.metric_cache.core.rings import Rings
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.core.timeline import BELIEVED_AFTER
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 T0 = 1_700_000_400.0
 HOUR = 3600.0

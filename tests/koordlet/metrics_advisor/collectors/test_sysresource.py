@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.node_slo import HostApplication
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.collectors import (
     sysresource,
 )
 from koordlet.metrics_advisor.contract.collector import CollectContext, Samples
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 
 from tests.koordlet.metrics_advisor.collectors.used_node import (
     Group,

@@ -9,6 +9,7 @@ from koord_host.knobs.layout import Driver, Layout
 from koord_model.demand import Demand
 from koord_model.node_slo import HostApplication, NodeSLO
 from koord_model.pod import Container, Pod
+from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.metrics_advisor.collector_runner import LatestStore
 from koordlet.metrics_advisor.contract.collector import (
     AnyCollector,
@@ -16,7 +17,6 @@ from koordlet.metrics_advisor.contract.collector import (
     CollectorSources,
     Samples,
 )
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from tests.support.text_tree import TextTree

@@ -15,8 +15,8 @@ from koord_model.pod import Container, Pod
 from koord_model.qos import QoSClass
 from koord_model.quantity import milli, whole
 from koordlet.metric_cache.core.interface import AggregatedSeries, Aggregation, TimeWindow
+from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.ring_cache import RingCache
-from koordlet.metrics_advisor.contract.samples import Sample, Series
 from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
 from koordlet.metrics_reporter.documents.node_metric import NodeMetricInputs, build, merge_patch
 from koordlet.metrics_reporter.documents.quantities import count, millicores, size

@@ -8,11 +8,9 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from koordlet.agent.config import KoordletSettings
 from koordlet.qos_manager.core.decision_log import EVICTED
 from koordlet.qos_manager.core.strategy import (
     Decision,
@@ -23,9 +21,7 @@ from koordlet.qos_manager.core.strategy import (
     StrategyMode,
     Term,
 )
-from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
-from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
-from koordlet.qos_manager.eviction.evictor import Evictor, open_evictor
+from koordlet.qos_manager.eviction.evictor import Evictor
 from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
 from koordlet.qos_manager.eviction.policy.account import EvictionLimits
 from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
@@ -343,31 +339,3 @@ async def test_metrics_have_koordinator_s_names_and_ours() -> None:
     for number in range(300):
         counts.ended(EvictionResult.EVICTED, "MemoryEvict", "ns", f"p{number}")
     assert (len(counts.by_pod), counts.by_rule) == (256, {"MemoryEvict": 300})
-
-
-@pytest.mark.parametrize(
-    ("flags", "clustered", "name"),
-    [
-        ({}, True, EvictionApiBackend.name),
-        ({}, False, ContainerStopBackend.name),
-        ({"evict_by_stop": True}, True, ContainerStopBackend.name),
-        ({"only_evict_by_api": True}, True, EvictionApiBackend.name),
-        ({"only_evict_by_api": True, "evict_by_stop": True}, True, EvictionApiBackend.name),
-        ({"only_evict_by_api": True}, False, ""),
-        ({"evict_dry_run": True}, True, ""),
-        ({"evict_dry_run": True}, False, ""),
-    ],
-)
-async def test_the_backend_and_the_limits_are_those_of_the_settings(
-    flags: dict[str, bool], clustered: bool, name: str
-) -> None:
-    cluster: Any = SimpleNamespace(name="node-1", client=object()) if clustered else None
-    limits = {
-        "evictions_per_minute": 3,
-        "cpu_evict_cool_time_seconds": 7,
-        "memory_evict_cool_time_seconds": 9,
-    }
-    settings = KoordletSettings(**flags, **limits)  # type: ignore[arg-type]
-    evictor = open_evictor(settings, cluster, {"POD_UID": "u"})
-    assert (evictor.backend_name, bool(evictor.why_not), evictor._own) == (name, not name, {"u"})
-    assert evictor._account.limits == EvictionLimits(3, 7, 9)

@@ -12,8 +12,8 @@ from koord_model.resctrl import ResctrlLimits
 from koord_model.resources import LinuxResources
 from koord_proto import nri_pb2 as pb
 from koord_service.log_deduplicator import LogDeduplicator
-from koordlet.http_api.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.hook_answers import HookAnswers
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler, changes, overlaid
 from koordlet.runtime_hooks.nri.protocol.handler import handled_events
 

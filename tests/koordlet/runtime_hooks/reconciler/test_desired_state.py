@@ -21,9 +21,9 @@ from koordlet.runtime_hooks.reconciler.desired_state import (
     DesiredTasks,
     compute_kube_qos,
     compute_pod,
-    host_application_group,
     pod_scope,
 )
+from koordlet.states_informer.state.cgroup_paths import host_application_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 V1 = Layout(1, Driver.CGROUPFS)

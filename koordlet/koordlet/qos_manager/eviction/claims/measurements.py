@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordlet.metrics_advisor.contract.metric_kinds import KINDS
+from koordlet.metric_cache.core.metric_kinds import KINDS
 from koordlet.qos_manager.core.strategy import StrategyView, WindowStats
 
 _LONGEST_GAP = 10.0

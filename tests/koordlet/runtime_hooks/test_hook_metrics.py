@@ -1,7 +1,7 @@
 from koord_hooks.runner import HookResult
 from koord_hooks.stages import Stage
 from koord_model.patch import Conflict, Patch
-from koordlet.http_api.hook_metrics import HookMetrics
+from koordlet.runtime_hooks.hook_metrics import HookMetrics
 
 
 def test_calls_and_what_plugins_did_are_counted() -> None:

@@ -7,6 +7,7 @@ import http.client
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from koord_service import status
 from koord_service.settings import SettingsError, parse
 from koord_service.status import StatusPage
 from koordlet.agent.config import KoordletSettings
-from koordlet.http_api.metrics_server import open_metrics_server
+from koordlet.agent.http_api import open_servers
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates, make_certificates
 from tests.support.kube_api import Identity, KubeApi
@@ -90,7 +91,7 @@ class Scraper:
 async def serving(
     settings: KoordletSettings, cluster: Any = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Scraper]:
-    server = open_metrics_server(settings, PAGES, cluster)
+    [server] = open_servers(replace(settings, status_address="none"), PAGES, cluster)
     server.start()
     try:
         yield Scraper(server.address, tls)
@@ -174,4 +175,4 @@ def test_settings_that_contradict(flags: list[str], named: str) -> None:
 async def test_a_review_without_a_cluster_is_refused(certificates: Certificates) -> None:
     settings = read("--addr=:0", "--metrics-token-review", *tls_flags(certificates))
     with pytest.raises(ValueError, match="--metrics-token-review needs a cluster"):
-        open_metrics_server(settings, PAGES, None)
+        open_servers(settings, PAGES, None)

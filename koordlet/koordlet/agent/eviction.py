@@ -1,0 +1,50 @@
+"""The evictor and its backend, as the settings want them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koord_kube.protocol.api import Api
+
+from koordlet.agent.config import KoordletSettings, node_name
+from koordlet.agent.states_informer import StatesInformer
+from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
+from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
+from koordlet.qos_manager.eviction.event_writer import PodEventWriter
+from koordlet.qos_manager.eviction.evictor import Evictor
+from koordlet.qos_manager.eviction.policy.account import EvictionLimits
+from koordlet.qos_manager.eviction.policy.backend import EvictionBackend
+from koordlet.qos_manager.eviction.policy.guard import own_names
+
+
+def open_evictor(
+    settings: KoordletSettings, cluster: StatesInformer | None, environ: Mapping[str, str]
+) -> Evictor:
+    """Be ready to evict, as the settings say."""
+    api: Api | None = cluster.client if cluster is not None else None
+    if settings.read_only:
+        api = None
+    way, why_not = _backend(settings, api)
+    if settings.evict_dry_run:
+        why_not = "--evict-dry-run"
+    if settings.read_only:
+        why_not = "--read-only"
+    limits = EvictionLimits(
+        settings.evictions_per_minute,
+        settings.cpu_evict_cool_time_seconds,
+        settings.memory_evict_cool_time_seconds,
+        # The look after the next one began when it was gone.
+        settles=2 * settings.collect_res_used_interval + 1,
+    )
+    event_writer = PodEventWriter(api, cluster.name if cluster else node_name(settings, environ))
+    return Evictor(way, limits, event_writer, why_not=why_not, own=own_names(environ))
+
+
+def _backend(settings: KoordletSettings, api: Api | None) -> tuple[EvictionBackend | None, str]:
+    """The backend in the settings; by default the API, if there is one."""
+    if settings.only_evict_by_api:
+        why_not = "" if api else "--only-evict-by-api, and there is no Kubernetes API"
+        return (EvictionApiBackend(api) if api else None), why_not
+    if api is not None and not settings.evict_by_stop:
+        return EvictionApiBackend(api), ""
+    return ContainerStopBackend(settings.container_runtime_endpoint), ""
