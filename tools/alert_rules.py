@@ -1,7 +1,8 @@
 """Write the PrometheusRule of the alerts that the docs name: ``python tools/alert_rules.py``.
 
 A table between ``<!-- alerts: GROUP -->`` and the next ``<!-- end -->`` is a group of rules, a row
-a rule: name, expression, for how long, severity, what it means.
+a rule: name, expression, for how long, severity, what it means. ``new SERIES in 15m`` is true of a
+counter that has increased, or has just begun: a new series has no increase yet.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("operations", "manager", "scheduler"))
+PAGES = tuple(
+    ROOT / "docs" / f"{name}.md" for name in ("operations/monitoring", "manager", "scheduler")
+)
 RULE = ROOT / "deploy" / "components" / "alerts" / "rule.yaml"
 MADE = "# Made by tools/alert_rules.py of tables in docs; do not edit.\n"
 _HEAD = """\
@@ -27,6 +30,7 @@ spec:
   groups:
 """
 _TABLE = re.compile(r"<!-- alerts: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+_NEW = re.compile(r"new (\S+) in (\w+)")
 _CELLS = re.compile(r"(?<!\\)\|")
 
 
@@ -65,7 +69,8 @@ def _alert(row: str) -> Alert:
         raise ValueError(f'"{row}" has {len(cells)} cells; expected {", ".join(Alert._fields)}')
     name, expression, wait, severity, meaning = cells
     plain = meaning.replace("`", "'")
-    return Alert(name.strip("`"), expression.strip("`"), wait.strip("–"), severity, plain)
+    full = _NEW.sub(r"increase(\1[\2]) > 0 or (\1 > 0 unless \1 offset \2)", expression.strip("`"))
+    return Alert(name.strip("`"), full, wait.strip("–"), severity, plain)
 
 
 def _lines() -> Iterator[str]:

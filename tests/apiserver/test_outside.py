@@ -127,8 +127,8 @@ async def test_the_commands_of_the_page(server: KubeApiserver, machine: Machine)
 
 
 def _resizes(cluster: RealCluster, machine: Machine) -> None:
-    """As docs/operations.md says: not by Kubernetes, but by the annotation."""
-    page = (ROOT / "docs/operations.md").read_text()
+    """As docs/operations/koordlet.md says: not by Kubernetes, but by the annotation."""
+    page = (ROOT / "docs/operations/koordlet.md").read_text()
     section = page.partition("## Resize a batch pod")[2]
     [refusal] = re.findall(r",\s+with\s+`(.*?)`", section.partition("```")[0])
     [annotate] = re.findall(r"^```sh\n(.*?)^```$", section.partition("\n## ")[0], re.M | re.S)

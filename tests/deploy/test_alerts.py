@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.deploy.manifests import NAMESPACE, installed
+from tests.docs.words import metric_rows
 from tools import alert_rules
 from tools.alert_rules import PAGES, RULE, groups, rule
 
@@ -21,17 +22,16 @@ PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (Debian: prometheus)")
 _NAME = r"((?:koord|pykoord_|scheduler_)\w+)"
 _METRIC = re.compile(rf"\b{_NAME}(?:\{{([^}}]*)\}})?")
-_ROW = re.compile(rf"^\| `{_NAME}` \| (\w+) \| (.*?) \|", re.MULTILINE)
 
 
 def documented() -> dict[str, set[str]]:
     """The labels of each series that is scraped: test_operations holds those tables to the code."""
     found: dict[str, set[str]] = {}
     for page in PAGES:
-        for name, kind, labels in _ROW.findall(page.read_text()):
+        for name, kind, labels in metric_rows(page.read_text()):
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"]}
             for suffix in suffixes.get(kind, [""]):
-                found[name + suffix] = set(re.findall(r"`(\w+)`", labels))
+                found[name + suffix] = labels
     return found
 
 

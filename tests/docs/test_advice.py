@@ -24,10 +24,13 @@ from tools.flag_tables import PROGRAMS
 
 # These call programs of others, by their flags.
 OTHERS = ("device_daemon/koord_devices/vendors", "host/koord_host/network", "demo", "simulation")
+_FOLDERS = ("docs", "docs/operations", "deploy", ".")
 PAGES = sorted(
     path
-    for path in (*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "deploy/README.md")
-    if path.name != "compatibility.md"  # of Koordinator's flags, too
+    for folder in _FOLDERS
+    for path in (ROOT / folder).glob("*.md")
+    # Of Koordinator's flags, too, and of those of make and of the past.
+    if path.name not in ("compatibility.md", "CONTRIBUTING.md", "CHANGELOG.md")
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-]|…)")
 
@@ -98,14 +101,14 @@ def test_texts_name_flags_that_there_are() -> None:
     assert found == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_name_flags_that_there_are(page: Path) -> None:
     spans = re.findall(r"`(-[^`]*)`", page.read_text())
     named = {flag for span in spans for flag in _FLAG.findall(span)}
     assert named - FLAGS - FLAGS_OF_OTHERS == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_name_commands_that_there_are(page: Path) -> None:
     text = page.read_text()
     lines = (*re.findall(r"`((?:/opt/pykoord/bin/)?koordctl [^`]*)`", text), *_shell(text))

@@ -1,4 +1,4 @@
-"""docs/operations.md, docs/manager.md and docs/scheduler.md say what the programs say."""
+"""docs/operations, docs/manager.md and docs/scheduler.md say what the programs say."""
 
 from __future__ import annotations
 
@@ -35,19 +35,32 @@ from koordlet.runtime_hooks.reconciler.reconciler import ReconcileResult
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.docs.words import between, code, constants, marked, page, rows, sources, texts
+from tests.docs.words import (
+    all_rows,
+    between,
+    code,
+    constants,
+    marked,
+    metric_rows,
+    page,
+    rows,
+    sources,
+    texts,
+)
 from tests.support.decided import busy_decisions
 from tests.support.observed import full_node
 from tests.support.scheduler_metrics import full_registry
 from tools import flag_tables
 
-PAGE, MANAGER, SCHEDULER = page("operations.md"), page("manager.md"), page("scheduler.md")
+HOOK_SERVERS, KOORDLET = page("operations/hook-servers.md"), page("operations/koordlet.md")
+MONITORING, LOGS = page("operations/monitoring.md"), page("operations/logs.md")
+MANAGER, SCHEDULER = page("manager.md"), page("scheduler.md")
 
 Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
 
 
 def test_files_that_the_kubelet_writes_are_those_of_the_knob_table() -> None:
-    named = code(between(PAGE, "<!-- kubelet -->", "<!-- end -->"))
+    named = code(between(KOORDLET, "<!-- kubelet -->", "<!-- end -->"))
     assert named == [knob.name for knob in KNOBS.values() if knob.kubelet]
 
 
@@ -125,18 +138,14 @@ def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]
 @pytest.mark.parametrize(
     ("text", "served"),
     [
-        (PAGE, _served),
+        (MONITORING, _served),
         (MANAGER, _served_by_the_manager),
         (SCHEDULER, _served_by_the_scheduler),
     ],
     ids=["node", "manager", "scheduler"],
 )
 def test_metrics_are_those_served(text: str, served: Served) -> None:
-    written = [
-        (*code(name), kind, set(code(labels)))
-        for name, kind, labels, _ in rows(marked(text, "metrics"))
-    ]
-    assert sorted(written, key=str) == sorted(served(), key=str)
+    assert sorted(metric_rows(text), key=str) == sorted(served(), key=str)
 
 
 def _counted(module: str, counter: int) -> set[str]:
@@ -147,13 +156,13 @@ def _counted(module: str, counter: int) -> set[str]:
 
 
 def test_outcomes_are_those_counted() -> None:
-    contract = rows(between(PAGE, "## The failure contract", "- **Deadline**"))
+    contract = rows(between(HOOK_SERVERS, "## The failure contract", "- **Unreachable**"))
     written = {name for row in contract for name in code(row[1])}
     assert written == _counted("dispatcher", 2) | _counted("hook_targets", 2)
 
 
 def test_results_are_those_counted() -> None:
-    written = rows(between(PAGE, "the rest as `other`.", "Worth an alert"))
+    written = rows(between(MONITORING, "Results of intercepted calls:", "## Metrics of koordlet"))
     counted = _counted("interceptor", 1) | {"missed", "hooked"}
     assert {name for row in written for name in code(row[0])} == counted
 
@@ -166,8 +175,8 @@ def _is_log(name: str) -> bool:
 @pytest.mark.parametrize(
     ("places", "text", "heading"),
     [
-        (("proxy",), PAGE, "Lines of the proxy:"),
-        (("koordlet",), PAGE, "Lines of koordlet:"),
+        (("proxy",), LOGS, "## Lines of the proxy"),
+        (("koordlet",), LOGS, "## Lines of koordlet"),
         (
             (
                 "manager",
@@ -176,7 +185,7 @@ def _is_log(name: str) -> bool:
                 "kube/koord_kube/program_start.py",
             ),
             MANAGER,
-            "Lines of the manager:",
+            "### Lines of the manager",
         ),
         (
             (
@@ -185,15 +194,15 @@ def _is_log(name: str) -> bool:
                 "kube/koord_kube/program_start.py",
             ),
             SCHEDULER,
-            "Lines of the scheduler:",
+            "### Lines of the scheduler",
         ),
     ],
     ids=["proxy", "koordlet", "manager", "scheduler"],
 )
 def test_log_lines_are_those_written(places: tuple[str, ...], text: str, heading: str) -> None:
-    table = rows(text.partition(heading)[2].partition("\n\n")[2].partition("\n\n")[0])
+    table = all_rows(between(text, heading, f"\n{heading.split()[0]} "))
     written = {name for row in table for name in code(row[0])} - {"NAME.json: …"}
-    logged = texts(sources(*places), _is_log, names={"self.name": heading.split()[-1][:-1]})
+    logged = texts(sources(*places), _is_log, names={"self.name": heading.split()[-1]})
     missing = logged - written
     assert not missing, f"say in the docs what these mean: {missing}"
     gone = written - logged - constants(sources(*places, "service"))
@@ -201,4 +210,4 @@ def test_log_lines_are_those_written(places: tuple[str, ...], text: str, heading
 
 
 def test_stages_are_those_there_are() -> None:
-    assert code(between(PAGE, "Stages: ", "\n\n")) == list(Stage)
+    assert code(between(HOOK_SERVERS, "Stages: ", "\n\n")) == list(Stage)

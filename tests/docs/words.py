@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -32,6 +34,28 @@ def rows(table: str) -> list[list[str]]:
     """The cells of a table, without its head."""
     lines = [line for line in table.splitlines() if line.startswith("|")][2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def all_rows(text: str) -> list[list[str]]:
+    """The rows of all tables of a text."""
+    return [row for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE) for row in rows(table)]
+
+
+def metric_rows(text: str) -> Iterator[tuple[str, str, set[str]]]:
+    """Name, type and labels of each metric that a page lists.
+
+    "*pod* stands for ..." names several labels at once.
+    """
+    short = {
+        name: code(labels)
+        for name, labels in re.findall(r"^- \*(\w+)\* stands for (.*)", text, re.M)
+    }
+    tables = re.findall(rf"<!-- metrics(?:, each with `(\w+)`)? -->\n(.*?){END}", text, re.DOTALL)
+    for everywhere, table in tables:
+        for name, kind, cell, _ in rows(table):
+            named = (short[group] for group in re.findall(r"\*(\w+)\*", cell))
+            labels = {*code(cell), *itertools.chain(*named), *filter(None, (everywhere,))}
+            yield code(name)[0], kind, labels
 
 
 def code(cell: str) -> list[str]:

@@ -52,5 +52,5 @@ def test_nothing_else_advises_what_is_on_no_index() -> None:
         if "pip install" in path.read_text()
     ]
     assert found == []
-    pages = (*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md"))
+    pages = (*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md"))
     assert [page.name for page in pages if "install 'pykoord[" in page.read_text()] == []

@@ -267,9 +267,17 @@ def test_everybody_may_ask_koordlet() -> None:
     assert units.on_the_host(asked) == str(beside)
 
 
+PAGES_WITH_DROP_INS = (
+    "operations/install.md",
+    "operations/docker.md",
+    "collectors.md",
+    "strategies.md",
+)
+
+
 def _drop_ins() -> Iterator[tuple[str, str]]:
     """The unit and the text of each drop-in: ``systemctl edit`` before it names the unit."""
-    for page in ("operations.md", "collectors.md", "strategies.md"):
+    for page in PAGES_WITH_DROP_INS:
         text = (DOCS / page).read_text()
         for block in re.finditer(r"^```ini\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             edited = re.findall(r"`systemctl edit ([\w-]+)`", text[: block.start()])

@@ -48,7 +48,7 @@ class Docking:
             for command in (
                 # Not one after the other, which takes an emulated machine half a minute.
                 "systemctl restart --no-block docker koordlet",
-                *readme.steps(readme.OPERATIONS.read_text(), "Docker")[1],
+                *readme.steps(readme.DOCKER.read_text(), "Install")[1],
                 "systemctl restart koord-runtime-proxy",
             )
         ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
 COLLECTORS = README.parent / "docs/collectors.md"
-OPERATIONS = README.parent / "docs/operations.md"
+DOCKER = README.parent / "docs/operations/docker.md"
 STRATEGIES = README.parent / "docs/strategies.md"
 
 

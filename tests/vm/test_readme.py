@@ -30,7 +30,7 @@ def test_steps_of_the_readme() -> None:
 
 
 def test_first_step_for_docker() -> None:
-    install, reload = readme.steps(readme.OPERATIONS.read_text(), "Docker")[1]
+    install, reload = readme.steps(readme.DOCKER.read_text(), "Install")[1]
     assert install.startswith("install -D -m 644 systemd/koord-runtime-proxy.service.d/")
     assert reload == "systemctl daemon-reload"
 
