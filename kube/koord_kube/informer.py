@@ -20,7 +20,7 @@ from koord_kube.protocol import selectors
 from koord_kube.protocol.api import Api, ApiError, ListPage, NotFoundError, WatchEvent
 from koord_kube.protocol.resources import Resource
 from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
-from koord_kube.shared_backoff import backoff_of
+from koord_kube.shared_backoff import RequestBackoff, backoff_of
 from koord_kube.views.metadata import NamedObject, decode_named
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class Informer(Generic[T]):
         await self._reach(version)
 
     async def _newest_version(self) -> str:
-        retry, failures = RequestRetry(), 0
+        backoff = RequestBackoff(self._backoff, 1.0, 1.0)
         while True:
             try:
                 pages = self._api.pages(self._resource, *self._selected, limit=1)
@@ -138,15 +138,8 @@ class Informer(Generic[T]):
             except ApiError as error:
                 if isinstance(error, NotFoundError) and self.is_optional:
                     return ""
-                failures += 1
                 self._on_warning(f"{error} (it is not known how new the state has to be)")
-                await self._backoff.pause(
-                    retry,
-                    1.0,
-                    retry_after=error.retry_after,
-                    was_answered=400 <= error.status < 500,
-                    is_first=failures == 1,
-                )
+                await backoff.pause(error)
 
     async def _reach(self, version: str) -> None:
         while not (self._reflector.knows(version) or (self.absent and self.is_optional)):
@@ -198,13 +191,9 @@ class Informer(Generic[T]):
         return ReflectorStep(action)  # given up for a list, which comes first
 
     async def _pause(self, step: ReflectorStep, failure: ApiError) -> None:
-        await self._backoff.pause(
-            self._retry,
-            step.wait,
-            retry_after=failure.retry_after,
-            was_answered=400 <= failure.status < 500,
-            is_first=self._reflector.failures == 1,
-        )
+        if self._reflector.failures == 1:
+            self._retry = RequestRetry()
+        await self._backoff.pause(self._retry, step.wait, failure)
 
     def _after(self, error: ApiError) -> ReflectorStep:
         failures = self._reflector.failures

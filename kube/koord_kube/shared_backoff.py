@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 import anyio
+from koord_service.backoff import Backoff
 
 from koord_kube.core.retry_schedule import RequestRetry, RetrySchedule, RetryTiming
+from koord_kube.protocol.api import ApiError
 
 _RANDOM = random.SystemRandom()
+_NO_ANSWER = ApiError("no answer")
 
 
 class SharedBackoff:
@@ -51,10 +54,7 @@ class SharedBackoff:
         self,
         retry: RequestRetry,
         wait: float,
-        *,
-        retry_after: float = 0.0,
-        was_answered: bool = False,
-        is_first: bool = False,
+        error: ApiError = _NO_ANSWER,
     ) -> None:
         """Wait for the next try of what failed just now; see ``RetrySchedule.failed``."""
         now = self._monotonic()
@@ -62,9 +62,8 @@ class SharedBackoff:
             retry,
             now,
             wait,
-            retry_after=retry_after,
-            was_answered=was_answered,
-            is_first=is_first,
+            retry_after=error.retry_after,
+            was_answered=not error.is_outage,
         )
         if earlier:
             self._wake()
@@ -88,6 +87,22 @@ class SharedBackoff:
     def _wake(self) -> None:
         for sleep in self._sleeps:
             sleep.cancel()
+
+
+class RequestBackoff:
+    """The waits between the tries of one request: they grow from ``first`` to ``cap`` seconds.
+
+    They are at least what the server asked for, and shared with all others that ask it.
+    """
+
+    def __init__(self, shared: SharedBackoff, first: float, cap: float) -> None:
+        self._shared = shared
+        self._backoff = Backoff(first, cap)
+        self._retry = RequestRetry()
+
+    async def pause(self, error: ApiError) -> None:
+        """Wait for the next try of the request, which failed with ``error``."""
+        await self._shared.pause(self._retry, self._backoff.next(), error)
 
 
 @runtime_checkable

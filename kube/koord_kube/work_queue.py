@@ -85,7 +85,6 @@ class WorkQueue:
 
         ``was_answered`` says that the reason is the key's own, whatever becomes of other requests.
         """
-        is_first = key not in self._failures
         backoff, retry = self._failure(key)
         now = self._monotonic()
         wait = max(backoff.next(), self._retries.take(now))
@@ -95,7 +94,6 @@ class WorkQueue:
             wait,
             retry_after=at_least,
             was_answered=was_answered,
-            is_first=is_first,
         )
         self._schedule.failed(key, retry.due)
         self._wake()

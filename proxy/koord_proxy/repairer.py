@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from koord_hooks.protocol import HookRequest
 from koord_hooks.stages import POST_STAGES, Stage
+from koord_service.backoff import exponential
 from koord_service.logs import get_log
 
 from koord_proxy.contract.runtime_api import RuntimeApi
@@ -43,7 +44,7 @@ class _Attempts:
     """How it went with one record so far; nothing more can be done about what is settled."""
 
     at: float = 0.0
-    pause: float = FIRST_PAUSE
+    failures: int = 0
     settled: set[MissedHookCall] = field(default_factory=set)
 
 
@@ -105,8 +106,9 @@ class Repairer:
 
     def _pause(self, record: RuntimeRecord) -> None:
         attempts = self._attempts[record.kind, record.id]
-        attempts.at = time.monotonic() + attempts.pause
-        attempts.pause = min(2 * attempts.pause, LONGEST_PAUSE)
+        attempts.failures += 1
+        pause = exponential(FIRST_PAUSE, LONGEST_PAUSE, attempts.failures)
+        attempts.at = time.monotonic() + pause
 
     async def _try(self, runtime: RuntimeClient, record: RuntimeRecord) -> None:
         """Ask again about one record, stage by stage in the order in which they were missed."""
@@ -186,7 +188,7 @@ class Repairer:
                 left.append(one._replace(reason=reason))
         attempts = self._attempts[record.kind, record.id]
         attempts.settled.update(left)
-        attempts.pause = FIRST_PAUSE
+        attempts.failures = 0
         if merge.claims:
             record.set_facts(merge.facts, record.last_requested)
         record.missed = [one for one in record.missed if one not in missed]

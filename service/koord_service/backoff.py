@@ -1,4 +1,4 @@
-"""How long to wait before a retry: exponential, with jitter."""
+"""Seconds to wait before a retry: exponential, with jitter. No IO."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import random
 from collections.abc import Callable
 
 _RANDOM = random.SystemRandom()
+_MOST_DOUBLINGS = 32
+
+
+def exponential(first: float, cap: float, failures: int) -> float:
+    """Return ``first`` after one failure, twice as much after each further one, at most ``cap``."""
+    return min(cap, first * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
 
 
 class Backoff:
-    """Seconds to wait: ``first``, doubling up to ``cap``, each reduced at random by up to half."""
+    """Seconds to wait: ``exponential``, each time reduced at random by up to half."""
 
     def __init__(
         self,
@@ -22,14 +28,13 @@ class Backoff:
         self._first = first
         self._cap = cap
         self._chance = chance
-        self._whole = first
+        self._failures = 0
 
     def next(self) -> float:
-        """How long to wait now; longer at the next call."""
-        whole = self._whole
-        self._whole = min(self._cap, whole * 2)
-        return whole * (1 + self._chance()) / 2
+        """Return how long to wait after one more failure."""
+        self._failures += 1
+        return exponential(self._first, self._cap, self._failures) * (1 + self._chance()) / 2
 
     def reset(self) -> None:
         """Start again with ``first``, after a success."""
-        self._whole = self._first
+        self._failures = 0

@@ -1,47 +1,31 @@
-"""Repetitions of what is logged or reported: once, or once in a while with their number. No IO."""
+"""Log a problem once, not every second for as long as it lasts."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 
-_CAPACITY = 2048
-"""Some 200 bytes each: their text is not kept."""
+from koord_service.repetitions import Repetitions
 
 
 class LogDeduplicator:
-    """Remembers what was said lately; safe to use from any thread.
-
-    What is said again within ``seconds`` is a repetition. Each costs its hash: two of which one
-    hides the other come once in 10^15. Those that were not said for longest are forgotten first.
-    """
+    """``Repetitions`` of log lines, safe to use from any thread."""
 
     def __init__(self, seconds: float = math.inf) -> None:
-        self._seconds = seconds
-        self._said: OrderedDict[int, tuple[float, int]] = OrderedDict()
+        self._lines = Repetitions(seconds)
         self._lock = threading.Lock()
 
     def is_new(self, *words: Hashable) -> bool:
-        """Return whether this is to be said; it counts as said from now on. For no ``seconds``."""
-        return self.count(words, 0.0) > 0
+        """Return whether to log a line; it counts as logged from now on."""
+        return self.count(words) > 0
 
-    def count(self, key: Hashable, now: float) -> int:
-        """Return how many the line stands for that is to be written now; 0: write none.
-
-        ``now`` is monotonic seconds.
-        """
-        line = hash(key)
+    def count(self, key: Hashable, now: float = 0.0) -> int:
+        """Return how many events the line stands for that is to be logged now; 0: log none."""
         with self._lock:
-            at, repeated = self._said.pop(line, (-math.inf, 0))
-            is_repetition = now - at < self._seconds
-            self._said[line] = (at, repeated + 1) if is_repetition else (now, 0)
-            if len(self._said) > _CAPACITY:
-                self._said.popitem(last=False)
-        return 0 if is_repetition else repeated + 1
+            return self._lines.count(key, now)
 
     def clear(self) -> None:
         """All is well again: whatever comes next is new."""
         with self._lock:
-            self._said.clear()
+            self._lines.clear()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
+from koord_service.backoff import exponential
+
 from koord_host.knobs.forms import Value
 from koord_host.knobs.table import Knob
 from koord_host.planning.arbiter import ArbitratedValue, ValueConflict
@@ -34,7 +36,7 @@ class TargetState:
     text: str | None = None
     left: str | None = None
     identity: int | None = None
-    backoff: float = 0.0
+    failures: int = 0
     reported: tuple[object, ...] = ()
     drift_counter: DriftCounter = field(default_factory=DriftCounter)
     returning: bool = False
@@ -117,10 +119,10 @@ class TargetStates(dict[Target, TargetState]):
         delay = self._refresh_seconds if delay is None else delay
         news = outcome is Outcome.WRITTEN
         if outcome is Outcome.REFUSED and retry(code) is Retry.SOON:
-            state.backoff = min(max(state.backoff * 2, _FIRST_BACKOFF), delay)
-            delay = state.backoff
+            state.failures += 1
+            delay = exponential(_FIRST_BACKOFF, delay, state.failures)
         if outcome in (Outcome.WRITTEN, Outcome.UNCHANGED):
-            state.backoff, state.reported = 0.0, ()
+            state.failures, state.reported = 0, ()
         elif outcome is not Outcome.GONE:
             trouble = (outcome, code)
             news = trouble != state.reported and not reported

@@ -293,7 +293,7 @@ class Executor:
             return False
         state.text = state.left = None
         state.returning = False
-        state.backoff, state.reported = 0.0, ()
+        state.failures, state.reported = 0, ()
         return True
 
     def _valid(self, target: Target, running: RoundState) -> list[tuple[Owner, DesiredValue]]:

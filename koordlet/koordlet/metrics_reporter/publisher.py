@@ -103,9 +103,9 @@ class ObjectPublisher:
             if self._outage is None:
                 await self._sleep(wait)
                 continue
-            await self._shared.pause(
-                self._retry, wait, retry_after=self._outage.retry_after, is_first=before is None
-            )
+            if before is None:
+                self._retry = RequestRetry()
+            await self._shared.pause(self._retry, wait, self._outage)
 
     async def round(self) -> float:
         """Look once; the seconds until the next time."""

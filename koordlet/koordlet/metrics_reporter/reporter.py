@@ -132,9 +132,9 @@ class NodeMetricReporter:
                 if self._outage is None:
                     await self._pause(wait)
                     continue
-                await self._shared.pause(
-                    self._retry, wait, retry_after=self._outage.retry_after, is_first=before is None
-                )
+                if before is None:
+                    self._retry = RequestRetry()
+                await self._shared.pause(self._retry, wait, self._outage)
         finally:
             if self._link is not None:
                 await self._link.close()

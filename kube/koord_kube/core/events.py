@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from koord_model.times import rfc3339
-from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.repetitions import Repetitions
 
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import Resource
@@ -84,7 +84,7 @@ def event(
     }
 
 
-class EventAggregator(LogDeduplicator):
+class EventAggregator(Repetitions):
     """Merges repetitions: equal reports become one Event in five minutes, with a count."""
 
     def __init__(self) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from koord_service.backoff import exponential
+
 GONE, NOT_FOUND, GATEWAY_TIMEOUT = 410, 404, 504
 _NOT_STREAMED = (400, 422, 500, 501)
 """Without the feature a server answers 422; with it, if its etcd lacks what it needs, 500."""
@@ -145,8 +147,7 @@ class Reflector:
         return self._go(action, retry_after + self._backoff())
 
     def _backoff(self) -> float:
-        doublings = min(self.failures - 1, 32)
-        return self._chance() * min(self._pace.cap, self._pace.first * 2.0**doublings)
+        return self._chance() * exponential(self._pace.first, self._pace.cap, self.failures)
 
     def _go(self, action: ReflectorAction, wait: float = 0.0) -> ReflectorStep:
         self._action = action

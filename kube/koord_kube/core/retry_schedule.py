@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from koord_service.backoff import exponential
+
 _NEVER = float("-inf")
 _NO_PROBE = float("inf")
 _WORTHWHILE = 0.05  # seconds; nobody is woken for less
@@ -35,7 +37,10 @@ class RetryTiming:
 
 @dataclass(eq=False, slots=True)
 class RequestRetry:
-    """One thing that is tried until it succeeds. All times are of one steady clock."""
+    """One thing that is tried until it succeeds; then the next thing has one of its own.
+
+    All times are of one steady clock.
+    """
 
     due: float = _NEVER
     """When it is tried again."""
@@ -65,21 +70,18 @@ class RetrySchedule:
         *,
         retry_after: float = 0.0,
         was_answered: bool = False,
-        is_first: bool = False,
     ) -> bool:
         """A try failed: the next is due in ``wait`` seconds, or earlier by the rules above.
 
         Returns whether another one's next try is due earlier by that.
 
         ``retry_after`` is what the server asked for, ``was_answered`` says that it did answer:
-        it refused. ``is_first`` begins a new row of failures.
+        it refused.
         """
-        if is_first:
-            retry.answered = 0
+        is_first = retry.failed_at == _NEVER
         if was_answered or (not is_first and self._succeeded_at >= retry.failed_at):
             retry.answered += 1
-        timing = self._timing
-        alone = min(timing.cap, timing.first * 2.0 ** min(retry.answered, 32))
+        alone = exponential(self._timing.first, self._timing.cap, retry.answered + 1)
         retry.failed_at = now
         retry.due = now + max(wait, retry_after)
         retry.not_before = now + max(retry_after, alone if retry.answered else 0.0)

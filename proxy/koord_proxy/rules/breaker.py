@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from koord_service.backoff import exponential
+
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 15.0
 """Seconds between probes of a server that does not answer."""
@@ -32,7 +34,7 @@ class Breaker:
 
     def __init__(self) -> None:
         self.state = BreakerState.CLOSED
-        self._pause = FIRST_PAUSE
+        self._pauses = 1
         self._probe_at = 0.0
         self._tickets = 0
         # The ticket of the one call let through when half open.
@@ -59,14 +61,14 @@ class Breaker:
     def answered(self) -> None:
         """A call was answered, whatever the answer."""
         self.state = BreakerState.CLOSED
-        self._pause = FIRST_PAUSE
+        self._pauses = 1
         self._trial = 0
 
     def failed(self, now: float) -> bool:
         """A call was not answered; True if that opened the breaker."""
         was = self.state
         if was is BreakerState.HALF_OPEN:
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._pauses += 1
         self._open(now)
         return was is not BreakerState.OPEN
 
@@ -82,7 +84,7 @@ class Breaker:
     def probe_failed(self, now: float) -> None:
         """The server did not answer a probe."""
         if self.state is BreakerState.OPEN:
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            self._pauses += 1
             self._open(now)
 
     def probe_answered(self) -> bool:
@@ -96,11 +98,11 @@ class Breaker:
         """The server gave a sign of having begun anew; True if it is to be probed now."""
         if self.state is not BreakerState.OPEN:
             return False
-        self._pause = FIRST_PAUSE
+        self._pauses = 1
         self._open(now)
         return True
 
     def _open(self, now: float) -> None:
         self.state = BreakerState.OPEN
-        self._probe_at = now + self._pause
+        self._probe_at = now + exponential(FIRST_PAUSE, LONGEST_PAUSE, self._pauses)
         self._trial = 0

@@ -7,23 +7,27 @@ from collections.abc import Awaitable, Callable
 import anyio
 from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.request import Request
-
-from koord_scheduler.io.look_up import pauses
+from koord_kube.shared_backoff import RequestBackoff, SharedBackoff
 
 Write = Callable[[Request], Awaitable[bytes]]
 STREAMS = 200
 """Writes under way at a time."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds; between the tries of a write."""
 
 
 class LimitedWriter:
     """Sends at most ``streams`` writes at a time; the others wait for their turn.
 
     Where the server answers 429, the write waits as long as it asks for, keeps its turn, and is
-    sent again.
+    sent again; ``backoff`` is that of the API server.
     """
 
-    def __init__(self, write: Write, streams: int = STREAMS) -> None:
+    def __init__(
+        self, write: Write, streams: int = STREAMS, backoff: SharedBackoff | None = None
+    ) -> None:
         self._write = write
+        self._backoff = backoff or SharedBackoff()
         self._turns = anyio.Semaphore(streams, fast_acquire=True)
         self.unsent = 0
         """Writes that are not answered."""
@@ -42,11 +46,11 @@ class LimitedWriter:
             self.unsent -= 1
 
     async def _send(self, request: Request) -> bytes:
-        pause = pauses()
+        pauses = RequestBackoff(self._backoff, FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             try:
                 return await self._write(request)
             except ApiError as error:
                 if error.status != 429:
                     raise
-                await anyio.sleep(max(error.retry_after, next(pause)))
+                await pauses.pause(error)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
-from koord_kube.core.retry_schedule import RequestRetry
 from koord_kube.core.warnings import OnWarning
 from koord_kube.protocol.api import ApiError, NotFoundError, Object
-from koord_kube.shared_backoff import SharedBackoff
+from koord_kube.shared_backoff import RequestBackoff, SharedBackoff
 
 ReadObject = Callable[[str, str], Awaitable[Object]]
 """An object by its name and namespace."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-
-
-def pauses() -> Iterator[float]:
-    """Seconds to wait, longer each time."""
-    pause = FIRST_PAUSE
-    while True:
-        yield pause
-        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 async def look_up(
@@ -35,7 +26,7 @@ async def look_up(
     ``after`` says in warnings why it is asked. ``backoff`` is that of the API server: what waits
     here holds a turn of the binder's, and asks again as soon as the server answers anybody.
     """
-    retry, pause, failures = RequestRetry(), pauses(), 0
+    pauses = RequestBackoff(backoff, FIRST_PAUSE, LONGEST_PAUSE)
     while True:
         try:
             return await read(name, namespace)
@@ -43,11 +34,4 @@ async def look_up(
             return None
         except ApiError as error:
             on_warning(f"{error} (after {after})")
-            failures += 1
-            await backoff.pause(
-                retry,
-                next(pause),
-                retry_after=error.retry_after,
-                was_answered=400 <= error.status < 500,
-                is_first=failures == 1,
-            )
+            await pauses.pause(error)

@@ -204,7 +204,7 @@ class SchedulerProgram:
             on_warning=self._warn,
         )
         write = writer.write
-        limited = LimitedWriter(write)
+        limited = LimitedWriter(write, backoff=api.backoff)
         nodes = self._scheduler.nodes
         read_pod = partial(api.get, PODS)
         locker = NodeLocker(limited.write, partial(api.get, NODES), read_pod, on_warning=self._warn)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from koord_hooks.protocol import request_type
 from koord_hooks.stages import Stage
-from koord_service import log_deduplicator
+from koord_service import repetitions
 from koordlet.agent.agent import Agent
 from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.http_api.documents.node import node_document
@@ -58,7 +58,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
             monkeypatch.setattr(module, "time", made)
     monkeypatch.setattr("koordlet.agent.agent.os.geteuid", lambda: 0)
     # What has a bound reaches it before the first look.
-    monkeypatch.setattr(log_deduplicator, "_CAPACITY", 50)
+    monkeypatch.setattr(repetitions, "_CAPACITY", 50)
     monkeypatch.setattr(hook_answers, "MOST_PODS", 50)
     logging.disable(logging.CRITICAL)
     yield made

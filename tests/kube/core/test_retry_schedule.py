@@ -46,7 +46,7 @@ def simulate(names: Sequence[str], answers: Answers, until: float, seed: int) ->
         status, retry_after = answers(kind.name, now)
         if status == 200:
             kind.successes.append(now)
-            kind.failures, kind.retry.due = 0, now + 1
+            kind.failures, kind.retry = 0, RequestRetry(due=now + 1)
             schedule.succeeded(now)
             continue
         kind.failures += 1
@@ -57,7 +57,6 @@ def simulate(names: Sequence[str], answers: Answers, until: float, seed: int) ->
             retry_after + chance.random() * bound,
             retry_after=retry_after,
             was_answered=400 <= status < 500,
-            is_first=kind.failures == 1,
         )
     return kinds
 

@@ -7,7 +7,7 @@ import pytest
 from koord_kube.protocol.api import ApiError, ConflictError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
-from koord_scheduler.io import look_up
+from koord_scheduler.io import limited_writer
 from koord_scheduler.io.limited_writer import LimitedWriter
 
 from tests.support.waiting import until
@@ -37,7 +37,7 @@ async def test_so_many_are_under_way_at_a_time() -> None:
 async def test_it_waits_as_the_server_asks_and_then_sends_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(look_up, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(limited_writer, "FIRST_PAUSE", 0.001)
     answers = [ApiError("busy", 429), ApiError("busy", 429), b"{}", ConflictError("changed", 409)]
 
     async def write(_: Request) -> bytes:

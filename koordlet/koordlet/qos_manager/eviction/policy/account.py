@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from koord_service.backoff import exponential
+
 from koordlet.qos_manager.core.strategy import PodView, StrategyView
 
 MINUTE = 60.0
@@ -272,7 +274,7 @@ class EvictionAccount:
 
     def _bar(self, uid: str, reason: str, now: float, after: float = 0.0) -> None:
         times = self._barred[uid].times + 1 if uid in self._barred else 1
-        seconds = max(after, min(_BAR * 2.0 ** min(times - 1, 10), _LONGEST_BAR))
+        seconds = max(after, exponential(_BAR, _LONGEST_BAR, times))
         self._barred[uid] = _RetryDelay(now + seconds, reason, times)
 
     def _forget(self, present: Set[str], now: float) -> None:
