@@ -197,11 +197,14 @@ def pod_among_quotas(vector: Vector) -> dict[str, Any]:
         gates=given["gates"],
     )
     pod, namespace = given["pod"], given["pod"]["metadata"]["namespace"]
-    found = pod_rules.problems(read_pod(pod), namespace, view)
+    labels = read_pod(pod).labels
+    found = pod_rules.problems(labels, namespace, view)
     if "old" in given:
-        found += pod_rules.changed(read_pod(pod), read_pod(given["old"]))
+        found += pod_rules.changed(labels, read_pod(given["old"]).labels)
         return {"ok": not found}
-    made = pod_affinity.mutated(pod, namespace, view, [])
+    made = pod
+    if view.gates.get(pod_affinity.GATE):
+        made = pod_affinity.mutated(pod, labels, namespace, view, [])
     return {"ok": not found, "terms": _terms(made["spec"].get("affinity"))}
 
 

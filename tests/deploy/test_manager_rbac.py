@@ -47,7 +47,7 @@ from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 from koord_manager.quota.charging import QuotaCharger
 from koord_manager.quota.core.charge import QuotaCharge
 from koord_manager.quota.core.review import PodQuery
-from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.table import NAMES, TABLE
 from koord_serving.admission.configuration_reconciler import WebhookConfigurationReconciler
 from koord_serving.admission.core.ca_bundle_targets import api_service_target, configuration_target

@@ -6,11 +6,12 @@ import json
 
 import pytest
 import yaml
+from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.noderesource.core.fleet import Fleet
 from koord_manager.noderesource.core.node_state import read_node_state
 from koord_manager.noderesource.core.pods import read_pod_summary
 from koord_manager.noderesource.core.why import why_document
-from koord_manager.program.config import CALCULATIONS, CONTROLLERS
+from koord_manager.program.config import CONTROLLERS
 from koord_manager.program.gates import DEFAULTS
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koord_manager.slo_config.core.config import KEYS, read_key, unknown_in

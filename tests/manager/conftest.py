@@ -12,7 +12,7 @@ from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
 from koord_kube.protocol.resources import CONFIG_MAPS, EVENTS, NODE_METRICS, NODE_SLOS, NODES
 from koord_manager.node_objects.core.nodes import ClusterNode, read_node
-from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.informer import SLOConfigInformer
 
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE

@@ -24,8 +24,8 @@ from koord_manager.node_objects.core.reconciler import (
     decode_object,
     write_for,
 )
-from koord_manager.slo_config.controller import SLOConfigInformer
 from koord_manager.slo_config.core.config import SLOConfig
+from koord_manager.slo_config.informer import SLOConfigInformer
 
 Desired = Callable[[SLOConfig, ClusterNode, ExistingObject | None], tuple[Object, list[str]]]
 """The spec that a Node's object should have, and a line for each bad value of its Node."""

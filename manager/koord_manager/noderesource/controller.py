@@ -19,6 +19,7 @@ from koord_kube.shared_backoff import backoff_of
 
 from koord_manager.node_objects.controller import NodeInformer
 from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
+from koord_manager.noderesource.core.calculation_names import BATCH, CALCULATIONS, MID
 from koord_manager.noderesource.core.cpu_normalization import (
     cpu_normalization,
     ratio_in_force,
@@ -39,15 +40,14 @@ from koord_manager.noderesource.core.pods import PodSummary, read_pod_summary
 from koord_manager.noderesource.core.rdma_resource import rdma
 from koord_manager.noderesource.core.resource_amplification import amplification
 from koord_manager.noderesource.core.topology import zones_patch
-from koord_manager.noderesource.core.why import BATCH, MID, why_document
-from koord_manager.program.config import CALCULATIONS
-from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.noderesource.core.why import why_document
 from koord_manager.slo_config.core.colocation import NodeStrategies
 from koord_manager.slo_config.core.config import (
     COLOCATION,
     CPU_NORMALIZATION,
     RESOURCE_AMPLIFICATION,
 )
+from koord_manager.slo_config.informer import SLOConfigInformer
 
 _AT_ONCE = 10
 """Nodes that are summed up before other tasks of the event loop run: some milliseconds."""

@@ -9,7 +9,7 @@ from koord_kube.protocol.resources import NODE_SLOS
 
 from koord_manager.node_objects.controller import NodeInformer, NodeObjectController
 from koord_manager.nodeslo.core.reconciler import desired
-from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.informer import SLOConfigInformer
 
 
 def controller(

@@ -18,7 +18,8 @@ from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH
 
 from koord_manager.pod_webhook.document import PodDocument
 from koord_manager.pod_webhook.extended_resource_spec import spec_of
-from koord_manager.webhooks.cluster_view import ClusterView, quota_for_pod
+from koord_manager.pod_webhook.view import PodWebhookView
+from koord_manager.quota.core.view import quota_for_pod
 
 Batch = Mapping[str, BatchResources]
 
@@ -45,7 +46,7 @@ class _Raise(NamedTuple):
 
 
 def problems(
-    pod: PodDocument, old: PodDocument, namespace: str, view: ClusterView
+    pod: PodDocument, old: PodDocument, namespace: str, view: PodWebhookView
 ) -> tuple[list[str], list[str]]:
     """What an update may not do, and what its author should know."""
     raised = [str(one) for one in _raised(pod, old)]

@@ -14,13 +14,13 @@ from koord_serving.admission.core.admission import (
     AdmissionResponse,
 )
 
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.profiles.core.placing import inside
-from koord_manager.webhooks.cluster_view import ClusterView
 
 _BINDING = ("pods", "binding", AdmissionOperation.CREATE)
 
 
-async def validate_binding(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+async def validate_binding(admission: AdmissionRequest, view: PodWebhookView) -> AdmissionResponse:
     """Admitted also where it is not known what the pod says: pods must not be kept from nodes."""
     policy = view.binding
     asked = (admission.resource, admission.subresource, admission.operation)

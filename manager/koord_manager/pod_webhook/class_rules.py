@@ -17,7 +17,7 @@ from koord_model.priority import LABEL_PRIORITY_CLASS, PriorityClass
 from koord_model.qos import QoSClass, qos_class
 
 from koord_manager.pod_webhook.document import PodDocument
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.pod_webhook.view import PodWebhookView
 
 _SKIP_PRIORITY_GATE = "ColocationProfileSkipValidatingPriority"
 _CORE = 1000
@@ -40,7 +40,7 @@ def problems(pod: PodDocument) -> list[str]:
     return found + _batch_without_be(pod) + _pairs(pod) + _cores(pod)
 
 
-def changed(pod: PodDocument, old: PodDocument, view: ClusterView) -> list[str]:
+def changed(pod: PodDocument, old: PodDocument, view: PodWebhookView) -> list[str]:
     """What an update may not change once the pod has a node, which acts on it.
 
     Before that the colocation profile controller, for one, may.

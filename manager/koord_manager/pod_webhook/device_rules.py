@@ -9,14 +9,14 @@ from koord_model.excerpt import excerpt
 from koord_model.keys import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE
 
 from koord_manager.pod_webhook.document import PodDocument
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.pod_webhook.view import PodWebhookView
 
 _GATE = "ValidatePodDeviceResource"
 _WHOLE = 100
 """Percent: one GPU."""
 
 
-def problems(pod: PodDocument, view: ClusterView) -> list[str]:
+def problems(pod: PodDocument, view: PodWebhookView) -> list[str]:
     """What is wrong with the requests of its containers."""
     if not view.gates.get(_GATE):
         return []

@@ -11,8 +11,8 @@ from koord_model.keys import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SH
 from koord_model.quantity import whole
 from koord_serving.admission.core.admission import Object
 
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.profiles.core.placing import inside, placed, without
-from koord_manager.webhooks.cluster_view import ClusterView
 
 _OFF_GATE = "DisableDeviceResourceSpec"
 _SHARED_GATE = "EnableSyncGPUSharedResource"
@@ -22,7 +22,7 @@ _WHOLE = 100
 """Percent: one GPU."""
 
 
-def mutated(given: Object, _namespace: str, view: ClusterView, _warnings: list[str]) -> Object:
+def mutated(given: Object, _namespace: str, view: PodWebhookView, _warnings: list[str]) -> Object:
     """With cores, memory ratio and number of GPUs for each container that asks for a GPU."""
     containers = given["spec"]["containers"]
     if view.gates.get(_OFF_GATE) or not any(_requested(one) for one in containers):

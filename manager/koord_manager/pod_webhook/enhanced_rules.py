@@ -12,7 +12,7 @@ from koord_model.fields import Fields, text
 from koord_model.keys import LABEL_SKIP_ENHANCED_VALIDATION
 
 from koord_manager.pod_webhook.document import PodDocument
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.pod_webhook.view import PodWebhookView
 
 _GATE = "EnablePodEnhancedValidator"
 _WHERE = "ConfigMap pod-enhanced-validator-config"
@@ -43,7 +43,7 @@ def read(data: Mapping[str, str]) -> LabelRules:
     return _rules(str(data.get("rules", "")))
 
 
-def problems(pod: PodDocument, namespace: str, view: ClusterView) -> tuple[list[str], list[str]]:
+def problems(pod: PodDocument, namespace: str, view: PodWebhookView) -> tuple[list[str], list[str]]:
     """A line for each label that the pod lacks, and lines on rules that cannot be used."""
     if not view.gates.get(_GATE) or pod.labels.get(LABEL_SKIP_ENHANCED_VALIDATION) == "true":
         return [], []

@@ -12,14 +12,14 @@ from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook import document
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.profiles.core.placing import inside, placed, without
-from koord_manager.webhooks.cluster_view import ClusterView
 
 _OFF_GATE = "DisableExtendedResourceSpec"
 _WRITTEN = f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}"
 
 
-def mutated(given: Object, _namespace: str, view: ClusterView, warnings: list[str]) -> Object:
+def mutated(given: Object, _namespace: str, view: PodWebhookView, warnings: list[str]) -> Object:
     """With the annotation as it should be; without it where the pod has no batch resources."""
     if view.gates.get(_OFF_GATE):
         return given

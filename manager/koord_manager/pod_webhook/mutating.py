@@ -11,6 +11,7 @@ from koord_serving.admission.core.admission import (
     AdmissionOperation,
     AdmissionRequest,
     AdmissionResponse,
+    Object,
 )
 
 from koord_manager.pod_webhook import (
@@ -21,19 +22,29 @@ from koord_manager.pod_webhook import (
     profiled,
     scope,
 )
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.quota.webhook import pod_affinity
-from koord_manager.webhooks.cluster_view import ClusterView
+
+
+def _in_quota_tree(
+    given: Object, namespace: str, view: PodWebhookView, warnings: list[str]
+) -> Object:
+    if not view.gates.get(pod_affinity.GATE):
+        return given
+    labels = document.read(given).labels
+    return pod_affinity.mutated(given, labels, namespace, view, warnings)
+
 
 _STEPS = (
     profiled.mutated,
     extended_resource_spec.mutated,
-    pod_affinity.mutated,
+    _in_quota_tree,
     device_spec.mutated,
 )
 """In Koordinator's order; each takes the pod, its namespace, the cluster, and lines to add to."""
 
 
-def mutate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+def mutate_pod(admission: AdmissionRequest, view: PodWebhookView) -> AdmissionResponse:
     """The pod as it should be; refused where a profile that is for it cannot be applied."""
     if admission.operation is not AdmissionOperation.CREATE or not scope.concerns(admission, view):
         return ADMITTED

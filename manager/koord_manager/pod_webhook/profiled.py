@@ -5,14 +5,14 @@ from __future__ import annotations
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook import colocated_resources, document
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.profiles.core import applying, matching
 from koord_manager.profiles.core.placing import inside
-from koord_manager.webhooks.cluster_view import ClusterView
 
 _SKIP_GATE = "ColocationProfileSkipMutatingResources"
 
 
-def mutated(given: Object, namespace: str, view: ClusterView, warnings: list[str]) -> Object:
+def mutated(given: Object, namespace: str, view: PodWebhookView, warnings: list[str]) -> Object:
     """Apply all profiles that match the pod as it came, each with its probability.
 
     Then rename resources, if a profile was applied and none of those forbids it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from koord_model.keys import ANNOTATION_MIRROR
 from koord_serving.admission.core.admission import AdmissionRequest
 
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.profiles.core.placing import inside
-from koord_manager.webhooks.cluster_view import ClusterView
 
 _NEVER = "kube-system"
 _LABEL = "control-plane"
@@ -18,7 +18,7 @@ def namespace_of(admission: AdmissionRequest) -> str:
     return admission.namespace or str(inside(admission.object, "metadata").get("namespace") or "")
 
 
-def concerns(admission: AdmissionRequest, view: ClusterView) -> bool:
+def concerns(admission: AdmissionRequest, view: PodWebhookView) -> bool:
     """Whether it is about a pod that is run as the API has it, and not one of the cluster's own.
 
     The webhooks' configuration says so too; but it can be edited, and a cluster whose own pods

@@ -24,11 +24,11 @@ from koord_manager.pod_webhook import (
     scope,
 )
 from koord_manager.pod_webhook.document import PodDocument
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.quota.webhook import pod_rules
-from koord_manager.webhooks.cluster_view import ClusterView
 
 
-def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+def validate_pod(admission: AdmissionRequest, view: PodWebhookView) -> AdmissionResponse:
     """Admitted, or refused with a line that has each problem, its value and a way out."""
     if admission.operation not in (AdmissionOperation.CREATE, AdmissionOperation.UPDATE):
         return ADMITTED
@@ -49,24 +49,28 @@ def validate_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionRes
         had, _ = _problems(old, namespace, view)
         beyond, more = batch_resize.problems(pod, old, namespace, view)
         warnings += more
-        changed = class_rules.changed(pod, old, view) + pod_rules.changed(pod, old) + beyond
+        changed = (
+            class_rules.changed(pod, old, view) + pod_rules.changed(pod.labels, old.labels) + beyond
+        )
         problems = changed + [problem for problem in problems if problem not in had]
     warnings += annotation_rules.warnings(pod, namespace, old.annotations if old else {})
     if old is None or old.labels != pod.labels:
-        warnings += pod_rules.warnings(pod, view)
+        warnings += pod_rules.warnings(pod.labels, view)
     word = unknown_word(pod.labels)
     if not problems:
         return AdmissionResponse(warnings=(*warnings, word) if word else tuple(warnings))
     return AdmissionResponse(refusal=f"{document.about(pod, namespace)}: {'; '.join(problems)}")
 
 
-def _problems(pod: PodDocument, namespace: str, view: ClusterView) -> tuple[list[str], list[str]]:
+def _problems(
+    pod: PodDocument, namespace: str, view: PodWebhookView
+) -> tuple[list[str], list[str]]:
     """What is wrong with the pod by itself, and lines on rules that could not be used."""
     missing, warnings = enhanced_rules.problems(pod, namespace, view)
     found = [
         *annotation_rules.problems(pod),
         *class_rules.problems(pod),
-        *pod_rules.problems(pod, namespace, view),
+        *pod_rules.problems(pod.labels, namespace, view),
         *device_rules.problems(pod, view),
         *missing,
     ]

@@ -17,7 +17,7 @@ from koord_manager.profiles.core.document import ColocationProfile
 from koord_manager.profiles.core.matching import read_all
 from koord_manager.profiles.core.placing import inside
 from koord_manager.profiles.core.reconciler import change, managed, waits
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.profiles.core.view import ProfileView
 
 _NEVER = float("-inf")
 _MOST_LINES = 1000
@@ -61,7 +61,7 @@ class ColocationProfileController:
     def __init__(
         self,
         api: Api,
-        view: Callable[[], ClusterView],
+        view: Callable[[], ProfileView],
         *,
         by_default: bool = False,
         pace: ProfilePace | None = None,

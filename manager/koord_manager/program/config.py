@@ -9,6 +9,7 @@ from koord_kube.core.election import ElectionTiming
 from koord_service.settings import option
 from koord_serving.admission.core.caller_rules import CallerRules
 
+from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.pod_webhook.binding_policy import BindingPolicy
 from koord_manager.program.gates import gates_of
 
@@ -20,16 +21,6 @@ CONTROLLERS = (
 
 _GATES = {"colocationprofile": "ColocationProfileController"}
 _NEEDS = {"recommendation": "noderesource"}
-
-CALCULATIONS = (
-    "CPUNormalization",
-    "ResourceAmplification",
-    "MidResource",
-    "BatchResource",
-    "GPUDeviceResource",
-    "RDMADeviceResource",
-)
-"""What noderesource calculates, in this order."""
 
 _LEVELS = ("debug", "info", "warning", "error")
 _POSITIVE = (

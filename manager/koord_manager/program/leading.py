@@ -17,15 +17,16 @@ from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
 from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
 from koord_manager.noderesource.controller import NodeResourceController
+from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.nodeslo import controller as nodeslo_controller
 from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
-from koord_manager.program.config import CALCULATIONS, Settings, enabled_controllers, select_enabled
+from koord_manager.program.config import Settings, enabled_controllers, select_enabled
 from koord_manager.program.metrics import ManagerStatus
 from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
-from koord_manager.slo_config.controller import SLOConfigInformer
 from koord_manager.slo_config.core.colocation import SETTLE_SECONDS, ColocationStrategy
+from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
 OnWarning = Callable[[str], None]

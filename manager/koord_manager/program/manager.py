@@ -19,7 +19,7 @@ from koord_service.status import StatusServer
 from prometheus_client import CollectorRegistry
 
 from koord_manager.node_metric.service import CONNECTIONS
-from koord_manager.program.cluster_view import ClusterInformers
+from koord_manager.program.cluster_informers import ClusterInformers
 from koord_manager.program.config import Settings, binding_policy, idle_controllers
 from koord_manager.program.gates import DEFAULTS, UNUSED, gates_of
 from koord_manager.program.leading import LeaderControllers, ManagerContext
@@ -28,7 +28,7 @@ from koord_manager.program.node_metric_server import NodeMetricServer
 from koord_manager.program.pages import Document, PageSources, pages
 from koord_manager.program.webhook_server import WebhookServer
 from koord_manager.quota.charging import QuotaCharger
-from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.informer import SLOConfigInformer
 
 _COMPONENT = "koord-manager"
 

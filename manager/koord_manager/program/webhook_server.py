@@ -26,7 +26,7 @@ from koord_serving.tls.certificate_secret import CertificateSecret
 from koord_serving.tls.server_tls import ServerTls
 from prometheus_client import CollectorRegistry
 
-from koord_manager.program.cluster_view import ClusterInformers
+from koord_manager.program.cluster_informers import ClusterInformers
 from koord_manager.program.config import Settings, parse_listen_address
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_manager.webhooks.table import NAMES, TABLE

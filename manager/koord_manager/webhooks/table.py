@@ -9,13 +9,14 @@ from koord_serving.admission.core.admission import AdmissionOperation
 from koord_serving.admission.core.configurations import WebhookDefinition
 
 from koord_manager.noderesource.webhook.resource_amplification import mutate_node_status
+from koord_manager.pod_webhook.admitting import admit_pod
 from koord_manager.pod_webhook.binding import validate_binding
 from koord_manager.pod_webhook.mutating import mutate_pod
 from koord_manager.profiles.webhook.reservation import mutate_reservation
 from koord_manager.quota.webhook.elastic_quota import mutate_elastic_quota, validate_elastic_quota
-from koord_manager.quota.webhook.pod_charge import admit_pod
 from koord_manager.slo_config.webhook.config_map import validate_config_map
 from koord_manager.slo_config.webhook.node_strategies import validate_node
+from koord_manager.webhooks.cluster_view import ClusterView
 
 _CREATE, _UPDATE, _DELETE = (
     AdmissionOperation.CREATE,
@@ -23,7 +24,7 @@ _CREATE, _UPDATE, _DELETE = (
     AdmissionOperation.DELETE,
 )
 
-TABLE = (
+TABLE: tuple[WebhookDefinition[ClusterView], ...] = (
     WebhookDefinition(
         name="mpod-create.koordinator.sh",
         path="/mutate-pod",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,9 @@ def test_a_plain_pod_becomes_a_batch_pod_in_all_steps() -> None:
     assert json.loads(text) == {"containers": {"c": {"limits": batch, "requests": batch}}}
     assert pod["spec"]["priority"] == 5500
     assert "nodeAffinity" in pod["spec"]["affinity"]
+    without_trees = mutate_pod(creation(POD), replace(VIEW, gates={})).object
+    assert without_trees is not None
+    assert "affinity" not in without_trees["spec"]
 
 
 def test_what_needs_no_change_is_admitted_as_it_is() -> None:

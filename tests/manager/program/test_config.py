@@ -1,13 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from koord_manager.program.config import (
-    CALCULATIONS,
-    CONTROLLERS,
-    Settings,
-    idle_controllers,
-    select_enabled,
-)
+from koord_manager.noderesource.core.calculation_names import CALCULATIONS
+from koord_manager.program.config import CONTROLLERS, Settings, idle_controllers, select_enabled
 from koord_manager.program.gates import DEFAULTS
 from koord_service.settings import SettingsError, parse
 

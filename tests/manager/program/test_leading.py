@@ -14,7 +14,7 @@ from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.program.config import Settings
 from koord_manager.program.gates import gates_of
 from koord_manager.program.leading import LeaderControllers, ManagerContext
-from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
 from tests.support.certificates import HAVE_OPENSSL

@@ -10,14 +10,13 @@ from typing import Any
 
 from koord_model.decision import Decision, Term
 
+from koord_manager.noderesource.core.calculation_names import BATCH, MID
 from koord_manager.noderesource.core.fleet import Fleet, OutcomeChange
 from koord_manager.noderesource.core.outcomes import amount, aspect, outcome_text
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 Document = dict[str, Any]
 
-BATCH, MID = "BatchResource", "MidResource"
-"""Koordinator's names of these calculations."""
 _STRATEGIES = (BATCH, MID)
 
 

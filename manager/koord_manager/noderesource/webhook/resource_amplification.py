@@ -27,14 +27,12 @@ from koord_serving.admission.core.admission import (
     AdmissionResponse,
 )
 
-from koord_manager.webhooks.cluster_view import ClusterView
-
 _AMPLIFIED = (CPU, MEMORY)
 
 _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 
 
-def mutate_node_status(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+def mutate_node_status(admission: AdmissionRequest, _view: object) -> AdmissionResponse:
     """The Node with amplified amounts; without ratios, with the amounts as the kubelet has them."""
     node = admission.object
     annotations, now = _annotations(node), _allocatable(node)

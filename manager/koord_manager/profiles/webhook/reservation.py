@@ -15,7 +15,7 @@ from koord_serving.admission.core.admission import (
 )
 
 from koord_manager.profiles.core import applying, matching
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.profiles.core.view import ProfileView
 
 
 class _Metadata(msgspec.Struct):
@@ -38,7 +38,7 @@ class _Reservation(msgspec.Struct):
     spec: _Spec | None = None
 
 
-def mutate_reservation(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+def mutate_reservation(admission: AdmissionRequest, view: ProfileView) -> AdmissionResponse:
     """The reservation as it should be; refused where a profile for it cannot be applied."""
     kind = (admission.group, admission.resource, admission.subresource, admission.operation)
     if kind != ("scheduling.koordinator.sh", "reservations", "", AdmissionOperation.CREATE):

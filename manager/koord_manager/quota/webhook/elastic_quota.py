@@ -22,10 +22,10 @@ from koord_manager.quota.core.review import (
 )
 from koord_manager.quota.core.spec_rules import weight_warnings
 from koord_manager.quota.core.topology import key_of
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.quota.core.view import QuotaView
 
 
-def mutate_elastic_quota(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+def mutate_elastic_quota(admission: AdmissionRequest, view: QuotaView) -> AdmissionResponse:
     """A new quota with what its author left out."""
     if admission.operation is not AdmissionOperation.CREATE:
         return ADMITTED
@@ -37,9 +37,7 @@ def mutate_elastic_quota(admission: AdmissionRequest, view: ClusterView) -> Admi
     return AdmissionResponse(object=made if made != admission.object else None)
 
 
-async def validate_elastic_quota(
-    admission: AdmissionRequest, view: ClusterView
-) -> AdmissionResponse:
+async def validate_elastic_quota(admission: AdmissionRequest, view: QuotaView) -> AdmissionResponse:
     """Admitted, or refused with a line that has each problem, its value and a way out."""
     old, _ = _quota(admission.old, admission)
     new, warnings = _quota(admission.object, admission)
@@ -62,7 +60,7 @@ async def validate_elastic_quota(
 
 
 def _review(
-    admission: AdmissionRequest, old: ElasticQuota, new: ElasticQuota, view: ClusterView
+    admission: AdmissionRequest, old: ElasticQuota, new: ElasticQuota, view: QuotaView
 ) -> QuotaReview:
     annotations, before = (
         inside(one, "metadata", "annotations") for one in (admission.object, admission.old)

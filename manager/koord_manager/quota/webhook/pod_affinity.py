@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from koord_model import label_selector
 from koord_model.keys import LABEL_QUOTA_TREE
 from koord_model.label_selector import LabelSelector, Operator
 from koord_serving.admission.core.admission import Object
 
-from koord_manager.pod_webhook import document
 from koord_manager.profiles.core.placing import inside, placed
-from koord_manager.webhooks.cluster_view import ClusterView, quota_for_pod
+from koord_manager.quota.core.view import QuotaView, quota_for_pod
 
-_GATE = "MultiQuotaTree"
+GATE = "MultiQuotaTree"
 _PATH = (
     "spec",
     "affinity",
@@ -21,14 +22,14 @@ _PATH = (
 _TERMS = "nodeSelectorTerms"
 
 
-def mutated(given: Object, namespace: str, view: ClusterView, warnings: list[str]) -> Object:
-    """With its tree's node selector in each term of its required node affinity.
+def mutated(
+    given: Object, labels: Mapping[str, str], namespace: str, view: QuotaView, warnings: list[str]
+) -> Object:
+    """With its tree's node selector in each term of its required node affinity (``GATE``).
 
     An empty term stays: it matches no node, and would match some with more in it.
     """
-    if not view.gates.get(_GATE):
-        return given
-    quota = quota_for_pod(document.read(given).labels, namespace, view)
+    quota = quota_for_pod(labels, namespace, view)
     tree = quota.tree_id if quota is not None else ""
     expressions = _expressions(tree, view, warnings) if tree else []
     if not expressions:
@@ -50,7 +51,7 @@ def _with(term: Object, expressions: list[Object]) -> Object:
     return {**term, "matchExpressions": [*has, *(one for one in expressions if one not in has)]}
 
 
-def _expressions(tree: str, view: ClusterView, warnings: list[str]) -> list[Object]:
+def _expressions(tree: str, view: QuotaView, warnings: list[str]) -> list[Object]:
     """The node selector of the tree's first profile, by name."""
     for _, profile in sorted(view.quota_profiles.items()):
         if inside(profile, "metadata", "labels").get(LABEL_QUOTA_TREE) != tree:

@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from koord_model.demand import Amounts
 from koord_model.elastic_quota import RESERVED_QUOTAS
 from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_QUOTA_NAME
-from koord_serving.admission.core.admission import (
-    AdmissionOperation,
-    AdmissionRequest,
-    AdmissionResponse,
-)
+from koord_serving.admission.core.admission import AdmissionOperation, AdmissionRequest
 
-from koord_manager.pod_webhook import document, scope
-from koord_manager.pod_webhook.document import PodDocument
-from koord_manager.pod_webhook.validating import validate_pod
 from koord_manager.profiles.core.placing import inside
 from koord_manager.quota.core.charge import QuotaCharge
-from koord_manager.webhooks.cluster_view import ClusterView, only_label_counts
+from koord_manager.quota.core.view import QuotaView, only_label_counts
 
-_GATE = "EnableQuotaAdmission"
+GATE = "EnableQuotaAdmission"
 _UPDATE_GATE = "EnableQuotaAdmissionOnUpdate"
 _ENDED = ("Succeeded", "Failed")
 
 
-async def admit_pod(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
-    """As ``validate_pod`` answers; what it admits has to fit the pod's quota, too."""
-    response = validate_pod(admission, view)
-    if response.refusal or not view.gates.get(_GATE) or not scope.concerns(admission, view):
-        return response
-    pod = document.read(admission.object)
-    about = document.about(pod, scope.namespace_of(admission))
+class ChargedPod(NamedTuple):
+    """The pod under review; ``old`` are its labels before an update."""
+
+    labels: Mapping[str, str]
+    old: Mapping[str, str]
+    namespace: str
+    requests: Callable[[], Amounts]
+
+
+async def refusal(admission: AdmissionRequest, pod: ChargedPod, view: QuotaView) -> str:
+    """Charge the pod's quota; return why that cannot be, "" if it was, or there is none."""
     try:
         charge = _charge(admission, pod, view)
     except ValueError as error:
-        return AdmissionResponse(refusal=f"{about}: {error}")
-    refusal = await view.charge(charge) if charge is not None else ""
-    return AdmissionResponse(refusal=f"{about}: {refusal}") if refusal else response
+        return str(error)
+    return await view.charge(charge) if charge is not None else ""
 
 
-def _charge(admission: AdmissionRequest, pod: PodDocument, view: ClusterView) -> QuotaCharge | None:
+def _charge(admission: AdmissionRequest, pod: ChargedPod, view: QuotaView) -> QuotaCharge | None:
     """What is to be charged, ``None`` for nothing.
 
     Raises:
         ValueError: the quota that the pod names is not there, or is not one.
     """
-    name = _charged_quota(admission, pod, view)
+    name = _charged_quota(admission.operation, pod, view)
     phase = inside(admission.object, "status").get("phase")
     if not name or name in RESERVED_QUOTAS or phase in _ENDED:
         return None
@@ -55,20 +55,18 @@ def _charge(admission: AdmissionRequest, pod: PodDocument, view: ClusterView) ->
     return QuotaCharge(name, there[0].namespace, pod.requests(), admission.dry_run)
 
 
-def _charged_quota(admission: AdmissionRequest, pod: PodDocument, view: ClusterView) -> str:
-    namespace = scope.namespace_of(admission)
-    name = _named(pod, namespace, view)
-    if admission.operation is AdmissionOperation.CREATE:
+def _charged_quota(operation: AdmissionOperation, pod: ChargedPod, view: QuotaView) -> str:
+    name = _named(pod.labels, pod.namespace, view)
+    if operation is AdmissionOperation.CREATE:
         return name
-    if admission.operation is not AdmissionOperation.UPDATE or not view.gates.get(_UPDATE_GATE):
+    if operation is not AdmissionOperation.UPDATE or not view.gates.get(_UPDATE_GATE):
         return ""
-    before = _named(document.read(admission.old), namespace, view)
-    return "" if before == name else name
+    return "" if name == _named(pod.old, pod.namespace, view) else name
 
 
-def _named(pod: PodDocument, namespace: str, view: ClusterView) -> str:
+def _named(labels: Mapping[str, str], namespace: str, view: QuotaView) -> str:
     """The quota of the pod's label, there or not, or else of its namespace; "" for none."""
-    name = pod.labels.get(LABEL_QUOTA_NAME, "")
+    name = labels.get(LABEL_QUOTA_NAME, "")
     if name or only_label_counts(view):
         return name
     return view.quotas.name_for_namespace(namespace)

@@ -19,12 +19,12 @@ from koord_manager.slo_config.core.config import KEYS, RESOURCE_QOS, SYSTEM, rea
 from koord_manager.slo_config.core.layers import ConfigLayers
 from koord_manager.slo_config.core.network import over_promised
 from koord_manager.slo_config.core.overlap import overlap
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.slo_config.core.view import SLOConfigView
 
 _INVALID = 422
 
 
-def validate_config_map(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+def validate_config_map(admission: AdmissionRequest, view: SLOConfigView) -> AdmissionResponse:
     """Only what changes is judged: what is bad already must not keep others from mending it."""
     if f"{admission.namespace}/{_name(admission)}" != view.config_map:
         return ADMITTED

@@ -15,10 +15,10 @@ from koord_serving.admission.core.admission import (
 
 from koord_manager.slo_config.core.config import KEYS, read_key
 from koord_manager.slo_config.core.layers import NodeLayer
-from koord_manager.webhooks.cluster_view import ClusterView
+from koord_manager.slo_config.core.view import SLOConfigView
 
 
-def validate_node(admission: AdmissionRequest, view: ClusterView) -> AdmissionResponse:
+def validate_node(admission: AdmissionRequest, view: SLOConfigView) -> AdmissionResponse:
     """A change of labels after which two entries of one key match is refused.
 
     A Node that two match already may change in other ways. A new one is admitted with a

@@ -3,9 +3,10 @@ from __future__ import annotations
 import json
 
 import msgspec
+from koord_manager.noderesource.core.calculation_names import BATCH, MID
 from koord_manager.noderesource.core.fleet import Fleet
 from koord_manager.noderesource.core.node_state import CpuMemory, NodeState
-from koord_manager.noderesource.core.why import BATCH, MID, why_document
+from koord_manager.noderesource.core.why import why_document
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koord_model.decision import Decision
 from koordctl.koordlet_documents import WhyDocument

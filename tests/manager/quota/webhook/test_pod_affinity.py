@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from koord_manager.quota.core.topology import QuotaTopology
+from koord_manager.quota.core.view import QuotaView
 from koord_manager.quota.webhook.pod_affinity import mutated
-from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.elastic_quota import ElasticQuota
 
 Object = dict[str, Any]
@@ -17,12 +17,11 @@ SELECTOR: Object = {"matchLabels": {"pool": "a"}}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def view(selector: object = SELECTOR, *, gate: bool = True, **more: Object) -> ClusterView:
+def view(selector: object = SELECTOR, **more: Object) -> QuotaView:
     profile = {"metadata": {"labels": TREE}, "spec": {"nodeSelector": selector}}
-    return ClusterView(
+    return QuotaView(
         quotas=QuotaTopology([ElasticQuota("ns", "ns", tree_id="t"), ElasticQuota("bare", "bare")]),
         quota_profiles={"x/b": profile, "x/a": {"spec": {}}, **more},
-        gates={"MultiQuotaTree": gate},
     )
 
 
@@ -31,9 +30,9 @@ def pod(terms: object = None) -> Object:
     return {"metadata": {}, "spec": {"containers": [], "affinity": affinity}}
 
 
-def terms(given: Object, cluster: ClusterView) -> Any:
-    once = mutated(given, "ns", cluster, [])
-    assert mutated(once, "ns", cluster, []) == once
+def terms(given: Object, cluster: QuotaView) -> Any:
+    once = mutated(given, {}, "ns", cluster, [])
+    assert mutated(once, {}, "ns", cluster, []) == once
     return once["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
 
 
@@ -74,7 +73,6 @@ def test_expressions_of_all_kinds() -> None:
 @pytest.mark.parametrize(
     ("namespace", "cluster"),
     [
-        ("ns", view(gate=False)),
         ("other", view()),
         ("bare", view()),
         ("ns", view({})),
@@ -82,17 +80,17 @@ def test_expressions_of_all_kinds() -> None:
         ("ns", replace(view(), quota_profiles={})),
     ],
 )
-def test_otherwise_it_stays(namespace: str, cluster: ClusterView) -> None:
+def test_otherwise_it_stays(namespace: str, cluster: QuotaView) -> None:
     given = pod()
     warnings: list[str] = []
-    assert mutated(given, namespace, cluster, warnings) is given
+    assert mutated(given, {}, namespace, cluster, warnings) is given
     assert warnings == []
 
 
 def test_a_selector_that_cannot_be_read_is_told() -> None:
     warnings: list[str] = []
     given = pod()
-    assert mutated(given, "ns", view([1]), warnings) is given
+    assert mutated(given, {}, "ns", view([1]), warnings) is given
     assert warnings == [
         (
             "the nodeSelector of the quota tree's ElasticQuotaProfile cannot be used "

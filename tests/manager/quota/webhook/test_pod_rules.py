@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from koord_manager.pod_webhook import document
-from koord_manager.pod_webhook.document import PodDocument
 from koord_manager.quota.core.topology import QuotaTopology
+from koord_manager.quota.core.view import QuotaView
 from koord_manager.quota.webhook.pod_rules import changed, problems
-from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.elastic_quota import DEFAULT_QUOTA, ElasticQuota
 
 PREFIX = "quota.scheduling.koordinator.sh"
@@ -20,9 +18,8 @@ QUOTAS = QuotaTopology(
 )
 
 
-def pod(**labels: str) -> PodDocument:
-    named = {f"{PREFIX}/{name}": value for name, value in labels.items()}
-    return document.read({"metadata": {"labels": named}, "spec": {"containers": []}})
+def quota_labels(**labels: str) -> dict[str, str]:
+    return {f"{PREFIX}/{name}": value for name, value in labels.items()}
 
 
 @pytest.mark.parametrize(
@@ -42,14 +39,14 @@ def pod(**labels: str) -> PodDocument:
     ],
 )
 def test_no_pods_in_parents(name: str, namespace: str, gate: bool, line: str) -> None:
-    view = ClusterView(quotas=QUOTAS, gates={"SupportParentQuotaSubmitPod": gate})
-    found = problems(pod(name=name) if name else pod(), namespace, view)
+    view = QuotaView(quotas=QUOTAS, gates={"SupportParentQuotaSubmitPod": gate})
+    found = problems(quota_labels(name=name) if name else quota_labels(), namespace, view)
     assert [one[: len(line)] for one in found] == ([line] if line else [])
 
 
 def test_preemptible_stays() -> None:
-    assert changed(pod(preemptible="false"), pod(preemptible="false")) == []
-    (line,) = changed(pod(preemptible="true"), pod())
+    assert changed(quota_labels(preemptible="false"), quota_labels(preemptible="false")) == []
+    (line,) = changed(quota_labels(preemptible="true"), quota_labels())
     assert line == (
         f'label {PREFIX}/preemptible is "true" and was "", which cannot change; create another pod'
     )

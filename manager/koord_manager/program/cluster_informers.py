@@ -26,7 +26,7 @@ from koord_manager.pod_webhook.binding_policy import BindingPolicy
 from koord_manager.program.cluster_queries import ClusterQueries
 from koord_manager.quota.charging import QuotaCharger
 from koord_manager.quota.core.topology import QuotaTopology
-from koord_manager.slo_config.controller import SLOConfigInformer
+from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
 _OBJECT = msgspec.json.Decoder(Object)

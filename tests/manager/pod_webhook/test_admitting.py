@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from koord_manager.pod_webhook.admitting import admit_pod
+from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.quota.core.charge import QuotaCharge
 from koord_manager.quota.core.topology import QuotaTopology
-from koord_manager.quota.webhook.pod_charge import admit_pod
-from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model.elastic_quota import DEFAULT_QUOTA, ElasticQuota
 from koord_model.keys import LABEL_QUOTA_NAME
 from koord_serving.admission.core.admission import AdmissionRequest
@@ -36,7 +36,7 @@ class Charged:
         return self.refusal
 
     def by(self, request: AdmissionRequest, **gates: bool) -> tuple[str, list[str]]:
-        view = ClusterView(quotas=QuotaTopology(QUOTAS), gates=ON | gates, charge=self)
+        view = PodWebhookView(quotas=QuotaTopology(QUOTAS), gates=ON | gates, charge=self)
         return finished(admit_pod(request, view)).refusal, [one.key for one in self.charges]
 
 

@@ -1,0 +1,27 @@
+"""What the webhooks of pods know of the cluster besides the request. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from koord_serving.admission.core.admission import Object
+
+from koord_manager.pod_webhook.binding_policy import BindingPolicy
+from koord_manager.profiles.core.view import ProfileView
+from koord_manager.quota.core.view import QuotaView
+
+
+async def _no_pod(_name: str, _namespace: str) -> Object | None:
+    return None
+
+
+@dataclass(frozen=True)
+class PodWebhookView(QuotaView, ProfileView):
+    """Profiles, quotas, and the rules for pods and their bindings."""
+
+    enhanced_validation: Mapping[str, str] = field(default_factory=dict)
+    """The data of the ConfigMap ``pod-enhanced-validator-config``."""
+    binding: BindingPolicy = field(default_factory=BindingPolicy)
+    pod: Callable[[str, str], Awaitable[Object | None]] = _no_pod
+    """Asks for a pod by name and namespace; ``None`` if that is not known."""

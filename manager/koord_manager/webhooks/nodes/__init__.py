@@ -1,1 +1,0 @@
-"""Webhooks for Nodes and their statuses. No IO."""
