@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(
-    ROOT / "docs" / f"{name}.md" for name in ("operations/monitoring", "manager", "scheduler")
+    ROOT / "docs" / f"{name}.md" for name in ("operations/monitoring", "manager/monitoring", "scheduler")
 )
 RULE = ROOT / "deploy" / "components" / "alerts" / "rule.yaml"
 MADE = "# Made by tools/alert_rules.py of tables in docs; do not edit.\n"

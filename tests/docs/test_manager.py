@@ -1,4 +1,4 @@
-"""docs/manager.md says what the manager does: gates, webhooks, keys, Events, the worked example."""
+"""docs/manager says what the manager does: gates, webhooks, keys, Events, the worked example."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from koordctl.koordlet_documents import WhyDocument
 from koordctl.proxy_documents import read
 
 from koordctl import why_node
-from tests.docs.words import between, block, code, marked, page, rows, sources, texts
+from tests.docs.words import between, block, code, marked, pages, rows, sources, texts
 
-PAGE = page("manager.md")
+PAGE = pages("manager")
 MANAGER = sources("manager")
 GIB = 1 << 30
 

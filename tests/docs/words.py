@@ -16,6 +16,11 @@ def page(name: str) -> str:
     return (ROOT / "docs" / name).read_text()
 
 
+def pages(folder: str) -> str:
+    """All pages of a folder, one after the other."""
+    return "\n".join(path.read_text() for path in sorted((ROOT / "docs" / folder).glob("*.md")))
+
+
 def between(text: str, start: str, end: str = END) -> str:
     return text.partition(start)[2].partition(end)[0]
 
