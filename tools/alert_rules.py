@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PAGES = tuple(
-    ROOT / "docs" / f"{name}.md" for name in ("operations/monitoring", "manager/monitoring", "scheduler")
-)
+DOCS = ROOT / "docs"
+PAGES = (DOCS / "operations/monitoring.md", DOCS / "manager/monitoring.md", DOCS / "scheduler.md")
 RULE = ROOT / "deploy" / "components" / "alerts" / "rule.yaml"
 MADE = "# Made by tools/alert_rules.py of tables in docs; do not edit.\n"
 _HEAD = """\
