@@ -64,8 +64,8 @@ def lines(status: ProxyStatus) -> Iterator[str]:
         for server in status.hook_servers
     ]
     rows += [
-        (clean(name), "–", "–", clean(trouble))
-        for name, trouble in sorted(status.registrations.items())
+        (clean(name), "–", "–", clean(problem))
+        for name, problem in sorted(status.registrations.items())
         if name not in named
     ]
     if rows:

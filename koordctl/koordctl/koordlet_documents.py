@@ -120,14 +120,14 @@ class MetricCacheState(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
     disk_bytes: int = 0
     refused: int = 0
-    trouble: str = ""
+    problem: str = ""
 
 
 class StateRow(msgspec.Struct, frozen=True):
     """How old a state is, and why there is no newer one."""
 
     age_seconds: float | None = None
-    trouble: str = ""
+    problem: str = ""
 
 
 class ReportRow(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     age_seconds: float | None = None
     sent: dict[str, int] = {}
     failures: int = 0
-    trouble: str = ""
+    problem: str = ""
 
 
 class CPUWeights(msgspec.Struct, frozen=True):
@@ -383,11 +383,11 @@ class HookAnswerRow(msgspec.Struct, frozen=True):
 
 
 class KnobRow(msgspec.Struct, frozen=True):
-    """What a knob holds now, or the ``trouble`` with it, and what is desired of it by whom."""
+    """What a knob holds now, or the ``problem`` with it, and what is desired of it by whom."""
 
     knob: str
     value: int | str | None = None
-    trouble: str = ""
+    problem: str = ""
     desired: int | str | None = None
     owner: str = ""
     why: str = ""

@@ -102,11 +102,11 @@ def _usage(node: NodeDocument) -> Iterator[str]:
             f"peak      {clean(name)}: {cores(peak.get('cpu'))} cores, "
             f"{memory(peak.get('memory'))} predicted"
         )
-    trouble = f"; {clean(cache.trouble)}" if cache.trouble else ""
+    problem = f"; {clean(cache.problem)}" if cache.problem else ""
     refused = f", {count(cache.refused, 'sample')} refused" if cache.refused else ""
     yield (
         f"cache     {cache.series} of {cache.capacity} series, {memory(cache.memory_bytes)} "
-        f"of memory, {memory(cache.disk_bytes)} on disk{refused}{trouble}"
+        f"of memory, {memory(cache.disk_bytes)} on disk{refused}{problem}"
     )
 
 
@@ -134,7 +134,7 @@ def _weights(found: CPUWeights) -> str:
 
 
 def _state(name: str, state: StateRow) -> tuple[str, str, str]:
-    return clean(name), _age(state.age_seconds), clean(state.trouble)
+    return clean(name), _age(state.age_seconds), clean(state.problem)
 
 
 def _report(name: str, one: ReportRow) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _report(name: str, one: ReportRow) -> tuple[str, ...]:
         _age(one.age_seconds),
         str(sum(one.sent.values())),
         str(one.failures),
-        clean(one.trouble),
+        clean(one.problem),
     )
 
 

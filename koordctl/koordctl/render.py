@@ -28,8 +28,8 @@ def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
     yield f"connections  {status.connections}"
     yield f"records      {_records(status)}"
     yield ""
-    for name, trouble in sorted(status.registrations.items()):
-        yield f"{clean(name)}.json {clean(trouble)}"
+    for name, problem in sorted(status.registrations.items()):
+        yield f"{clean(name)}.json {clean(problem)}"
     if status.registrations:
         yield ""
     if not status.hook_servers:

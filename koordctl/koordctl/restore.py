@@ -81,8 +81,8 @@ def put_back(
                 "(koordlet --restore-on-stop)"
             ) from None
         at_exit.callback(baselines.close)
-        if baselines.trouble:
-            raise RestoreError(baselines.trouble)
+        if baselines.problem:
+            raise RestoreError(baselines.problem)
         if dry_run:
             return [
                 *foresee(files, layout, baselines, force=force),
@@ -109,9 +109,9 @@ def _cache_groups(
 
 def _remove(groups: ResctrlGroups) -> list[RestoreResult]:
     """Remove the resctrl groups that koordlet has made: their tasks are the root group's then."""
-    before, troubles = groups.ours(), "; ".join(groups.remove_all_ours())
+    before, problems = groups.ours(), "; ".join(groups.remove_all_ours())
     left = frozenset(groups.ours())
-    return [_removed(one) if one not in left else _stays(one, troubles) for one in before]
+    return [_removed(one) if one not in left else _stays(one, problems) for one in before]
 
 
 def _removed(group: str) -> RestoreResult:

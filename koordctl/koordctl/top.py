@@ -126,22 +126,22 @@ def psi_words(psi: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _keep_drawing(arguments: argparse.Namespace, top: TopDocument) -> None:
-    sort, trouble = arguments.sort, ""
+    sort, problem = arguments.sort, ""
     try:
         with screen() as terminal:
             while True:
                 pods = chosen(top, sort, arguments.qos, arguments.count)
-                _draw(terminal.show, terminal.size[1], top, pods, sort, trouble)
+                _draw(terminal.show, terminal.size[1], top, pods, sort, problem)
                 key = terminal.key(REFRESH_SECONDS)
                 if key == "q":
                     return
                 sort = _KEYS.get(key, sort)
                 try:
                     _, top = ask_koordlet(arguments.address, "/v1/top", TopDocument)
-                    trouble = ""
+                    problem = ""
                 except AskError as error:
                     # It may be restarting: what was seen last stays.
-                    trouble = str(error)
+                    problem = str(error)
     except KeyboardInterrupt:
         return
 
@@ -152,14 +152,14 @@ def _draw(
     top: TopDocument,
     pods: Sequence[PodRow],
     sort: str,
-    trouble: str,
+    problem: str,
 ) -> None:
     head = [*head_lines(top), ""]
     body = list(pod_lines(pods))
     # The pods' header, and the last line of all.
     room = max(height - len(head) - 1, 1)
     more = f"{len(body) - room} more below; " if len(body) > room else ""
-    last = trouble or f"{more}sorted by {sort} (c m t p), q quits"
+    last = problem or f"{more}sorted by {sort} (c m t p), q quits"
     show([*head, *body[:room], last], (0, 5, len(head)))
 
 

@@ -77,7 +77,7 @@ def _plugin(one: PluginAnswerRow) -> Iterator[str]:
 
 def _knob(one: KnobRow) -> tuple[str, ...]:
     conflict = f"; conflict: {clean(one.conflict)}" if one.conflict else ""
-    now = f"({clean(one.trouble)})" if one.trouble else _value(one.value)
+    now = f"({clean(one.problem)})" if one.problem else _value(one.value)
     why = f"{clean(one.why)}{conflict}"
     return clean(one.knob), now, _value(one.desired), clean(one.owner) or UNKNOWN, why
 

@@ -74,7 +74,7 @@ class Informer(Generic[T]):
         self._monotonic = monotonic
         self._reflector = Reflector(chance, timing or ReflectorTiming())
         self._backoff, self._retry = backoff_of(api), RequestRetry()
-        self._source_trouble = ""
+        self._source_problem = ""
         self._warnings = LogDeduplicator()
         self._undecoded: dict[str, str] = {}
         self._objects: dict[str, T] = {}
@@ -90,14 +90,14 @@ class Informer(Generic[T]):
         """Whether the API has no such kind at present: its CRD is not installed."""
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why this may not be the true state, in a line; "" while fine."""
-        return self._source_trouble or next(iter(self._undecoded.values()), "")
+        return self._source_problem or next(iter(self._undecoded.values()), "")
 
     @property
     def is_followed(self) -> bool:
         """Whether changes are heard of; objects that cannot be read are another matter."""
-        return not self._source_trouble
+        return not self._source_problem
 
     @property
     def synced(self) -> bool:
@@ -204,9 +204,9 @@ class Informer(Generic[T]):
         if self.absent:
             self._known.set()
         if self.absent and self.is_optional:
-            self._source_trouble = ""
+            self._source_problem = ""
         else:
-            self._troubled(str(error))
+            self._note_problem(str(error))
         return step
 
     async def _list(self) -> ReflectorStep:
@@ -321,16 +321,16 @@ class Informer(Generic[T]):
 
     def _fine(self) -> None:
         self.synced_at = self._monotonic()
-        self._source_trouble = ""
+        self._source_problem = ""
         self.absent = False
 
-    def _troubled(self, line: str) -> None:
+    def _note_problem(self, line: str) -> None:
         """One broken watch is normal, and not logged: servers restart."""
         if self._reflector.failures == 1:
             self._warnings.clear()
             if self.synced_at > float("-inf"):
                 return
-        self._source_trouble = line
+        self._source_problem = line
         if self._warnings.is_new(line):
             self._on_warning(line)
 

@@ -73,9 +73,9 @@ class Leadership:
         return self._elector.term if self._elector is not None else 0
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the last request for the Lease failed, in a line; "" if it did not."""
-        return self._elector.trouble if self._elector is not None else ""
+        return self._elector.problem if self._elector is not None else ""
 
     def fenced(self) -> Client:
         """A client that writes only while this replica leads."""

@@ -88,7 +88,7 @@ class LeaseElector:
         )
         self._changed = anyio.Event()
         self._known = False, 0
-        self.trouble = ""
+        self.problem = ""
         """Why the last request failed, in a line; "" if it did not."""
 
     @property
@@ -196,12 +196,12 @@ class LeaseElector:
             with self._in_time():
                 step = await (self._read() if action is LeaseAction.READ else self._write(action))
         except TimeoutError:
-            return self._troubled(ApiError(f"{self._about}: no answer in time"))
+            return self._note_problem(ApiError(f"{self._about}: no answer in time"))
         except ConflictError:  # somebody else was faster
             step = self._election.failed()
         except ApiError as error:
-            return self._troubled(error)
-        self.trouble = ""
+            return self._note_problem(error)
+        self.problem = ""
         return step
 
     async def _read(self) -> ElectionStep:
@@ -231,15 +231,15 @@ class LeaseElector:
             given = with_record(lease, released_record(record, self._now()))
             await self._api.replace(LEASES, self._name, given, self._namespace)
 
-    def _troubled(self, error: ApiError) -> ElectionStep:
-        if not self.trouble:
+    def _note_problem(self, error: ApiError) -> ElectionStep:
+        if not self.problem:
             self._on_warning(str(error))
-        self.trouble = str(error)
+        self.problem = str(error)
         return self._election.failed(error.retry_after)
 
     def _warn_of_watch(self, line: str) -> None:
         """Only if it is the watch alone that fails."""
-        if not self.trouble:
+        if not self.problem:
             seconds = self._election.timing.retry
             self._on_warning(f"{line} (the Lease is read every {seconds:g} s instead)")
 

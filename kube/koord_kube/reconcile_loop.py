@@ -61,7 +61,7 @@ class ReconcileLoop:
         return len(self._queue)
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """How many keys fail, and why the last of them did; "" if none does."""
         failing = self._queue.failing
         return f"{self.name}: {failing} to be retried; {self._last_failure}" if failing else ""

@@ -9,7 +9,7 @@ from koord_service.settings import option
 from koord_service.sockets import parse_mode
 
 CONTAINERD, DOCKERD = "/var/run/containerd/containerd.sock", "/var/run/docker.sock"
-"""Where the runtimes are found unless the settings say otherwise."""
+"""The runtimes' sockets unless the settings say otherwise."""
 
 IGNORED = go_flags()
 """The Go proxy's flags that have no meaning here are klog's."""
@@ -91,5 +91,5 @@ class ProxySettings:
 
     @property
     def docker(self) -> bool:
-        """Whether the runtime is dockerd."""
+        """True if the runtime is dockerd."""
         return self.backend_runtime_mode == "Docker"

@@ -29,14 +29,14 @@ log = get_log("koord_proxy.hooks")
 REMIND_SECONDS = 600.0
 """Between two lines about a server that stays away."""
 MOST_PODS = 10_000
-"""Pods of an outage that are told apart."""
+"""Number of pods of an outage that are counted each."""
 PROBE_SECONDS = 0.25
-"""How often it is looked whether a probe is due."""
+"""Interval at which due probes are looked for."""
 
 
 @dataclass(slots=True)
 class DispatchResult:
-    """What came of asking everybody.
+    """Combined result of all hook servers of a stage.
 
     ``refusal`` is set if the call must fail; ``missed`` are the hooks that were
     due and did not happen. Of these ``expected`` were to be missed: their server is known to be
@@ -99,14 +99,14 @@ class Dispatcher:
         return {target.name: target.breaker.state.value for target in self._targets}
 
     def immediate(self, stage: Stage | None) -> bool:
-        """Whether asking about a stage waits for nobody: all are in this process."""
-        return stage is not None and not any(one.waits for one in self.subscribed[stage])
+        """True if all hooks of a stage run in this process, so that no answer is waited for."""
+        return stage is not None and not any(target.waits for target in self.subscribed[stage])
 
     async def ask(
-        self, stage: Stage, facts: HookRequest, only: Collection[str] | None = None
+        self, stage: Stage, hook_request: HookRequest, only: Collection[str] | None = None
     ) -> DispatchResult:
         """Ask every target that is subscribed to the stage; of these ``only`` some, by name."""
-        verdict = DispatchResult(Merge(facts))
+        verdict = DispatchResult(Merge(hook_request))
         for target in self.subscribed[stage]:
             if only is not None and target.name not in only:
                 continue
@@ -120,7 +120,7 @@ class Dispatcher:
                 field=str(conflict.field),
                 kept=conflict.kept,
                 overruled=conflict.overruled,
-                **names_of(facts),
+                **names_of(hook_request),
             )
         return verdict
 
@@ -132,7 +132,7 @@ class Dispatcher:
             return
         started = time.perf_counter()
         try:
-            response = await self._within_deadline(target, stage, verdict.merge.facts)
+            response = await self._within_deadline(target, stage, verdict.merge.hook_request)
         except NotSubscribedError:
             self._answered(target)
             self._count(target, stage, "not_subscribed")
@@ -160,11 +160,11 @@ class Dispatcher:
         self._count(target, stage, "applied" if changed else "unchanged")
 
     async def _within_deadline(
-        self, target: HookTarget, stage: Stage, facts: HookRequest
+        self, target: HookTarget, stage: Stage, hook_request: HookRequest
     ) -> HookResponse:
         if target.timeout is None:
-            return await target.ask(stage, facts)
-        answer = self._tasks.create_task(_collected(target, stage, facts))
+            return await target.ask(stage, hook_request)
+        answer = self._tasks.create_task(_collected(target, stage, hook_request))
         try:
             done, _ = await asyncio.wait((answer,), timeout=target.timeout)
         except asyncio.CancelledError:
@@ -211,15 +211,15 @@ class Dispatcher:
         if outage is not None:
             _log_outage(log.info, "hook server has answered again", target.name, outage)
 
-    def _count_missed(self, target: HookTarget, facts: HookRequest) -> bool:
-        """Count a missed call for an outage; whether that is known, and its line was written."""
+    def _count_missed(self, target: HookTarget, hook_request: HookRequest) -> bool:
+        """Count a missed call for an outage; return True if the outage has been logged."""
         outage = self._outages.get(target.name)
         if outage is None:
             return False
         outage.calls += 1
         if len(outage.pods) < MOST_PODS:
-            outage.pods.add(facts.pod_meta.uid or facts.pod_meta.name)
-        # The call that found out is told of by itself.
+            outage.pods.add(hook_request.pod_meta.uid or hook_request.pod_meta.name)
+        # The first call has a log line of its own.
         return outage.calls > 1
 
     def _remind(self, now: float) -> None:
@@ -238,7 +238,7 @@ class Dispatcher:
         self._count(target, stage, error.outcome)
         # After a call there is nothing left to refuse.
         refused = target.policy is FailurePolicy.FAIL and stage not in POST_STAGES
-        known = not error.reached and self._count_missed(target, verdict.merge.facts)
+        known = not error.reached and self._count_missed(target, verdict.merge.hook_request)
         say = log.debug if known or error.outcome == "skipped" else log.warning
         say(
             "hook not applied",
@@ -247,7 +247,7 @@ class Dispatcher:
             outcome=error.outcome,
             error=str(error),
             policy=target.policy.value,
-            **names_of(verdict.merge.facts),
+            **names_of(verdict.merge.hook_request),
         )
         if refused:
             verdict.refusal = (
@@ -297,10 +297,10 @@ def _log_outage(say: Callable[..., None], event: str, name: str, outage: _Outage
 
 
 async def _collected(
-    target: HookTarget, stage: Stage, facts: HookRequest
+    target: HookTarget, stage: Stage, hook_request: HookRequest
 ) -> HookResponse | Exception:
     """The answer or what went wrong, as a value: nobody may be left to raise it to."""
     try:
-        return await target.ask(stage, facts)
+        return await target.ask(stage, hook_request)
     except Exception as error:
         return error

@@ -1,4 +1,4 @@
-"""What the proxy says of itself: /healthz for machines, /pods for people and koordctl."""
+"""The proxy's status: /healthz for machines, /pods for people and koordctl."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from koord_proxy.server import Relay
 from koord_proxy.store import RecordStore
 
 PROBE_SECONDS = 1.0
-"""How long the runtime may take to say that it is there; whoever asks us waits so long."""
+"""Time for the runtime to answer a probe; a caller of /healthz waits so long."""
 _LOOP_SECONDS = 1.0
-"""How much longer our own event loop may take to ask it."""
+"""Additional time for our own event loop to send the probe."""
 
 
 class Health:
@@ -52,7 +52,7 @@ class Health:
 
     def healthz(self, _: Query) -> StatusPage:
         """Always 200 while calls are relayed; "degraded" says that not all is well."""
-        backend, database = self._backend_error(), self._store.trouble
+        backend, database = self._backend_error(), self._store.problem
         if not backend and not self._reconciler.done:
             backend = "waited for: its lists have not been read yet"
         servers = [
@@ -65,7 +65,7 @@ class Health:
             for target in self._dispatcher.targets
         ]
         well = not (backend or database or self._registrations)
-        well = well and all(one["breaker"] == "closed" for one in servers)
+        well = well and all(server["breaker"] == "closed" for server in servers)
         return json_page(
             {
                 "status": "ok" if well else "degraded",
@@ -93,21 +93,21 @@ class Health:
         ]
         # Containers adopted alone, because their pod could not be looked up.
         unknown = {"name": "(unknown pod)", "managed": True, "missed": []}
-        pods += [{"id": one, **unknown, "containers": c} for one, c in containers.items()]
+        pods += [{"id": pod, **unknown, "containers": c} for pod, c in containers.items()]
         return json_page(pods)
 
     def records(self) -> dict[str, int]:
-        """How many records there are, by kind."""
+        """Number of records by kind."""
         return {kind.value: len(self._store.records(kind)) for kind in RecordKind}
 
     def unmanaged(self) -> int:
-        """How many pods and containers went on without a hook that was due."""
+        """Number of pods and containers that went on without a hook that was due."""
         return sum(
             bool(record.missed) for kind in RecordKind for record in self._store.records(kind)
         )
 
     def _backend_error(self) -> str:
-        """What is wrong with the runtime now, "" if nothing: without calls nobody else notices.
+        """Probe the runtime and return its error, "" if it answers: without calls nobody notices.
 
         It is asked once at a time, for all who want to know meanwhile.
         """
@@ -139,10 +139,10 @@ class Health:
 
 
 def _shown(record: RuntimeRecord) -> dict[str, Any]:
-    meta = record.facts.pod_meta
+    meta = record.hook_request.pod_meta
     name = (
-        record.facts.container_meta.name
-        if isinstance(record.facts, ContainerHookRequest)
+        record.hook_request.container_meta.name
+        if isinstance(record.hook_request, ContainerHookRequest)
         else f"{meta.namespace}/{meta.name}"
     )
     return {

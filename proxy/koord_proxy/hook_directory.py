@@ -18,7 +18,7 @@ from koord_proxy.store import RecordStore
 log = get_log("koord_proxy.hookservers")
 
 LOOK_SECONDS = 0.5
-"""How often to check the directory for changes."""
+"""Interval at which the directory is checked for changes."""
 MAX_FILE = 1 << 20
 """Bytes of a registration file; real ones have some hundred."""
 
@@ -56,7 +56,7 @@ class HookDirectory:
 
     @property
     def errors(self) -> Mapping[str, str]:
-        """What is wrong with registrations now, a line each, by name."""
+        """Current errors of registrations, a line each, by name."""
         return self._registrations.errors
 
     def read(self) -> None:
@@ -136,13 +136,13 @@ class HookDirectory:
 
 
 def _signature(directory: Path) -> _Signature | None:
-    """What changes when a file in the directory does; None while it cannot be read."""
+    """Return a value that changes whenever a file in the directory does; None on an error."""
     try:
         with os.scandir(directory) as entries:
             status = {entry.name: _status(entry) for entry in entries}
     except OSError:
         return None
-    return {name: (one.st_ino, one.st_ctime_ns, one.st_size) for name, one in status.items()}
+    return {name: (file.st_ino, file.st_ctime_ns, file.st_size) for name, file in status.items()}
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result:
@@ -182,7 +182,7 @@ def _files(directory: Path) -> dict[str, bytes]:
 def _marks(directory: Path) -> list[str]:
     """The servers that are deregistered; names that are no text are nobody's."""
     with os.scandir(directory) as entries:
-        names = [one.name for one in entries if one.is_file(follow_symlinks=False)]
+        names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
     return [
         name.removesuffix(REMOVED)
         for name in names

@@ -25,7 +25,7 @@ from koord_proxy.rules.registration import FailurePolicy, HookServerRegistration
 log = get_log("koord_proxy.hooks")
 
 LATE_SECONDS = 30.0
-"""How long after its deadline an answer is still waited for, to know that it comes."""
+"""Time after its deadline for which an answer is still waited for, to see that it comes."""
 PROBE_TIMEOUT = 1.5
 """Seconds a probe waits at most: a little longer than gRPC does between two connections."""
 
@@ -71,10 +71,10 @@ class HookTarget(Protocol):
     stages: frozenset[Stage]
     timeout: float | None
     waits: bool
-    """Whether a call may have to wait for another process."""
+    """True if a call may have to wait for another process."""
     breaker: Breaker
 
-    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
+    async def ask(self, stage: Stage, hook_request: HookRequest) -> HookResponse:
         """The answer to one stage.
 
         Raises:
@@ -82,7 +82,7 @@ class HookTarget(Protocol):
         """
 
     async def probe(self) -> bool:
-        """Whether the target answers anything at all."""
+        """Probe the target; return True if it answers anything at all."""
 
     async def close(self) -> None:
         """Give up its connections."""
@@ -109,11 +109,11 @@ class HookServerTarget:
         ]
         self._turn = 0
 
-    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
+    async def ask(self, stage: Stage, hook_request: HookRequest) -> HookResponse:
         self._turn = (self._turn + 1) % len(self._calls)
         deadline = self.registration.timeout + LATE_SECONDS
         try:
-            answered = await self._calls[self._turn][stage](facts, timeout=deadline)
+            answered = await self._calls[self._turn][stage](hook_request, timeout=deadline)
         except grpc.aio.AioRpcError as error:
             raise _translated(error) from None
         except grpc.aio.UsageError:
@@ -181,10 +181,10 @@ class InProcessTarget:
         self._runner = runner
         self._view = view
 
-    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
-        response, outcome = answer(self._runner, stage, facts, self._view)
-        # Told once the call has gone on.
-        asyncio.get_running_loop().call_soon(_tell, stage, facts, outcome)
+    async def ask(self, stage: Stage, hook_request: HookRequest) -> HookResponse:
+        response, outcome = answer(self._runner, stage, hook_request, self._view)
+        # Logged once the call has gone on.
+        asyncio.get_running_loop().call_soon(_log_outcome, stage, hook_request, outcome)
         if outcome.failures:
             names = ", ".join(name for name, _ in outcome.failures)
             raise HookError("failed", f"plugin {names} failed", reached=True, partial=response)
@@ -198,8 +198,8 @@ class InProcessTarget:
         pass
 
 
-def _tell(stage: Stage, facts: HookRequest, outcome: HookResult[Patch]) -> None:
-    names = names_of(facts)
+def _log_outcome(stage: Stage, hook_request: HookRequest, outcome: HookResult[Patch]) -> None:
+    names = names_of(hook_request)
     for name, error in outcome.failures:
         log.error("plugin failed", plugin=name, stage=stage, error=str(error), **names)
     for conflict in outcome.conflicts:

@@ -1,4 +1,4 @@
-"""What happens to an intercepted call: facts, hooks, the request sent on, the record.
+"""The steps of an intercepted call: hook request, hooks, the request sent on, the record.
 
 Order of a held call: read it, find what is known of its pod, ask the hooks, write
 what they changed into it, note what is expected, send it on. When it has ended:
@@ -39,7 +39,7 @@ from koord_proxy.rules.records import (
     RecordKind,
     RequestedLimits,
     RuntimeRecord,
-    facts_requesting,
+    hook_request_with_limits,
     labels_of,
     names_of,
     requested_limits,
@@ -53,7 +53,7 @@ UPDATE = "UpdateContainerResources"
 
 
 class Decidable(Protocol):
-    """Where the calls come from and decisions go: a connection."""
+    """A connection on which held calls wait for a decision."""
 
     def release(self, stream: int, message: bytes | None = None) -> None:
         """Send a held request on."""
@@ -70,13 +70,13 @@ class InterceptedCall:
     """An intercepted call under way.
 
     ``record`` is that of its pod or container, if it is known; ``requested`` the limits that
-    the kubelet asks for; ``before`` the facts to go back to should an update fail, and the limits
-    asked for until then; ``changed`` the fields hooks changed.
+    the kubelet asks for; ``before`` the hook request to go back to should an update fail, and
+    the limits asked for until then; ``changed`` the fields hooks changed.
     """
 
     request: InterceptedRequest
     record: RuntimeRecord | None = None
-    facts: HookRequest | None = None
+    hook_request: HookRequest | None = None
     requested: RequestedLimits = NO_LIMITS
     before: tuple[HookRequest, RequestedLimits] | None = None
     changed: str = ""
@@ -84,12 +84,12 @@ class InterceptedCall:
 
     @property
     def method(self) -> InterceptedMethod:
-        """What the request amounts to."""
+        """Method to which the request amounts."""
         return self.request.method
 
 
 class CallDecision(NamedTuple):
-    """What becomes of a held call: ``message`` goes on in its place (None: as it came).
+    """Decision on a held call: ``message`` goes on in its place (None: as it came).
 
     ``result`` is the word for the metric; ``refusal``, if set, is what the client gets;
     ``left_out`` are changes that the request has no field for.
@@ -109,10 +109,10 @@ class SkipRule:
     key: str
     value: str
 
-    def matches(self, facts: HookRequest) -> bool:
-        """Whether the pod is left alone."""
+    def matches(self, hook_request: HookRequest) -> bool:
+        """True if the pod is exempt from hooks."""
         return bool(self.key) and any(
-            known.get(self.key) == self.value for known in labels_of(facts)
+            known.get(self.key) == self.value for known in labels_of(hook_request)
         )
 
 
@@ -136,8 +136,8 @@ class Interceptor:
         """``adopt`` looks up what is unknown here, and ``met`` is called when it turns out to run.
 
         ``refresh`` puts the limits that a container has now into its record, and returns whether
-        it could. Without it records are believed. With ``reports_requested``, the kubelet is told
-        the limits that it requested itself.
+        it could. Without it records are believed. With ``reports_requested``, the
+        kubelet sees the limits that it requested itself.
         """
         self._api = api
         self._store = store
@@ -153,7 +153,7 @@ class Interceptor:
         self.skip = skip
 
     def route(self, target: str) -> Route:
-        """How a call is treated: held only if hooks are called first."""
+        """Decide the treatment of a call: it is held only if hooks precede it."""
         call = self._api.call(target)
         tally = self._metrics.tally(self._api.label(target))
         if not call:
@@ -212,7 +212,7 @@ class Interceptor:
             return
         decide = self._decide(connection, calls, arrived.stream, call)
         immediate = self._dispatcher.immediate(call.method.pre) and not self._is_update(call)
-        if call.facts is not None and immediate:
+        if call.hook_request is not None and immediate:
             # Nothing to wait for: its headers and its message go out in one write.
             _run_through(decide)
         else:
@@ -234,11 +234,11 @@ class Interceptor:
         return call
 
     def _is_update(self, call: InterceptedCall) -> bool:
-        """Whether it names some limits, and what else is in force has to be looked up."""
+        """True if the call sets limits, so that the other limits in force have to be looked up."""
         return self._refresh is not None and call.method.name == UPDATE
 
     def _has_pre_hooks(self, method: InterceptedMethod) -> bool:
-        """Whether hooks are called before it goes on."""
+        """True if hooks precede the call."""
         return method.pre is not None and bool(self._dispatcher.subscribed[method.pre])
 
     def _unreadable(self, connection: Decidable, arrived: RequestArrived, problem: str) -> None:
@@ -291,18 +291,18 @@ class Interceptor:
         self._count(call.method.name, decision.result)
         if decision.verdict is not None:
             _log_verdict(call, decision.verdict)
-        if decision.left_out and call.facts is not None:
+        if decision.left_out and call.hook_request is not None:
             fields = ", ".join(sorted(map(str, decision.left_out)))
             log.warning(
                 "the runtime's API has no field for some changes",
                 method=call.method.name,
                 fields=fields,
-                **names_of(call.facts),
+                **names_of(call.hook_request),
             )
 
     async def _ask(self, call: InterceptedCall) -> CallDecision:
-        was_found = call.facts is None
-        if call.facts is None:
+        was_found = call.hook_request is None
+        if call.hook_request is None:
             try:
                 found = await self._look_up(call)
             except NotKubernetesError:
@@ -315,18 +315,18 @@ class Interceptor:
             )
             if server:
                 return CallDecision("refused", refusal=_not_looked_up(call, server))
-        if call.facts is None or call.method.pre is None:
+        if call.hook_request is None or call.method.pre is None:
             self._warnings.warning(
                 "unknown pod or container, call not hooked",
                 method=call.method.name,
                 id=call.request.id,
             )
             return CallDecision("unknown")
-        if self.skip.matches(call.facts):
+        if self.skip.matches(call.hook_request):
             self._note(call, missed=())
             return CallDecision("exempt")
         is_known = was_found or await self._look_up_limits(call)
-        verdict = await self._dispatcher.ask(call.method.pre, call.facts)
+        verdict = await self._dispatcher.ask(call.method.pre, call.hook_request)
         if verdict.refusal:
             return CallDecision("refused", refusal=verdict.refusal)
         sent = RewrittenRequest(None)
@@ -346,27 +346,27 @@ class Interceptor:
             return True
         is_known = await self._refresh(call.record)
         # Anew in any case: another call may have changed the record meanwhile.
-        call.facts = _facts_of(call.request, call.record)
+        call.hook_request = _hook_request_of(call.request, call.record)
         return is_known
 
     def _find(self, call: InterceptedCall, *, looked_up: bool = False) -> None:
-        """What is known of the pod or container that the call is about.
+        """Find the pod or container of the call in the records.
 
-        No facts are found where the runtime has to be asked first.
+        No hook request is found where the runtime has to be asked first.
         """
         request, method = call.request, call.method
         if method.makes:
             pod = self._store.get(RecordKind.POD, request.sandbox)
             if request.sandbox and pod is None and not (request.describes_pod or looked_up):
                 return
-            call.facts = request.new_facts(pod.facts if pod else None)  # type: ignore[arg-type]
-            call.requested = requested_limits(call.facts)
-            call.record = RuntimeRecord(method.kind, "", call.facts, request.sandbox)
+            call.hook_request = request.new_hook_request(pod.hook_request if pod else None)  # type: ignore[arg-type]
+            call.requested = requested_limits(call.hook_request)
+            call.record = RuntimeRecord(method.kind, "", call.hook_request, request.sandbox)
             return
         call.record = self._store.get(method.kind, request.id) or call.record
         if call.record is not None:
             call.requested = _requested_by(request, call.record)
-            call.facts = _facts_of(request, call.record)
+            call.hook_request = _hook_request_of(request, call.record)
 
     async def _look_up(self, call: InterceptedCall) -> bool:
         """Look up the pod or container of the call; whether the runtime has it.
@@ -403,17 +403,17 @@ class Interceptor:
     def _note(self, call: InterceptedCall, missed: Iterable[MissedHookCall]) -> None:
         """Record a call before the runtime sees it."""
         record = call.record
-        if record is None or call.facts is None:
+        if record is None or call.hook_request is None:
             return
         record.note(missed)
         if call.method.makes:
-            record.set_facts(call.facts, call.requested)
+            record.set_hook_request(call.hook_request, call.requested)
             self._store.expect(record)
         elif call.method.pre is not None and not call.method.ends:
-            call.before = record.facts, record.last_requested
+            call.before = record.hook_request, record.last_requested
             record.updates += 1
-            if call.before != (call.facts, call.requested) or missed:
-                record.set_facts(call.facts, call.requested)
+            if call.before != (call.hook_request, call.requested) or missed:
+                record.set_hook_request(call.hook_request, call.requested)
                 self._store.put(record)
 
     # ---- a call has ended
@@ -424,7 +424,7 @@ class Interceptor:
             if response is not None and method.kind is RecordKind.CONTAINER and not method.ends:
                 self._met()
             return
-        facts = record.facts
+        hook_request = record.hook_request
         if call.before is not None:
             record.updates -= 1
         if response is None and call.changed:
@@ -433,7 +433,7 @@ class Interceptor:
                 "call failed after hooks changed it",
                 method=method.name,
                 changed=call.changed,
-                **names_of(facts),
+                **names_of(hook_request),
             )
         if method.makes:
             made = call.request.created_id(response) if response is not None else ""
@@ -448,19 +448,23 @@ class Interceptor:
         if method.ends:
             if response is not None:
                 self._store.drop(method.kind, record.id)
-        elif response is None and call.before is not None and record.facts is call.facts:
-            # Unless a later call has written its own facts meanwhile.
-            record.set_facts(*call.before)
+        elif (
+            response is None
+            and call.before is not None
+            and record.hook_request is call.hook_request
+        ):
+            # Unless a later call has written its own hook request meanwhile.
+            record.set_hook_request(*call.before)
             self._store.put(record)
         if method.post is not None and self._dispatcher.subscribed[method.post]:
-            self._tasks.create_task(self._after(method.post, record, facts))
+            self._tasks.create_task(self._after(method.post, record, hook_request))
 
-    async def _after(self, stage: Stage, record: RuntimeRecord, facts: HookRequest) -> None:
+    async def _after(self, stage: Stage, record: RuntimeRecord, hook_request: HookRequest) -> None:
         """Hooks that come after change nothing, so nobody waits for them."""
-        if self.skip.matches(facts):
+        if self.skip.matches(hook_request):
             return
         try:
-            verdict = await self._dispatcher.ask(stage, deepcopy(facts))
+            verdict = await self._dispatcher.ask(stage, deepcopy(hook_request))
             if verdict.missed and self._store.get(record.kind, record.id) is record:
                 record.note(verdict.missed)
                 self._store.put(record)
@@ -495,7 +499,7 @@ def _log_verdict(call: InterceptedCall, verdict: DispatchResult) -> None:
     say(
         "unmanaged" if verdict.missed else "hooked",
         method=call.method.name,
-        **names_of(verdict.merge.facts),
+        **names_of(verdict.merge.hook_request),
         changed=call.changed or None,
         missed=", ".join(missed.server for missed in verdict.missed) or None,
     )
@@ -515,11 +519,13 @@ def _requested_by(request: InterceptedRequest, record: RuntimeRecord) -> Request
     """The limits that the kubelet asks for, those included that it asked for before."""
     if request.method.name != UPDATE:
         return record.last_requested
-    return requested_limits(request.updated_facts(facts_requesting(record.last_requested)))
+    return requested_limits(
+        request.updated_hook_request(hook_request_with_limits(record.last_requested))
+    )
 
 
-def _facts_of(request: InterceptedRequest, record: RuntimeRecord) -> HookRequest:
-    """The facts hooks are asked with: a copy, since hooks change it."""
+def _hook_request_of(request: InterceptedRequest, record: RuntimeRecord) -> HookRequest:
+    """The hook request sent to hooks: a copy, since hooks change it."""
     if request.method.name == UPDATE:
-        return request.updated_facts(cast("ContainerHookRequest", record.facts))
-    return deepcopy(record.facts)
+        return request.updated_hook_request(cast("ContainerHookRequest", record.hook_request))
+    return deepcopy(record.hook_request)

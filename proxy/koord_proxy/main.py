@@ -60,7 +60,7 @@ class _Stop(Exception):  # noqa: N818 - no error, but the way out of a task grou
 
 
 class RuntimeMode(NamedTuple):
-    """What differs between the runtimes that the proxy can stand in front of."""
+    """Parts that differ between the runtimes that the proxy can stand in front of."""
 
     session: Callable[[Callable[[str], Route]], RelaySession]
     api: RuntimeApi
@@ -197,7 +197,8 @@ class Proxy:
             if isinstance(target, HookServerTarget)
         }
         servers: list[HookTarget] = [
-            known.get(one) or HookServerTarget(one) for one in registrations
+            known.get(registration) or HookServerTarget(registration)
+            for registration in registrations
         ]
         self.dispatcher.replace([*self._plugins, *servers])
 

@@ -1,4 +1,4 @@
-"""What the proxy counts, and how Prometheus sees it.
+"""The proxy's counters, and their metrics for Prometheus.
 
 The relay counts in plain integers, read when somebody asks; only hooks, which
 are rare and slow beside them, use Prometheus' own types.
@@ -25,7 +25,7 @@ _BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 @dataclass(slots=True)
 class Gauges:
-    """What is read, not counted, when somebody asks; each gives values by labels."""
+    """Values that are read when metrics are scraped, not counted; each gives values by labels."""
 
     connections: Callable[[], int] = lambda: 0
     records: Callable[[], dict[str, int]] = dict
@@ -123,7 +123,7 @@ class _Relayed(Collector):
             gauges.breakers(),
         )
         yield GaugeMetricFamily(
-            "koord_runtime_proxy_registration_troubles",
+            "koord_runtime_proxy_registration_problems",
             "Registrations that are damaged or gone.",
             gauges.registrations(),
         )

@@ -32,12 +32,11 @@ log = get_log("koord_proxy.reconcile")
 
 RETRY_SECONDS = 1.0
 LEFT_OVER_SECONDS = 240.0
-"""How long the runtime may go on making what it was asked for before a crash: twice what the
-kubelet waits for a call."""
+"""Time for the runtime to finish calls from before a crash: twice the kubelet's timeout."""
 LOOK_SECONDS = 2.0
-"""How often to look for it."""
+"""Interval at which such results are looked for."""
 ADOPT_SECONDS = 2.0
-"""How long a call waits for its pod or container to be looked up."""
+"""Time for which a call waits while its pod or container is looked up."""
 
 
 class RecordReconciler:
@@ -139,19 +138,21 @@ class RecordReconciler:
 
     async def _refresh(self, runtime: RuntimeClient | KeptClient, record: RuntimeRecord) -> bool:
         """Take the limits in force over; whether they were others than the record's."""
-        before = record.facts
-        told = (await runtime.container(record.id)).facts
+        before = record.hook_request
+        reported = (await runtime.container(record.id)).hook_request
         if not (
-            isinstance(before, ContainerHookRequest) and isinstance(told, ContainerHookRequest)
+            isinstance(before, ContainerHookRequest) and isinstance(reported, ContainerHookRequest)
         ):
             return False
-        facts = with_limits_in_force(before, told)
-        is_current = self._store.get(record.kind, record.id) is record and record.facts is before
-        if facts == before or record.updates or not is_current:
+        hook_request = with_limits_in_force(before, reported)
+        is_current = (
+            self._store.get(record.kind, record.id) is record and record.hook_request is before
+        )
+        if hook_request == before or record.updates or not is_current:
             return False
-        record.facts = facts
+        record.hook_request = hook_request
         self._store.put(record)
-        log.info("limits were changed past the proxy", id=record.id, **names_of(facts))
+        log.info("limits were changed past the proxy", id=record.id, **names_of(hook_request))
         return True
 
     async def _reconcile(self, runtime: RuntimeClient) -> None:
@@ -159,9 +160,9 @@ class RecordReconciler:
         # Only what was known before the lists were made can be missing in them.
         known = {kind: {record.id for record in store.records(kind)} for kind in RecordKind}
         pods, containers = await runtime.pods(), await runtime.containers()
-        for one in (*pods, *containers):
-            store.came(one.identity, one.id)
-        gone = known[RecordKind.CONTAINER] - {one.id for one in containers}
+        for item in (*pods, *containers):
+            store.came(item.identity, item.id)
+        gone = known[RecordKind.CONTAINER] - {container.id for container in containers}
         for id in gone:  # noqa: A001
             store.drop(RecordKind.CONTAINER, id)
         gone_pods = known[RecordKind.POD] - {pod.id for pod in pods}
@@ -171,9 +172,9 @@ class RecordReconciler:
         for pod in pods:
             if self._is_unknown(RecordKind.POD, pod):
                 adopted += await self._try(self._adopt_pod(runtime, pod.id))
-        for one in containers:
-            if self._is_unknown(RecordKind.CONTAINER, one):
-                adoption = self._adopt_container(runtime, one.id, one.sandbox)
+        for container in containers:
+            if self._is_unknown(RecordKind.CONTAINER, container):
+                adoption = self._adopt_container(runtime, container.id, container.sandbox)
                 adopted += await self._try(adoption)
         if self._limits_due:
             await self._refresh_all(runtime, containers)
@@ -191,16 +192,16 @@ class RecordReconciler:
     async def _refresh_all(
         self, runtime: RuntimeClient, containers: Iterable[RuntimeListItem]
     ) -> None:
-        for one in containers:
-            record = self._store.get(RecordKind.CONTAINER, one.id)
-            if one.live and record is not None:
+        for container in containers:
+            record = self._store.get(RecordKind.CONTAINER, container.id)
+            if container.live and record is not None:
                 await self._try(self._refresh(runtime, record))
         self._limits_due = False
 
-    def _is_unknown(self, kind: RecordKind, one: RuntimeListItem) -> bool:
-        """Whether something that may run was made past the proxy."""
-        made_here = self._store.expects(one.identity) or self._store.get(kind, one.id) is not None
-        return one.live and not made_here
+    def _is_unknown(self, kind: RecordKind, item: RuntimeListItem) -> bool:
+        """True if a live pod or container was created past the proxy."""
+        made_here = self._store.expects(item.identity) or self._store.get(kind, item.id) is not None
+        return item.live and not made_here
 
     async def _try(self, adoption: object) -> int:
         try:
@@ -230,7 +231,7 @@ class RecordReconciler:
     def _keep(self, record: RuntimeRecord) -> RuntimeRecord:
         """Add the record, unless a call has made a better one meanwhile."""
         store = self._store
-        store.came(identity(record.kind, record.facts, record.sandbox), record.id)
+        store.came(identity(record.kind, record.hook_request, record.sandbox), record.id)
         known = store.get(record.kind, record.id)
         if known is None:
             record.note(self._missed(record))

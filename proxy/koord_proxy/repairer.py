@@ -28,7 +28,7 @@ from koord_proxy.store import RecordStore
 log = get_log("koord_proxy.repair")
 
 LOOK_SECONDS = 0.5
-"""How often it is looked whether a server answers again that missed something."""
+"""Interval at which servers with missed hooks are looked for."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts at one pod or container."""
 
@@ -41,7 +41,7 @@ _MADE_BY = {
 
 @dataclass(slots=True)
 class _Attempts:
-    """How it went with one record so far; nothing more can be done about what is settled."""
+    """Attempts to repair one record; what is settled cannot be repaired any further."""
 
     at: float = 0.0
     failures: int = 0
@@ -76,8 +76,10 @@ class Repairer:
 
     async def look(self) -> None:
         """Repair what can be repaired now."""
-        records = [one for kind in RecordKind for one in self._store.records(kind) if one.missed]
-        known = {(one.kind, one.id): one for one in records}
+        records = [
+            record for kind in RecordKind for record in self._store.records(kind) if record.missed
+        ]
+        known = {(record.kind, record.id): record for record in records}
         self._attempts = {key: self._attempts.get(key) or _Attempts() for key in known}
         if not any(True for record in records for _ in self._due(record)):
             return
@@ -91,7 +93,7 @@ class Repairer:
                     log.error("defect: repair failed", id=record.id, error=repr(error))
 
     def _due(self, record: RuntimeRecord) -> Iterator[MissedHookCall]:
-        """What a record missed of servers that may be asked now."""
+        """Hooks that a record missed, of servers that may be asked now."""
         attempts = self._attempts[record.kind, record.id]
         if time.monotonic() < attempts.at:
             return
@@ -102,7 +104,7 @@ class Repairer:
 
     def _there(self) -> set[str]:
         targets = self._dispatcher.targets
-        return {one.name for one in targets if one.waits and one.breaker.admits}
+        return {target.name for target in targets if target.waits and target.breaker.admits}
 
     def _pause(self, record: RuntimeRecord) -> None:
         attempts = self._attempts[record.kind, record.id]
@@ -116,11 +118,13 @@ class Repairer:
         for missed in self._due(record):
             due.setdefault(missed.stage, []).append(missed)
         for stage, missed_there in due.items():
-            servers = {one.server for one in missed_there}
+            servers = {call.server for call in missed_there}
             try:
                 repaired = await self._ask(runtime, record, Stage(stage), missed_there)
             except RuntimeCallError as error:
-                log.warning("not repaired", stage=stage, error=str(error), **names_of(record.facts))
+                log.warning(
+                    "not repaired", stage=stage, error=str(error), **names_of(record.hook_request)
+                )
                 repaired = False
             if not repaired:
                 # One that went away again is awaited; another reason may last.
@@ -143,13 +147,13 @@ class Repairer:
         is_known = True
         if self._refresh is not None and record.kind is RecordKind.CONTAINER:
             is_known = await self._refresh(record)
-        before = record.facts
+        before = record.hook_request
         update = self._api.update(record.id)
         if isinstance(before, ContainerHookRequest):
-            facts: HookRequest = update.updated_facts(before)
+            hook_request: HookRequest = update.updated_hook_request(before)
         else:
-            facts = deepcopy(before)
-        verdict = await self._dispatcher.ask(stage, facts, {one.server for one in missed})
+            hook_request = deepcopy(before)
+        verdict = await self._dispatcher.ask(stage, hook_request, {call.server for call in missed})
         if verdict.refusal or verdict.missed:
             return False
         merge, by = verdict.merge, dict(verdict.merge.claims)
@@ -165,12 +169,15 @@ class Repairer:
         if not self._is_current(record, before):
             # It has ended, or an update of the client's came in between: look again.
             return True
-        stuck = {} if stage in POST_STAGES else {one: by[one] for one in beyond}
+        stuck = {} if stage in POST_STAGES else {field: by[field] for field in beyond}
         self._note(record, merge, missed, stuck)
         return True
 
-    def _is_current(self, record: RuntimeRecord, facts: HookRequest) -> bool:
-        return record.facts is facts and self._store.get(record.kind, record.id) is record
+    def _is_current(self, record: RuntimeRecord, hook_request: HookRequest) -> bool:
+        return (
+            record.hook_request is hook_request
+            and self._store.get(record.kind, record.id) is record
+        )
 
     def _note(
         self,
@@ -181,32 +188,32 @@ class Repairer:
     ) -> None:
         """Take the marks away, or say in them what cannot be changed any more."""
         left = []
-        for one in missed:
-            fields = sorted(str(field) for field, server in stuck.items() if server == one.server)
+        for call in missed:
+            fields = sorted(str(field) for field, server in stuck.items() if server == call.server)
             if fields:
                 reason = f"wants {', '.join(fields)}, which cannot be changed once it is made"
-                left.append(one._replace(reason=reason))
+                left.append(call._replace(reason=reason))
         attempts = self._attempts[record.kind, record.id]
         attempts.settled.update(left)
         attempts.failures = 0
         if merge.claims:
-            record.set_facts(merge.facts, record.last_requested)
-        record.missed = [one for one in record.missed if one not in missed]
+            record.set_hook_request(merge.hook_request, record.last_requested)
+        record.missed = [call for call in record.missed if call not in missed]
         record.note(left)
         self._store.put(record)
         log.info(
             "repaired" if not left else "partly repaired",
-            **names_of(record.facts),
-            stages=", ".join(sorted({one.stage for one in missed})),
-            servers=", ".join(sorted({one.server for one in missed})),
+            **names_of(record.hook_request),
+            stages=", ".join(sorted({call.stage for call in missed})),
+            servers=", ".join(sorted({call.server for call in missed})),
             changed=", ".join(sorted(map(str, merge.claims))) or None,
-            missed="; ".join(one.reason for one in left) or None,
+            missed="; ".join(call.reason for call in left) or None,
         )
 
 
 def _beyond_repair(merge: Merge) -> list[Field]:
     """The changes that are possible only when something is created."""
-    limits = (RESOURCES, UNIFIED) if isinstance(merge.facts, ContainerHookRequest) else ()
+    limits = (RESOURCES, UNIFIED) if isinstance(merge.hook_request, ContainerHookRequest) else ()
     return [field for field in merge.claims if field.group not in limits]
 
 
@@ -214,7 +221,7 @@ def missed_when_made(
     dispatcher: Dispatcher, skip: SkipRule, record: RuntimeRecord
 ) -> list[MissedHookCall]:
     """The hooks that something went without which was made while the proxy did not look."""
-    if skip.matches(record.facts):
+    if skip.matches(record.hook_request):
         return []
     now = time.time()
     return [

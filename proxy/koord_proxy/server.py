@@ -25,9 +25,9 @@ log = get_log("koord_proxy.server")
 WRITE_AHEAD = 1 << 20
 """Bytes that may wait to be written to one side before the other is not read."""
 ASK_SECONDS = 1.0
-"""How long a client gets to acknowledge that it was asked to go elsewhere."""
+"""Time for a client to acknowledge the request to reconnect."""
 LINGER_SECONDS = 1.0
-"""How long a client has to close its side after the proxy closed its own."""
+"""Time for a client to close its side after the proxy closed its own."""
 
 
 # The socket file may be systemd's, and the next process goes on with it.
@@ -306,7 +306,7 @@ class Relay:
         self.connections: set[ClientConnection] = set()
         self.backend_error = ""
         self.warnings = LogLimiter(log)
-        """For what any client can cause, as often as it likes."""
+        """Limiter of log lines that any client can cause at will."""
         self.ended = 0
         """Connections that have ended."""
         self.backend_returned: Callable[[], None] = lambda: None
@@ -318,10 +318,10 @@ class Relay:
     async def listen(self, sockets: list[socket.socket]) -> None:
         """Accept clients on these listening sockets."""
         loop = asyncio.get_running_loop()
-        for one in sockets:
+        for listener in sockets:
             # Without it asyncio would listen again, with a backlog of 100.
             server = await loop.create_unix_server(
-                self._accept, sock=one, backlog=BACKLOG, **_KEEP_SOCKET
+                self._accept, sock=listener, backlog=BACKLOG, **_KEEP_SOCKET
             )
             self._servers.append(server)
 

@@ -93,28 +93,28 @@ class RecordStore:
 
     def expect(self, record: RuntimeRecord) -> None:
         """The runtime is about to be asked to make this; it has no id yet."""
-        key = identity(record.kind, record.facts, record.sandbox)
+        key = identity(record.kind, record.hook_request, record.sandbox)
         self._expected[key] = record
         self._write([(record, 1)], [])
 
     def expects(self, key: str) -> bool:
-        """Whether something of this identity is being made by a call under way."""
+        """True if something of this identity is being made by a call under way."""
         return key in self._expected
 
     def made(self, record: RuntimeRecord, id: str) -> None:  # noqa: A002
-        """What was expected is there, under this id."""
-        key = identity(record.kind, record.facts, record.sandbox)
+        """Record that an expected pod or container was created, under this id."""
+        key = identity(record.kind, record.hook_request, record.sandbox)
         self._expected.pop(key, None)
         self._left_over.pop(key, None)
         record.id = id
-        if isinstance(record.facts, ContainerHookRequest):
-            record.facts.container_meta.id = id
+        if isinstance(record.hook_request, ContainerHookRequest):
+            record.hook_request.container_meta.id = id
         self._records[record.kind][id] = record
         self._write([(record, 0)], [(record.kind, key, 1)])
 
     def not_made(self, record: RuntimeRecord) -> None:
-        """What was expected will not come."""
-        key = identity(record.kind, record.facts, record.sandbox)
+        """Record that an expected pod or container will not be created."""
+        key = identity(record.kind, record.hook_request, record.sandbox)
         if self._expected.get(key) is record:
             del self._expected[key]
             # One of the same name may have been expected before a crash.
@@ -124,7 +124,7 @@ class RecordStore:
 
     @property
     def left_over(self) -> bool:
-        """Whether something expected before a crash has not come yet."""
+        """True if something expected before a crash has not come yet."""
         return bool(self._left_over)
 
     def came(self, key: str, id: str) -> bool:  # noqa: A002
@@ -151,7 +151,7 @@ class RecordStore:
         gone = [(kind, id, 0)] if self._records[kind].pop(id, None) else []
         if kind is RecordKind.POD:
             containers = self._records[RecordKind.CONTAINER]
-            for name in [name for name, one in containers.items() if one.sandbox == id]:
+            for name in [name for name, container in containers.items() if container.sandbox == id]:
                 del containers[name]
                 gone.append((RecordKind.CONTAINER, name, 0))
         if gone:
@@ -174,13 +174,13 @@ class RecordStore:
     # ---- the database
 
     @property
-    def trouble(self) -> str:
-        """What is wrong with the database, "" if nothing is."""
-        return self._state.trouble if self._path else _NO_DATABASE
+    def problem(self) -> str:
+        """Current error of the database, "" if there is none."""
+        return self._state.problem if self._path else _NO_DATABASE
 
     @property
     def durable(self) -> bool:
-        """Whether records are being written to the database."""
+        """True if records are being written to the database."""
         return self._state.durable
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class RecordStore:
         everything = [*self._everything()]
         yield "DELETE FROM records", [()]
         yield "DELETE FROM requested", [()]
-        yield _PUT_RECORD, [_row(*one) for one in everything]
+        yield _PUT_RECORD, [_row(*entry) for entry in everything]
         yield _PUT_REQUESTED, _requested_rows(everything)
         yield "DELETE FROM registrations", [()]
         yield _PUT_REGISTRATION, self.registrations.items()
@@ -228,10 +228,10 @@ class RecordStore:
     def _write(
         self, changed: Sequence[_Stored], gone: Sequence[tuple[RecordKind, str, int]]
     ) -> None:
-        stale = [*gone, *(_key(*one) for one in changed if one[0].requested is None)]
+        stale = [*gone, *(_key(*entry) for entry in changed if entry[0].requested is None)]
         self._state.apply(
             (_DELETE_RECORD, gone),
-            (_PUT_RECORD, [_row(*one) for one in changed]),
+            (_PUT_RECORD, [_row(*entry) for entry in changed]),
             (_DELETE_REQUESTED, [key for key in stale if key[0] == RecordKind.CONTAINER]),
             (_PUT_REQUESTED, _requested_rows(changed)),
         )
@@ -245,27 +245,27 @@ class RecordStore:
 
 
 def _key(record: RuntimeRecord, expected: int) -> tuple[str, str, int]:
-    name = record.id or identity(record.kind, record.facts, record.sandbox)
+    name = record.id or identity(record.kind, record.hook_request, record.sandbox)
     return str(record.kind), name, expected
 
 
 def _row(record: RuntimeRecord, expected: int) -> tuple[object, ...]:
     kind, name, _ = _key(record, expected)
     missed = json.dumps(record.missed) if record.missed else ""
-    return kind, name, record.sandbox, record.facts.SerializeToString(), missed, expected
+    return kind, name, record.sandbox, record.hook_request.SerializeToString(), missed, expected
 
 
 def _requested_rows(records: Iterable[_Stored]) -> list[tuple[object, ...]]:
     return [
-        (json.dumps(one.requested), *_key(one, expected))
-        for one, expected in records
-        if one.requested is not None
+        (json.dumps(record.requested), *_key(record, expected))
+        for record, expected in records
+        if record.requested is not None
     ]
 
 
-def _record(kind: str, id: str, sandbox: str, facts: bytes, missed: str) -> RuntimeRecord:  # noqa: A002
+def _record(kind: str, id: str, sandbox: str, hook_request: bytes, missed: str) -> RuntimeRecord:  # noqa: A002
     message: HookRequest = PodHookRequest() if kind == RecordKind.POD else ContainerHookRequest()
-    message.ParseFromString(facts)
+    message.ParseFromString(hook_request)
     record = RuntimeRecord(RecordKind(kind), id, message, sandbox)
     record.missed = [MissedHookCall(*entry) for entry in json.loads(missed)] if missed else []
     return record

@@ -58,7 +58,7 @@ class InUseError(Exception):
 class SqliteState:
     """The database of a ``StateOwner``; without a path there is none and nothing happens.
 
-    With ``exclusive``, no other process can open it so meanwhile. ``trouble`` says what is
+    With ``exclusive``, no other process can open it so meanwhile. ``problem`` says what is
     wrong with it, "" if nothing is; ``replaced`` why a corrupt one was set aside, "" if none was.
     """
 
@@ -71,7 +71,7 @@ class SqliteState:
         exclusive: bool = False,
         auto_checkpoint: bool = False,
     ) -> None:
-        self.trouble = ""
+        self.problem = ""
         self.replaced = ""
         self._path = path
         self._owner = owner
@@ -163,7 +163,7 @@ class SqliteState:
         self._owner.reset()
         aside = set_database_aside(self._path)
         self.replaced = f"{self._path} was corrupt ({error}) and is now {aside}"
-        # Logged once and no trouble any more: the new one survives a crash as the old one did.
+        # Logged once and no problem any more: the new one survives a crash as the old one did.
         self._log.error(
             "state database was corrupt, began a new one",
             path=self._path,
@@ -183,14 +183,14 @@ class SqliteState:
             self._give_up(error)
             return
         self._log.info("state database can be used again", path=self._path)
-        self.trouble = ""
+        self.problem = ""
 
     def _give_up(self, error: Exception) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS
-        trouble = f"{self._path}: {error}; records are kept in memory only"
-        if trouble != self.trouble:
+        problem = f"{self._path}: {error}; records are kept in memory only"
+        if problem != self.problem:
             self._log.error("state database cannot be used", path=self._path, error=str(error))
-        self.trouble = trouble
+        self.problem = problem
         self._disconnect()
 
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from koord_host.planning.validity import trouble
+from koord_host.planning.validity import problem
 from koord_model.node_slo import NodeSLO
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
@@ -119,7 +119,7 @@ def test_the_example_swaps_less_under_pressure_and_holds_what_it_had(example: Mo
     easy, hard = plan(3.0), plan(30.0)
     assert easy.desired == ()
     [wish] = hard.desired
-    assert (wish.target.place, wish.value, trouble(wish)) == ("vm.swappiness", "5", "")
+    assert (wish.target.place, wish.value, problem(wish)) == ("vm.swappiness", "5", "")
     assert plan(None).desired == ()
     assert plan(None, hard).desired == hard.desired
     assert plan(3.0, plan(None, hard)).desired == ()

@@ -211,7 +211,7 @@ class TestKubelet:
 
         async def old() -> bool:
             state = await koordlet.state_of("pods")
-            said = f"no answer in {KUBELET_HAS:g} s" in state["trouble"]
+            said = f"no answer in {KUBELET_HAS:g} s" in state["problem"]
             return bool(said and state["age_seconds"] > KUBELET_HAS)
 
         await until(old, "the list grows old, and says why")
@@ -224,10 +224,10 @@ class TestKubelet:
         return [line for line in lines if word in line]
 
 
-Trouble = Callable[[Cluster], Awaitable[None]]
+Problem = Callable[[Cluster], Awaitable[None]]
 
 
-def failing(**fault: Any) -> Trouble:
+def failing(**fault: Any) -> Problem:
     async def happens(cluster: Cluster) -> None:
         words = f"Bearer {cluster.token_file.read_text()} makes no sense"
         cluster.api.fail(message=words, **fault)
@@ -257,7 +257,7 @@ async def restarted_from_an_old_backup(cluster: Cluster) -> None:
     await cluster.api.start()
 
 
-TROUBLES: dict[str, Trouble] = {
+PROBLEMS: dict[str, Problem] = {
     "gone": gone,
     "too many requests": failing(times=3, status=429, retry_after=1),
     "broken": failing(times=8, status=500),
@@ -269,11 +269,11 @@ TROUBLES: dict[str, Trouble] = {
 
 
 class TestApiServer:
-    @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+    @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
     async def test_news_arrive_after(
-        self, cluster: Cluster, koordlet: ClusterKoordlet, trouble: Trouble
+        self, cluster: Cluster, koordlet: ClusterKoordlet, problem: Problem
     ) -> None:
-        await trouble(cluster)
+        await problem(cluster)
         application = cluster.put_application()
         reserved = {"resources": {"memory": f"{application.rpartition('-')[2]}Gi"}}
         cluster.put_node(**{ANNOTATION_NODE_RESERVATION: json.dumps(reserved)})

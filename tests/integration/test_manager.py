@@ -362,17 +362,17 @@ def all_of_it(api: KubeApi) -> None:
         one(api)
 
 
-class TestTroubleWithTheApi:
+class TestProblemWithTheApi:
     @pytest.mark.parametrize(
-        "trouble", [conflicts, failures, gone, KubeApi.expire_watches, all_of_it]
+        "problem", [conflicts, failures, gone, KubeApi.expire_watches, all_of_it]
     )
     async def test_all_is_right_afterwards(
-        self, cluster: ManagedCluster, trouble: Callable[[KubeApi], None]
+        self, cluster: ManagedCluster, problem: Callable[[KubeApi], None]
     ) -> None:
         manager = await cluster.started("m1")
         await cluster.busy_nodes(*THREE, cores=1)
         since = len(cluster.api.asked)
-        trouble(cluster.api)
+        problem(cluster.api)
         for name in THREE:
             cluster.put_node(name, **{"example.com/somebody": "else"})
             cluster.report(name, 3)
@@ -385,7 +385,7 @@ class TestTroubleWithTheApi:
         await until(lambda: manager.leads)
         asked = cluster.asked_by(manager, since)
         asked = [one for one in asked if not one.path.endswith("/koordinator-manager")]
-        print(f"{trouble.__name__}: {len(asked)} requests, without those for its Lease")
+        print(f"{problem.__name__}: {len(asked)} requests, without those for its Lease")
         assert len(asked) < 300
 
     async def test_an_api_server_that_is_away_is_waited_for(self, cluster: ManagedCluster) -> None:
@@ -509,7 +509,7 @@ class TestConfiguration:
 
         await until(told, "an Event")
         assert told() == [("Warning", "SLOConfigInvalid")]
-        assert "cpuReclaimThresholdPercent" in str(manager.page("/v1/status")["troubles"])
+        assert "cpuReclaimThresholdPercent" in str(manager.page("/v1/status")["problems"])
         for value in ("slo_config_problems 1.0", "leader 1.0", "nodes 1.0"):
             assert f"koord_manager_{value}" in manager.metrics()
         cluster.report("n1", 2)
@@ -517,7 +517,7 @@ class TestConfiguration:
         cluster.put_config(colocation_config=good.replace("80", "50"))
         await cluster.offers(["n1"], 3000)
         await until(lambda: ("Normal", "SLOConfigValid") in told())
-        assert manager.page("/v1/status")["troubles"] == []
+        assert manager.page("/v1/status")["problems"] == []
 
 
 class _Creating:

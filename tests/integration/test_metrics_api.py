@@ -139,7 +139,7 @@ async def test_an_informer_follows_across_fail_overs(deployed: Deployed) -> None
             second = await deployed.lead(1)
             second.now -= 75
             second.put("n1", "n2")
-            await until(lambda: informer.trouble)
+            await until(lambda: informer.problem)
             assert set(informer.objects) == {"n1", "n2", "n3", "n4"}
             second.put("n3")
             second.now += 75

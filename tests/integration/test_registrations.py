@@ -26,7 +26,7 @@ from tests.support.processes import until
 from tests.support.proxy import Koordlet, Proxy
 
 
-def _troubles(proxy: Proxy) -> dict[str, str]:
+def _problems(proxy: Proxy) -> dict[str, str]:
     found: dict[str, str] = proxy.healthz()["registrations"]
     return found
 
@@ -50,10 +50,10 @@ def test_file_that_vanishes(proxy, cri, runtime, hooks):
     file = proxy.use(hooks, wishing(resources={"cpu_shares": 321}))
     assert _is_hooked(cri, runtime)
     file.unlink()
-    proxy.wait_until(lambda: _troubles(proxy), "not named")
+    proxy.wait_until(lambda: _problems(proxy), "not named")
     # Nobody said that it is not to be asked any more.
     assert _is_hooked(cri, runtime)
-    assert "koordctl hooks remove hooks" in _troubles(proxy)["hooks"]
+    assert "koordctl hooks remove hooks" in _problems(proxy)["hooks"]
     assert proxy.healthz()["status"] == "degraded"
     (proxy.hooks / "hooks.removed").touch()
     proxy.wait_until(lambda: not proxy.healthz()["hook_servers"], "still asks")
@@ -75,7 +75,7 @@ def test_last_good_registration_outlives_the_proxy(proxy, runtime, hooks, spoilt
     proxy.start()
     assert proxy.policy(hooks.name) == "Fail"
     assert proxy.healthz()["status"] == "degraded"
-    assert list(_troubles(proxy)) == [hooks.name]
+    assert list(_problems(proxy)) == [hooks.name]
     with proxy.cri() as cri:
         assert _is_hooked(cri, runtime)
         hooks.die()

@@ -73,7 +73,7 @@ def test_words_from_elsewhere_cannot_drive_the_terminal() -> None:
         0.0,
         collectors=[CollectorRow("a\x1b[2J", "works", reason="x\ny")],
         states={"s\x07": StateRow(None, "gone\x1b[2J")},
-        reports={"r\x07": ReportRow("\x1b[2J", "\x07", trouble="\x1b")},
+        reports={"r\x07": ReportRow("\x1b[2J", "\x07", problem="\x1b")},
         jobs=[JobRow("j\x07", "t\x1b", "o\x1b", "\x1b")],
     )
     text = "\n".join(node_lines(node, datetime.UTC))

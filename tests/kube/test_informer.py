@@ -124,7 +124,7 @@ class TestObjects:
         assert one.changes == [
             ("n1", None, "red"), ("n2", None, "red"), ("n1", "red", "blue"), ("n1", "blue", None),
         ]  # fmt: skip
-        assert (one.informer.trouble, one.warnings) == ("", [])
+        assert (one.informer.problem, one.warnings) == ("", [])
         assert (listings(api), api.count("list")) == (1, 0 if lists == "by a watch" else 1)
 
     async def test_one_name(self, api: KubeApi, follow: Following) -> None:
@@ -240,7 +240,7 @@ class TestDecoding:
             f"nodes n1: color is {wrong}; expected a string (its last good version stays)"
             for wrong in (1, 2)
         ]
-        assert one.informer.trouble == one.warnings[-1]
+        assert one.informer.problem == one.warnings[-1]
         assert one.informer.is_followed  # others of its kind are as they should be
         api.expire_watches()
         await one.is_watching(api, 2)
@@ -248,11 +248,11 @@ class TestDecoding:
         assert len(one.warnings) == 2
         api.put(NODES, node("n1", "green"))
         await one.sees(n1="green", n2="blue")
-        assert one.informer.trouble == ""
+        assert one.informer.problem == ""
 
     @pytest.mark.usefixtures("lists")
     @pytest.mark.parametrize("watched", [True, False])
-    async def test_what_is_gone_is_no_trouble(
+    async def test_what_is_gone_is_no_problem(
         self, api: KubeApi, follow: Following, watched: bool
     ) -> None:
         api.put(NODES, node("n1", 1))
@@ -265,7 +265,7 @@ class TestDecoding:
             api.delete(NODES, "n1")
             api.compact()
             await api.start()
-        await until(lambda: one.informer.trouble == "")
+        await until(lambda: one.informer.problem == "")
 
 
 class TestSource:
@@ -350,12 +350,12 @@ class TestSource:
             api.tokens = frozenset({"new"})
             api.end_watches()
             # Refused until the kubelet has written the new one.
-            await until(lambda: "401" in one.informer.trouble)
+            await until(lambda: "401" in one.informer.problem)
             (tmp_path / "token").write_text("new")
             await until(lambda: api.open_watches() == 1)
             api.put(NODES, node())
             await one.sees(n1="red")
-            assert (one.informer.trouble, len(one.warnings)) == ("", 1)
+            assert (one.informer.problem, len(one.warnings)) == ("", 1)
             follow.end()
 
     async def test_a_watch_that_is_cut_goes_on_where_it_was(
@@ -371,7 +371,7 @@ class TestSource:
         assert listings(api) == 1
         asked = [each.query.get("resourceVersion") for each in api.asked if each.verb == "watch"]
         assert asked[1:] == [last["metadata"]["resourceVersion"]]
-        assert (one.informer.trouble, one.warnings) == ("", [])
+        assert (one.informer.problem, one.warnings) == ("", [])
 
     async def test_bookmarks_save_a_list(self, api: KubeApi, follow: Following) -> None:
         one = await follow.watching(name="n1")
@@ -429,10 +429,10 @@ class TestSource:
         api.fail(times=2, slow=0.2, verb="watch")
         async with Client(Cluster(api.url), Limits(listing=0.05)) as client:
             one = follow(client)
-            await until(lambda: "no answer in time" in one.informer.trouble)
+            await until(lambda: "no answer in time" in one.informer.problem)
             assert not one.informer.is_followed
             await one.sees(n1="red")
-            await until(lambda: one.informer.trouble == "")
+            await until(lambda: one.informer.problem == "")
             follow.end()
 
     @pytest.mark.parametrize("verb", ["watch", "list"])
@@ -469,19 +469,19 @@ class TestSource:
         await api.wait_for("watch", 4)
         await asyncio.wait_for(one.informer.wait_known(), PATIENCE)
         assert (one.informer.absent, one.informer.synced) == (True, False)
-        trouble = (
+        problem = (
             "nodeslos metadata.name=n1: 404 no such kind in slo.koordinator.sh/v1alpha1; "
             "is its CRD installed? (koordctl crds install)"
         )
-        assert one.informer.trouble == ("" if optional else trouble)
-        assert one.warnings == ([] if optional else [trouble])
+        assert one.informer.problem == ("" if optional else problem)
+        assert one.warnings == ([] if optional else [problem])
         api.installed.add(NODE_SLOS)
         api.put(NODE_SLOS, node())
         await one.sees(n1="red")
-        assert (one.informer.trouble, one.informer.absent) == ("", False)
+        assert (one.informer.problem, one.informer.absent) == ("", False)
         api.fail(status=500, times=10**6)
         api.cut_watches()
-        await until(lambda: one.informer.trouble != "")
+        await until(lambda: one.informer.problem != "")
         assert len(one.warnings) == (1 if optional else 2)
 
     async def test_it_lists_again_after_half_a_day(self, api: KubeApi, follow: Following) -> None:
@@ -498,7 +498,7 @@ class TestSource:
         await one.is_watching(api, 3)
         assert listings(api) == 2
 
-    async def test_trouble_that_comes_back_is_said_again(
+    async def test_problem_that_comes_back_is_said_again(
         self, api: KubeApi, follow: Following
     ) -> None:
         one = follow()
@@ -507,8 +507,8 @@ class TestSource:
             api.put(NODES, node(color=f"red{times}"))
             await one.sees(n1=f"red{times}")
             await api.stop()
-            await until(lambda: "refused" in one.informer.trouble)
+            await until(lambda: "refused" in one.informer.problem)
             assert dict(one.informer.objects) == {"n1": f"red{times}"}
             await api.start()
-            await until(lambda: one.informer.trouble == "")
+            await until(lambda: one.informer.problem == "")
             assert len(one.warnings) == times

@@ -158,7 +158,7 @@ async def test_without_the_right_to_watch_it_reads(api: KubeApi, client: Client)
         await until(lambda: api.count("watch") >= 3)
         await one.release()
         await until(lambda: two.leads)
-        assert two.trouble == ""
+        assert two.problem == ""
     about = f"leases {NAMESPACE} metadata.name=manager"
     assert warnings == [f"{about}: 403 this is a test (the Lease is read every 0.02 s instead)"]
 
@@ -193,11 +193,11 @@ async def test_another_s_renewals_count_from_when_they_are_seen(
         await until(lambda: one.leads)
 
 
-async def test_what_is_shown_and_is_no_record_is_trouble(api: KubeApi, client: Client) -> None:
+async def test_what_is_shown_and_is_no_record_is_problem(api: KubeApi, client: Client) -> None:
     async with standing_by(api, client) as (_, two):
         await until(lambda: api.open_watches() == 2)
         api.put(LEASES, {"metadata": {"name": "manager"}, "spec": {"holderIdentity": 3}}, NAMESPACE)
-        await until(lambda: "not one of an election" in two.trouble)
+        await until(lambda: "not one of an election" in two.problem)
 
 
 async def test_a_leader_learns_at_once_that_another_has_its_lease(
@@ -212,7 +212,7 @@ async def test_a_leader_learns_at_once_that_another_has_its_lease(
         assert one.leader == "go"
 
 
-async def test_to_be_slower_than_another_is_no_trouble(api: KubeApi, client: Client) -> None:
+async def test_to_be_slower_than_another_is_no_problem(api: KubeApi, client: Client) -> None:
     warnings: list[str] = []
     api.fail(status=409, verb="create")
     async with leading(client, "one", on_warning=warnings.append):
@@ -280,7 +280,7 @@ async def test_a_failure_is_logged_once(api: KubeApi, client: Client) -> None:
     warnings: list[str] = []
     api.fail(status=403, times=3, verb="get")
     async with leading(client, "one", on_warning=warnings.append) as one:
-        assert one.trouble == ""
+        assert one.problem == ""
     assert warnings == [f"leases {NAMESPACE}/manager: 403 this is a test"]
 
 
@@ -296,11 +296,11 @@ async def test_a_leader_bears_a_failure(
         assert (one.leads, one.term) == (True, term)
 
 
-async def test_a_lease_in_another_form_is_trouble(api: KubeApi, client: Client) -> None:
+async def test_a_lease_in_another_form_is_problem(api: KubeApi, client: Client) -> None:
     api.put(LEASES, {"metadata": {"name": "manager"}, "spec": {"holderIdentity": 3}}, NAMESPACE)
     one = elector(client, "one")
     async with running(one):
-        await until(lambda: "not one of an election" in one.trouble)
+        await until(lambda: "not one of an election" in one.problem)
     assert not one.leads
 
 

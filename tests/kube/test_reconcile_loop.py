@@ -105,11 +105,11 @@ async def test_a_failure_is_retried_and_logged_once_for_all_keys():
         await until(lambda: bench.loop.failures > 60)
         [warning] = bench.warnings
         assert "node_slo: n0: patch nodeslos n0: HTTP 503" in warning
-        assert bench.loop.trouble.startswith("node_slo: 20 to be retried; n")
+        assert bench.loop.problem.startswith("node_slo: 20 to be retried; n")
         bad = False
         await until(lambda: bench.loop.handled == 20)
     assert bench.warnings[1:] == ["node_slo: all that failed is done now"]
-    assert bench.loop.trouble == ""
+    assert bench.loop.problem == ""
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_retries_of_all_keys_together_are_slowed_down():
         (NotLeadingError("nodes n1: not written"), False),
         (KeyError("spec"), False),
     ],
-    ids=["no answer", "in trouble", "asked to wait", "no rights", "others lead", "defect"],
+    ids=["no answer", "in problem", "asked to wait", "no rights", "others lead", "defect"],
 )
 async def test_what_an_outage_has_failed_is_done_after_it(error: Exception, is_woken: bool):
     async def reconcile(key: str) -> None:

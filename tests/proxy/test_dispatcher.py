@@ -45,7 +45,7 @@ class Dispatching(Dispatcher):
 
     async def create(self) -> DispatchResult:
         """Ask about the creation of a container."""
-        return await self.ask(CREATE, facts())
+        return await self.ask(CREATE, hook_request())
 
     async def under_way(self, server: peer.HookServer) -> asyncio.Task[DispatchResult]:
         """Such a call that has come to a server."""
@@ -78,7 +78,7 @@ async def dispatching(*targets: Any) -> AsyncIterator[Dispatching]:
         pass
 
 
-def facts() -> pb.ContainerResourceHookRequest:
+def hook_request() -> pb.ContainerResourceHookRequest:
     return pb.ContainerResourceHookRequest(
         pod_meta=pb.PodSandboxMetadata(name="job", namespace="batch"),
         container_meta=pb.ContainerMetadata(name="main"),
@@ -143,7 +143,7 @@ class Scripted:
     asked: int = 0
     hangs: bool = False
 
-    async def ask(self, stage: Stage, facts: Any) -> Any:
+    async def ask(self, stage: Stage, hook_request: Any) -> Any:
         self.asked += 1
         if self.hangs:
             await asyncio.Event().wait()
@@ -165,9 +165,9 @@ def shares(number: int) -> pb.LinuxContainerResources:
 class TestAsking:
     async def test_nobody(self):
         async with dispatching() as dispatcher:
-            before = facts()
+            before = hook_request()
             verdict = await dispatcher.ask(CREATE, before)
-        assert verdict.merge.facts is before
+        assert verdict.merge.hook_request is before
         assert (verdict.asked, verdict.refusal, verdict.missed) == (0, "", [])
 
     async def test_all_in_order_each_sees_what_the_ones_before_changed(self, served, other):
@@ -197,7 +197,7 @@ class TestAsking:
         async with dispatching(Scripted("a", shares(7)), Scripted("b", shares(8))) as dispatcher:
             verdict = await dispatcher.create()
             assert dispatcher.outcomes() == {"a applied": 1, "b unchanged": 1}
-        assert verdict.merge.facts.container_resources.cpu_shares == 7
+        assert verdict.merge.hook_request.container_resources.cpu_shares == 7
         assert verdict.merge.conflicts == [HookConflict(Field("resources", "cpu_shares"), "a", "b")]
         assert events(caplog) == [
             (
@@ -225,7 +225,7 @@ class TestAsking:
         async with dispatching(target_of(served, connections=4)) as dispatcher:
             verdicts = await asyncio.gather(*(dispatcher.create() for _ in range(50)))
             assert dispatcher.outcomes() == {"a applied": 50}
-        assert all(one.merge.facts.container_resources.cpu_shares == 7 for one in verdicts)
+        assert all(one.merge.hook_request.container_resources.cpu_shares == 7 for one in verdicts)
 
     async def test_a_defect_in_a_target_is_the_calls_own(self):
         target = Scripted("a", KeyError("defect"), timeout=5)
@@ -248,7 +248,7 @@ class TestAsking:
     ids=lambda error: error.outcome,
 )
 @pytest.mark.parametrize("policy", list(FailurePolicy))
-async def test_what_becomes_of_a_call_in_trouble(error, policy, caplog):
+async def test_what_becomes_of_a_call_that_fails(error, policy, caplog):
     hangs = error.outcome == "timeout"
     timeout = DEADLINE if hangs else None
     one = Scripted("a", error, policy, alive=False, hangs=hangs, timeout=timeout)
@@ -279,7 +279,7 @@ async def test_what_becomes_of_a_call_in_trouble(error, policy, caplog):
         )
     else:
         assert verdict.refusal == ""
-        assert verdict.merge.facts.container_resources.cpu_shares == 7
+        assert verdict.merge.hook_request.container_resources.cpu_shares == 7
         [missed] = verdict.missed
         assert (missed.stage, missed.server, missed.reason) == (STAGE, "a", str(error))
         assert before <= missed.at <= time.time()
@@ -289,7 +289,7 @@ async def test_after_a_call_there_is_nothing_to_refuse():
     away = HookError("timeout", "no answer", reached=True)
     targets = Scripted("a", away, FailurePolicy.FAIL), Scripted("b")
     async with dispatching(*targets) as dispatcher:
-        verdict = await dispatcher.ask(Stage.POST_STOP_CONTAINER, facts())
+        verdict = await dispatcher.ask(Stage.POST_STOP_CONTAINER, hook_request())
     assert verdict.refusal == ""
     assert [missed.server for missed in verdict.missed] == ["a"]
     assert targets[1].asked == 1
@@ -357,7 +357,7 @@ class TestBreaker:
             await until(lambda: "a late" in dispatcher.outcomes())
             assert target.breaker.state is HALF_OPEN
             assert dispatcher.outcomes() == {"a timeout": 1, "a late": 1}
-            assert verdict.merge.facts.container_resources.cpu_shares == 2
+            assert verdict.merge.hook_request.container_resources.cpu_shares == 2
             assert verdict.merge.claims == {}
         late = ("late hook answer dropped", {"server": "a", "stage": CREATE})
         assert events(caplog)[-1] == late
@@ -419,7 +419,7 @@ class TestOutage:
         gone = Scripted("gone", UNREACHABLE, alive=True)
         async with dispatching(gone) as dispatcher:
             for number in range(30):
-                asked = facts()
+                asked = hook_request()
                 asked.pod_meta.uid = str(number % 3)
                 # Each is a trial that fails: the server answers probes, and no calls.
                 gone.breaker.probe_answered()

@@ -79,15 +79,15 @@ async def parts(directory: Path) -> AsyncIterator[Parts]:
 
 
 def pod(identity: str, **more: Any) -> RuntimeRecord:
-    facts = pb.PodSandboxHookRequest(pod_meta={"name": identity, "namespace": "batch"})
-    return RuntimeRecord(RecordKind.POD, identity, facts, **more)
+    hook_request = pb.PodSandboxHookRequest(pod_meta={"name": identity, "namespace": "batch"})
+    return RuntimeRecord(RecordKind.POD, identity, hook_request, **more)
 
 
 def container(identity: str, sandbox: str, **more: Any) -> RuntimeRecord:
-    facts = pb.ContainerResourceHookRequest(
+    hook_request = pb.ContainerResourceHookRequest(
         container_meta={"name": f"{identity}-name"}, container_envs={"SECRET": "hunter2"}
     )
-    return RuntimeRecord(RecordKind.CONTAINER, identity, facts, sandbox, **more)
+    return RuntimeRecord(RecordKind.CONTAINER, identity, hook_request, sandbox, **more)
 
 
 async def test_before_anything_happened(tmp_path):
@@ -171,14 +171,14 @@ async def test_one_that_does_not_speak_cri_yet(short_path):
     assert said["backend"].startswith("Version: ")
 
 
-async def test_each_trouble_is_named(short_path):
+async def test_each_problem_is_named(short_path):
     async with parts(short_path) as found, runtime(short_path):
         found.reconciler.done = True
         assert (await found.healthz())["status"] == "ok"
-        found.store._state.trouble = "x: disk full"
+        found.store._state.problem = "x: disk full"
         said = await found.healthz()
         assert (said["status"], said["database"]) == ("degraded", "x: disk full")
-        found.store._state.trouble = ""
+        found.store._state.problem = ""
         found.registrations["koordlet"] = "is gone"
         said = await found.healthz()
         assert (said["status"], said["registrations"]) == ("degraded", {"koordlet": "is gone"})

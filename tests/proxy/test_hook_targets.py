@@ -76,10 +76,10 @@ class TestHookServer:
 
     @pytest.mark.parametrize("stage", list(Stage))
     async def test_every_stage_is_asked_with_its_message(self, served, stage):
-        facts = POD if stage in POD_STAGES else CONTAINER
+        hook_request = POD if stage in POD_STAGES else CONTAINER
         async with asking(served.socket) as target:
-            response = await target.ask(stage, facts)
-        assert served.asked == [(stage, facts)]
+            response = await target.ask(stage, hook_request)
+        assert served.asked == [(stage, hook_request)]
         if stage in POD_STAGES:
             assert response == pb.PodSandboxHookResponse(labels={"a": "1"}, cgroup_parent="/p")
         else:

@@ -51,18 +51,18 @@ def intercepting(runtime: Any, tmp_path: Path, caplog: Any) -> Intercepting:
 
 
 def a_pod() -> RuntimeRecord:
-    facts = pb.PodSandboxHookRequest(pod_meta=META)
+    hook_request = pb.PodSandboxHookRequest(pod_meta=META)
     missed = [MissedHookCall("PreRunPodSandbox", "hooks", "not looked", 1.0)]
-    return RuntimeRecord(RecordKind.POD, SANDBOX, facts, missed=missed)
+    return RuntimeRecord(RecordKind.POD, SANDBOX, hook_request, missed=missed)
 
 
 def a_container() -> RuntimeRecord:
-    facts = pb.ContainerResourceHookRequest(
+    hook_request = pb.ContainerResourceHookRequest(
         pod_meta=META,
         container_meta={"name": "main", "id": CONTAINER},
         container_resources={"cpu_shares": 2},
     )
-    return RuntimeRecord(RecordKind.CONTAINER, CONTAINER, facts, SANDBOX)
+    return RuntimeRecord(RecordKind.CONTAINER, CONTAINER, hook_request, SANDBOX)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ class TestRunPodSandbox:
             assert await client.run_pod() is None
             assert client.stages() == ["PreRunPodSandbox"]
             assert client.counted() == {"RunPodSandbox hooked": 1}
-            facts = client.facts(SANDBOX)
-        assert facts.pod_meta == pb.PodSandboxMetadata(**META)
-        assert facts.cgroup_parent == PARENT_PATH
+            hook_request = client.hook_request(SANDBOX)
+        assert hook_request.pod_meta == pb.PodSandboxMetadata(**META)
+        assert hook_request.cgroup_parent == PARENT_PATH
         assert [record.fields for record in caplog.records] == [
             {
                 "method": "RunPodSandbox",
@@ -112,8 +112,8 @@ class TestRunPodSandbox:
         wants = Patch(labels={"l": "1"}, annotations={"a": "1"}, cgroup_parent="/q.slice")
         async with intercepting(Hooks(wants=wants)) as client:
             sent = await client.run_pod()
-            facts = client.facts(SANDBOX)
-        for seen in (sent, facts):
+            hook_request = client.hook_request(SANDBOX)
+        for seen in (sent, hook_request):
             assert (seen.labels["l"], seen.annotations["a"]) == ("1", "1")
             assert seen.labels["koordinator.sh/qosClass"] == "BE"
             assert seen.cgroup_parent == "/q.slice"
@@ -159,9 +159,9 @@ async def test_watched_calls_are_remembered_as_well(intercepting, runtime):
     async with intercepting(Hooks(stages=WATCHED)) as client:
         await client.run_pod()
         await client.create()
-        assert client.facts(SANDBOX).pod_meta.name == "life"
+        assert client.hook_request(SANDBOX).pod_meta.name == "life"
         await client.do(runtime.update(cpu_quota=7000))
-        resources = client.facts().container_resources
+        resources = client.hook_request().container_resources
         assert (resources.cpu_quota, resources.cpu_shares) == (7000, 2)
         assert client.hooks.asked == []
         assert client.counted() == {}
@@ -179,10 +179,10 @@ class TestCreateContainer:
         assert asked.pod_labels["l"] == asked.pod_annotations["a"] == "1"
         assert asked.pod_labels["koordinator.sh/qosClass"] == "BE"
         assert (asked.container_envs["A"], asked.container_meta.id) == ("1", "")
-        assert sent.cpu_shares == record.facts.container_resources.cpu_shares == 7
+        assert sent.cpu_shares == record.hook_request.container_resources.cpu_shares == 7
         # What hooks changed of its pod is not written into the container's request.
         assert "l" not in sent.labels
-        assert record.facts.container_meta.id == CONTAINER
+        assert record.hook_request.container_meta.id == CONTAINER
         assert record.sandbox == SANDBOX
 
     async def test_secrets_are_not_logged(self, intercepting, caplog):
@@ -206,7 +206,7 @@ class TestStartContainer:
         async with intercepting() as client:
             (await made(client)).hooks.wants = SHARES
             assert await client.do(runtime.start()) is None
-            assert client.facts().container_resources.cpu_shares == 7
+            assert client.hook_request().container_resources.cpu_shares == 7
             assert client.stages()[-2:] == ["PreStartContainer", "PostStartContainer"]
             assert client.hooks.asked[-1][1].container_meta.id == CONTAINER
 
@@ -214,7 +214,7 @@ class TestStartContainer:
         async with intercepting() as client:
             (await made(client)).hooks.wants = SHARES
             await client.do(runtime.start(), None)
-            assert client.facts().container_resources.cpu_shares == 2
+            assert client.hook_request().container_resources.cpu_shares == 2
             assert client.stages()[-1] == "PostStartContainer"
 
     @pytest.mark.parametrize("policy", list(FailurePolicy))
@@ -236,11 +236,11 @@ class TestUpdateContainerResources:
             (await made(client)).hooks.wants = SHARES
             sent = await client.do(runtime.update(cpu_quota=7000))
             _, asked = client.hooks.asked[-1]
-            facts = client.facts()
+            hook_request = client.hook_request()
         assert (sent.cpu_shares, sent.cpu_quota) == (7, 7000)
         assert asked.container_resources.cpu_quota == 7000
-        assert asked.container_envs["A"] == facts.container_envs["A"] == "1"
-        resources = facts.container_resources
+        assert asked.container_envs["A"] == hook_request.container_envs["A"] == "1"
+        resources = hook_request.container_resources
         assert (resources.cpu_shares, resources.cpu_quota) == (7, 7000)
 
     async def test_as_it_came_if_nobody_answered(self, intercepting, runtime):
@@ -251,14 +251,14 @@ class TestUpdateContainerResources:
     @pytest.mark.parametrize("stages", [frozenset(Stage), WATCHED], ids=["held", "watched"])
     async def test_one_that_fails_is_forgotten(self, intercepting, runtime, stages, tmp_path):
         async with intercepting(Hooks(stages=stages)) as client:
-            before = (await made(client)).facts()
+            before = (await made(client)).hook_request()
             await client.ask(runtime.update(cpu_quota=7000))
-            assert client.facts().container_resources.cpu_quota == 7000
+            assert client.hook_request().container_resources.cpu_quota == 7000
             await client.end(None)
-            assert client.facts() == before
+            assert client.hook_request() == before
             # On the disk, too.
             again = RecordStore(str(tmp_path / "state.db"))
-            assert again.get(RecordKind.CONTAINER, CONTAINER).facts == before
+            assert again.get(RecordKind.CONTAINER, CONTAINER).hook_request == before
             again.close()
 
     async def test_watched_of_an_unknown_container(self, intercepting, runtime):
@@ -291,7 +291,9 @@ class TestStopAndRemove:
             assert await client.do(request) is None
             assert client.ids() == remaining
             assert client.stages() == ([stage] if stage else [])
-            assert all(facts.pod_meta.name == "life" for _, facts in client.hooks.asked)
+            assert all(
+                hook_request.pod_meta.name == "life" for _, hook_request in client.hooks.asked
+            )
 
     async def test_what_is_not_known_has_no_hooks(self, intercepting, runtime):
         async with intercepting() as client:
@@ -310,7 +312,7 @@ class TestSkip:
             assert await client.do(runtime.start()) is None
             assert await client.do(runtime.update(cpu_quota=7000)) is None
             # Its records are kept all the same.
-            assert client.facts().container_resources.cpu_quota == 7000
+            assert client.hook_request().container_resources.cpu_quota == 7000
             for request in (runtime.stop(), runtime.remove(SANDBOX)):
                 assert await client.do(request) is None
             assert hooks.asked == []
@@ -340,13 +342,13 @@ class TestSkip:
 )
 def test_the_skip_rule(rule, labels, skipped):
     pod, container = pb.PodSandboxHookRequest, pb.ContainerResourceHookRequest
-    for facts in (
+    for hook_request in (
         pod(labels=labels),
         pod(annotations=labels),
         container(pod_labels=labels),
         container(pod_annotations=labels),
     ):
-        assert rule.matches(facts) is skipped
+        assert rule.matches(hook_request) is skipped
     # The container's own annotations do not count.
     assert rule.matches(container(container_annotations=labels)) is False
 
@@ -458,7 +460,7 @@ class TestUnknown:
         async with intercepting(Hooks(wants=SHARES), has) as client:
             sent = await client.do(runtime.update(cpu_quota=7000))
             assert (sent.cpu_shares, sent.cpu_quota) == (7, 7000)
-            assert client.facts().container_resources.cpu_quota == 7000
+            assert client.hook_request().container_resources.cpu_quota == 7000
             await client.ask(runtime.update(cpu_quota=6000))
         assert has.asked == [(RecordKind.CONTAINER, CONTAINER)]
 
@@ -518,7 +520,7 @@ class TestDefects:
             assert await client.run_pod() is None
             assert client.counted() == {"RunPodSandbox error": 1}
             # It is remembered as far as it is known, and as what it is.
-            assert client.facts(SANDBOX).pod_meta.name == "life"
+            assert client.hook_request(SANDBOX).pod_meta.name == "life"
             [missed] = client.record(SANDBOX).missed
             assert missed[:3] == ("PreRunPodSandbox", "hooks", "a defect of the proxy")
         assert said(caplog) == ["defect: call not hooked"]

@@ -26,7 +26,7 @@ def test_before_anything_happened():
         "koord_runtime_proxy_connections": 0,
         "koord_runtime_proxy_unmanaged": 0,
         "koord_runtime_proxy_database_ok": 1,
-        "koord_runtime_proxy_registration_troubles": 0,
+        "koord_runtime_proxy_registration_problems": 0,
     }
 
 
@@ -86,5 +86,5 @@ def test_what_is_read_when_somebody_asks():
         "koord_runtime_proxy_unmanaged": 1,
         "koord_runtime_proxy_breaker_state['koordlet']": 2,
         "koord_runtime_proxy_database_ok": 0,
-        "koord_runtime_proxy_registration_troubles": 5,
+        "koord_runtime_proxy_registration_problems": 5,
     }

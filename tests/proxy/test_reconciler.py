@@ -34,14 +34,17 @@ class TestRun:
             await reconciler.run()
         assert reconciler.done
         pod, one = node.store.get(POD, sandbox), node.store.get(CONTAINER, container)
-        assert (pod.facts.pod_meta.name, pod.facts.pod_meta.uid) == ("worker", node.uid("worker"))
+        assert (pod.hook_request.pod_meta.name, pod.hook_request.pod_meta.uid) == (
+            "worker",
+            node.uid("worker"),
+        )
         assert one.sandbox == sandbox
-        assert one.facts.pod_meta == pod.facts.pod_meta
-        assert one.facts.pod_annotations == pod.facts.annotations != {}
-        assert one.facts.pod_labels == pod.facts.labels != {}
-        assert one.facts.pod_cgroup_parent == pod.facts.cgroup_parent != ""
-        assert one.facts.container_meta.id == container
-        assert one.facts.container_resources.cpu_shares == 2
+        assert one.hook_request.pod_meta == pod.hook_request.pod_meta
+        assert one.hook_request.pod_annotations == pod.hook_request.annotations != {}
+        assert one.hook_request.pod_labels == pod.hook_request.labels != {}
+        assert one.hook_request.pod_cgroup_parent == pod.hook_request.cgroup_parent != ""
+        assert one.hook_request.container_meta.id == container
+        assert one.hook_request.container_resources.cpu_shares == 2
         # It was made without its hooks.
         assert pod.missed == one.missed == [missed]
         event = caplog.records[-1]
@@ -86,9 +89,9 @@ class TestRun:
         async with node.serving():
             await node.reconciler.run()
         # As hooks left it, and not as the runtime has it.
-        assert node.store.get(POD, sandbox).facts.labels == {"hook": "1"}
-        facts = node.store.get(CONTAINER, container).facts
-        assert (facts.container_envs, facts.container_meta.id) == (secret, container)
+        assert node.store.get(POD, sandbox).hook_request.labels == {"hook": "1"}
+        hook_request = node.store.get(CONTAINER, container).hook_request
+        assert (hook_request.container_envs, hook_request.container_meta.id) == (secret, container)
         assert not node.store.left_over
 
     async def test_what_was_expected_may_come_late(self, node):
@@ -100,7 +103,7 @@ class TestRun:
             assert not running.done()
             sandbox = node.run_pod("worker")
             await asyncio.wait_for(running, PATIENCE)
-        assert node.store.get(POD, sandbox).facts.labels == {"hook": "1"}
+        assert node.store.get(POD, sandbox).hook_request.labels == {"hook": "1"}
 
     async def test_what_does_not_come_is_forgotten(self, node, monkeypatch):
         monkeypatch.setattr(reconciler, "LEFT_OVER_SECONDS", 0.1)
@@ -217,8 +220,8 @@ class TestLimits:
         async with node.serving():
             await node.reconciler.run()
         [record] = node.store.records(CONTAINER)
-        assert record.facts.container_resources.cpu_shares == 2
-        assert record.facts.container_envs == {"A": "b"}
+        assert record.hook_request.container_resources.cpu_shares == 2
+        assert record.hook_request.container_envs == {"A": "b"}
         assert "limits were changed past the proxy" in caplog.messages
         node.killed()
         assert node.store.records(CONTAINER) == [record]
@@ -228,16 +231,18 @@ class TestLimits:
         async with node.serving():
             running = asyncio.get_running_loop().create_task(node.reconciler.run_forever())
             await until(lambda: node.reconciler.done)
-            record.facts = container_record("", container_resources={"cpu_shares": 7}).facts
+            record.hook_request = container_record(
+                "", container_resources={"cpu_shares": 7}
+            ).hook_request
             node.reconciler.runtime_returned()
-            await until(lambda: record.facts.container_resources.cpu_shares == 2)
+            await until(lambda: record.hook_request.container_resources.cpu_shares == 2)
             running.cancel()
 
     async def test_before_an_update(self, node):
         record = self.known(node, cpu_shares=1024)
         async with node.serving():
             assert await node.reconciler.refresh(record)
-        assert record.facts.container_resources.cpu_shares == 2
+        assert record.hook_request.container_resources.cpu_shares == 2
 
     async def test_a_call_under_way_knows_better(self, node):
         record = self.known(node, cpu_shares=1024)
@@ -245,21 +250,21 @@ class TestLimits:
         async with node.serving():
             assert await node.reconciler.refresh(record)
             await node.reconciler.run()
-        assert record.facts.container_resources.cpu_shares == 1024
+        assert record.hook_request.container_resources.cpu_shares == 1024
 
     async def test_so_does_one_made_meanwhile(self, node):
         record = self.known(node, cpu_shares=1024)
-        newer = container_record("", container_resources={"cpu_shares": 512}).facts
+        newer = container_record("", container_resources={"cpu_shares": 512}).hook_request
 
         class Slow(node.client):
             async def container(self, identity: str) -> Any:
                 found = await super().container(identity)
-                record.facts = newer
+                record.hook_request = newer
                 return found
 
         async with node.serving():
             assert await node.new_reconciler(Slow).refresh(record)
-        assert record.facts is newer
+        assert record.hook_request is newer
 
     async def test_with_nobody_there(self, node, caplog):
         record = self.known(node, cpu_shares=1024)
@@ -277,7 +282,7 @@ class TestAdopt:
         async with node.serving():
             record = await node.reconciler.adopt(POD, sandbox)
         assert record is node.store.get(POD, sandbox)
-        assert record.facts.pod_meta.name == "worker"
+        assert record.hook_request.pod_meta.name == "worker"
 
     async def test_a_container_with_its_pod(self, node):
         sandbox, container = node.make("worker")
@@ -285,7 +290,10 @@ class TestAdopt:
             record = await node.reconciler.adopt(CONTAINER, container)
         assert record.sandbox == sandbox
         assert node.ids(POD) == {sandbox}
-        assert record.facts.pod_annotations == node.store.get(POD, sandbox).facts.annotations
+        assert (
+            record.hook_request.pod_annotations
+            == node.store.get(POD, sandbox).hook_request.annotations
+        )
 
     @pytest.mark.parametrize("kind", list(RecordKind))
     async def test_what_nobody_knows(self, node, kind, caplog):

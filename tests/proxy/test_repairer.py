@@ -37,18 +37,20 @@ def missed(stage: Stage = Stage.PRE_CREATE_CONTAINER, server: str = "hooks") -> 
 
 
 def container(*went_without: MissedHookCall) -> RuntimeRecord:
-    facts = pb.ContainerResourceHookRequest(
+    hook_request = pb.ContainerResourceHookRequest(
         pod_meta={"name": "job", "namespace": "batch"},
         container_meta={"name": "main", "id": "c"},
         container_resources={"cpu_shares": 2, "cpu_period": 100_000},
     )
-    return RuntimeRecord(RecordKind.CONTAINER, "c", facts, "s", list(went_without) or [missed()])
+    return RuntimeRecord(
+        RecordKind.CONTAINER, "c", hook_request, "s", list(went_without) or [missed()]
+    )
 
 
 def pod(*went_without: MissedHookCall) -> RuntimeRecord:
-    facts = pb.PodSandboxHookRequest(pod_meta={"name": "job", "namespace": "batch"})
+    hook_request = pb.PodSandboxHookRequest(pod_meta={"name": "job", "namespace": "batch"})
     marks = list(went_without) or [missed(Stage.PRE_RUN_POD_SANDBOX)]
-    return RuntimeRecord(RecordKind.POD, "s", facts, missed=marks)
+    return RuntimeRecord(RecordKind.POD, "s", hook_request, missed=marks)
 
 
 class FakeRuntime:
@@ -108,7 +110,7 @@ async def test_limits_are_set_and_remembered():
     assert bench.asked == [Stage.PRE_CREATE_CONTAINER]
     assert bench.limits == [cri.LinuxContainerResources(cpu_shares=7, cpu_period=100_000)]
     assert record.missed == []
-    assert record.facts.container_resources.cpu_shares == 7
+    assert record.hook_request.container_resources.cpu_shares == 7
     await bench.repairer.look()
     assert len(bench.asked) == 1
 
@@ -139,7 +141,7 @@ async def test_asked_in_order_and_nothing_is_set_where_nothing_is_wanted(make, s
     record = await bench.repaired(make(*map(missed, stages)))
     assert bench.asked == stages
     assert (record.missed, bench.runtime.updates) == ([], [])
-    assert make is pod or record.facts.container_resources.cpu_shares == 2
+    assert make is pod or record.hook_request.container_resources.cpu_shares == 2
 
 
 @pytest.mark.parametrize(
@@ -157,10 +159,10 @@ async def test_what_cannot_be_changed_any_more_stays_named(make, wants, left_out
     assert left_out in left.reason
     assert "hunter2" not in left.reason
     if make is container:
-        assert record.facts.container_resources.cpu_shares == 7
-        assert dict(record.facts.container_envs) == {}
+        assert record.hook_request.container_resources.cpu_shares == 7
+        assert dict(record.hook_request.container_envs) == {}
     else:
-        assert dict(record.facts.annotations) == {}
+        assert dict(record.hook_request.annotations) == {}
     # Said once, nobody is asked again.
     await bench.repairer.look()
     assert len(bench.asked) == 1
@@ -203,7 +205,7 @@ async def test_a_runtime_that_refuses_is_asked_again_later(error, monkeypatch):
     bench.store.put(other)
     record = await bench.repaired(container())
     assert record.missed == [missed()]
-    assert record.facts.container_resources.cpu_shares == 2
+    assert record.hook_request.container_resources.cpu_shares == 2
     # Others do not wait for it.
     assert other.missed == []
     asked = len(bench.asked)
@@ -222,12 +224,12 @@ async def test_an_update_of_the_clients_in_between_counts():
     theirs = pb.ContainerResourceHookRequest(container_resources={"cpu_shares": 99})
 
     def update() -> None:
-        record.facts = theirs
+        record.hook_request = theirs
         bench.runtime.meanwhile = lambda: None
 
     bench.runtime.meanwhile = update
     await bench.repaired(record)
-    assert record.facts is theirs
+    assert record.hook_request is theirs
     assert len(record.missed) == 1
     # It is looked at again, with what holds now.
     bench.hooks.wants = Patch()
@@ -263,7 +265,7 @@ class TestWhenMade:
 
     async def test_none_of_exempt_pods(self):
         record = pod()
-        record.facts.labels[SKIP] = "true"
+        record.hook_request.labels[SKIP] = "true"
         assert self.stages(record, Hooks(), SKIP) == []
 
     async def test_none_of_plugins_in_here(self):

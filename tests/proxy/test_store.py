@@ -1,4 +1,4 @@
-"""Records survive a kill, and trouble with the database stops nothing."""
+"""Records survive a kill, and problem with the database stops nothing."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ MISSED = MissedHookCall("PreCreateContainer", "koordlet", "no answer within 2 s"
 
 
 def pod(uid: str = "u", **more: Any) -> RuntimeRecord:
-    facts = pb.PodSandboxHookRequest(
+    hook_request = pb.PodSandboxHookRequest(
         pod_meta={"name": "job", "namespace": "batch", "uid": uid},
         labels={"app": "job"},
         cgroup_parent="/p",
     )
-    return RuntimeRecord(RecordKind.POD, "", facts, **more)
+    return RuntimeRecord(RecordKind.POD, "", hook_request, **more)
 
 
 def container(name: str = "main", sandbox: str = "s", **more: Any) -> RuntimeRecord:
-    facts = pb.ContainerResourceHookRequest(
+    hook_request = pb.ContainerResourceHookRequest(
         pod_meta={"name": "job", "namespace": "batch", "uid": "u"},
         container_meta={"name": name},
         container_envs={"PASSWORD": "hunter2", "ODD": "ä\n\x00"},
         container_resources={"cpu_shares": 7, "cpuset_cpus": "0-3"},
         pod_cgroup_parent="/p",
     )
-    return RuntimeRecord(RecordKind.CONTAINER, "", facts, sandbox, **more)
+    return RuntimeRecord(RecordKind.CONTAINER, "", hook_request, sandbox, **more)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def everything(store: RecordStore) -> dict[str, dict[str, RuntimeRecord]]:
 
 class TestRecords:
     def test_nothing_is_known_at_first(self, store):
-        assert store.trouble == ""
+        assert store.problem == ""
         assert everything(store) == {"pod": {}, "container": {}}
         assert store.get(RecordKind.POD, "s") is None
 
@@ -99,7 +99,7 @@ class TestRecords:
         other = container()
         store.expect(other)
         store.made(other, "c")
-        assert other.facts.container_meta.id == "c"
+        assert other.hook_request.container_meta.id == "c"
         assert store.get(RecordKind.CONTAINER, "c") is other
         again = killed()
         assert everything(again) == everything(store)
@@ -107,7 +107,7 @@ class TestRecords:
         assert again.get(RecordKind.CONTAINER, "c").sandbox == "s"
         assert not again.left_over
         # And so is what was changed.
-        other.facts = pb.ContainerResourceHookRequest(container_envs={"A": "2"})
+        other.hook_request = pb.ContainerResourceHookRequest(container_envs={"A": "2"})
         other.missed = [MISSED, MISSED]
         store.put(other)
         assert everything(killed()) == everything(store)
@@ -130,7 +130,7 @@ class TestRecords:
 
     def test_in_memory_only(self, opened):
         store = opened("")
-        assert store.trouble == "no database is configured: records do not survive a crash"
+        assert store.problem == "no database is configured: records do not survive a crash"
         record = pod()
         store.expect(record)
         store.made(record, "s")
@@ -149,15 +149,17 @@ class TestExpected:
         # It is no record before it is made.
         assert store.records(record.kind) == again.records(record.kind) == []
         assert again.left_over
-        key = identity(record.kind, record.facts, record.sandbox)
+        key = identity(record.kind, record.hook_request, record.sandbox)
         assert again.came(key, "x")
         assert not again.came(key, "x")
         assert not again.left_over
         found = again.get(record.kind, "x")
         assert found.missed == [MISSED]
         if make is container:
-            assert dict(found.facts.container_envs) == dict(record.facts.container_envs)
-            assert found.facts.container_meta.id == "x"
+            assert dict(found.hook_request.container_envs) == dict(
+                record.hook_request.container_envs
+            )
+            assert found.hook_request.container_meta.id == "x"
         assert rows(again) == [("x", 0)]
 
     def test_what_nobody_expected_did_not_come(self, store):
@@ -233,7 +235,7 @@ def test_records_begin_anew_where_they_are_corrupt(path, opened, change, caplog)
         spoilt.commit()
     store = opened(path)
     assert everything(store) == {"pod": {}, "container": {}}
-    assert (store.left_over, store.trouble) == (False, "")
+    assert (store.left_over, store.problem) == (False, "")
     [event] = caplog.records
     assert "hunter2" not in str(event.__dict__)
     store.made(container(), "new")
@@ -257,16 +259,16 @@ def test_a_full_disk_and_then_room_again(store, killed, caplog, monkeypatch):
     pages = database.execute("PRAGMA page_count").fetchone()[0]
     database.execute(f"PRAGMA max_page_count={pages}")
     large = container()
-    large.facts.container_envs["LARGE"] = "hunter2" * 10_000
+    large.hook_request.container_envs["LARGE"] = "hunter2" * 10_000
     store.expect(large)
-    assert store.trouble.endswith("database or disk is full; records are kept in memory only")
+    assert store.problem.endswith("database or disk is full; records are kept in memory only")
     store.made(large, "c")
     store.drop(RecordKind.POD, "gone")
     store.expect(container("later"))
     # Left alone for a while, then everything is written anew.
     clock += sqlite_state.RETRY_SECONDS
     store.made(pod("a"), "a")
-    assert store.trouble == ""
+    assert store.problem == ""
     assert sorted(rows(store)) == [
         ("a", 0),
         ("c", 0),
@@ -294,12 +296,14 @@ class TestRegistrations:
                 " expected INTEGER NOT NULL, sandbox TEXT NOT NULL, facts BLOB NOT NULL,"
                 " missed TEXT NOT NULL, PRIMARY KEY (kind, id, expected)) WITHOUT ROWID, STRICT"
             )
-            facts = container().facts.SerializeToString()
-            before.execute("INSERT INTO records VALUES ('container', 'c', 0, 's', ?, '')", (facts,))
+            hook_request = container().hook_request.SerializeToString()
+            before.execute(
+                "INSERT INTO records VALUES ('container', 'c', 0, 's', ?, '')", (hook_request,)
+            )
             before.commit()
         store = opened(path)
-        assert store.trouble == ""
-        assert store.get(RecordKind.CONTAINER, "c").facts == container().facts
+        assert store.problem == ""
+        assert store.get(RecordKind.CONTAINER, "c").hook_request == container().hook_request
         assert store.registrations == {}
         store.register({"a": b"1"})
         store.close()

@@ -128,7 +128,7 @@ def unreachable(_: str) -> sqlite3.Connection:
 def test_changes_survive_a_kill(numbers: Numbers, killed: Callable[[], Numbers]) -> None:
     numbers.put("a", 1)
     numbers.put("a", 2)
-    assert (numbers.state.trouble, numbers.state.durable) == ("", True)
+    assert (numbers.state.problem, numbers.state.durable) == ("", True)
     assert killed().known == {"a": 2}
 
 
@@ -137,7 +137,7 @@ def test_without_a_path_there_is_no_database(opened: Open) -> None:
     numbers.put("a")
     numbers.state.checkpoint()
     numbers.state.close()
-    assert (numbers.state.trouble, numbers.state.durable) == ("", False)
+    assert (numbers.state.problem, numbers.state.durable) == ("", False)
 
 
 def test_a_transaction_that_fails_is_undone(numbers: Numbers) -> None:
@@ -173,13 +173,13 @@ def test_a_checkpoint_in_a_thread_shrinks_the_log(path: str, numbers: Numbers) -
     for number in range(500):
         numbers.put(f"number {number}", 2)
     assert Path(f"{path}-wal").stat().st_size <= 2 * size
-    assert numbers.state.trouble == ""
+    assert numbers.state.problem == ""
 
 
-def test_a_checkpoint_that_fails_is_no_trouble(path: str, numbers: Numbers) -> None:
+def test_a_checkpoint_that_fails_is_no_problem(path: str, numbers: Numbers) -> None:
     shutil.rmtree(Path(path).parent)
     numbers.state.checkpoint()
-    assert numbers.state.trouble == ""
+    assert numbers.state.problem == ""
 
 
 def _overwrite(path: Path, at: int, data: bytes) -> None:
@@ -222,19 +222,19 @@ def test_a_corrupt_database_is_set_aside(
     [event] = caplog.records
     assert (event.levelno, str(aside) in str(event.__dict__)) == (logging.ERROR, True)
     # The new database is as durable as the old one was.
-    assert (second.known, second.state.trouble) == ({}, "")
+    assert (second.known, second.state.problem) == ({}, "")
     second.put("new")
     second.state.close()
     assert opened(path).known == {"new": 1}
 
 
-class TestTrouble:
+class TestProblem:
     def test_a_path_that_cannot_be(
         self, tmp_path: Path, opened: Open, clock: Clock, caplog: pytest.LogCaptureFixture
     ) -> None:
         (tmp_path / "file").touch()
         numbers = opened(f"{tmp_path}/file/state.db")
-        assert numbers.state.trouble.startswith(f"{tmp_path}/file/state.db: ")
+        assert numbers.state.problem.startswith(f"{tmp_path}/file/state.db: ")
         for number in range(3):
             clock.retry()
             numbers.put("a", number)
@@ -243,10 +243,10 @@ class TestTrouble:
         (tmp_path / "file").unlink()
         clock.retry()
         numbers.put("b")
-        assert (numbers.state.trouble, numbers.state.durable) == ("", True)
+        assert (numbers.state.problem, numbers.state.durable) == ("", True)
 
     def test_a_directory_in_its_place(self, tmp_path: Path, opened: Open) -> None:
-        assert "Is a directory" in opened(str(tmp_path)).state.trouble
+        assert "Is a directory" in opened(str(tmp_path)).state.problem
         assert list(tmp_path.iterdir()) == []
 
     def test_a_full_disk_and_then_room_again(
@@ -260,7 +260,7 @@ class TestTrouble:
         numbers.put("kept")
         fill(numbers)
         numbers.put("large", comment=LARGE)
-        assert "full" in numbers.state.trouble
+        assert "full" in numbers.state.problem
         assert not numbers.state.durable
         # Nothing is half done, and what was written stays.
         assert killed().known == {"kept": 1}
@@ -269,7 +269,7 @@ class TestTrouble:
         assert killed().known == {"kept": 1}
         clock.now += 1
         numbers.put("b")
-        assert numbers.state.trouble == ""
+        assert numbers.state.problem == ""
         assert killed().known == {"kept": 1, "large": 1, "a": 1, "b": 1}
         assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.INFO]
         assert "hunter2" not in str([record.__dict__ for record in caplog.records])
@@ -295,7 +295,7 @@ class TestTrouble:
         numbers.known |= {f"{LARGE[:500]} {number}": number for number in range(100)}
         clock.retry()
         numbers.put("a")
-        assert "full" in numbers.state.trouble
+        assert "full" in numbers.state.problem
         monkeypatch.undo()
         assert killed().known == {"kept": 1}
 
@@ -312,13 +312,13 @@ class TestTrouble:
         with monkeypatch.context() as patched:
             patched.setattr(sqlite_state, "connect", unreachable)
             second = opened(path)
-        assert "disk I/O error" in second.state.trouble
+        assert "disk I/O error" in second.state.problem
         clock.retry()
         second.put("b", 2)
         if spoilt:
-            assert "invalid literal" in second.state.trouble
+            assert "invalid literal" in second.state.problem
         else:  # what memory holds stands
-            assert (second.state.trouble, second.known) == ("", {"a": 1, "b": 2})
+            assert (second.state.problem, second.known) == ("", {"a": 1, "b": 2})
 
     def test_one_that_another_process_holds(
         self, path: str, opened: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
@@ -333,8 +333,8 @@ class TestTrouble:
         first.database.execute("PRAGMA locking_mode=EXCLUSIVE")
         first.put("a")
         second = opened(path)
-        assert "database is locked" in second.state.trouble
+        assert "database is locked" in second.state.problem
         first.state.close()
         clock.retry()
         second.put("b")
-        assert (second.known, second.state.trouble) == ({"a": 1, "b": 1}, "")
+        assert (second.known, second.state.problem) == ({"a": 1, "b": 1}, "")

@@ -276,9 +276,9 @@ class ClusterKoordlet(Program):
         return float(series[0]["values"]["avg"]) if series else None
 
     async def state_of(self, name: str) -> dict[str, Any]:
-        """Age and trouble of one of its sources: "pods", "Node", "NodeSLO" ..."""
+        """Age and problem of one of its sources: "pods", "Node", "NodeSLO" ..."""
         found = await self.ask("/v1/node")
-        return dict(found["states"][name]) if found else {"age_seconds": None, "trouble": "?"}
+        return dict(found["states"][name]) if found else {"age_seconds": None, "problem": "?"}
 
     async def knows_application(self, name: str) -> bool:
         """Whether the NodeSLO that names it is in force in this run: it is measured."""

@@ -56,15 +56,15 @@ class Hooks:
     asked: list[tuple[Stage, Any]] = field(default_factory=list)
     hold: asyncio.Event | None = None
 
-    async def ask(self, stage: Stage, facts: Any) -> Any:
-        copy = type(facts)()
-        copy.CopyFrom(facts)
+    async def ask(self, stage: Stage, hook_request: Any) -> Any:
+        copy = type(hook_request)()
+        copy.CopyFrom(hook_request)
         self.asked.append((stage, copy))
         if self.hold is not None:
             await self.hold.wait()
         if isinstance(self.wants, Exception):
             raise self.wants
-        return respond(facts, self.wants)
+        return respond(hook_request, self.wants)
 
     async def probe(self) -> bool:
         return True
@@ -185,8 +185,8 @@ class Client:
         assert record is not None
         return record
 
-    def facts(self, id: str = CONTAINER) -> Any:  # noqa: A002
-        return self.record(id).facts
+    def hook_request(self, id: str = CONTAINER) -> Any:  # noqa: A002
+        return self.record(id).hook_request
 
     def ids(self) -> set[str]:
         """What there are records of."""

@@ -40,9 +40,9 @@ F = TypeVar("F")
 class DictionaryCache:
     """A ``MetricCache`` as its protocol says it, without bounds, disk or speed."""
 
-    def __init__(self, trouble: str = "") -> None:
+    def __init__(self, problem: str = "") -> None:
         self.kept: dict[Series, dict[float, float]] = {}
-        self.trouble = trouble
+        self.problem = problem
 
     def load(self) -> None:
         """Nothing was kept."""
@@ -101,7 +101,7 @@ class DictionaryCache:
         return found
 
     def state(self) -> CacheState:
-        return CacheState(len(self.kept), 4096, 12_345_678, 2_345_678, 3, self.trouble)
+        return CacheState(len(self.kept), 4096, 12_345_678, 2_345_678, 3, self.problem)
 
     def close(self) -> None:
         """Nothing to let go of."""

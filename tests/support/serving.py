@@ -96,7 +96,7 @@ async def serving(
     webhooks: Mapping[str, Webhook] | None = None,
     *,
     limits: AdmissionLimits | None = None,
-    trouble: Callable[[], str] = str,
+    problem: Callable[[], str] = str,
     view: ClusterView | None = None,
     host: str | None = "127.0.0.1",
     callers: WebhookCallers | None = None,
@@ -113,7 +113,7 @@ async def serving(
         host=host,
         port=0,
         limits=limits or AdmissionLimits(),
-        trouble=trouble,
+        problem=problem,
         callers=callers or WebhookCallers(CallerRules(), None),
     )
     await server.start()

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 class Result(NamedTuple):
     """One target's outcome. ``old`` and ``new`` are ``None`` where not known.
 
-    ``news`` is whether it has not been reported before: the same trouble, round after
+    ``news`` is whether it has not been reported before: the same problem, round after
     round, is news once. ``alert`` is whether a person should look at it.
     """
 

@@ -23,7 +23,7 @@ class TargetState:
     """The state of one target; times are monotonic.
 
     ``text`` is what the file held when it was last as decided, ``None``: never was.
-    ``left`` is somebody else's text that stays. ``reported`` is the last trouble that was reported.
+    ``left`` is somebody else's text that stays. ``reported`` is the last problem that was reported.
     ``identity`` distinguishes the place that was read from a later one of its name.
     ``returning``: no owner wants it, and what was found is put back; the decision has it.
     """
@@ -124,9 +124,9 @@ class TargetStates(dict[Target, TargetState]):
         if outcome in (Outcome.WRITTEN, Outcome.UNCHANGED):
             state.failures, state.reported = 0, ()
         elif outcome is not Outcome.GONE:
-            trouble = (outcome, code)
-            news = trouble != state.reported and not reported
-            state.reported = trouble
+            problem = (outcome, code)
+            news = problem != state.reported and not reported
+            state.reported = problem
         state.due = running.now + delay
         heapq.heappush(self._due, (state.due, state.target))
         decision = state.decision

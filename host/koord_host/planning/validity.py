@@ -8,7 +8,7 @@ from koord_host.planning.desired_values import DesiredValue, Owner
 from koord_host.planning.outcomes import Outcome, Result
 
 
-def trouble(desired: DesiredValue, *, one_shot: bool = False) -> str:
+def problem(desired: DesiredValue, *, one_shot: bool = False) -> str:
     """Why a value cannot be written, "" if it can; ``one_shot``: why not once."""
     knob = KNOBS.get(desired.target.knob)
     if knob is None:

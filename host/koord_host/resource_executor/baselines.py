@@ -125,9 +125,9 @@ class BaselineStore:
         self._state.open()
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """What is wrong with the database, or was when it was opened; "" if nothing."""
-        return self._state.trouble or self._state.replaced
+        return self._state.problem or self._state.replaced
 
     def __len__(self) -> int:
         return len(self._known)

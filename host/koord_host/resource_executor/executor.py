@@ -51,7 +51,7 @@ from koord_host.planning.ordering import (
 )
 from koord_host.planning.outcomes import EMPTY, Outcome, Round, joined
 from koord_host.planning.target_states import RoundState, TargetState, TargetStates
-from koord_host.planning.validity import invalid, trouble
+from koord_host.planning.validity import invalid, problem
 from koord_host.resource_executor import attempt, place_identity
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
 from koord_host.resource_executor.journal import Journal
@@ -146,7 +146,7 @@ class Executor:
     def run_once(self, owner: Owner, desired_values: tuple[DesiredValue, ...]) -> None:
         """Have something done once, as a job: knobs whose row says ``one_shot``."""
         for desired in desired_values:
-            self._actions.put(owner, desired, trouble(desired, one_shot=True))
+            self._actions.put(owner, desired, problem(desired, one_shot=True))
 
     def roll_back_undesired(self) -> None:
         """Have put back, from the next round on, what was last written for a strategy.
@@ -167,7 +167,7 @@ class Executor:
         desired_values = [
             (owner, desired)
             for owner, desired in self._ledger.of(target)
-            if owner.priority < Priority.STRATEGY and not trouble(desired)
+            if owner.priority < Priority.STRATEGY and not problem(desired)
         ]
         if desired_values:
             return arbitrate(KNOBS[target.knob], desired_values).value
@@ -300,7 +300,7 @@ class Executor:
         """The values that can be written; each of the others is reported once."""
         valid, reported = [], self._invalid.pop(target, set())
         for owner, desired in self._ledger.of(target):
-            reason = trouble(desired)
+            reason = problem(desired)
             if not reason:
                 valid.append((owner, desired))
                 continue

@@ -125,21 +125,21 @@ _NO_LINE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class Journal:
     """Appends lines to a file (mode 0640), rotated by size to ``<path>.1`` and so on.
 
-    ``path`` "" keeps no journal. ``trouble`` is what is wrong with it at present, ""
-    if nothing; ``on_trouble`` is called once when it begins.
+    ``path`` "" keeps no journal. ``problem`` is what is wrong with it at present, ""
+    if nothing; ``on_problem`` is called once when it begins.
     """
 
     def __init__(
         self,
         path: str,
-        on_trouble: Callable[[str], None],
+        on_problem: Callable[[str], None],
         *,
         max_bytes: int = MAX_BYTES,
         backups: int = BACKUPS,
     ) -> None:
-        self.trouble = ""
+        self.problem = ""
         self._path = path
-        self._on_trouble = on_trouble
+        self._on_problem = on_problem
         self._max_bytes = max_bytes
         self._backups = backups
         self._lines: list[bytes] = []
@@ -173,7 +173,7 @@ class Journal:
         except OSError as error:
             self._fail(error)
         else:
-            self.trouble = ""
+            self.problem = ""
 
     def close(self) -> None:
         """Write what is left and close the file."""
@@ -220,9 +220,9 @@ class Journal:
 
     def _fail(self, error: OSError) -> None:
         self._shut()
-        reported, self.trouble = self.trouble, f"{self._path}: {error.strerror or error}"
+        reported, self.problem = self.problem, f"{self._path}: {error.strerror or error}"
         if not reported:
-            self._on_trouble(self.trouble)
+            self._on_problem(self.problem)
 
 
 def read(path: str, *, group: str = "", pod: str = "") -> Iterator[ChangeEntry]:

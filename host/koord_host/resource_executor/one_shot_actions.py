@@ -71,14 +71,14 @@ class OneShotActions:
         """Whether there are results to be taken."""
         return not self._ended.empty()
 
-    def put(self, owner: Owner, desired: DesiredValue, trouble: str = "") -> None:
+    def put(self, owner: Owner, desired: DesiredValue, problem: str = "") -> None:
         """Have one done, instead of what its owner has waiting there.
 
-        ``trouble`` says why it cannot be, "" if it can.
+        ``problem`` says why it cannot be, "" if it can.
         """
         action, target = _Action(owner, desired), desired.target
-        if trouble:
-            self._ended.put(_ActionResult(action, Outcome.INVALID, trouble))
+        if problem:
+            self._ended.put(_ActionResult(action, Outcome.INVALID, problem))
         elif not self._layout.path(KNOBS[target.knob], target.place):
             reason = f"this kernel has no {target.knob}"
             self._ended.put(_ActionResult(action, Outcome.UNSUPPORTED, reason))

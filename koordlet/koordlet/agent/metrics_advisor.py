@@ -235,7 +235,7 @@ def _ages(pods: PodInformer, others: Ages) -> Mapping[str, InformerAge]:
     found = dict(others())
     if pods.source is not None:
         age = pods.age
-        found["pods"] = InformerAge(age if age < float("inf") else None, pods.trouble)
+        found["pods"] = InformerAge(age if age < float("inf") else None, pods.problem)
     return found
 
 

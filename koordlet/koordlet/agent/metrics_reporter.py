@@ -140,28 +140,28 @@ def node_metric_state(state: ReporterState, link: DirectLink | None) -> ReportSt
     sent = {ReportRoute.OBJECT.value: state.objects}
     if link is not None:
         sent[ReportRoute.DIRECT.value] = state.direct
-    trouble = [state.trouble] if state.trouble else []
-    if state.link_trouble:
-        trouble.append(f"direct link: {state.link_trouble}")
+    problem = [state.problem] if state.problem else []
+    if state.link_problem:
+        problem.append(f"direct link: {state.link_problem}")
     return ReportState(
         way=state.route.value,
         reported_at=state.reported_at,
         sent=sent,
         failures=state.failures + state.link_failures,
-        trouble="; ".join(trouble),
+        problem="; ".join(problem),
         leader=link.leader if link is not None and state.route is ReportRoute.DIRECT else "",
     )
 
 
 def publisher_state(state: PublisherState) -> ReportState:
     """The state of a published object."""
-    well = state.reported_at and not state.trouble
+    well = state.reported_at and not state.problem
     return ReportState(
         way=(ReportRoute.OBJECT if well else ReportRoute.NONE).value,
         reported_at=state.reported_at,
         sent={ReportRoute.OBJECT.value: state.created + state.patched},
         failures=state.failures,
-        trouble=state.trouble,
+        problem=state.problem,
     )
 
 

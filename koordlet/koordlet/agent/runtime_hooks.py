@@ -381,4 +381,4 @@ def _log_result(
     for line in done.defects:
         if deduplicator.is_new(line):
             _log.error("pod not reconciled", reason=line)
-    log_round(deduplicator, done.writes, done.troubles)
+    log_round(deduplicator, done.writes, done.problems)

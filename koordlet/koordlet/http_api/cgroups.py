@@ -46,14 +46,14 @@ def _knobs(
 ) -> Iterator[Document]:
     """What a runtime sets, where the kernel has it, and what is desired."""
     for knob in dict.fromkeys((*KNOB_OF.values(), *desired)):
-        value, trouble = _read(knob, group, layout, reader)
+        value, problem = _read(knob, group, layout, reader)
         wanted = desired.get(knob)
-        if wanted is None and trouble:
+        if wanted is None and problem:
             continue
         yield {
             "knob": knob,
             "value": value,
-            "trouble": trouble,
+            "problem": problem,
             "desired": wanted.value if wanted else None,
             "owner": wanted.owner if wanted else "",
             "why": wanted.why if wanted else "",

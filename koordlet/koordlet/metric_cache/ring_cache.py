@@ -106,7 +106,7 @@ class RingCache:
             refused = rings.refused
         if self._log is None:
             return CacheState(*kept, 0, refused)
-        return CacheState(*kept, self._log.disk_bytes, refused, self._log.trouble)
+        return CacheState(*kept, self._log.disk_bytes, refused, self._log.problem)
 
     def close(self) -> None:
         """Write what is not written yet, and let go of the disk."""

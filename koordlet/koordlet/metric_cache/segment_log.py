@@ -75,7 +75,7 @@ class _Stream:
 class SegmentLog:
     """Reads the segments of earlier runs once, then appends.
 
-    Never raises for what is wrong with the disk: ``trouble`` is that at present, "" if
+    Never raises for what is wrong with the disk: ``problem`` is that at present, "" if
     nothing. ``on_warning`` hears it when it begins, and of every file that is set aside: it is
     renamed to ``<name>.corrupt``, of which the newest of each sort stays.
     """
@@ -87,7 +87,7 @@ class SegmentLog:
         on_warning: Callable[[str], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.trouble = ""
+        self.problem = ""
         self._path = Path(path)
         self._max_bytes = max_bytes
         self._on_warning = on_warning
@@ -118,7 +118,7 @@ class SegmentLog:
 
     def write(self, batches: Sequence[SampleBatch]) -> None:
         """Append batches, unless the last error is less than a minute old."""
-        if self.trouble and self._monotonic() < self._retry_at:
+        if self.problem and self._monotonic() < self._retry_at:
             return
         try:
             self._open()
@@ -129,7 +129,7 @@ class SegmentLog:
         except OSError as error:
             self._fail(error)
         else:
-            self.trouble = ""
+            self.problem = ""
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -272,7 +272,7 @@ class SegmentLog:
             self._abandon(stream)
         self.close()
         why = f"{path or self._path}: {error.strerror or error} (metrics are kept in memory only)"
-        reported, self.trouble = self.trouble, why
+        reported, self.problem = self.problem, why
         self._retry_at = self._monotonic() + RETRY_SECONDS
         if reported != why:
             self._on_warning(why)

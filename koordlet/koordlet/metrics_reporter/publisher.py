@@ -38,7 +38,7 @@ BuildPatch = Callable[[Mapping[str, Any], Mapping[str, Any]], Object | None]
 
 @dataclass(slots=True)
 class PublisherState:
-    """The state of publishing an object; ``trouble`` is "" without an error.
+    """The state of publishing an object; ``problem`` is "" without an error.
 
     ``reported_at`` is when the object was last as it should be, seconds since the epoch, 0
     for never.
@@ -48,7 +48,7 @@ class PublisherState:
     patched: int = 0
     failures: int = 0
     reported_at: float = 0.0
-    trouble: str = ""
+    problem: str = ""
 
 
 class ObjectPublisher:
@@ -118,7 +118,7 @@ class ObjectPublisher:
         except Exception as error:
             # A defect of ours in what is to be published: other objects are, and this one later.
             return self._failed(ApiError(describe_error(error)))
-        self._trouble("")
+        self._note_problem("")
         self._backoff.reset()
         return self._interval
 
@@ -163,13 +163,13 @@ class ObjectPublisher:
             # Somebody was faster; it is read anew and changed then.
             return self._interval
         self.state.failures += 1
-        self._trouble(str(error))
+        self._note_problem(str(error))
         return max(self._backoff.next(), error.retry_after)
 
-    def _trouble(self, reason: str) -> None:
+    def _note_problem(self, reason: str) -> None:
         """Log an error once, and its end once."""
-        if reason and not self.state.trouble:
+        if reason and not self.state.problem:
             _log.warning("cannot publish", kind=self.kind, reason=reason)
-        elif not reason and self.state.trouble:
+        elif not reason and self.state.problem:
             _log.info("publishing again", kind=self.kind)
-        self.state.trouble = reason
+        self.state.problem = reason

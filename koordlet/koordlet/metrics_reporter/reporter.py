@@ -72,7 +72,7 @@ class ReporterState:
     """The state of reporting, for ``/metrics`` and people.
 
     ``reported_at`` is when the last report arrived, seconds since the epoch, 0 for never.
-    ``trouble`` and ``link_trouble`` say why there is none by the object, or by the direct
+    ``problem`` and ``link_problem`` say why there is none by the object, or by the direct
     link; "" while all is well.
     """
 
@@ -82,8 +82,8 @@ class ReporterState:
     failures: int = 0
     link_failures: int = 0
     reported_at: float = 0.0
-    trouble: str = ""
-    link_trouble: str = ""
+    problem: str = ""
+    link_problem: str = ""
 
 
 class NodeMetricReporter:
@@ -159,7 +159,7 @@ class NodeMetricReporter:
         except Exception as error:
             # A defect of ours: the next one may be without it.
             self.state.failures += 1
-            self._trouble(describe_error(error))
+            self._note_problem(describe_error(error))
             return interval
         self._say_notes(built.notes)
         if built.status is None:
@@ -176,7 +176,7 @@ class NodeMetricReporter:
         if await self._by_link(encoded, interval):
             self._arrived(ReportRoute.DIRECT)
             self.state.direct += 1
-            self._trouble("")
+            self._note_problem("")
             return None
         if self._api is None:
             self.state.route = ReportRoute.NONE
@@ -194,7 +194,7 @@ class NodeMetricReporter:
             return self._failed(error, interval)
         self._arrived(ReportRoute.OBJECT)
         self.state.objects += 1
-        self._trouble("")
+        self._note_problem("")
         return None
 
     async def _by_link(self, encoded: bytes, interval: float) -> bool:
@@ -204,36 +204,36 @@ class NodeMetricReporter:
             await self._link.send(encoded, self._now(), interval * _LINK_SHARE)
         except LinkError as error:
             self.state.link_failures += 1
-            if not self.state.link_trouble:
+            if not self.state.link_problem:
                 instead = "nothing" if self._api is None else "NodeMetric"
                 _log.warning("direct link does not work", reason=str(error), instead=instead)
-            self.state.link_trouble = str(error)
+            self.state.link_problem = str(error)
             return False
-        if self.state.link_trouble or self.state.route is ReportRoute.NONE:
+        if self.state.link_problem or self.state.route is ReportRoute.NONE:
             _log.info("reports go by the direct link")
-        self.state.link_trouble = ""
+        self.state.link_problem = ""
         return True
 
     def _failed(self, error: ApiError, interval: float) -> float:
         self.state.route = ReportRoute.NONE
         self.state.failures += 1
         if isinstance(error, NotFoundError):
-            self._trouble(f"NodeMetric {self._node} is not there yet; the manager creates it")
+            self._note_problem(f"NodeMetric {self._node} is not there yet; the manager creates it")
         else:
-            self._trouble(str(error))
+            self._note_problem(str(error))
         return max(min(self._backoff.next(), interval), error.retry_after)
 
     def _arrived(self, route: ReportRoute) -> None:
         self.state.route = route
         self.state.reported_at = self._now()
 
-    def _trouble(self, reason: str) -> None:
+    def _note_problem(self, reason: str) -> None:
         """Log an error once, and its end once."""
-        if reason and not self.state.trouble:
+        if reason and not self.state.problem:
             _log.warning("cannot report node usage", reason=reason)
-        elif not reason and self.state.trouble:
+        elif not reason and self.state.problem:
             _log.info("reporting node usage again")
-        self.state.trouble = reason
+        self.state.problem = reason
 
     def _say_notes(self, notes: tuple[str, ...]) -> None:
         for note in notes:

@@ -65,9 +65,9 @@ def log_problems(
             _log.warning("field ignored", **fields, reason=line)
 
 
-def log_round(deduplicator: LogDeduplicator, done: Round, troubles: Iterable[str]) -> None:
+def log_round(deduplicator: LogDeduplicator, done: Round, problems: Iterable[str]) -> None:
     """One line for what was written, and one for each target that newly failed."""
-    for line in troubles:
+    for line in problems:
         if deduplicator.is_new(line):
             _node_log.warning("tasks not reconciled", reason=line)
     written = sum(one.outcome is Wrote.WRITTEN for one in done.results)

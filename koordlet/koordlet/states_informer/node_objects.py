@@ -63,7 +63,7 @@ class NodeObjects:
         """How old each kind is; ``None`` for what this run has not received yet."""
         now = time.monotonic()
         return {
-            kind: InformerAge(_finite(one.age(now)), one.trouble, one.absent)
+            kind: InformerAge(_finite(one.age(now)), one.problem, one.absent)
             for kind, one in self._informers.items()
         }
 

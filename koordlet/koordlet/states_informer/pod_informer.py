@@ -68,7 +68,7 @@ class PodInformer:
         self.source = source
         self.complete = False
         """Whether all that run are known."""
-        self.trouble = ""
+        self.problem = ""
         """Why there is no list at present."""
         self._told = ""
         self.changed = changed
@@ -181,7 +181,7 @@ class PodInformer:
             text = await self.source.pods()
             listed = kubelet_pods.parse(text, self._layout)
         except PodListPendingError as error:
-            self.trouble = str(error)
+            self.problem = str(error)
         except OSError as error:
             self._tell_of_list(str(error))
         except ValueError as error:
@@ -225,7 +225,7 @@ class PodInformer:
             _log.warning("cannot list pods, keeping the known ones", reason=reason + details)
         elif self._told and not reason and self.source is not None:
             _log.info("listing pods works again", source=self.source.name)
-        self.trouble, self._told = reason + details, reason
+        self.problem, self._told = reason + details, reason
 
     def drop_vanished(self) -> None:
         """Without a list, pods and containers whose groups are gone for a while have ended.

@@ -39,7 +39,7 @@ class ApiError(Exception):
 
     @property
     def is_outage(self) -> bool:
-        """No answer, or one that says that the server is in trouble, whatever was asked."""
+        """No answer, or one that says that the server is failing, whatever was asked."""
         return self.status == 0 or self.status >= 500
 
 

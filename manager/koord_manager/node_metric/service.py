@@ -255,11 +255,11 @@ class NodeMetricService:
     async def _follow_front_proxy(self) -> None:
         logged = ""
         while True:
-            trouble = await self._read_front_proxy()
-            if trouble and trouble != logged:
-                _log.warning("front proxy configuration is not usable", error=trouble)
-            logged = trouble
-            wait = _FRONT_PROXY_SECONDS if not trouble else _FRONT_PROXY_RETRY_SECONDS
+            problem = await self._read_front_proxy()
+            if problem and problem != logged:
+                _log.warning("front proxy configuration is not usable", error=problem)
+            logged = problem
+            wait = _FRONT_PROXY_SECONDS if not problem else _FRONT_PROXY_RETRY_SECONDS
             await asyncio.sleep(wait)
 
     async def _read_front_proxy(self) -> str:

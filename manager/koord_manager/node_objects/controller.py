@@ -93,9 +93,9 @@ class NodeObjectController:
         )
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why objects may not be as they should, in a line; "" while fine."""
-        return self._objects.trouble or self.loop.trouble
+        return self._objects.problem or self.loop.problem
 
     def node_changed(self, name: str) -> None:
         """A Node was added, changed or deleted."""

@@ -130,11 +130,11 @@ class NodeResourceController:
         )
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why nodes may not offer what they should, in a line; "" while fine."""
-        informers = (one.trouble for one in self._informers if not one.absent)
-        troubles = (*informers, self.loop.trouble, *self.fleet.refused.values())
-        return next((line for line in troubles if line), "")
+        informers = (one.problem for one in self._informers if not one.absent)
+        problems = (*informers, self.loop.problem, *self.fleet.refused.values())
+        return next((line for line in problems if line), "")
 
     def received(self, node: str, status: bytes, at: float) -> None:
         """A report straight from a node; ``at`` is when it came, in monotonic seconds."""
@@ -176,7 +176,7 @@ class NodeResourceController:
             others = {calculation: one.decisions for calculation, one in desired.items()}
         return why_document(self.fleet, name, self._clock(), others)
 
-    # ---- what is troubles
+    # ---- errors
 
     def node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
         """A Node was added, changed or deleted; ``before`` and ``now`` as of an informer."""

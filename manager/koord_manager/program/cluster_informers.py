@@ -92,7 +92,7 @@ class ClusterInformers:
             self._enhanced = one.objects
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the view is not complete, in a line; "" where it is."""
         if not self._configs.synced:
             return f"configmaps {self._config_map}: not read yet"

@@ -90,12 +90,12 @@ class LeaderControllers:
         if self.resources is not None:
             self.resources.received(node, status, at)
 
-    def troubles(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """Why something may not be as it should, a line each."""
         others = self.resources, self._quotas, self._recommendations
         for one in (self._nodes, *self._objects, *others):
-            if one is not None and one.trouble:
-                yield one.trouble
+            if one is not None and one.problem:
+                yield one.problem
 
     def figures(self, leads: bool, problems: int) -> ManagerStatus:
         """How the controllers stand."""

@@ -121,7 +121,7 @@ class Manager:
             parts=tuple(self._parts()),
             withdraw=self._withdraw,
             drain=self._webhooks.drain,
-            not_ready=lambda: self._webhooks.trouble or self._cluster.trouble,
+            not_ready=lambda: self._webhooks.problem or self._cluster.problem,
             log=log,
         )
         ManagerMetrics(self.registry, self._figures)
@@ -190,18 +190,18 @@ class Manager:
             leads=self._leads,
             leader=lambda: self._leadership.leader,
             not_ready=lambda: look_up(lambda: self._program.not_ready),
-            troubles=lambda: look_up(lambda: tuple(self._troubles())),
+            problems=lambda: look_up(lambda: tuple(self._problems())),
             why=lambda node: look_up(lambda: self._why(node)),
         )
 
-    def _troubles(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         """Shown to unknown callers: only what failed; the API server's answer is in the log."""
         term = self._term
-        for line in (self._configs.wrong, self._webhooks.trouble):
+        for line in (self._configs.wrong, self._webhooks.problem):
             if line:
                 yield line
-        of_the_api = (self._leadership.trouble, self._configs.source_trouble)
-        for line in (*of_the_api, *(term.troubles() if term is not None else ())):
+        of_the_api = (self._leadership.problem, self._configs.source_problem)
+        for line in (*of_the_api, *(term.problems() if term is not None else ())):
             if line:
                 yield f"{line.partition(': ')[0]}: the log says why"
 

@@ -17,7 +17,7 @@ Document = Mapping[str, Any]
 class PageSources:
     """The sources of pages; other threads call them, and only read.
 
-    ``not_ready`` is why this manager should get no requests, ``troubles`` what else is not as it
+    ``not_ready`` is why this manager should get no requests, ``problems`` what else is not as it
     should be. ``why`` says what a node offers and why, ``None`` if this manager does not compute
     that at present.
     """
@@ -26,7 +26,7 @@ class PageSources:
     leads: Callable[[], bool]
     leader: Callable[[], str]
     not_ready: Callable[[], str]
-    troubles: Callable[[], Sequence[str]]
+    problems: Callable[[], Sequence[str]]
     why: Callable[[str], Document | None]
 
 
@@ -46,7 +46,7 @@ def _status(known: PageSources) -> Document:
         "leads": known.leads(),
         "leader": known.leader(),
         "not_ready": known.not_ready(),
-        "troubles": list(known.troubles()),
+        "problems": list(known.problems()),
     }
 
 

@@ -75,7 +75,7 @@ class WebhookServer:
                 host=at[0] or None,
                 port=at[1],
                 callers=self._callers,
-                trouble=lambda: cluster.trouble,
+                problem=lambda: cluster.problem,
             )
             client = WebhookClientConfig(namespace, settings.webhook_service)
             mutating, validating = configurations(table, gates, client)
@@ -96,9 +96,9 @@ class WebhookServer:
         )
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why this manager is not ready for requests, in a line; "" if it is."""
-        return self._server.trouble() if self._server is not None else ""
+        return self._server.problem() if self._server is not None else ""
 
     def lead(self) -> None:
         """This manager leads now: check the webhook configurations at once."""
@@ -125,7 +125,7 @@ class WebhookServer:
         """Take no new requests, and finish those under way."""
         if self._server is not None:
             # A server that was never ready gets no requests.
-            await self._server.stop(0.0 if self.trouble else _DRAIN_SECONDS)
+            await self._server.stop(0.0 if self.problem else _DRAIN_SECONDS)
         self._callers.close()
 
     def _kept(

@@ -59,9 +59,9 @@ class QuotaProfileController:
         )
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why quotas may not be as they should, in a line; "" while fine."""
-        return self._profiles.trouble or self.loop.trouble
+        return self._profiles.problem or self.loop.problem
 
     async def run(self) -> None:
         """For ever; nothing is written before all nodes are known."""

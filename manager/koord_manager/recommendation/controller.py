@@ -44,11 +44,11 @@ _KEEP_SECONDS = 600.0
 
 @dataclass(slots=True)
 class _TrackedRecommendation:
-    """A Recommendation: ``trouble`` is why its target is not valid."""
+    """A Recommendation: ``problem`` is why its target is not valid."""
 
     document: Object
     target: RecommendationTarget | None = None
-    trouble: str = ""
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -108,9 +108,9 @@ class RecommendationController:
         )
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why recommendations may be old, in a line; "" while fine."""
-        return ("" if self._found.absent else self._found.trouble) or self.loop.trouble
+        return ("" if self._found.absent else self._found.problem) or self.loop.problem
 
     async def run(self) -> None:
         """For ever."""
@@ -262,7 +262,7 @@ class RecommendationController:
         self, key: str, tracked: _TrackedRecommendation, now: float
     ) -> RecommendationResult:
         if tracked.target is None:
-            return RecommendationResult(trouble=tracked.trouble)
+            return RecommendationResult(problem=tracked.problem)
         found = self._matched[key]
         containers = sorted({name for pod in found for name in pod.requests})
         return RecommendationResult(
@@ -278,7 +278,7 @@ def _read(document: Object) -> _TrackedRecommendation:
     try:
         return _TrackedRecommendation(document, target.parse(document, namespace))
     except ValueError as error:
-        return _TrackedRecommendation(document, trouble=str(error))
+        return _TrackedRecommendation(document, problem=str(error))
 
 
 def _by_container(

@@ -96,9 +96,9 @@ class SLOConfigInformer:
         """The ConfigMap's data as it is in force."""
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the configuration in force may differ from the ConfigMap; "" while fine."""
-        return self.wrong or self.source_trouble
+        return self.wrong or self.source_problem
 
     @property
     def wrong(self) -> str:
@@ -106,9 +106,9 @@ class SLOConfigInformer:
         return next((one.line for one in (*self.problems, *self.unknown)), "")
 
     @property
-    def source_trouble(self) -> str:
+    def source_problem(self) -> str:
         """Why the ConfigMap may be newer than the one known here, as the API server says it."""
-        return self._informer.trouble
+        return self._informer.problem
 
     @property
     def synced(self) -> bool:

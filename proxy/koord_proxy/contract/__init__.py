@@ -1,4 +1,4 @@
-"""What the proxy's parts know of each other, so that CRI and Docker's API are treated alike. No IO.
+"""Contracts between the proxy's parts, the same for CRI and Docker's API. No IO.
 
 Glossary:
     events          what a session reports to the shell around it, and the session itself.

@@ -16,7 +16,7 @@ MAX_MESSAGE = 16 * 1024 * 1024
 
 
 class Treatment(enum.Enum):
-    """What is done with the calls of one method."""
+    """Treatment of the calls of one method."""
 
     RELAY = enum.auto()
     """Passed on unread."""
@@ -42,7 +42,7 @@ RewriteAnswer = Callable[[bytes], bytes | None]
 
 
 class Route(NamedTuple):
-    """How a call is treated, decided when its path is known.
+    """Treatment of one call, decided when its path is known.
 
     ``answer`` is asked about the answer to a call that is relayed.
     """

@@ -1,4 +1,4 @@
-"""What the interceptor needs of a runtime's API, so that it treats CRI and Docker alike."""
+"""The interceptor's view of a runtime's API: the same for CRI and Docker."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class InterceptedRequest(Protocol):
 
     @property
     def describes_pod(self) -> bool:
-        """Whether the request itself has what hooks need to know about the pod."""
+        """True if the request itself says all about the pod that hooks need."""
 
-    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
-        """The facts of what it creates; ``pod`` is what is known of a container's pod."""
+    def new_hook_request(self, pod: PodHookRequest | None) -> HookRequest:
+        """The hook request of what it creates; ``pod`` is that of a container's pod, if known."""
 
-    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
-        """A copy of a container's facts with the values of an update applied."""
+    def updated_hook_request(self, known: ContainerHookRequest) -> ContainerHookRequest:
+        """A copy of a container's hook request with the values of an update applied."""
 
     def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
         """The request with the changes of hooks.
@@ -66,7 +66,7 @@ class RuntimeApi(Protocol):
         """The name of an intercepted call; empty for a call that is only relayed."""
 
     def rewrites_answer(self, target: str) -> bool:
-        """Whether answers to a call say what limits a container has."""
+        """True if answers to a call contain a container's limits."""
 
     def rewrite_answer(
         self, message: bytes, requested: Callable[[str], RequestedLimits | None]

@@ -1,4 +1,4 @@
-"""What the proxy asks of a runtime itself: what there is, and what it was made with."""
+"""The proxy's own calls to a runtime: its pods and containers, and their settings."""
 
 from __future__ import annotations
 

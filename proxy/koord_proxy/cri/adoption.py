@@ -16,7 +16,7 @@ import msgspec
 from koord_model.resources import RESOURCE_FIELDS
 from koord_proto import cri_pb2 as cri
 
-from koord_proxy.cri.hook_requests import pod_facts
+from koord_proxy.cri.hook_requests import pod_hook_request
 from koord_proxy.rules.merge import ContainerHookRequest
 from koord_proxy.rules.records import RecordKind, RuntimeRecord
 
@@ -28,25 +28,25 @@ def pod_record(id: str, response: cri.PodSandboxStatusResponse) -> RuntimeRecord
     config.metadata.CopyFrom(status.metadata)
     linux = _at(info, "config", "linux")
     config.linux.cgroup_parent = str(linux.get("cgroup_parent") or _parent_of(info))
-    facts = pod_facts(config, status.runtime_handler)
-    return RuntimeRecord(RecordKind.POD, id, facts)
+    hook_request = pod_hook_request(config, status.runtime_handler)
+    return RuntimeRecord(RecordKind.POD, id, hook_request)
 
 
 def container_record(id: str, response: cri.ContainerStatusResponse) -> RuntimeRecord:  # noqa: A002
     """The record of a container the runtime describes; its pod is known by name only."""
     status, info = response.status, _info(response.info)
-    facts = ContainerHookRequest(container_annotations=status.annotations)
-    facts.container_meta.name = status.metadata.name
-    facts.container_meta.attempt = status.metadata.attempt
-    facts.container_meta.id = id
+    hook_request = ContainerHookRequest(container_annotations=status.annotations)
+    hook_request.container_meta.name = status.metadata.name
+    hook_request.container_meta.attempt = status.metadata.attempt
+    hook_request.container_meta.id = id
     # The kubelet labels each container with its pod.
-    facts.pod_meta.name = status.labels.get("io.kubernetes.pod.name", "")
-    facts.pod_meta.namespace = status.labels.get("io.kubernetes.pod.namespace", "")
-    facts.pod_meta.uid = status.labels.get("io.kubernetes.pod.uid", "")
-    facts.pod_cgroup_parent = _parent_of(info)
-    _limits(facts, status, info)
-    _environment(facts, info)
-    return RuntimeRecord(RecordKind.CONTAINER, id, facts, str(info.get("sandboxID") or ""))
+    hook_request.pod_meta.name = status.labels.get("io.kubernetes.pod.name", "")
+    hook_request.pod_meta.namespace = status.labels.get("io.kubernetes.pod.namespace", "")
+    hook_request.pod_meta.uid = status.labels.get("io.kubernetes.pod.uid", "")
+    hook_request.pod_cgroup_parent = _parent_of(info)
+    _limits(hook_request, status, info)
+    _environment(hook_request, info)
+    return RuntimeRecord(RecordKind.CONTAINER, id, hook_request, str(info.get("sandboxID") or ""))
 
 
 def _info(info: Mapping[str, str]) -> dict[str, Any]:
@@ -79,8 +79,10 @@ def _parent_of(info: dict[str, Any]) -> str:
     return path.rpartition("/")[0] if path.startswith("/") else ""
 
 
-def _limits(facts: ContainerHookRequest, status: cri.ContainerStatus, info: dict[str, Any]) -> None:
-    target = facts.container_resources
+def _limits(
+    hook_request: ContainerHookRequest, status: cri.ContainerStatus, info: dict[str, Any]
+) -> None:
+    target = hook_request.container_resources
     if status.resources.HasField("linux"):
         target.MergeFromString(status.resources.linux.SerializeToString())
     spec = _at(info, "runtimeSpec", "linux", "resources")
@@ -100,7 +102,7 @@ def _put(target: object, name: str, value: Any) -> None:
             setattr(target, name, value)
 
 
-def _environment(facts: ContainerHookRequest, info: dict[str, Any]) -> None:
+def _environment(hook_request: ContainerHookRequest, info: dict[str, Any]) -> None:
     """The variables the kubelet gave: by name from the config, by value from the spec.
 
     The spec has the image's as well, and runtimes differ in how they write the
@@ -111,4 +113,4 @@ def _environment(facts: ContainerHookRequest, info: dict[str, Any]) -> None:
     for entry in _list(_at(info, "runtimeSpec", "process").get("env")):
         name, _, value = str(entry).partition("=")
         if name in given:
-            facts.container_envs[name] = value
+            hook_request.container_envs[name] = value

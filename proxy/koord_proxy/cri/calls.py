@@ -106,28 +106,28 @@ class CriRequest:
         """The field with the id: of the request, or of the response that makes one."""
         return "pod_sandbox_id" if self.method.kind is RecordKind.POD else "container_id"
 
-    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
+    def new_hook_request(self, pod: PodHookRequest | None) -> HookRequest:
         request = self.request
         if self.method.kind is RecordKind.POD:
-            return rules.pod_facts(request.config, request.runtime_handler)
-        known = pod or rules.pod_facts(request.sandbox_config)
-        return rules.container_facts(request.config, request.sandbox_config, known)
+            return rules.pod_hook_request(request.config, request.runtime_handler)
+        known = pod or rules.pod_hook_request(request.sandbox_config)
+        return rules.container_hook_request(request.config, request.sandbox_config, known)
 
-    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
-        return rules.updated_facts(known, self.request)
+    def updated_hook_request(self, known: ContainerHookRequest) -> ContainerHookRequest:
+        return rules.updated_hook_request(known, self.request)
 
     def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
         request, claims = self.request, merge.claims
-        facts: Any = merge.facts
+        hook_request: Any = merge.hook_request
         if self.method.name == "UpdateContainerResources":
             before = request.SerializeToString(deterministic=True)
-            rules.write_update(request, facts, None if complete else claims)
+            rules.write_update(request, hook_request, None if complete else claims)
             after: bytes = request.SerializeToString(deterministic=True)
             return RewrittenRequest(None if after == before else after)
         if not (claims and self.method.makes):
             return RewrittenRequest(None)
         write = rules.write_sandbox if self.method.kind is RecordKind.POD else rules.write_container
-        write(request, facts, claims)
+        write(request, hook_request, claims)
         return RewrittenRequest(request.SerializeToString())
 
     def created_id(self, response: bytes) -> str:

@@ -69,7 +69,7 @@ class ClientSide:
         self.scanner.scan(buffer[len(frames.PREFACE) :])
 
     def settle(self) -> None:
-        """What may follow from anything: send what fits, credit, go on where stalled."""
+        """Send what fits, credit the peers, and continue stalled frames: due after any event."""
         self._state.settle()
         while self.scanner.stopped_on and not self._must_stall(self.scanner.stopped_on):
             self.scanner.resume()

@@ -25,7 +25,7 @@ PING_PAYLOAD = b"koordbye"
 
 
 class Draining:
-    """How far one client has been asked to leave."""
+    """Progress of the graceful shutdown of one client's connection."""
 
     def __init__(
         self, handlers: list[Handler], window: ConnectionWindow, send: Callable[[bytes], None]

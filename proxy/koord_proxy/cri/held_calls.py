@@ -118,7 +118,7 @@ class HeldCalls:
         self._state.queue.clear()
 
     def forget_body(self, stream: Stream) -> bytearray:
-        """What was read of a request, which is no longer kept here."""
+        """Take the request's bytes read so far out of the stream."""
         body = stream.body
         stream.body = bytearray()
         self._state.held_bytes -= len(body)
@@ -151,7 +151,7 @@ class HeldCalls:
         return self._refuse(stream_id, stream, RESOURCE_EXHAUSTED, message)
 
     def _refuse(self, stream_id: int, stream: Stream, status: int, message: str) -> bytes:
-        """What goes to the backend so that it confirms to be done with the stream."""
+        """Refuse a call; return the frames that make the backend confirm the end of the stream."""
         self._streams.move(stream_id, StreamEvent.REFUSE)
         stream.refusal = (status, message)
         self.forget_body(stream)

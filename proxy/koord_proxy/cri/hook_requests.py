@@ -1,4 +1,4 @@
-"""CRI requests to facts, and what hooks changed back into CRI requests."""
+"""Hook requests from CRI requests, and hooks' changes written back into CRI requests."""
 
 from __future__ import annotations
 
@@ -21,58 +21,58 @@ from koord_proxy.rules.merge import (
 )
 
 
-def pod_facts(config: cri.PodSandboxConfig, runtime_handler: str = "") -> PodHookRequest:
-    """What RunPodSandbox says of a pod."""
-    facts = PodHookRequest(
+def pod_hook_request(config: cri.PodSandboxConfig, runtime_handler: str = "") -> PodHookRequest:
+    """Hook request about the pod of a RunPodSandbox call."""
+    hook_request = PodHookRequest(
         runtime_handler=runtime_handler,
         labels=config.labels,
         annotations=config.annotations,
         cgroup_parent=config.linux.cgroup_parent,
     )
-    _copy(config.metadata, facts.pod_meta)
+    _copy(config.metadata, hook_request.pod_meta)
     if config.linux.HasField("overhead"):
-        _copy(config.linux.overhead, facts.overhead)
+        _copy(config.linux.overhead, hook_request.overhead)
     if config.linux.HasField("resources"):
-        _copy(config.linux.resources, facts.resources)
-    return facts
+        _copy(config.linux.resources, hook_request.resources)
+    return hook_request
 
 
-def container_facts(
+def container_hook_request(
     config: cri.ContainerConfig, sandbox: cri.PodSandboxConfig, pod: PodHookRequest
 ) -> ContainerHookRequest:
-    """What CreateContainer says of a container, in a pod that is known.
+    """Hook request about the container of a CreateContainer call, in a known pod.
 
     Environment values that are not UTF-8 cannot travel in the hook protocol.
     They are left out here, and stay as they are in the container.
     """
-    facts = ContainerHookRequest(
+    hook_request = ContainerHookRequest(
         pod_meta=pod.pod_meta,
         container_annotations=config.annotations,
         pod_annotations=pod.annotations,
         pod_labels=pod.labels,
         pod_cgroup_parent=sandbox.linux.cgroup_parent or pod.cgroup_parent,
     )
-    facts.container_meta.name = config.metadata.name
-    facts.container_meta.attempt = config.metadata.attempt
+    hook_request.container_meta.name = config.metadata.name
+    hook_request.container_meta.attempt = config.metadata.attempt
     if config.linux.HasField("resources"):
-        _copy(config.linux.resources, facts.container_resources)
+        _copy(config.linux.resources, hook_request.container_resources)
     if pod.HasField("resources"):
-        facts.pod_resources.CopyFrom(pod.resources)
+        hook_request.pod_resources.CopyFrom(pod.resources)
     for variable in config.envs:
         try:
-            facts.container_envs[variable.key] = variable.value.decode()
+            hook_request.container_envs[variable.key] = variable.value.decode()
         except UnicodeDecodeError:
             continue
-    return facts
+    return hook_request
 
 
-def updated_facts(
+def updated_hook_request(
     stored: ContainerHookRequest, request: cri.UpdateContainerResourcesRequest
 ) -> ContainerHookRequest:
-    """The stored facts with what UpdateContainerResources sets laid over them."""
-    facts = ContainerHookRequest()
-    facts.CopyFrom(stored)
-    desired, target = request.linux, facts.container_resources
+    """The stored hook request, overlaid with the values of UpdateContainerResources."""
+    hook_request = ContainerHookRequest()
+    hook_request.CopyFrom(stored)
+    desired, target = request.linux, hook_request.container_resources
     for name in SCALARS:
         value = getattr(desired, name)
         if value:
@@ -81,17 +81,17 @@ def updated_facts(
     if desired.hugepage_limits:
         del target.hugepage_limits[:]
         _merge(desired, target, "hugepage_limits")
-    facts.container_annotations.update(request.annotations)
-    return facts
+    hook_request.container_annotations.update(request.annotations)
+    return hook_request
 
 
 def write_sandbox(
-    request: cri.RunPodSandboxRequest, facts: PodHookRequest, changed: Iterable[Field]
+    request: cri.RunPodSandboxRequest, hook_request: PodHookRequest, changed: Iterable[Field]
 ) -> None:
     """Put what hooks changed into RunPodSandbox."""
     config = request.config
     for field in changed:
-        value = read(facts, field)
+        value = read(hook_request, field)
         if field.group == LABELS:
             config.labels[field.name] = str(value)
         elif field.group == ANNOTATIONS:
@@ -101,13 +101,15 @@ def write_sandbox(
 
 
 def write_container(
-    request: cri.CreateContainerRequest, facts: ContainerHookRequest, changed: Iterable[Field]
+    request: cri.CreateContainerRequest,
+    hook_request: ContainerHookRequest,
+    changed: Iterable[Field],
 ) -> None:
     """Put what hooks changed into CreateContainer; the environment keeps its order."""
     config = request.config
     added: dict[str, bytes] = {}
     for field in changed:
-        value = read(facts, field)
+        value = read(hook_request, field)
         if field.group == ANNOTATIONS:
             config.annotations[field.name] = str(value)
         elif field.group == CGROUP_PARENT:
@@ -130,7 +132,7 @@ def write_container(
 
 def write_update(
     request: cri.UpdateContainerResourcesRequest,
-    facts: ContainerHookRequest,
+    hook_request: ContainerHookRequest,
     only: Collection[Field] | None = None,
 ) -> None:
     """Put the full set of limits into UpdateContainerResources: in force, asked for and changed.
@@ -138,7 +140,7 @@ def write_update(
     With ``only``, these fields alone: what else is in force is not known.
     """
     # Known fields only: what is unknown here is in the request already.
-    known, target = facts.container_resources, request.linux
+    known, target = hook_request.container_resources, request.linux
     for name in SCALARS:
         value = getattr(known, name)
         if value != getattr(target, name) and (only is None or Field(RESOURCES, name) in only):
@@ -148,7 +150,7 @@ def write_update(
             target.unified[name] = text
     if only is None and not target.hugepage_limits and known.hugepage_limits:
         _merge(known, target, "hugepage_limits")
-    request.annotations.update(facts.container_annotations)
+    request.annotations.update(hook_request.container_annotations)
 
 
 def _copy(source: object, target: object) -> None:

@@ -1,4 +1,4 @@
-"""How much of one connection is kept here at a time, in bytes."""
+"""Limits of the bytes of one connection that are kept in memory."""
 
 from __future__ import annotations
 

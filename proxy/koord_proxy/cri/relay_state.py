@@ -1,4 +1,4 @@
-"""What both sides of a session read and change."""
+"""State shared by both sides of a session."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from koord_proxy.cri import limits
 
 
 class Phase(enum.IntEnum):
-    """Where a stream stands."""
+    """Phase of a stream's life."""
 
     RELAYED = enum.auto()
     """Passes by; only its bytes are counted."""
@@ -32,7 +32,7 @@ class Phase(enum.IntEnum):
 
 
 class StreamEvent(enum.IntEnum):
-    """What happens to a stream."""
+    """Event in a stream's life."""
 
     REQUEST_READ = enum.auto()
     """The whole request of a held call is here."""
@@ -89,18 +89,18 @@ TRANSITIONS = {
     (_P.REFUSED, _E.BACKEND_IGNORES): _P.GONE,
     (_P.ANSWERED, _E.BACKEND_IGNORES): _P.GONE,
 }
-"""Where an event leads from a phase; what is not listed changes nothing."""
+"""Next phase by phase and event; an event that is not listed changes nothing."""
 
 INITIAL_PHASES = {
     Treatment.RELAY: Phase.RELAYED,
     Treatment.WATCH: Phase.WATCHED,
     Treatment.HOLD: Phase.COLLECTING,
 }
-"""Where a stream begins."""
+"""First phase of a stream, by treatment."""
 HELD = (Phase.COLLECTING, Phase.DECIDING)
 """The request is here."""
 OURS = (*HELD, Phase.RELEASED)
-"""What the backend gets on the stream is sent by us."""
+"""Phases in which the proxy itself sends what the backend gets on the stream."""
 
 
 class Stream:

@@ -1,4 +1,4 @@
-"""Create and update requests of the Docker Engine API to facts, and what hooks changed back.
+"""Hook requests from create and update bodies of the Docker Engine API, and hooks' changes back.
 
 A body is changed field by field; all other values go on byte for byte, in their order.
 Hooks do not see values that docker would refuse: docker will report them.
@@ -85,48 +85,48 @@ class ContainerBody:
             return None
         return cls(kind, parsed, labels, config, host)
 
-    def pod_facts(self) -> PodHookRequest:
-        """What the container that is a sandbox says of its pod.
+    def pod_hook_request(self) -> PodHookRequest:
+        """Hook request about the pod, from its sandbox's container.
 
         Its limits are those of the sandbox alone, so the pod's are left empty.
         """
-        facts = PodHookRequest(
+        hook_request = PodHookRequest(
             runtime_handler=self._runtime,
             labels=self._labels,
             annotations=self._annotations,
             cgroup_parent=self._parent,
         )
-        facts.pod_meta.attempt = self.name.attempt
-        self._name_pod(facts)
-        return facts
+        hook_request.pod_meta.attempt = self.name.attempt
+        self._name_pod(hook_request)
+        return hook_request
 
-    def container_facts(self, pod: PodHookRequest | None) -> ContainerHookRequest:
-        """What it says of itself, in a pod that may be known."""
-        facts = ContainerHookRequest(
+    def container_hook_request(self, pod: PodHookRequest | None) -> ContainerHookRequest:
+        """Hook request about the container, in a pod that may be known."""
+        hook_request = ContainerHookRequest(
             container_annotations=self._annotations,
             container_envs=self._env,
             pod_cgroup_parent=self._parent,
         )
-        facts.container_meta.name = self.name.container
-        facts.container_meta.attempt = self.name.attempt
-        facts.container_resources.SetInParent()
+        hook_request.container_meta.name = self.name.container
+        hook_request.container_meta.attempt = self.name.attempt
+        hook_request.container_resources.SetInParent()
         for name, value in self._limits.items():
-            setattr(facts.container_resources, name, value)
+            setattr(hook_request.container_resources, name, value)
         if pod is None:
-            self._name_pod(facts)
-            return facts
-        facts.pod_meta.CopyFrom(pod.pod_meta)
-        facts.pod_labels.update(pod.labels)
-        facts.pod_annotations.update(pod.annotations)
-        facts.pod_cgroup_parent = self._parent or pod.cgroup_parent
+            self._name_pod(hook_request)
+            return hook_request
+        hook_request.pod_meta.CopyFrom(pod.pod_meta)
+        hook_request.pod_labels.update(pod.labels)
+        hook_request.pod_annotations.update(pod.annotations)
+        hook_request.pod_cgroup_parent = self._parent or pod.cgroup_parent
         if pod.HasField("resources"):
-            facts.pod_resources.CopyFrom(pod.resources)
-        return facts
+            hook_request.pod_resources.CopyFrom(pod.resources)
+        return hook_request
 
-    def _name_pod(self, facts: HookRequest) -> None:
-        facts.pod_meta.name = self.name.pod
-        facts.pod_meta.namespace = self.name.namespace
-        facts.pod_meta.uid = self.name.uid
+    def _name_pod(self, hook_request: HookRequest) -> None:
+        hook_request.pod_meta.name = self.name.pod
+        hook_request.pod_meta.namespace = self.name.namespace
+        hook_request.pod_meta.uid = self.name.uid
 
 
 class CreateBody:
@@ -150,16 +150,16 @@ class CreateBody:
         container = ContainerBody.read(name, root, root.object("HostConfig"))
         return None if container is None else cls(body, container)
 
-    def written(self, facts: HookRequest, claims: Collection[Field]) -> bytes:
+    def written(self, hook_request: HookRequest, claims: Collection[Field]) -> bytes:
         """The body with what hooks changed, and nothing else; the environment keeps its order."""
         root = JsonObject(self._body, "the create body")
         host, labels = root.object("HostConfig"), root.object("Labels").members
         env: dict[str, str] = {}
-        left_out = self.left_out(facts, claims)
+        left_out = self.left_out(hook_request, claims)
         for field in claims:
             if field in left_out:
                 continue
-            value = read(facts, field)
+            value = read(hook_request, field)
             if field.group == RESOURCES:
                 host.put(LIMITS[field.name], value)
             elif field.group == CGROUP_PARENT:
@@ -176,8 +176,8 @@ class CreateBody:
                 root.put(name, section)
         return root.encoded()
 
-    def left_out(self, facts: HookRequest, claims: Collection[Field]) -> tuple[Field, ...]:
-        """What hooks want and docker has no place for, or cri-dockerd decides itself."""
+    def left_out(self, hook_request: HookRequest, claims: Collection[Field]) -> tuple[Field, ...]:
+        """Fields that hooks set and docker has no place for, or cri-dockerd decides itself."""
         return tuple(field for field in claims if not _has_place(field))
 
 
@@ -195,35 +195,39 @@ class UpdateBody:
         # Docker cannot update this limit.
         self._limits.pop("oom_score_adj", None)
 
-    def updated_facts(self, stored: ContainerHookRequest) -> ContainerHookRequest:
-        """The stored facts with what the request sets laid over them."""
-        facts = ContainerHookRequest()
-        facts.CopyFrom(stored)
+    def updated_hook_request(self, stored: ContainerHookRequest) -> ContainerHookRequest:
+        """The stored hook request, overlaid with the values of this request."""
+        hook_request = ContainerHookRequest()
+        hook_request.CopyFrom(stored)
         for name, value in self._limits.items():
             if value:
-                setattr(facts.container_resources, name, value)
-        return facts
+                setattr(hook_request.container_resources, name, value)
+        return hook_request
 
-    def written(self, facts: ContainerHookRequest, claims: Collection[Field]) -> bytes:
+    def written(self, hook_request: ContainerHookRequest, claims: Collection[Field]) -> bytes:
         """The body with what hooks changed, and nothing else."""
         root = JsonObject(self._body, "the update body")
-        left_out = self.left_out(facts, claims)
+        left_out = self.left_out(hook_request, claims)
         for field in claims:
             if field not in left_out:
-                root.put(LIMITS[field.name], read(facts, field))
+                root.put(LIMITS[field.name], read(hook_request, field))
         return root.encoded()
 
-    def left_out(self, facts: ContainerHookRequest, claims: Collection[Field]) -> tuple[Field, ...]:
-        """What hooks want and an update cannot do: other fields than limits, and clearing one."""
+    def left_out(
+        self, hook_request: ContainerHookRequest, claims: Collection[Field]
+    ) -> tuple[Field, ...]:
+        """Fields that hooks set and an update cannot change: all but limits, and cleared ones."""
         return tuple(
             field
             for field in claims
-            if field.group != RESOURCES or field.name == "oom_score_adj" or not read(facts, field)
+            if field.group != RESOURCES
+            or field.name == "oom_score_adj"
+            or not read(hook_request, field)
         )
 
 
 def tie_swap(
-    before: ContainerHookRequest, facts: ContainerHookRequest, claims: Mapping[Field, str]
+    before: ContainerHookRequest, hook_request: ContainerHookRequest, claims: Mapping[Field, str]
 ) -> dict[Field, str]:
     """The claims, with a swap limit that goes along with the memory limit hooks changed.
 
@@ -232,7 +236,7 @@ def tie_swap(
     for a container without limits allow as much swap as memory. Limits that were not alike
     before the hooks stay apart, unless docker would refuse them.
     """
-    known, desired = before.container_resources, facts.container_resources
+    known, desired = before.container_resources, hook_request.container_resources
     swap = known.memory_swap_limit_in_bytes
     alike = swap == known.memory_limit_in_bytes
     refused = 0 < swap < desired.memory_limit_in_bytes

@@ -42,7 +42,7 @@ _METHODS = {
 }
 _SHORT_ID = re.compile("[0-9a-f]{12,64}")
 _SANDBOX = "POD"
-"""What the container that is a sandbox is called."""
+"""Container name of a pod's sandbox."""
 
 
 class KnownRecords(Protocol):
@@ -130,10 +130,10 @@ class DockerRequest:
         self.method = method
         self.id = id
 
-    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
+    def new_hook_request(self, pod: PodHookRequest | None) -> HookRequest:
         raise TypeError(f"{self.method.name} makes nothing")
 
-    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
+    def updated_hook_request(self, known: ContainerHookRequest) -> ContainerHookRequest:
         raise TypeError(f"{self.method.name} sets nothing")
 
     def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
@@ -153,18 +153,18 @@ class DockerCreate(DockerRequest):
         self.sandbox = container.sandbox
         self._create = create
 
-    def new_facts(self, pod: PodHookRequest | None) -> HookRequest:
+    def new_hook_request(self, pod: PodHookRequest | None) -> HookRequest:
         container = self._create.container
         if container.kind is RecordKind.POD:
-            return container.pod_facts()
-        return container.container_facts(pod)
+            return container.pod_hook_request()
+        return container.container_hook_request(pod)
 
     def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
         claims = merge.claims
-        if isinstance(merge.facts, ContainerHookRequest):
-            before = self._create.container.container_facts(None)
-            claims = tie_swap(before, merge.facts, claims)
-        return _written(self._create, merge.facts, claims)
+        if isinstance(merge.hook_request, ContainerHookRequest):
+            before = self._create.container.container_hook_request(None)
+            claims = tie_swap(before, merge.hook_request, claims)
+        return _written(self._create, merge.hook_request, claims)
 
     def created_id(self, response: bytes) -> str:
         return id_of_created(response)
@@ -178,34 +178,36 @@ class DockerUpdate(DockerRequest):
         self._update = UpdateBody(body)
         self._before = ContainerHookRequest()
 
-    def updated_facts(self, known: ContainerHookRequest) -> ContainerHookRequest:
-        self._before = self._update.updated_facts(known)
-        facts = ContainerHookRequest()
-        facts.CopyFrom(self._before)
-        return facts
+    def updated_hook_request(self, known: ContainerHookRequest) -> ContainerHookRequest:
+        self._before = self._update.updated_hook_request(known)
+        hook_request = ContainerHookRequest()
+        hook_request.CopyFrom(self._before)
+        return hook_request
 
     def rewrite(self, merge: Merge, *, complete: bool = True) -> RewrittenRequest:
-        facts = cast("ContainerHookRequest", merge.facts)
-        return _written(self._update, facts, tie_swap(self._before, facts, merge.claims))
+        hook_request = cast("ContainerHookRequest", merge.hook_request)
+        return _written(
+            self._update, hook_request, tie_swap(self._before, hook_request, merge.claims)
+        )
 
 
 def _written(
-    body: CreateBody | UpdateBody, facts: Any, claims: Collection[Field]
+    body: CreateBody | UpdateBody, hook_request: Any, claims: Collection[Field]
 ) -> RewrittenRequest:
-    """A body with what hooks changed of it; ``facts`` are of what it makes or updates."""
-    left_out = body.left_out(facts, claims)
+    """A body with what hooks changed of it; ``hook_request`` are of what it makes or updates."""
+    left_out = body.left_out(hook_request, claims)
     changed = len(left_out) < len(claims)
-    return RewrittenRequest(body.written(facts, claims) if changed else None, left_out)
+    return RewrittenRequest(body.written(hook_request, claims) if changed else None, left_out)
 
 
 def _is_called(record: RuntimeRecord, name: Name) -> bool:
-    """Whether a record is that of a container's name."""
-    facts = record.facts
-    pod = facts.pod_meta
+    """True if a record belongs to the container of this name."""
+    hook_request = record.hook_request
+    pod = hook_request.pod_meta
     if (pod.name, pod.namespace, pod.uid) != (name.pod, name.namespace, name.uid):
         return False
-    if isinstance(facts, ContainerHookRequest):
-        return (facts.container_meta.name, facts.container_meta.attempt) == (
+    if isinstance(hook_request, ContainerHookRequest):
+        return (hook_request.container_meta.name, hook_request.container_meta.attempt) == (
             name.container,
             name.attempt,
         )

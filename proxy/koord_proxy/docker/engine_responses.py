@@ -36,10 +36,10 @@ def inspected(body: bytes) -> RuntimeRecord | None:
         return None
     id = root.text("Id")  # noqa: A001
     if container.kind is RecordKind.POD:
-        return RuntimeRecord(RecordKind.POD, id, container.pod_facts())
-    facts = container.container_facts(None)
-    facts.container_meta.id = id
-    return RuntimeRecord(RecordKind.CONTAINER, id, facts, container.sandbox)
+        return RuntimeRecord(RecordKind.POD, id, container.pod_hook_request())
+    hook_request = container.container_hook_request(None)
+    hook_request.container_meta.id = id
+    return RuntimeRecord(RecordKind.CONTAINER, id, hook_request, container.sandbox)
 
 
 class ContainerListEntry(msgspec.Struct, rename="pascal"):
@@ -52,7 +52,7 @@ class ContainerListEntry(msgspec.Struct, rename="pascal"):
 
     @property
     def kind(self) -> RecordKind | None:
-        """What it is; None if it is nothing of Kubernetes'."""
+        """Pod or container; None if it is not of Kubernetes."""
         return kind_of(self.labels or {}) if self._name else None
 
     @property
@@ -64,7 +64,7 @@ class ContainerListEntry(msgspec.Struct, rename="pascal"):
 
     @property
     def identity(self) -> str:
-        """What it was expected as; empty if it is nothing of Kubernetes'."""
+        """Identity under which the record was expected; empty if it is not of Kubernetes."""
         name = self._name
         if name is None or self.kind is None:
             return ""
@@ -74,7 +74,7 @@ class ContainerListEntry(msgspec.Struct, rename="pascal"):
 
     @property
     def live(self) -> bool:
-        """Whether it runs, or may yet."""
+        """True if it runs, or may yet."""
         return self.state in _LIVE
 
     @property

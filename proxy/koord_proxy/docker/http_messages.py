@@ -1,4 +1,4 @@
-"""Where HTTP/1.1 messages end in bytes that come in pieces of any size (RFC 9112 §6.3).
+"""Boundaries of HTTP/1.1 messages in a stream of bytes (RFC 9112 §6.3).
 
 llhttp reports that a head or a chunked body has ended, but not at which byte. Either
 ends with an empty line, so never elsewhere than behind a CRLF CRLF. Hence:
@@ -26,7 +26,7 @@ MAX_HEAD = 1 << 18
 
 END = b"\r\n\r\n"
 CHUNKED_HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-"""What brings a parser to the beginning of a chunked body."""
+"""A request head that brings a parser to the beginning of a chunked body."""
 
 READ = frozenset((b"connection", b"content-length", b"expect", b"transfer-encoding"))
 """The fields of a head that matter here."""
@@ -177,7 +177,7 @@ class EngineRequest(HttpMessage):
 
     @property
     def target(self) -> str:
-        """What the request line names, as it stands there."""
+        """The request line's target, verbatim."""
         return self._events.target.decode("latin-1")
 
     @property
@@ -203,7 +203,7 @@ class EngineResponse(HttpMessage):
         """``method`` is that of the request."""
         super().__init__(HttpResponseParser)
         self.endless = False
-        """What follows the head ends with the connection, be it a body or no HTTP at all."""
+        """True if the rest of the connection belongs to this message: a body, or no HTTP at all."""
         self._method = method
         self._copy = copy
 

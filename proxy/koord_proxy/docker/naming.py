@@ -1,4 +1,4 @@
-"""How Kubernetes shows in docker's names, labels and cgroup parents.
+"""Kubernetes' marks in docker's names, labels and cgroup parents.
 
 Docker knows neither pods nor annotations, and with the systemd cgroup driver no
 cgroup paths. cri-dockerd, as dockershim before it, puts them into the names and
@@ -29,7 +29,7 @@ _ATTEMPT = re.compile(r"0*([0-9]{1,10})")
 
 
 class Name(NamedTuple):
-    """What the name of a container says; ``attempt`` is the sandbox's own if it is one."""
+    """Parts of a container's name; ``attempt`` is the sandbox's own if it is one."""
 
     container: str
     pod: str
@@ -54,7 +54,7 @@ def parse_name(name: str) -> Name | None:
 
 
 def kind_of(labels: Mapping[str, str]) -> RecordKind | None:
-    """Whether labels are those of a sandbox or a container; None: of nothing of Kubernetes'.
+    """Return the kind of container that labels describe; None if it is not of Kubernetes.
 
     The name alone does not decide: anybody can choose such a name. cri-dockerd labels all
     it makes and lists by that label only, so that what has none, or another value, does

@@ -83,7 +83,7 @@ class Exchange:
         self.stream = stream
         self.request = EngineRequest()
         self.kept: list[bytes] = []
-        """What came of the request and did not go on."""
+        """Bytes of the request that were read and not sent on."""
         self.flows = False
         """The request goes on, as it comes."""
         self.reported = False
@@ -102,7 +102,7 @@ class Exchange:
         )
 
     def outcome(self, response: EngineResponse) -> bytes | None:
-        """What the response contains, if it means success."""
+        """Content of a response that means success; None of any other."""
         status = response.status
         gone = status == 404 and self.method in NOT_FOUND_IS_SUCCESS
         # 304: it was started, or stopped, before.
@@ -129,7 +129,7 @@ class DockerSession:
         self._streams = 0
         self._exchange: Exchange | None = None
         self._waiting = b""
-        """What the client sent ahead."""
+        """Bytes that the client sent ahead."""
         self._tunnel: Tally | None = None
         """Bytes both ways from here on, and where they are counted."""
         self._last = False
@@ -386,7 +386,7 @@ class DockerSession:
 
     @property
     def _flows(self) -> bool:
-        """What the client sends goes on to the engine."""
+        """True if the client's bytes go on to the engine at once."""
         return self._tunnel is not None or (self._exchange is not None and self._exchange.flows)
 
     def _pass_eof(self) -> None:

@@ -1,4 +1,4 @@
-"""What a request is about, by its HTTP method and target: as docker's router sees it.
+"""Parsing of a request's HTTP method and target, as docker's router does it.
 
 The router decodes a path before it looks at it, and redirects from one that is not in
 its simplest form, which is then as good as none.
@@ -22,7 +22,7 @@ _ROUTES = {
     REMOVE: re.compile("DELETE /containers/(.+)"),
 }
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*(?=/)")
-"""What comes before the path where a client names the server as well."""
+"""Scheme and host before the path, where a client names the server as well."""
 _VERSION = re.compile(r"/v[0-9.]+(?=/)")
 _UNCLEAN = re.compile(r"/(?:\.{0,2}(?=/)|\.{1,2}\Z)")
 """A segment that is empty, or a dot or two; the empty one behind a last slash does not count."""
@@ -46,7 +46,7 @@ _ACTIONS = re.compile(
 
 
 class DockerTarget(NamedTuple):
-    """What a request is about.
+    """Call and object of a request.
 
     ``call`` is empty for one that is merely relayed; ``reference`` is the id or name of
     the container that a call is about; ``label`` is the method and the path without

@@ -1,9 +1,9 @@
-"""What hook servers are asked about a call, and what their responses change. No IO.
+"""Requests to hook servers about a call, and the merge of their responses. No IO.
 
 Glossary:
-    facts              what is known of a pod or container, as the ``HookRequest`` that hook servers
-                       get; also what the store remembers.
+    hook request       all that is known of a pod or container, in the form that hook servers get;
+                       the store keeps it too.
     desired value      one field that a hook response changes.
-    Merge              the facts with the responses so far applied, and which server changed what.
+    Merge              a hook request with the responses applied so far, and who changed what.
     InterceptedMethod  a CRI method that is intercepted: its stages, its effect on records.
 """

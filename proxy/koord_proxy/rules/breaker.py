@@ -1,4 +1,4 @@
-"""When a hook server is not asked: a circuit breaker that is given the time.
+"""A circuit breaker of a hook server; its caller passes the time.
 
 1. Closed: every call is let through.
 2. A call that timed out or found nobody opens it. Nobody is let through.
@@ -42,7 +42,7 @@ class Breaker:
 
     @property
     def admits(self) -> bool:
-        """Whether a call may be made now."""
+        """True if a call may be made now."""
         return self.state is not BreakerState.OPEN and not self._trial
 
     def admit(self) -> int:
@@ -78,7 +78,7 @@ class Breaker:
             self._trial = 0
 
     def probe_due(self, now: float) -> bool:
-        """Whether it is time to ask the server if it answers at all."""
+        """True if the next probe of the server is due."""
         return self.state is BreakerState.OPEN and now >= self._probe_at
 
     def probe_failed(self, now: float) -> None:

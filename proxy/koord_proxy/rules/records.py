@@ -1,4 +1,4 @@
-"""What is remembered of pods and containers between calls."""
+"""Records of pods and containers between calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_MISSED = 16
 
 
 class RecordKind(StrEnum):
-    """What a record is about."""
+    """Kind of a record's subject."""
 
     POD = "pod"
     CONTAINER = "container"
@@ -50,49 +50,49 @@ class RequestedLimits(NamedTuple):
 NO_LIMITS = RequestedLimits()
 
 
-def requested_limits(facts: HookRequest) -> RequestedLimits:
+def requested_limits(hook_request: HookRequest) -> RequestedLimits:
     """Those of a request that hooks have not changed yet."""
-    if not isinstance(facts, ContainerHookRequest):
+    if not isinstance(hook_request, ContainerHookRequest):
         return NO_LIMITS
-    limits = facts.container_resources
+    limits = hook_request.container_resources
     return RequestedLimits(*(getattr(limits, name) for name in RequestedLimits._fields))
 
 
-def facts_requesting(limits: RequestedLimits) -> ContainerHookRequest:
-    """Facts with these limits alone."""
-    facts = ContainerHookRequest()
+def hook_request_with_limits(limits: RequestedLimits) -> ContainerHookRequest:
+    """A hook request with these limits alone."""
+    hook_request = ContainerHookRequest()
     for name, value in limits._asdict().items():
-        setattr(facts.container_resources, name, value)
-    return facts
+        setattr(hook_request.container_resources, name, value)
+    return hook_request
 
 
 @dataclass(slots=True)
 class RuntimeRecord:
     """One pod sandbox or container, under the runtime's id.
 
-    ``facts`` are those of the last successful call, hooks merged in; ``sandbox``
-    is the id of a container's pod. Facts are never changed in place. ``requested`` are the
+    ``hook_request`` is that of the last successful call, hooks merged in; ``sandbox``
+    is the id of a container's pod. A hook request is never changed in place. ``requested`` are the
     limits that the kubelet asked for where hooks changed them.
     """
 
     kind: RecordKind
     id: str
-    facts: HookRequest
+    hook_request: HookRequest
     sandbox: str = ""
     missed: list[MissedHookCall] = field(default_factory=list)
     requested: RequestedLimits | None = None
     updates: int = field(default=0, compare=False)
-    """Calls under way that may change it: until they end, the runtime tells what was before."""
+    """Calls under way that may change it: until they end, the runtime reports the old state."""
 
     @property
     def last_requested(self) -> RequestedLimits:
         """The limits that the kubelet asked for, whether hooks changed them or not."""
-        return requested_limits(self.facts) if self.requested is None else self.requested
+        return requested_limits(self.hook_request) if self.requested is None else self.requested
 
-    def set_facts(self, facts: HookRequest, requested: RequestedLimits) -> None:
-        """Note new facts, and what the kubelet asked for."""
-        self.facts = facts
-        self.requested = None if requested == requested_limits(facts) else requested
+    def set_hook_request(self, hook_request: HookRequest, requested: RequestedLimits) -> None:
+        """Store a new hook request, and the limits that the kubelet asked for."""
+        self.hook_request = hook_request
+        self.requested = None if requested == requested_limits(hook_request) else requested
 
     def note(self, missed: Iterable[MissedHookCall]) -> None:
         """Remember hooks that did not happen.
@@ -108,48 +108,52 @@ class RuntimeRecord:
 
 def _most_dispensable(missed: list[MissedHookCall]) -> int:
     """The oldest of which there is a newer one, else the oldest."""
-    newest = {(one.stage, one.server): place for place, one in enumerate(missed)}
-    repeated = (place for place, one in enumerate(missed) if newest[one.stage, one.server] != place)
+    newest = {(call.stage, call.server): place for place, call in enumerate(missed)}
+    repeated = (
+        place for place, call in enumerate(missed) if newest[call.stage, call.server] != place
+    )
     return next(repeated, 0)
 
 
 def put_into_pod(container: RuntimeRecord, pod: RuntimeRecord) -> None:
     """Give a container's record what is known of its pod."""
-    facts, known = container.facts, pod.facts
-    if not (isinstance(facts, ContainerHookRequest) and isinstance(known, PodHookRequest)):
+    hook_request, known = container.hook_request, pod.hook_request
+    if not (isinstance(hook_request, ContainerHookRequest) and isinstance(known, PodHookRequest)):
         raise TypeError(f"{container.kind} in {pod.kind}")
-    facts.pod_meta.CopyFrom(known.pod_meta)
-    facts.pod_labels.update(known.labels)
-    facts.pod_annotations.update(known.annotations)
-    facts.pod_cgroup_parent = known.cgroup_parent
+    hook_request.pod_meta.CopyFrom(known.pod_meta)
+    hook_request.pod_labels.update(known.labels)
+    hook_request.pod_annotations.update(known.annotations)
+    hook_request.pod_cgroup_parent = known.cgroup_parent
 
 
 def with_limits_in_force(
-    known: ContainerHookRequest, told: ContainerHookRequest
+    known: ContainerHookRequest, reported: ContainerHookRequest
 ) -> ContainerHookRequest:
-    """What is known of a container, with the limits that the runtime says it has.
+    """Return a container's hook request with the limits that the runtime reports in force.
 
     The runtime is believed: whoever talks to it past the proxy changes limits too. What it does
     not tell stays, and so does a swap limit that nobody gave: runtimes derive one from memory,
     and an update of memory alone would be refused beside it.
     """
-    facts = ContainerHookRequest()
-    facts.CopyFrom(known)
-    source, target = told.container_resources, facts.container_resources
+    hook_request = ContainerHookRequest()
+    hook_request.CopyFrom(known)
+    source, target = reported.container_resources, hook_request.container_resources
     for name in _IN_FORCE:
         value = getattr(source, name)
         if value and (name != _SWAP or getattr(target, name)):
             setattr(target, name, value)
     for name, text in source.unified.items():
         target.unified[name] = text
-    return facts
+    return hook_request
 
 
-def identity(kind: RecordKind, facts: HookRequest, sandbox: str = "") -> str:
-    """What the runtime's lists know a new pod or container by, before it has an id."""
-    if isinstance(facts, PodHookRequest):
-        return pod_identity(facts.pod_meta.uid, facts.pod_meta.attempt)
-    return container_identity(sandbox, facts.container_meta.name, facts.container_meta.attempt)
+def identity(kind: RecordKind, hook_request: HookRequest, sandbox: str = "") -> str:
+    """Key of a new pod or container in the runtime's lists, before it has an id."""
+    if isinstance(hook_request, PodHookRequest):
+        return pod_identity(hook_request.pod_meta.uid, hook_request.pod_meta.attempt)
+    return container_identity(
+        sandbox, hook_request.container_meta.name, hook_request.container_meta.attempt
+    )
 
 
 def pod_identity(uid: str, attempt: int) -> str:
@@ -162,15 +166,17 @@ def container_identity(sandbox: str, name: str, attempt: int) -> str:
     return f"{RecordKind.CONTAINER}/{sandbox}/{name}/{attempt}"
 
 
-def labels_of(facts: HookRequest) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def labels_of(hook_request: HookRequest) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Labels and annotations of the pod."""
-    if isinstance(facts, PodHookRequest):
-        return facts.labels, facts.annotations
-    return facts.pod_labels, facts.pod_annotations
+    if isinstance(hook_request, PodHookRequest):
+        return hook_request.labels, hook_request.annotations
+    return hook_request.pod_labels, hook_request.pod_annotations
 
 
-def names_of(facts: HookRequest) -> dict[str, str | None]:
+def names_of(hook_request: HookRequest) -> dict[str, str | None]:
     """Pod and container for a log line."""
-    pod = f"{facts.pod_meta.namespace}/{facts.pod_meta.name}"
-    container = facts.container_meta.name if isinstance(facts, ContainerHookRequest) else None
+    pod = f"{hook_request.pod_meta.namespace}/{hook_request.pod_meta.name}"
+    container = (
+        hook_request.container_meta.name if isinstance(hook_request, ContainerHookRequest) else None
+    )
     return {"pod": pod, "container": container}

@@ -17,7 +17,7 @@ MAX_TIMEOUT = 120.0
 
 
 class FailurePolicy(StrEnum):
-    """What becomes of a call whose hook did not work out."""
+    """Treatment of a call whose hook failed."""
 
     FAIL = "Fail"
     IGNORE = "Ignore"
@@ -35,7 +35,7 @@ class HookServerRegistration:
     priority: int = 0
     connections: int = 1
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """What in the file was passed over, one line each."""
+    """Parts of the file that were ignored, one line each."""
 
 
 class RegistrationError(ValueError):
@@ -111,7 +111,7 @@ def _one_line(text: str) -> str:
 
 
 class RegistrationUpdate(NamedTuple):
-    """What came of a look at the directory.
+    """Result of a check of the directory.
 
     ``servers`` are in the order they are asked: by priority, then by name. ``problems`` and
     ``news`` are lines to log. ``good`` are last good versions that are new, ``removed`` the
@@ -134,7 +134,7 @@ class HookServerRegistrations:
 
     def __init__(self, last_good: Mapping[str, bytes]) -> None:
         self.errors: dict[str, str] = {}
-        """What is wrong with a registration now, by name."""
+        """Current error of each registration, by name."""
         # The files as they were last seen.
         self._texts: dict[str, bytes] = {}
         self._good = dict(last_good)

@@ -46,17 +46,22 @@ class CriRuntimeClient:
     async def pods(self) -> list[RuntimeListItem]:
         answer = await self._call("ListPodSandbox", cri.ListRequest(), cri.ListPodSandboxResponse)
         return [
-            RuntimeListItem(one.id, _pod_identity(one.metadata), live=one.state == _READY)
-            for one in answer.items
+            RuntimeListItem(
+                sandbox.id, _pod_identity(sandbox.metadata), live=sandbox.state == _READY
+            )
+            for sandbox in answer.items
         ]
 
     async def containers(self) -> list[RuntimeListItem]:
         answer = await self._call("ListContainers", cri.ListRequest(), cri.ListContainersResponse)
         return [
             RuntimeListItem(
-                one.id, _container_identity(one), one.state in _LIVE, one.pod_sandbox_id
+                container.id,
+                _container_identity(container),
+                container.state in _LIVE,
+                container.pod_sandbox_id,
             )
-            for one in answer.containers
+            for container in answer.containers
         ]
 
     async def pod(self, id: str) -> RuntimeRecord:  # noqa: A002
@@ -92,5 +97,7 @@ def _pod_identity(metadata: cri.PodSandboxMetadata) -> str:
     return pod_identity(metadata.uid, metadata.attempt)
 
 
-def _container_identity(one: cri.Container) -> str:
-    return container_identity(one.pod_sandbox_id, one.metadata.name, one.metadata.attempt)
+def _container_identity(container: cri.Container) -> str:
+    return container_identity(
+        container.pod_sandbox_id, container.metadata.name, container.metadata.attempt
+    )

@@ -74,7 +74,7 @@ class DockerRuntimeClient:
             entries = listed(body)
         except ValueError as error:
             raise RuntimeCallError(str(error)) from None
-        return [_entry(one) for one in entries if one.kind is kind]
+        return [_entry(entry) for entry in entries if entry.kind is kind]
 
     async def _inspect(self, id: str, kind: RecordKind) -> RuntimeRecord:  # noqa: A002
         body = await self._ask("GET", _container_path(id, "json"))

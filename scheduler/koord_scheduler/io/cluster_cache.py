@@ -81,15 +81,15 @@ class ClusterCache:
         """All nodes."""
         return self._nodes.objects
 
-    def troubles(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """What could not be read, a line each."""
         for resource, informer in self._informers:
             if informer.is_optional and informer.absent:
                 continue
             if not informer.synced:
                 yield f"{resource.plural}: not read yet"
-            elif informer.trouble:
-                yield informer.trouble
+            elif informer.problem:
+                yield informer.problem
 
     def absent_kinds(self) -> list[str]:
         """The optional kinds that the API server does not have, with their versions."""

@@ -178,7 +178,7 @@ class SchedulerProgram:
                 *([recorder.run] if recorder else ()),
             ),
             settle=self._settle,
-            not_ready=lambda: next(self._cache.troubles(), ""),
+            not_ready=lambda: next(self._cache.problems(), ""),
             log=log,
         )
 
@@ -412,7 +412,7 @@ class SchedulerProgram:
             "leads": now.leads,
             "leader": self._leadership.leader,
             "paused": self._loop.paused,
-            "troubles": list(self._cache.troubles()),
+            "problems": list(self._cache.problems()),
             "pending": now.pending,
             "cached": now.cached,
             "unsent_bindings": now.unsent,

@@ -45,7 +45,7 @@ class WebhookCallers:
             if api is not None and rules.audience
             else None
         )
-        self.trouble = f"{rules.ca_file}: not read yet" if rules.ca_file else ""
+        self.problem = f"{rules.ca_file}: not read yet" if rules.ca_file else ""
         """Why nobody can show a certificate, in a line; "" where somebody can."""
 
     @property
@@ -105,8 +105,8 @@ class WebhookCallers:
 
     async def _reconcile(self, _file: str) -> float:
         self._read_file()
-        if self.trouble:
-            raise OSError(self.trouble)
+        if self.problem:
+            raise OSError(self.problem)
         return _SECONDS
 
     def _read_file(self) -> None:
@@ -116,12 +116,12 @@ class WebhookCallers:
             return
         try:
             self._tls.trust(Path(file).read_text())
-            self.trouble = ""
+            self.problem = ""
         except CertificateError as error:
-            self.trouble = f"{file}: {error}"
+            self.problem = f"{file}: {error}"
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "is not text"
-            self.trouble = f"{file}: {reason}"
+            self.problem = f"{file}: {reason}"
 
     def _require(self, names: frozenset[str]) -> None:
         if self._rules.names and not names & self._rules.names:

@@ -39,7 +39,7 @@ def _utc() -> datetime:
 class AdmissionServer(Generic[V]):
     """Serves ``webhooks`` by path with what ``tls`` shows, counting in ``registry``.
 
-    Only ``callers`` are answered. ``trouble`` says what else keeps this replica from answering well
+    Only ``callers`` are answered. ``problem`` says what else keeps this replica from answering well
     ("" for nothing), such as a view of the cluster that is not complete yet.
     """
 
@@ -54,7 +54,7 @@ class AdmissionServer(Generic[V]):
         port: int = PORT,
         limits: AdmissionLimits = _LIMITS,
         callers: WebhookCallers = _EVERYBODY,
-        trouble: Callable[[], str] = str,
+        problem: Callable[[], str] = str,
         now: Callable[[], datetime] = _utc,
     ) -> None:
         self._webhooks = webhooks
@@ -62,7 +62,7 @@ class AdmissionServer(Generic[V]):
         self._host = host
         self._port = port
         self._limits = limits
-        self._trouble = trouble
+        self._problem = problem
         self._now = now
         self._callers = callers
         self._answering = AdmissionHandler(view, WebhookMetrics(registry), limits, callers)
@@ -113,19 +113,19 @@ class AdmissionServer(Generic[V]):
         await self._answering.wait_idle()
         await runner.cleanup()
 
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why this replica should get no requests now, in a line; "" where it should."""
         if self._draining:
             return "this replica is stopping"
-        if reason := self._tls.trouble(self._now()):
+        if reason := self._tls.problem(self._now()):
             return f"certificate: {reason}"
-        return self._callers.trouble or self._trouble()
+        return self._callers.problem or self._problem()
 
     async def _serve(self, webhook: Webhook[V], request: web.Request) -> web.Response:
         return await self._answering.answer(request, webhook)
 
     async def _health(self, _request: web.Request) -> web.Response:
-        reason = self.trouble()
+        reason = self.problem()
         return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
     async def _say_goodbye(self, _request: web.Request, response: web.StreamResponse) -> None:

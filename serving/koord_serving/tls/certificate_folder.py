@@ -79,7 +79,7 @@ class CertificateFolder:
         certificate = self._one(certificates.TLS_CERT, certificates.CERT)
         key = self._one(certificates.TLS_KEY, certificates.KEY)
         current = self._one(certificates.CA_CERT, "ca.crt", needed=False)
-        if reason := certificates.trouble(certificate, key, now):
+        if reason := certificates.problem(certificate, key, now):
             raise CertificateError(f"the server's certificate cannot be used: {reason}")
         self._trusted.see(current, now)
         if not self._waits(certificate, current, now) and self._tls.use(certificate, key, now):
@@ -91,7 +91,7 @@ class CertificateFolder:
 
     def _waits(self, certificate: bytes, current: bytes, now: datetime) -> bool:
         """Whether clients do not trust a certificate yet, and we have another one to show."""
-        if not current or self._tls.trouble(now):
+        if not current or self._tls.problem(now):
             return False
         return not self._trusted.has_announced(certificate, now - _ANNOUNCED)
 

@@ -42,7 +42,7 @@ class ServerTls:
         pair = CertificatePair(certificate, key)
         if pair == self.pair:
             return False
-        if reason := certificates.trouble(certificate, key, now):
+        if reason := certificates.problem(certificate, key, now):
             raise CertificateError(f"the server's certificate cannot be used: {reason}")
         try:
             _load(_context(), pair)
@@ -52,11 +52,11 @@ class ServerTls:
         self.pair = pair
         return True
 
-    def trouble(self, now: datetime) -> str:
+    def problem(self, now: datetime) -> str:
         """Why no client would trust us now, "" where nothing is known against it."""
         if self.pair is None:
             return "there is no certificate yet"
-        return certificates.trouble(self.pair.certificate, self.pair.key, now)
+        return certificates.problem(self.pair.certificate, self.pair.key, now)
 
     def expiry(self) -> datetime | None:
         """When the certificate in force ends."""

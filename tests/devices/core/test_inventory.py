@@ -54,7 +54,7 @@ def test_a_device_that_vanishes_stays_and_is_not_healthy() -> None:
     }
 
 
-def test_a_failure_keeps_what_was_known_and_each_devices_own_trouble() -> None:
+def test_a_failure_keeps_what_was_known_and_each_devices_own_problem() -> None:
     state = answered(VendorState(), [accelerator("a"), accelerator("b", 1, "", "Xid79")], AT)
     state = failed(state, "Timeout", "it hangs")
     assert reasons(state) == {"a": "Timeout", "b": "Xid79"}

@@ -40,7 +40,7 @@ def test_remembered_across_a_restart(reopen: Open, path: Path) -> None:
     again = reopen()
     assert again.all() == FOUND
     assert len(again) == 2
-    assert again.trouble == ""
+    assert again.problem == ""
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -94,7 +94,7 @@ def test_a_corrupt_database_is_set_aside(reopen: Open, path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"this is no database" * 1000)
     baselines = reopen()
-    assert "was corrupt" in baselines.trouble
+    assert "was corrupt" in baselines.problem
     baselines.remember(FOUND)
     assert reopen().all() == FOUND
     assert len(list(path.parent.glob("*.corrupt-*"))) == 1
@@ -106,7 +106,7 @@ def test_where_no_database_can_be(tmp_path: Path) -> None:
     baselines.remember(FOUND)
     baselines.record_writes([(A, "512\n")])
     assert baselines.all()[0].ours == "512\n"
-    assert "records are kept in memory only" in baselines.trouble
+    assert "records are kept in memory only" in baselines.problem
     baselines.close()
 
 
@@ -130,9 +130,9 @@ def test_all_is_written_once_the_database_takes_something_again(
     assert database is not None
     database.execute("PRAGMA query_only = ON")
     baselines.keep_cache_groups({"BE"})
-    assert "readonly" in baselines.trouble
+    assert "readonly" in baselines.problem
     baselines.remember([BaselineValue(C, 7, "1\n", 8.0)], [(C, "2")])
-    assert baselines.trouble == ""
+    assert baselines.problem == ""
     again = reopen()
     assert again.cache_groups == {"BE"}
     assert {one.target: one.pending for one in again.all()} == {A: ("3",), B: (), C: ("2",)}
@@ -151,7 +151,7 @@ def test_cache_groups_and_originals_are_kept_by_different_threads(reopen: Open) 
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(keep, range(600)))
-    assert baselines.trouble == ""
+    assert baselines.problem == ""
     again = reopen()
     assert (len(again.cache_groups), len(again)) == (1, 300)
 

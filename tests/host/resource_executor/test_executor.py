@@ -242,7 +242,7 @@ def _deny(name: str) -> Callable[[Node], None]:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason", "code"),
+    ("problem", "reason", "code"),
     [
         (_keep_500, "the kernel keeps 500", 0),
         (_deny("read"), "Permission denied", errno.EACCES),
@@ -250,10 +250,10 @@ def _deny(name: str) -> Callable[[Node], None]:
         (_deny("identity"), "Permission denied", errno.EACCES),
     ],
 )
-def test_other_troubles(
-    node: Node, trouble: Callable[[Node], None], reason: str, code: int
+def test_other_problems(
+    node: Node, problem: Callable[[Node], None], reason: str, code: int
 ) -> None:
-    trouble(node)
+    problem(node)
     result = only(node.set_desired(desired(POD, SHARES, 512)))
     assert (result.outcome, result.reason, result.errno) == (REFUSED, reason, code)
     assert (POD, SHARES, "512") not in [(*at, text) for at, text in node.files.writes]

@@ -107,8 +107,8 @@ def test_what_cannot_be_written_is_reported_once_and_stops_nothing(tmp_path: Pat
     for number in range(3):
         book.add(change(number))
         book.flush()
-    [trouble] = reported
-    assert trouble == book.trouble == f"{tmp_path}/file/j: File exists"
+    [problem] = reported
+    assert problem == book.problem == f"{tmp_path}/file/j: File exists"
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "bytes fit" in reported[0]
     book.add(change(2))
     book.flush()
-    assert book.trouble == ""
+    assert book.problem == ""
     book.close()
     assert [one.old for one in read(str(tmp_path / "j"))] == [2]
 

@@ -151,7 +151,7 @@ class TestAsAJob:
     ("asked", "reclaimable"),
     [(2 << 20, 1 << 20), (3 * PIECE_BYTES, PIECE_BYTES + 4096), (PIECE_BYTES, 0)],
 )
-def test_less_than_asked_for_is_no_trouble(node2: Node, asked: int, reclaimable: int) -> None:
+def test_less_than_asked_for_is_no_problem(node2: Node, asked: int, reclaimable: int) -> None:
     node2.files.set_usage(POD, 4 * PIECE_BYTES, reclaimable=reclaimable)
     result = do(node2, asked)
     assert (result.outcome, result.errno, result.alert) == (Outcome.WRITTEN, errno.EAGAIN, False)
@@ -203,7 +203,7 @@ def test_what_is_no_action(node2: Node, knob: str, value: int, words: str) -> No
     assert node2.files.writes == []
 
 
-def test_troubles_of_groups_that_went_are_forgotten_in_time(make_node: MakeNode) -> None:
+def test_problems_of_groups_that_went_are_forgotten_in_time(make_node: MakeNode) -> None:
     node = make_node(1)
     jobs = InlineJobs(lambda: 0.0)
     actions = OneShotActions(node.files, node.layout, node.journal, lambda: 0.0, jobs)

@@ -308,7 +308,7 @@ def test_a_database_that_knows_no_strategies(tmp_path: Path) -> None:
         [one] = baselines.all()
         assert (one.identity, one.text, one.ours, one.strategy) == (7, "1024", "512", strategy)
         baselines.set_owners([(one.target, "cpusuppress")])
-        assert baselines.trouble == ""
+        assert baselines.problem == ""
         baselines.close()
 
 

@@ -113,7 +113,7 @@ def test_changes_go_on_without_a_database(node: Node) -> None:
     database.execute("PRAGMA query_only = ON")
     assert only(node.set_desired(desired(POD, SHARES, 512))).outcome is Outcome.WRITTEN
     assert only(node.set_desired(desired(POD, SHARES, 300))).outcome is Outcome.WRITTEN
-    assert "readonly" in node.baselines.trouble
+    assert "readonly" in node.baselines.problem
     node.restore()
     assert node.value(POD, SHARES) == "1024"
 

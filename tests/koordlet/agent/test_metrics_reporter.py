@@ -43,13 +43,13 @@ LINK = cast("DirectLink", SimpleNamespace(leader="10.0.0.7:9443"))
         ),
         (
             ReporterState(
-                ReportRoute.OBJECT, objects=1, link_failures=1, link_trouble="m:1: refused"
+                ReportRoute.OBJECT, objects=1, link_failures=1, link_problem="m:1: refused"
             ),
             LINK,
             ReportState("object", 0.0, {"object": 1, "direct": 0}, 1, "direct link: m:1: refused"),
         ),
         (
-            ReporterState(failures=2, link_failures=2, trouble="403", link_trouble="refused"),
+            ReporterState(failures=2, link_failures=2, problem="403", link_problem="refused"),
             LINK,
             ReportState("", 0.0, {"object": 0, "direct": 0}, 4, "403; direct link: refused"),
         ),
@@ -67,7 +67,7 @@ def test_node_metric(state, link, expected):
         (PublisherState(1, 2, 3, NOW), ReportState("object", NOW, {"object": 3}, 3, "")),
         (PublisherState(1, 0, 4, NOW, "403"), ReportState("", NOW, {"object": 1}, 4, "403")),
     ],
-    ids=["nothing yet", "well", "trouble"],
+    ids=["nothing yet", "well", "problem"],
 )
 def test_what_is_published(state, expected):
     assert publisher_state(state) == expected
@@ -88,7 +88,7 @@ def test_reports_that_are_wanted(settings, given, expected):
     gates, _ = parse_gates([given])
     reporting = MetricsReporter(settings, gates, cluster, nothing, nothing, NodeSLO)
     assert list(reporting.states()) == expected
-    assert {one.trouble for one in reporting.states().values()} == {""}
+    assert {one.problem for one in reporting.states().values()} == {""}
 
 
 async def test_the_agent_shows_them(node, tmp_path, monkeypatch):

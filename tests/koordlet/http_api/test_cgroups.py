@@ -47,10 +47,10 @@ def test_each_group_with_its_knobs(version: int) -> None:
     shares, limit = own["cpu.shares"], own["memory.limit_in_bytes"]
     assert isinstance(shares["value"], int)
     assert (shares["desired"], shares["owner"], shares["why"]) == (512, "hooks", "batch-cpu 500m")
-    assert (limit["desired"], limit["trouble"]) == (None, "")
+    assert (limit["desired"], limit["problem"]) == (None, "")
     if version == 2:
         missing = own["cpu.bvt_warp_ns"]
-        assert (missing["value"], missing["desired"], missing["trouble"] != "") == (None, -1, True)
+        assert (missing["value"], missing["desired"], missing["problem"] != "") == (None, -1, True)
 
 
 def test_what_no_kernel_says_and_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,5 +60,5 @@ def test_what_no_kernel_says_and_what_cannot_be_read(monkeypatch: pytest.MonkeyP
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(FakeCgroupfs, "read", read)
-    troubles = {one["knob"]: one["trouble"] for one in documents(1)[0]["knobs"]}
-    assert troubles == {"cpu.shares": "not understood", "cpu.bvt_warp_ns": "Permission denied"}
+    problems = {one["knob"]: one["problem"] for one in documents(1)[0]["knobs"]}
+    assert problems == {"cpu.shares": "not understood", "cpu.bvt_warp_ns": "Permission denied"}

@@ -65,8 +65,8 @@ class Book:
         return len(list(Path(self.path).parent.iterdir()))
 
     @staticmethod
-    def _fail(trouble: str) -> None:
-        raise AssertionError(trouble)
+    def _fail(problem: str) -> None:
+        raise AssertionError(problem)
 
 
 @pytest.fixture

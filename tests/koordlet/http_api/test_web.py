@@ -100,7 +100,7 @@ def test_a_busy_node(shown: Shown) -> None:
     assert len(page.with_class("area")) == 14
     assert len(page.with_class("stroke")) == 3
     assert len(page.with_class("peak")) == 2
-    assert page.by_id("trouble").get("hidden") == ""
+    assert page.by_id("problem").get("hidden") == ""
     assert "no kidled here" in page.text
 
 
@@ -180,7 +180,7 @@ def test_a_node_of_which_nothing_is_known_and_a_koordlet_that_decides_nothing(
     assert "koordlet decides nothing on this node" in page.text
     assert strategies(page) == {}
     assert "hidden" in page.by_id("evicting")
-    assert page.by_id("trouble").get("hidden") == ""
+    assert page.by_id("problem").get("hidden") == ""
     page = shown(ObservedNode(), decided=DecidedNode())
     assert "none since koordlet started" in page.text
 
@@ -208,7 +208,7 @@ def test_names_and_decisions_are_text_and_nothing_else(shown: Shown) -> None:
 
 def test_koordlet_that_cannot_answer(shown: Shown) -> None:
     page = shown(_Broken())
-    assert "hidden" not in page.by_id("trouble")
+    assert "hidden" not in page.by_id("problem")
     assert "No news from koordlet since" in page.text
     assert "RuntimeError: no list" in page.text
 

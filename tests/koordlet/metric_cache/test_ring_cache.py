@@ -227,7 +227,7 @@ def test_windows_may_be_anything():
 def test_without_a_directory_memory_works():
     cache = memory()
     cache.load()
-    assert cache.state().trouble == ""
+    assert cache.state().problem == ""
     assert cache.state().disk_bytes == 0
     cache.close()
 

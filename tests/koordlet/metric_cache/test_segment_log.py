@@ -77,7 +77,7 @@ def test_a_restart_knows_all_again(tmp_path, runs, most, killed):
     for _ in range(2):
         again = cache_in(tmp_path / "a" / "b")
         assert seen(again) == seen(memory)
-        assert (again.state().trouble, again.state().refused) == ("", 0)
+        assert (again.state().problem, again.state().refused) == ("", 0)
         again.close()
     assert len(files(tmp_path / "a" / "b")) <= most
 
@@ -128,7 +128,7 @@ def test_bytes_bound_the_files(tmp_path):
         cache.append(T0 + second, [Sample(NODE, float(second))])
         assert cache.state().disk_bytes <= 100_000
     assert sum(one.stat().st_size for one in tmp_path.iterdir()) <= 100_000
-    assert cache.state().trouble == ""
+    assert cache.state().problem == ""
     cache.close()
     # The newest is what stays.
     assert seen(cache_in(tmp_path, max_bytes=100_000), T0 + 5000)[NODE] == [
@@ -140,8 +140,8 @@ def test_bytes_too_few_for_anything_are_said(tmp_path):
     told: list[str] = []
     cache = cache_in(tmp_path, told, max_bytes=20)
     fill(cache, 0, 10)
-    assert "tsdb-max-bytes 20" in cache.state().trouble
-    assert told == [cache.state().trouble]
+    assert "tsdb-max-bytes 20" in cache.state().problem
+    assert told == [cache.state().problem]
     assert len(seen(cache)[NODE]) == 10
     assert files(tmp_path) == []
 
@@ -227,7 +227,7 @@ def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(tmp_path, writte
             # Where a minute's points are lost, its average is at its beginning.
             assert ((off == 0) | ((points.times % 60 == 0) & (off > 0) & (off < 60))).all()
         fill(cache, 1300, 1310)
-        assert cache.state().trouble == ""
+        assert cache.state().problem == ""
     finally:
         cache.close()
 
@@ -237,7 +237,7 @@ def test_no_directory_can_be_made(tmp_path):
     (tmp_path / "file").write_text("in the way")
     cache = cache_in(tmp_path / "file" / "metrics", told)
     fill(cache, 0, 100)
-    assert cache.state().trouble == told[0]
+    assert cache.state().problem == told[0]
     assert "Not a directory" in told[0]
     assert len(told) == 1
     assert len(seen(cache)[NODE]) == 100
@@ -249,7 +249,7 @@ def test_two_do_not_write_to_one_directory(tmp_path):
     fill(first, 0, 5)
     second = cache_in(tmp_path)
     fill(second, 5, 9)
-    assert "in use by another process" in second.state().trouble
+    assert "in use by another process" in second.state().problem
     second.close()
     first.close()
     assert len(seen(cache_in(tmp_path))[NODE]) == 5
@@ -289,13 +289,13 @@ def test_a_full_disk_is_said_once_and_written_to_again(tmp_path, monkeypatch, le
     for at in range(2, 100):
         now[0] += 1.0
         log.write([batch(float(at), at)])
-    assert log.trouble != ""
+    assert log.problem != ""
     assert "kept in memory only" in told[0]
     assert len(told) <= 2
     disk.full = False
     now[0] += 60.0
     log.write([batch(100.0)])
-    assert log.trouble == ""
+    assert log.problem == ""
     log.close()
     again = SegmentLog(str(tmp_path), MIB, told.append)
     ats = [one.at for one in again.load()]
@@ -314,10 +314,10 @@ def test_a_directory_that_was_removed_is_made_again(tmp_path):
         one.unlink()
     (tmp_path / "metrics").rmdir()
     log.write([batch(700.0)])
-    assert "No such file" in log.trouble
+    assert "No such file" in log.problem
     now[0] += 61.0
     log.write([batch(760.0)])
-    assert log.trouble == ""
+    assert log.problem == ""
     assert len(files(tmp_path / "metrics")) == 1
     log.close()
 

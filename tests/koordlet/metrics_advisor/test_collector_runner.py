@@ -166,7 +166,7 @@ def test_what_is_found_is_remembered_and_seen_by_later_collectors(clock: Clock) 
         (lambda _: Samples(partial=("x is odd",)), "not collected", 0, ""),
     ],
 )
-def test_trouble_is_logged_once_and_costs_nobody_else(
+def test_problem_is_logged_once_and_costs_nobody_else(
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
     find: Callable[[CollectContext], Samples],

@@ -133,7 +133,7 @@ async def test_a_change_by_somebody_faster_is_not_lost(
     api.put(DEVICES, faster)
     wanted.devices = [1, 2]
     assert await publisher.round() == 3.0
-    assert publisher.state.trouble == ""
+    assert publisher.state.problem == ""
     assert api.get(DEVICES, "n1")["spec"] == spec(1)
     await publisher.round()
     kept = api.get(DEVICES, "n1")
@@ -141,17 +141,17 @@ async def test_a_change_by_somebody_faster_is_not_lost(
     assert kept["metadata"]["annotations"] == {"theirs": "1"}
 
 
-async def test_trouble_is_said_once_and_waited_out(
+async def test_problem_is_said_once_and_waited_out(
     api: KubeApi, publisher: ObjectPublisher, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "pykoord")
     api.installed.discard(DEVICES)
     waits = [await publisher.round() for _ in range(9)]
     assert waits == [3, 6, 12, 24, 48, 96, 192, 300, 300]
-    assert "404" in publisher.state.trouble or "not" in publisher.state.trouble
+    assert "404" in publisher.state.problem or "not" in publisher.state.problem
     api.installed.add(DEVICES)
     assert await publisher.round() == 3
-    assert (publisher.state.failures, publisher.state.trouble) == (9, "")
+    assert (publisher.state.failures, publisher.state.problem) == (9, "")
     said = [one.getMessage() for one in caplog.records if "publisher" in one.name]
     assert said == ["cannot publish", "publishing again"]
 
@@ -192,9 +192,9 @@ async def test_a_defect_is_said_and_waited_out(
 
     publisher = ObjectPublisher(client, DEVICES, "n1", build, change, chance=lambda: 1.0)
     assert await publisher.round() == 3.0
-    assert "vendor" in publisher.state.trouble
+    assert "vendor" in publisher.state.problem
     await publisher.round()
-    assert (publisher.state.trouble, publisher.state.created) == ("", 1)
+    assert (publisher.state.problem, publisher.state.created) == ("", 1)
 
 
 async def test_it_runs_until_cancelled(api: KubeApi, client: Client, wanted: Wanted) -> None:

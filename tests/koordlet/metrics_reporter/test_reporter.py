@@ -134,7 +134,7 @@ async def test_where_the_link_fails_the_object_stands_in_until_it_works_again(
     assert ways == [ReportRoute.DIRECT, ReportRoute.OBJECT, ReportRoute.OBJECT, ReportRoute.DIRECT]
     assert len(api.asked) == 2
     assert reporter.state.link_failures == 2
-    assert reporter.state.link_trouble == ""
+    assert reporter.state.link_problem == ""
     assert capture == [
         "reports go by the direct link",
         "direct link does not work",
@@ -151,11 +151,11 @@ async def test_a_missing_object_is_waited_for_and_said_once(
         waits.append(await reporter.round())
         clock.at += waits[-1] + 10
     assert waits == [7.5, 15.0, 30.0, 60.0, 60.0]
-    assert reporter.state.trouble == "NodeMetric n1 is not there yet; the manager creates it"
+    assert reporter.state.problem == "NodeMetric n1 is not there yet; the manager creates it"
     assert reporter.state.failures == 5
     api.put(NODE_METRICS, {"metadata": {"name": "n1"}})
     assert await reporter.round() == 57.0
-    assert reporter.state.trouble == ""
+    assert reporter.state.problem == ""
     assert capture == ["cannot report node usage", "reporting node usage again"]
 
 
@@ -209,10 +209,10 @@ async def test_a_defect_costs_one_report(make: Make, capture: list[str]) -> None
 
     reporter = make(None, link, build=build)
     assert [await reporter.round() for _ in range(2)] == [60.0, 60.0]
-    assert "no such row" in reporter.state.trouble
+    assert "no such row" in reporter.state.problem
     assert reporter.state.failures == 2
     await reporter.round()
-    assert reporter.state.trouble == ""
+    assert reporter.state.problem == ""
     assert capture == [
         "cannot report node usage",
         "reports go by the direct link",

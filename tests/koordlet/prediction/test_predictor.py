@@ -272,7 +272,7 @@ def test_files_that_cannot_be_used_are_set_aside_until_the_next_start(rig):
     assert "pod-0.corrupt" not in names(rig)
 
 
-def test_no_directory_yet_is_no_trouble(rig):
+def test_no_directory_yet_is_no_problem(rig):
     assert rig.server.load(NOW) == 0
     assert rig.said == []
 

@@ -24,7 +24,7 @@ from koord_model import keys
 from koord_model.patch import Mount
 from koord_model.qos import KubeQoS
 from koord_proto import nri_pb2 as nri
-from koord_proxy.cri.hook_requests import container_facts, pod_facts, write_container
+from koord_proxy.cri.hook_requests import container_hook_request, pod_hook_request, write_container
 from koord_proxy.hook_targets import InProcessTarget
 from koord_proxy.rules.merge import Merge, PodHookRequest
 from koord_service.log_deduplicator import LogDeduplicator
@@ -176,13 +176,13 @@ class Rig(NodeFixture):
         self.loop = self.start_koordlet(runner=runner, log=log, **settings).reconcile_loop
         self.server = HookServer(runner, runner.stages(), metrics, node=self.loop, deduplicator=log)
         self.handler = HookHandler(runner, self.loop, metrics, log)
-        self.facts: dict[str, PodHookRequest] = {}
+        self.hook_requests: dict[str, PodHookRequest] = {}
 
-    async def ask(self, stage: Stage, facts: HookRequest) -> HookResponse:
+    async def ask(self, stage: Stage, hook_requests: HookRequest) -> HookResponse:
         """What the hook server says; all but the socket is real."""
         method = self.server._handler(stage).unary_unary
         assert method is not None
-        response: HookResponse = await method(facts, None)  # type: ignore[arg-type, misc]
+        response: HookResponse = await method(hook_requests, None)  # type: ignore[arg-type, misc]
         await asyncio.sleep(0)  # the node is told once the answer is on its way
         return response
 
@@ -191,8 +191,12 @@ class Rig(NodeFixture):
         request = pod.sandbox_request(self.layout)
         self.runtime.make_pod_group(request.config)
         if way in PROXIED:
-            facts = self.facts[pod.name] = pod_facts(request.config, pod.runtime_handler)
-            Merge(facts).add("koordlet", await (ask or self.ask)(Stage.PRE_RUN_POD_SANDBOX, facts))
+            hook_requests = self.hook_requests[pod.name] = pod_hook_request(
+                request.config, pod.runtime_handler
+            )
+            Merge(hook_requests).add(
+                "koordlet", await (ask or self.ask)(Stage.PRE_RUN_POD_SANDBOX, hook_requests)
+            )
         if way in BY_NRI:
             shown = self.runtime.shown_sandbox(request.config, pod.runtime_handler)
             self.handler.run_pod_sandbox(nri.RunPodSandboxRequest(pod=shown))
@@ -203,11 +207,13 @@ class Rig(NodeFixture):
         ask, runtime = ask or self.ask, self.runtime
         request, adjust = pod.container_request(self.layout), None
         if way in PROXIED:
-            facts = container_facts(request.config, request.sandbox_config, self.facts[pod.name])
-            merge = Merge(facts)
-            merge.add("koordlet", await ask(Stage.PRE_CREATE_CONTAINER, facts))
+            hook_requests = container_hook_request(
+                request.config, request.sandbox_config, self.hook_requests[pod.name]
+            )
+            merge = Merge(hook_requests)
+            merge.add("koordlet", await ask(Stage.PRE_CREATE_CONTAINER, hook_requests))
             assert not merge.conflicts
-            write_container(request, facts, merge.claims)
+            write_container(request, hook_requests, merge.claims)
         shown = runtime.shown_sandbox(request.sandbox_config, pod.runtime_handler)
         if way in BY_NRI:
             before = runtime.shown_container(request)
@@ -220,8 +226,8 @@ class Rig(NodeFixture):
             started = nri.PostStartContainerRequest(pod=shown, container=after)
             self.handler.post_start_container(started)
         if way in PROXIED:
-            facts.container_meta.id = ident
-            await ask(Stage.POST_START_CONTAINER, facts)
+            hook_requests.container_meta.id = ident
+            await ask(Stage.POST_START_CONTAINER, hook_requests)
 
     def values(self) -> dict[str, str]:
         self.files.cgroups.check()

@@ -81,7 +81,7 @@ async def test_only_what_is_used_is_watched_and_stored(api, tmp_path, heard):
         assert set(state.ages()) == {"Node", "NodeSLO", "NodeMetric"}
         age = state.ages()["Node"]
         assert age.age_seconds is not None
-        assert age.trouble == ""
+        assert age.problem == ""
 
 
 async def test_changes_of_unused_fields_are_ignored(api, tmp_path, heard):
@@ -132,7 +132,7 @@ async def test_a_kind_without_its_crd_is_known_not_to_be(api, tmp_path, heard):
     api.installed.discard(NODE_SLOS)
     async with watching(api, tmp_path / "cluster.json", heard) as state:
         await until(lambda: state.ages()["NodeSLO"].absent)
-        assert "CRD" in state.ages()["NodeSLO"].trouble
+        assert "CRD" in state.ages()["NodeSLO"].problem
 
 
 async def test_a_file_that_cannot_be_written_is_reported_once(api, tmp_path, heard):

@@ -169,18 +169,18 @@ async def test_a_kubelet_that_lists_its_static_pods_alone_ends_no_others(
     caplog.set_level("INFO", "pykoord")
     source.answer = pod_list([STATIC, JOB, WEB])
     await look(node, listed)
-    assert (listed.complete, listed.fresh, listed.trouble) == (True, True, "")
+    assert (listed.complete, listed.fresh, listed.problem) == (True, True, "")
     source.answer = pod_list([STATIC])
     for _ in range(30):
         assert await look(node, listed) == {"static", "job", "web"}
         listed.drop_vanished()
     assert (listed.complete, listed.fresh) == (True, False), "what runs is known, and evicts nobody"
-    assert listed.trouble == LACKS + "shop/job, shop/web"
+    assert listed.problem == LACKS + "shop/job, shop/web"
     node.files.remove_group(JOB.group(node.layout))
     assert await look(node, listed) == {"static", "web"}, "this one has ended meanwhile"
     source.answer = pod_list([STATIC, WEB])
     assert await look(node, listed) == {"static", "web"}
-    assert (listed.complete, listed.fresh, listed.trouble) == (True, True, "")
+    assert (listed.complete, listed.fresh, listed.problem) == (True, True, "")
     assert [event for event, _ in words(FAILED, WORKS)] == [FAILED, WORKS]
 
 
@@ -191,7 +191,7 @@ async def test_an_empty_list_counts_where_nothing_runs(node, listed, source):
     for spec in (JOB, WEB):
         node.files.remove_group(spec.group(node.layout))
     assert await look(node, listed) == set()
-    assert (listed.known, listed.fresh, listed.trouble) == (True, True, "")
+    assert (listed.known, listed.fresh, listed.problem) == (True, True, "")
 
 
 async def test_nor_after_a_restart_of_koordlet_that_knows_no_others(node, listed, source):
@@ -200,7 +200,7 @@ async def test_nor_after_a_restart_of_koordlet_that_knows_no_others(node, listed
         assert await look(node, listed) == {"static"}
         assert (listed.known, listed.fresh) == (False, False), "whose CPUs are their own"
     groups = [spec.group(node.layout) for spec in (JOB, WEB)]
-    assert listed.trouble == LACKS + ", ".join(groups)
+    assert listed.problem == LACKS + ", ".join(groups)
     source.answer = pod_list([STATIC, JOB, WEB])
     await look(node, listed)
     assert (listed.known, listed.fresh) == (True, True)
@@ -229,7 +229,7 @@ async def test_a_pod_that_nobody_names_makes_a_list_incomplete_for_a_minute(node
     assert (listed.known, listed.fresh) == (False, False)
     node.steady += 60
     await look(node, listed)
-    assert (listed.known, listed.fresh, listed.trouble) == (True, True, "")
+    assert (listed.known, listed.fresh, listed.problem) == (True, True, "")
     assert names(listed) == {"web"}
 
 
@@ -237,7 +237,7 @@ async def test_a_real_removal_counts_when_the_processes_have_ended(node, listed,
     await look(node, listed)
     source.answer = pod_list([WEB])
     assert await look(node, listed) == {"job", "web"}, "deleted by force, and still running"
-    assert (listed.known, listed.fresh, listed.trouble) == (True, True, "")
+    assert (listed.known, listed.fresh, listed.problem) == (True, True, "")
     node.files.end_processes(JOB.group(node.layout))
     assert await look(node, listed) == {"job", "web"}, "its group is there"
     node.steady += 60
@@ -298,7 +298,7 @@ async def test_without_a_list_the_known_pods_stay_and_the_reason_is_logged_once(
         assert await look(node, listed) == {"job", "web"}
     [(_, fields)] = words(FAILED)
     assert fields["reason"].startswith(reason)
-    assert listed.trouble == fields["reason"]
+    assert listed.problem == fields["reason"]
 
 
 async def test_it_is_logged_when_the_list_works_again_and_when_it_fails_again(
@@ -314,10 +314,10 @@ async def test_it_is_logged_when_the_list_works_again_and_when_it_fails_again(
 async def test_a_list_that_is_pending_is_not_logged(node, listed, source, words):
     source.answer = PodListPendingError("the Node is not known yet")
     await look(node, listed)
-    assert listed.trouble == "the Node is not known yet"
+    assert listed.problem == "the Node is not known yet"
     source.answer = BOTH
     assert await look(node, listed) == {"job", "web"}
-    assert listed.trouble == ""
+    assert listed.problem == ""
     assert words(FAILED, WORKS) == []
 
 

@@ -52,7 +52,7 @@ def test_another_boot_says_nothing(path: Path) -> None:
     assert remembered(path, boot="b2").load() == ()
 
 
-def test_no_file_is_no_trouble(path: Path) -> None:
+def test_no_file_is_no_problem(path: Path) -> None:
     told: list[str] = []
     assert remembered(path, told).load() == ()
     assert told == []

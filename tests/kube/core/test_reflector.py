@@ -111,7 +111,7 @@ class TestVersionsOfLists:
         assert reflector.list_version == "9"
 
     @pytest.mark.parametrize(("make", "version"), [(listed, ""), (paged, "0")])
-    def test_after_long_trouble(self, make: Callable[[], Reflector], version: str) -> None:
+    def test_after_long_problem(self, make: Callable[[], Reflector], version: str) -> None:
         """What is known may be of a server that is no more; who knows nothing spares etcd."""
         reflector = make()
         for _ in range(5):

@@ -72,7 +72,7 @@ async def test_every_node_has_one_and_it_goes_with_its_node(bench):
     await bench.until(lambda: policy(bench, "n5") == "none")
     bench.api.delete(NODES, "n5")
     await bench.until(lambda: policy(bench, "n5") == "")
-    assert made.trouble == ""
+    assert made.problem == ""
 
 
 async def test_of_a_node_that_is_made_again_unseen_it_gets_the_new_owner(bench):
@@ -143,7 +143,7 @@ async def test_refusals_are_retried_until_it_is_done(bench, verb: str, status: i
     made = started(bench)
     await bench.until(lambda: policy(bench, "n1") == "none")
     assert made.loop.failures >= 1
-    await bench.until(lambda: made.trouble == "")
+    await bench.until(lambda: made.problem == "")
     assert "nodeslos: all that failed is done now" in bench.told
 
 

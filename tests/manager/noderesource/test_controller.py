@@ -230,7 +230,7 @@ async def test_a_node_that_comes_again_finds_its_other_objects(bench):
     await side.offers(5000)
     await side.gone()
     await side.passes()
-    assert side.made.trouble == ""
+    assert side.made.problem == ""
     bench.api.put(NODES, node())
     await side.offers(5000)
     assert len(side.made.fleet.desired_zones("n1")) == 2
@@ -291,7 +291,7 @@ async def test_kinds_that_are_not_installed_are_done_without(bench):
     put_metric(bench)
     side = Side(bench)
     await side.offers(5000)
-    assert side.made.trouble == ""
+    assert side.made.problem == ""
 
 
 async def test_calculations_left_out_leave_what_they_find(bench):
@@ -327,7 +327,7 @@ async def test_no_time_in_a_metric_ends_the_controller(bench, at):
     assert side.offered() == 4000
     side.made.received("n1", json.dumps({"updateTime": at}).encode(), time.monotonic())
     await side.offers(None)
-    assert side.made.trouble.startswith("NodeMetric of n1 is not a valid NodeMetric status")
+    assert side.made.problem.startswith("NodeMetric of n1 is not a valid NodeMetric status")
 
 
 async def test_a_node_whose_clock_is_ahead_does_not_outlive_its_last_report(bench):

@@ -136,11 +136,11 @@ async def test_what_the_api_server_says_is_not_for_unknown_callers(
     secret = 'User "system:serviceaccount:koordinator-system:koord-manager" cannot'
     fault = side.api.fail(status=403, plural="leases", times=1 << 30, message=secret)
     serving = asyncio.gather(made.serve())
-    await side.until(lambda: any("leases" in one for one in made._troubles()))
+    await side.until(lambda: any("leases" in one for one in made._problems()))
     known = made._page_sources()
     page = await asyncio.to_thread(pages(known, made.registry)["/v1/status"], Query({}))
-    troubles = json.loads(page.body)["troubles"]
-    assert any(one.startswith(f"leases {NAMESPACE}/{NAME}: ") for one in troubles)
+    problems = json.loads(page.body)["problems"]
+    assert any(one.startswith(f"leases {NAMESPACE}/{NAME}: ") for one in problems)
     assert "serviceaccount" not in page.body.decode()
     assert any(secret in str(more.get("what")) for _, more in lines), "it is in the log"
     fault.times = 0

@@ -12,7 +12,7 @@ async def test_without_a_config_map_the_defaults_hold(bench):
     bench.run(configs.run())
     await configs.wait_synced()
     assert configs.config == DEFAULTS
-    assert configs.trouble == ""
+    assert configs.problem == ""
 
 
 async def test_changes_are_followed_and_listeners_hear_of_them(bench):
@@ -54,13 +54,13 @@ async def test_a_bad_key_is_kept_as_it_was_and_told_by_an_event_until_it_is_good
     )
     assert bench.events() == [("SLOConfigInvalid", message)]
     assert bench.told == [f"ConfigMap koordinator-system/slo-controller-config: {message}"]
-    assert configs.trouble == "colocation-config enable is 1; expected true or false"
+    assert configs.problem == "colocation-config enable is 1; expected true or false"
     bench.configure(colocation="{}")
     await bench.until(lambda: len(bench.events()) == 2)
     good = "colocation-config can be used again and is in force"
     assert ("SLOConfigValid", good) in bench.events()
     assert bench.told[1:] == [f"ConfigMap koordinator-system/slo-controller-config: {good}"]
-    assert (configs.trouble, configs.problems) == ("", ())
+    assert (configs.problem, configs.problems) == ("", ())
     about = next(one for key, one in bench.api.objects.items() if key.resource.kind == "Event")
     kept = bench.api.get(CONFIG_MAPS, "slo-controller-config", "koordinator-system")
     assert about["involvedObject"]["uid"] == kept["metadata"]["uid"]
@@ -77,7 +77,7 @@ async def test_unknown_fields_are_told_once_and_the_rest_of_their_key_applies(be
     assert "degradeTimeMinuts" in message
     assert "degradeTimeMinutes" in message
     assert bench.told == [f"ConfigMap koordinator-system/slo-controller-config: {message}"]
-    assert configs.trouble == message
+    assert configs.problem == message
     # Another key changes: the same is not said again.
     bench.configure(
         colocation='{"enable": true, "degradeTimeMinuts": 5}',
@@ -86,4 +86,4 @@ async def test_unknown_fields_are_told_once_and_the_rest_of_their_key_applies(be
     await bench.until(lambda: len(bench.told) == 2)
     assert "polcy" in bench.told[1]
     bench.configure(colocation='{"enable": true}')
-    await bench.until(lambda: configs.trouble == "")
+    await bench.until(lambda: configs.problem == "")

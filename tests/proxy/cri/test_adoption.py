@@ -126,14 +126,14 @@ class TestPod:
     )
     def test_as_crio_shows_it(self, path, parent):
         info = {"image": "pause", "pid": 1, "runtimeSpec": {"linux": {"cgroupsPath": path}}}
-        assert pod_record("s", pod_status(info)).facts.cgroup_parent == parent
+        assert pod_record("s", pod_status(info)).hook_request.cgroup_parent == parent
 
     @pytest.mark.parametrize("info", [None, "", "{", "[]", "null", '"x"', "{}", "[" * 200_000])
     def test_with_no_info_it_has_what_the_status_has(self, info):
-        facts = pod_record("s", pod_status(info)).facts
-        assert facts.pod_meta.name == "job"
-        assert facts.cgroup_parent == ""
-        assert dict(facts.annotations) == {"a": "1"}
+        hook_request = pod_record("s", pod_status(info)).hook_request
+        assert hook_request.pod_meta.name == "job"
+        assert hook_request.cgroup_parent == ""
+        assert dict(hook_request.annotations) == {"a": "1"}
 
 
 class TestContainer:
@@ -144,7 +144,7 @@ class TestContainer:
         )
         record = container_record("c", container_status(CONTAINERD, cpu_shares=2, cpuset_cpus="7"))
         put_into_pod(record, RuntimeRecord(RecordKind.POD, "s", pod))
-        facts = pb.ContainerResourceHookRequest(
+        hook_request = pb.ContainerResourceHookRequest(
             pod_meta=meta,
             container_meta={"name": "main", "attempt": 2, "id": "c"},
             container_annotations={"c": "1"},
@@ -154,27 +154,29 @@ class TestContainer:
             pod_cgroup_parent=PARENT,
             container_envs={"GIVEN": "of the spec=", "EMPTY": ""},
         )
-        assert record == RuntimeRecord(RecordKind.CONTAINER, "c", facts, "s")
+        assert record == RuntimeRecord(RecordKind.CONTAINER, "c", hook_request, "s")
 
     def test_in_a_pod_that_nobody_knows(self):
-        facts = container_record("c", container_status(CONTAINERD)).facts
-        assert facts.pod_meta == pb.PodSandboxMetadata(name="job", namespace="batch", uid="u")
-        assert facts.pod_cgroup_parent == PARENT
-        assert facts.container_resources == LIMITS
+        hook_request = container_record("c", container_status(CONTAINERD)).hook_request
+        assert hook_request.pod_meta == pb.PodSandboxMetadata(
+            name="job", namespace="batch", uid="u"
+        )
+        assert hook_request.pod_cgroup_parent == PARENT
+        assert hook_request.container_resources == LIMITS
 
     def test_as_crio_shows_it(self):
-        facts = container_record("c", container_status(CRIO)).facts
-        assert facts.container_resources == LIMITS
+        hook_request = container_record("c", container_status(CRIO)).hook_request
+        assert hook_request.container_resources == LIMITS
         # Which variables are the image's is not told: none is taken for the pod's.
-        assert dict(facts.container_envs) == {}
+        assert dict(hook_request.container_envs) == {}
 
     def test_with_a_status_only(self):
         response = container_status(None, cpu_shares=5, oom_score_adj=7)
-        facts = container_record("c", response).facts
-        assert facts.container_resources == pb.LinuxContainerResources(
+        hook_request = container_record("c", response).hook_request
+        assert hook_request.container_resources == pb.LinuxContainerResources(
             cpu_shares=5, oom_score_adj=7
         )
-        assert facts.container_meta.id == "c"
+        assert hook_request.container_meta.id == "c"
 
     @pytest.mark.parametrize(
         "info",
@@ -197,9 +199,9 @@ class TestContainer:
         ids=str,
     )
     def test_what_makes_no_sense_is_as_if_it_were_not_there(self, info):
-        facts = container_record("c", container_status(info, cpu_shares=5)).facts
-        assert facts.container_resources == pb.LinuxContainerResources(cpu_shares=5)
-        assert dict(facts.container_envs) == {}
+        hook_request = container_record("c", container_status(info, cpu_shares=5)).hook_request
+        assert hook_request.container_resources == pb.LinuxContainerResources(cpu_shares=5)
+        assert dict(hook_request.container_envs) == {}
 
     def test_text_that_is_no_unicode_is_left_out(self):
         process = {"env": ["A=\ud800"]}
@@ -209,10 +211,10 @@ class TestContainer:
             "config": {"envs": [{"key": "A"}]},
             "runtimeSpec": {"process": process, "linux": linux},
         }
-        facts = container_record("c", container_status(info)).facts
-        assert dict(facts.container_envs) == {}
-        assert facts.container_resources == pb.LinuxContainerResources()
-        assert facts.pod_cgroup_parent == ""
+        hook_request = container_record("c", container_status(info)).hook_request
+        assert dict(hook_request.container_envs) == {}
+        assert hook_request.container_resources == pb.LinuxContainerResources()
+        assert hook_request.pod_cgroup_parent == ""
 
 
 @pytest.mark.parametrize(

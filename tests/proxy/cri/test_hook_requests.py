@@ -1,4 +1,4 @@
-"""CRI requests to facts, and changed facts back into CRI requests."""
+"""Hook requests from CRI requests, and changed ones back into CRI requests."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def read_by_proxy(request: Any, kind: type[Any]) -> Any:
     return kind.FromString(request.SerializeToString())
 
 
-def create_facts(request: Any = None) -> pb.ContainerResourceHookRequest:
+def container_request(request: Any = None) -> pb.ContainerResourceHookRequest:
     seen = read_by_proxy(request or create_request(), cri.CreateContainerRequest)
-    return rules.container_facts(
-        seen.config, seen.sandbox_config, rules.pod_facts(seen.sandbox_config)
+    return rules.container_hook_request(
+        seen.config, seen.sandbox_config, rules.pod_hook_request(seen.sandbox_config)
     )
 
 
@@ -113,7 +113,9 @@ POD_RESOURCES = {"cpu_period": 100_000, "hugepage_limits": [{"page_size": "2Mi"}
 class TestPodFacts:
     def test_all_that_hooks_may_know(self):
         seen = read_by_proxy(run_request(), cri.RunPodSandboxRequest)
-        assert rules.pod_facts(seen.config, seen.runtime_handler) == pb.PodSandboxHookRequest(
+        assert rules.pod_hook_request(
+            seen.config, seen.runtime_handler
+        ) == pb.PodSandboxHookRequest(
             pod_meta=POD_META,
             runtime_handler="kata",
             labels={"app": "job", "empty": ""},
@@ -124,16 +126,16 @@ class TestPodFacts:
         )
 
     def test_of_a_pod_that_says_nothing(self):
-        facts = rules.pod_facts(cri.PodSandboxConfig())
-        assert not facts.HasField("overhead")
-        assert not facts.HasField("resources")
-        assert facts.pod_meta == pb.PodSandboxMetadata()
+        hook_request = rules.pod_hook_request(cri.PodSandboxConfig())
+        assert not hook_request.HasField("overhead")
+        assert not hook_request.HasField("resources")
+        assert hook_request.pod_meta == pb.PodSandboxMetadata()
 
 
 class TestContainerFacts:
     def test_all_that_hooks_may_know(self):
         limits = container_config().linux.resources.SerializeToString()
-        assert create_facts() == pb.ContainerResourceHookRequest(
+        assert container_request() == pb.ContainerResourceHookRequest(
             pod_meta=POD_META,
             container_meta={"name": "main", "attempt": 2},
             container_annotations={"c": "1"},
@@ -147,20 +149,20 @@ class TestContainerFacts:
 
     def test_labels_and_annotations_are_the_pods_as_hooks_left_them(self):
         pod = pb.PodSandboxHookRequest(labels={"hook": "1"}, annotations={"hook": "2"})
-        facts = rules.container_facts(
+        hook_request = rules.container_hook_request(
             cri.ContainerConfig(), cri.PodSandboxConfig(labels={"app": "job"}), pod
         )
-        assert dict(facts.pod_labels) == {"hook": "1"}
-        assert dict(facts.pod_annotations) == {"hook": "2"}
-        assert not facts.HasField("container_resources")
-        assert not facts.HasField("pod_resources")
+        assert dict(hook_request.pod_labels) == {"hook": "1"}
+        assert dict(hook_request.pod_annotations) == {"hook": "2"}
+        assert not hook_request.HasField("container_resources")
+        assert not hook_request.HasField("pod_resources")
 
     @pytest.mark.parametrize(("said", "expected"), [("/said", "/said"), ("", "/known")])
     def test_the_parent_is_the_requests_or_the_pods(self, said, expected):
         sandbox = cri.PodSandboxConfig(linux=cri.LinuxPodSandboxConfig(cgroup_parent=said))
         pod = pb.PodSandboxHookRequest(cgroup_parent="/known")
-        facts = rules.container_facts(cri.ContainerConfig(), sandbox, pod)
-        assert facts.pod_cgroup_parent == expected
+        hook_request = rules.container_hook_request(cri.ContainerConfig(), sandbox, pod)
+        assert hook_request.pod_cgroup_parent == expected
 
 
 class TestUpdatedFacts:
@@ -189,8 +191,8 @@ class TestUpdatedFacts:
                 "hugepage_limits": [{"page_size": "2Mi", "limit": 9}],
             },
         )
-        facts = rules.updated_facts(self.STORED, request)
-        assert facts == pb.ContainerResourceHookRequest(
+        hook_request = rules.updated_hook_request(self.STORED, request)
+        assert hook_request == pb.ContainerResourceHookRequest(
             container_meta={"name": "main"},
             container_annotations={"c": "1", "u": "1", "v": "2"},
             container_envs={"A": "1"},
@@ -207,21 +209,23 @@ class TestUpdatedFacts:
 
     def test_nothing_set_is_the_stored_and_those_stay_as_they_are(self):
         before = self.STORED.SerializeToString(deterministic=True)
-        facts = rules.updated_facts(self.STORED, cri.UpdateContainerResourcesRequest())
-        assert facts == self.STORED
-        facts.container_resources.cpu_shares = 9
+        hook_request = rules.updated_hook_request(
+            self.STORED, cri.UpdateContainerResourcesRequest()
+        )
+        assert hook_request == self.STORED
+        hook_request.container_resources.cpu_shares = 9
         assert self.STORED.SerializeToString(deterministic=True) == before
 
 
 class TestWriteSandbox:
     def test_what_changed_and_nothing_else(self):
         request = read_by_proxy(run_request(), cri.RunPodSandboxRequest)
-        facts = rules.pod_facts(request.config)
-        facts.labels.update({"app": "new", "not": "claimed"})
-        facts.annotations["hook"] = "1"
-        facts.cgroup_parent = "/q"
+        hook_request = rules.pod_hook_request(request.config)
+        hook_request.labels.update({"app": "new", "not": "claimed"})
+        hook_request.annotations["hook"] = "1"
+        hook_request.cgroup_parent = "/q"
         changed = [Field("labels", "app"), Field(ANNOTATIONS, "hook"), Field(CGROUP_PARENT)]
-        rules.write_sandbox(request, facts, changed)
+        rules.write_sandbox(request, hook_request, changed)
         expected = run_request()
         expected.config.labels["app"] = "new"
         expected.config.annotations["hook"] = "1"
@@ -231,20 +235,22 @@ class TestWriteSandbox:
 
 class TestWriteContainer:
     def written(self, request: Any, *changed: Field, clear: str = "", **kind: Any) -> Any:
-        """The request with fields of the facts changed, as the runtime reads it."""
+        """The request with fields of the hook request changed, as the runtime reads it."""
         seen = read_by_proxy(request, cri.CreateContainerRequest)
-        facts = rules.container_facts(seen.config, seen.sandbox_config, pb.PodSandboxHookRequest())
+        hook_request = rules.container_hook_request(
+            seen.config, seen.sandbox_config, pb.PodSandboxHookRequest()
+        )
         if clear:
-            facts.container_resources.ClearField(clear)
+            hook_request.container_resources.ClearField(clear)
         for name, value in kind.items():
-            target = getattr(facts, name)
+            target = getattr(hook_request, name)
             if isinstance(value, str):
-                setattr(facts, name, value)
+                setattr(hook_request, name, value)
             elif isinstance(target, Message):
                 target.MergeFrom(value)
             else:
                 target.update(value)
-        rules.write_container(seen, facts, changed)
+        rules.write_container(seen, hook_request, changed)
         return read_by_proxy(seen, full.CreateContainerRequest)
 
     def test_what_changed_and_nothing_else(self):
@@ -297,7 +303,7 @@ class TestWriteContainer:
         # Runtimes let the last one count.
         request = create_request()
         request.config.envs.add(key="Z", value=b"2")
-        assert create_facts(request).container_envs["Z"] == "2"
+        assert container_request(request).container_envs["Z"] == "2"
         changes = {"Z": "3", "BINARY": "text"}
         fields = [Field(ENV, name) for name in changes]
         found = self.written(request, *fields, container_envs=changes)
@@ -329,7 +335,7 @@ class TestWriteUpdate:
     def test_hugepages_of_the_request_stand(self, stored):
         """With nothing stored all of it stays as it came."""
         request = read_by_proxy(update_request(), cri.UpdateContainerResourcesRequest)
-        rules.write_update(request, rules.updated_facts(stored, request))
+        rules.write_update(request, rules.updated_hook_request(stored, request))
         found = read_by_proxy(request, full.UpdateContainerResourcesRequest)
         before = update_request()
         assert found.linux.hugepage_limits == before.linux.hugepage_limits
@@ -356,25 +362,25 @@ def strange(message: Message) -> int:
 
 
 def rewrite_sandbox(seen: Any, request: Any) -> None:
-    facts = rules.pod_facts(seen.config, seen.runtime_handler)
-    facts.annotations["hook"] = request.config.annotations["hook"] = "1"
-    facts.cgroup_parent = request.config.linux.cgroup_parent = "/q"
-    rules.write_sandbox(seen, facts, [Field(ANNOTATIONS, "hook"), Field(CGROUP_PARENT)])
+    hook_request = rules.pod_hook_request(seen.config, seen.runtime_handler)
+    hook_request.annotations["hook"] = request.config.annotations["hook"] = "1"
+    hook_request.cgroup_parent = request.config.linux.cgroup_parent = "/q"
+    rules.write_sandbox(seen, hook_request, [Field(ANNOTATIONS, "hook"), Field(CGROUP_PARENT)])
 
 
 def rewrite_container(seen: Any, request: Any) -> None:
-    facts, limits = create_facts(request), request.config.linux.resources
-    facts.container_resources.cpu_shares = limits.cpu_shares = 9
-    facts.container_resources.unified["memory.low"] = limits.unified["memory.low"] = "1"
-    facts.container_envs["Z"], request.config.envs[0].value = "2", b"2"
-    facts.pod_cgroup_parent = request.sandbox_config.linux.cgroup_parent = "/q"
+    hook_request, limits = container_request(request), request.config.linux.resources
+    hook_request.container_resources.cpu_shares = limits.cpu_shares = 9
+    hook_request.container_resources.unified["memory.low"] = limits.unified["memory.low"] = "1"
+    hook_request.container_envs["Z"], request.config.envs[0].value = "2", b"2"
+    hook_request.pod_cgroup_parent = request.sandbox_config.linux.cgroup_parent = "/q"
     changed = [Field(RESOURCES, "cpu_shares"), Field(UNIFIED, "memory.low"), Field(ENV, "Z")]
-    rules.write_container(seen, facts, [*changed, Field(CGROUP_PARENT)])
+    rules.write_container(seen, hook_request, [*changed, Field(CGROUP_PARENT)])
 
 
 def rewrite_update(seen: Any, request: Any) -> None:
     stored = pb.ContainerResourceHookRequest(container_annotations={"c": "1"})
-    rules.write_update(seen, rules.updated_facts(stored, seen))
+    rules.write_update(seen, rules.updated_hook_request(stored, seen))
     request.annotations["c"] = "1"
 
 
@@ -405,6 +411,6 @@ def test_what_is_unknown_in_a_create_request_is_not_sent_twice_with_an_update():
     for one in messages_in(request):
         one.MergeFromString(STRANGE)
     update = cri.UpdateContainerResourcesRequest(linux={"cpu_shares": 3})
-    rules.write_update(update, rules.updated_facts(create_facts(request), update))
+    rules.write_update(update, rules.updated_hook_request(container_request(request), update))
     assert strange(update) == 0
     assert update.linux.cpuset_cpus == "0-3"

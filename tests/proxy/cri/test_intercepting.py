@@ -33,10 +33,10 @@ def resizing(limits: dict[str, int], *, answers: bool = True) -> Any:
     """Looks a container up that has these limits by now."""
 
     async def refresh(record: RuntimeRecord) -> bool:
-        facts = deepcopy(record.facts)
+        hook_request = deepcopy(record.hook_request)
         for name, value in limits.items():
-            setattr(facts.container_resources, name, value)
-        record.facts = facts if answers else record.facts
+            setattr(hook_request.container_resources, name, value)
+        record.hook_request = hook_request if answers else record.hook_request
         return answers
 
     return refresh
@@ -49,7 +49,7 @@ async def test_no_update_is_completed_with_what_is_not_in_force_any_more(tmp_pat
         await client.run_pod()
         await client.create()
         record = client.record()
-        record.facts.container_resources.memory_limit_in_bytes = OLD
+        record.hook_request.container_resources.memory_limit_in_bytes = OLD
         client.hooks.wants = SHARES
         sent = await client.do(requests.update(cpuset_cpus="1"))
         _, asked = client.hooks.asked[-1]
@@ -81,7 +81,7 @@ async def test_an_update_is_sent_as_the_full_set(tmp_path):
             cpu_shares=7, cpu_quota=7000, cpuset_cpus="1"
         )
         assert sent.whole.annotations == {"c": "1"}
-        assert client.facts().container_resources.cpuset_cpus == "1"
+        assert client.hook_request().container_resources.cpuset_cpus == "1"
         # One that is the full set goes on as it came.
         client.hooks.wants = Patch()
         request = cri.UpdateContainerResourcesRequest.FromString(

@@ -27,7 +27,7 @@ async def test_a_runtime_that_tells_little(new_node):
     async with node.serving():
         await node.new_reconciler(Terse).run()
     one = node.store.get(RecordKind.CONTAINER, container)
-    assert one.facts.container_resources.cpu_shares == 2
+    assert one.hook_request.container_resources.cpu_shares == 2
     # The list has the pod.
     assert one.sandbox == sandbox
-    assert one.facts.pod_meta.name == "worker"
+    assert one.hook_request.pod_meta.name == "worker"

@@ -55,26 +55,26 @@ def bare(**members: Any) -> dict[str, Any]:
     return {"Labels": {"io.kubernetes.docker.type": "container"}, **members}
 
 
-def facts_of(body: Any) -> ContainerHookRequest:
-    return create(body).container.container_facts(None)
+def hook_request_of(body: Any) -> ContainerHookRequest:
+    return create(body).container.container_hook_request(None)
 
 
-def merged(facts: Any, **response: Any) -> Merge:
-    """What a hook server that sends only its wishes makes of facts."""
+def merged(hook_request: Any, **response: Any) -> Merge:
+    """A hook request, changed by a hook server that sends only its changes."""
     shape = (
         pb.PodSandboxHookResponse
-        if isinstance(facts, PodHookRequest)
+        if isinstance(hook_request, PodHookRequest)
         else pb.ContainerResourceHookResponse
     )
-    merge = Merge(facts)
+    merge = Merge(hook_request)
     merge.add("hook", shape(**response))
     return merge
 
 
 def written(body: Any, **response: Any) -> Any:
     request = create(body)
-    merge = merged(request.container.container_facts(None), **response)
-    return json.loads(request.written(merge.facts, merge.claims))
+    merge = merged(request.container.container_hook_request(None), **response)
+    return json.loads(request.written(merge.hook_request, merge.claims))
 
 
 def sent(body: Any) -> bytes:
@@ -93,7 +93,7 @@ def test_a_sandbox() -> None:
     container = create(sandbox_create(), SANDBOX_NAME).container
     assert (container.kind, container.sandbox) == (RecordKind.POD, "")
     labels = sandbox_create()["Labels"]
-    assert container.pod_facts() == PodHookRequest(
+    assert container.pod_hook_request() == PodHookRequest(
         pod_meta={"name": "life", "namespace": "default", "uid": UID},
         labels={key: value for key, value in labels.items() if not key.startswith("annotation.")},
         annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
@@ -104,14 +104,16 @@ def test_a_sandbox() -> None:
 def test_a_sandbox_of_a_runtime_class_made_anew() -> None:
     body = sandbox_create()
     body["HostConfig"]["Runtime"] = "kata"
-    facts = create(body, f"k8s_POD_life_default_{UID}_7_0badcafe").container.pod_facts()
-    assert (facts.runtime_handler, facts.pod_meta.attempt) == ("kata", 7)
+    hook_request = create(
+        body, f"k8s_POD_life_default_{UID}_7_0badcafe"
+    ).container.pod_hook_request()
+    assert (hook_request.runtime_handler, hook_request.pod_meta.attempt) == ("kata", 7)
 
 
 def test_a_container_in_an_unknown_pod() -> None:
     container = create(container_create()).container
     assert (container.kind, container.sandbox) == (RecordKind.CONTAINER, SANDBOX)
-    assert container.container_facts(None) == ContainerHookRequest(
+    assert container.container_hook_request(None) == ContainerHookRequest(
         pod_meta={"name": "life", "namespace": "default", "uid": UID},
         container_meta={"name": "main", "attempt": 2},
         container_annotations={"io.kubernetes.container.hash": "3b8a6f5c"},
@@ -136,25 +138,25 @@ def test_a_container_in_a_known_pod() -> None:
         cgroup_parent="/other",
         resources={"cpu_shares": 7},
     )
-    facts = create(container_create()).container.container_facts(pod)
-    assert facts.pod_meta == pod.pod_meta
-    assert (facts.pod_labels, facts.pod_annotations) == (pod.labels, pod.annotations)
-    assert facts.pod_resources == pod.resources
-    assert facts.pod_cgroup_parent == PARENT_PATH
+    hook_request = create(container_create()).container.container_hook_request(pod)
+    assert hook_request.pod_meta == pod.pod_meta
+    assert (hook_request.pod_labels, hook_request.pod_annotations) == (pod.labels, pod.annotations)
+    assert hook_request.pod_resources == pod.resources
+    assert hook_request.pod_cgroup_parent == PARENT_PATH
     body = container_create()
     body["HostConfig"]["CgroupParent"] = ""
     pod.ClearField("resources")
-    facts = create(body).container.container_facts(pod)
-    assert facts.pod_cgroup_parent == "/other"
-    assert not facts.HasField("pod_resources")
+    hook_request = create(body).container.container_hook_request(pod)
+    assert hook_request.pod_cgroup_parent == "/other"
+    assert not hook_request.HasField("pod_resources")
 
 
 @pytest.mark.parametrize("empty", [{}, {"HostConfig": None, "Env": None}, {"HostConfig": {}}])
 def test_a_container_without_anything(empty: dict[str, Any]) -> None:
-    facts = facts_of(bare(**empty))
-    assert facts.HasField("container_resources")
-    assert facts.container_resources == pb.LinuxContainerResources()
-    assert not facts.container_envs
+    hook_request = hook_request_of(bare(**empty))
+    assert hook_request.HasField("container_resources")
+    assert hook_request.container_resources == pb.LinuxContainerResources()
+    assert not hook_request.container_envs
 
 
 @pytest.mark.parametrize(
@@ -172,19 +174,19 @@ def test_nothing_of_kubernetes(name: str, labels: dict[str, str] | None) -> None
 def test_limits_that_docker_would_refuse_are_not_told() -> None:
     host = {"Memory": "1", "CpuShares": 1.5, "CpuPeriod": 1 << 63, "CpusetCpus": 3}
     body = text(bare(HostConfig={**host, "CpuQuota": -1})).replace(b"-1", b'-1,"OomScoreAdj":1e1')
-    assert facts_of(body).container_resources == pb.LinuxContainerResources(cpu_quota=-1)
+    assert hook_request_of(body).container_resources == pb.LinuxContainerResources(cpu_quota=-1)
 
 
 def test_variables_that_cannot_be_told() -> None:
     env = ["A=1", "UNSET", "=x", "B=", "A=2=3", 7, None]
     body = text(bare(Env=env)).replace(b"7", b'"C=\xff"')
-    assert dict(facts_of(body).container_envs) == {"A": "2=3", "B": ""}
+    assert dict(hook_request_of(body).container_envs) == {"A": "2=3", "B": ""}
 
 
 def test_labels_that_cannot_be_told() -> None:
     told = bare()["Labels"] | {"annotation.b": None, "annotation.c": 7, "annotation.d": ""}
     body = text({"Labels": told}).replace(b"7", b'"\xff"')
-    assert dict(facts_of(body).container_annotations) == {"d": ""}
+    assert dict(hook_request_of(body).container_annotations) == {"d": ""}
 
 
 # ---- what becomes of what hooks want
@@ -196,8 +198,12 @@ def test_labels_that_cannot_be_told() -> None:
 def test_nothing_wanted_nothing_changed(body: Callable[[], Any], name: str) -> None:
     request = create(body(), name)
     container = request.container
-    facts = container.pod_facts() if container.kind is RecordKind.POD else facts_of(body())
-    assert request.written(facts, {}) == sent(body())
+    hook_request = (
+        container.pod_hook_request()
+        if container.kind is RecordKind.POD
+        else hook_request_of(body())
+    )
+    assert request.written(hook_request, {}) == sent(body())
 
 
 def test_unknown_values_stay_as_they_came() -> None:
@@ -205,15 +211,15 @@ def test_unknown_values_stay_as_they_came() -> None:
     body = sent({"HostConfig": {"Memory": 5}, **bare(Env=["A=1", "B"])}).replace(b"{", later, 2)
     wanted = {"container_resources": {"cpu_quota": 7}, "container_envs": {"A": "2"}}
     request = create(body)
-    merge = merged(facts_of(body), **wanted)
-    after = request.written(merge.facts, merge.claims)
+    merge = merged(hook_request_of(body), **wanted)
+    after = request.written(merge.hook_request, merge.claims)
     assert after == body.replace(b'"Memory":5', b'"Memory":5,"CpuQuota":7').replace(b"A=1", b"A=2")
 
 
 def test_a_sandbox_is_changed() -> None:
     request = create(sandbox_create(), SANDBOX_NAME)
     merge = merged(
-        request.container.pod_facts(),
+        request.container.pod_hook_request(),
         labels={"koordinator.sh/qosClass": "LS", "new": "ä<"},
         annotations={"node.koordinator.sh/extended-resource-spec": "{}", "note": ""},
         cgroup_parent="/kubepods.slice/kubepods-x.slice",
@@ -226,7 +232,7 @@ def test_a_sandbox_is_changed() -> None:
         "annotation.note": "",
     }
     expected["HostConfig"]["CgroupParent"] = "kubepods-x.slice"
-    assert sent(json.loads(request.written(merge.facts, merge.claims))) == sent(expected)
+    assert sent(json.loads(request.written(merge.hook_request, merge.claims))) == sent(expected)
 
 
 def test_a_container_is_changed() -> None:
@@ -269,9 +275,9 @@ def test_every_occurrence_of_a_variable_is_changed() -> None:
 
 def test_a_cpuset_is_cleared() -> None:
     request = create(bare(HostConfig={"CpusetCpus": "0", "CpuShares": 2}))
-    facts = request.container.container_facts(None)
-    facts.container_resources.cpuset_cpus = ""
-    after = json.loads(request.written(facts, {CPUSET}))
+    hook_request = request.container.container_hook_request(None)
+    hook_request.container_resources.cpuset_cpus = ""
+    after = json.loads(request.written(hook_request, {CPUSET}))
     assert after["HostConfig"] == {"CpusetCpus": "", "CpuShares": 2}
 
 
@@ -288,11 +294,14 @@ def test_a_cpuset_is_cleared() -> None:
 def test_what_has_no_place_is_left_out(field: Field) -> None:
     body = sent(container_create())
     request = create(body)
-    facts = facts_of(body)
-    facts.container_resources.cpuset_cpus = "1"
-    assert request.left_out(facts, [CPUSET, field]) == (field,)
-    assert json.loads(request.written(facts, [CPUSET, field]))["HostConfig"]["CpusetCpus"] == "1"
-    assert request.written(facts, [field]) == body
+    hook_request = hook_request_of(body)
+    hook_request.container_resources.cpuset_cpus = "1"
+    assert request.left_out(hook_request, [CPUSET, field]) == (field,)
+    assert (
+        json.loads(request.written(hook_request, [CPUSET, field]))["HostConfig"]["CpusetCpus"]
+        == "1"
+    )
+    assert request.written(hook_request, [field]) == body
 
 
 @pytest.mark.parametrize(
@@ -347,20 +356,20 @@ WISHES = {
 def test_what_is_wanted_is_what_is_read_again(body: Any, response: dict[str, Any]) -> None:
     if parent := response.get("pod_cgroup_parent"):
         # Of a path docker takes the last part, and that says where it lies.
-        response["pod_cgroup_parent"] = facts_of(
+        response["pod_cgroup_parent"] = hook_request_of(
             bare(HostConfig={"CgroupParent": parent.rpartition("/")[2]})
         ).pod_cgroup_parent
     request = create(body())
-    merge = merged(request.container.container_facts(None), **response)
-    again = create(request.written(merge.facts, merge.claims))
-    assert again.container.container_facts(None) == merge.facts
+    merge = merged(request.container.container_hook_request(None), **response)
+    again = create(request.written(merge.hook_request, merge.claims))
+    assert again.container.container_hook_request(None) == merge.hook_request
 
 
 # ---- updates
 
 
 def stored() -> ContainerHookRequest:
-    return facts_of(container_create())
+    return hook_request_of(container_create())
 
 
 def test_an_update_is_laid_over_what_is_stored() -> None:
@@ -377,13 +386,13 @@ def test_an_update_is_laid_over_what_is_stored() -> None:
     )
     # Docker's updates know no such field.
     body["OomScoreAdj"] = 7
-    assert UpdateBody(text(body)).updated_facts(known) == expected
+    assert UpdateBody(text(body)).updated_hook_request(known) == expected
     assert known == stored()
 
 
 def test_an_update_that_sets_nothing() -> None:
-    assert UpdateBody(text(update())).updated_facts(stored()) == stored()
-    assert UpdateBody(b"{}").updated_facts(stored()) == stored()
+    assert UpdateBody(text(update())).updated_hook_request(stored()) == stored()
+    assert UpdateBody(b"{}").updated_hook_request(stored()) == stored()
 
 
 def test_an_update_is_changed_where_it_was_wanted() -> None:
@@ -391,15 +400,15 @@ def test_an_update_is_changed_where_it_was_wanted() -> None:
     request = UpdateBody(body)
     assert request.written(stored(), {}) == body
     wants = {"cpu_quota": -1, "cpuset_cpus": "1"}
-    merge = merged(request.updated_facts(stored()), container_resources=wants)
+    merge = merged(request.updated_hook_request(stored()), container_resources=wants)
     after = body.replace(b'"CpusetCpus":"0"', b'"CpusetCpus":"1"')
     after = after.replace(b'"CpuQuota":0', b'"CpuQuota":-1')
-    assert request.written(merge.facts, merge.claims) == after
+    assert request.written(merge.hook_request, merge.claims) == after
 
 
 def test_what_an_update_cannot_do_is_left_out() -> None:
     body = sent(update())
-    request, facts = UpdateBody(body), stored()
+    request, hook_request = UpdateBody(body), stored()
     impossible = (
         Field(RESOURCES, "oom_score_adj"),
         Field(RESOURCES, "cpuset_cpus"),
@@ -409,8 +418,10 @@ def test_what_an_update_cannot_do_is_left_out() -> None:
         Field(UNIFIED, "memory.high"),
     )
     claims = (*impossible, Field(RESOURCES, "cpu_quota"))
-    assert request.left_out(facts, claims) == impossible
-    assert request.written(facts, claims) == body.replace(b'"CpuQuota":0', b'"CpuQuota":50000')
+    assert request.left_out(hook_request, claims) == impossible
+    assert request.written(hook_request, claims) == body.replace(
+        b'"CpuQuota":0', b'"CpuQuota":50000'
+    )
 
 
 def test_updates_that_cannot_be_read() -> None:
@@ -444,11 +455,11 @@ def test_updates_that_cannot_be_read() -> None:
 def test_swap_goes_along_with_memory(
     memory: int, swap: int, wanted: dict[str, int], expected: int
 ) -> None:
-    before = facts_of(bare(HostConfig={"Memory": memory, "MemorySwap": swap}))
-    facts = ContainerHookRequest()
-    facts.CopyFrom(before)
-    merge = merged(facts, container_resources=wanted)
-    claims = tie_swap(before, facts, merge.claims)
-    assert facts.container_resources.memory_swap_limit_in_bytes == expected
+    before = hook_request_of(bare(HostConfig={"Memory": memory, "MemorySwap": swap}))
+    hook_request = ContainerHookRequest()
+    hook_request.CopyFrom(before)
+    merge = merged(hook_request, container_resources=wanted)
+    claims = tie_swap(before, hook_request, merge.claims)
+    assert hook_request.container_resources.memory_swap_limit_in_bytes == expected
     assert claims == merge.claims | ({SWAP: "hook"} if expected != swap else {})
     assert before.container_resources.memory_limit_in_bytes == memory

@@ -32,19 +32,19 @@ MIB = 1 << 20
 def store() -> RecordStore:
     """One pod and one container of it are known."""
     known = RecordStore("")
-    facts = PodHookRequest(pod_meta={"name": "life", "namespace": "default", "uid": UID})
-    known.put(RuntimeRecord(RecordKind.POD, SANDBOX, facts))
+    hook_request = PodHookRequest(pod_meta={"name": "life", "namespace": "default", "uid": UID})
+    known.put(RuntimeRecord(RecordKind.POD, SANDBOX, hook_request))
     put_container(known, CONTAINER)
     return known
 
 
 def put_container(store: RecordStore, id: str, attempt: int = 0, **limits: int) -> None:  # noqa: A002
-    facts = ContainerHookRequest(
+    hook_request = ContainerHookRequest(
         pod_meta={"name": "life", "namespace": "default", "uid": UID},
         container_meta={"name": "main", "id": id, "attempt": attempt},
         container_resources=limits,
     )
-    store.put(RuntimeRecord(RecordKind.CONTAINER, id, facts, SANDBOX))
+    store.put(RuntimeRecord(RecordKind.CONTAINER, id, hook_request, SANDBOX))
 
 
 def read(store: RecordStore, asked: requests.RuntimeRequest) -> InterceptedRequest | None:
@@ -93,10 +93,10 @@ def test_creates(store: RecordStore, request_: Any, method: str, sandbox: str, k
     assert asked is not None
     assert (asked.method.name, asked.id, asked.sandbox) == (method, "", sandbox)
     assert not asked.describes_pod
-    facts = asked.new_facts(None)
-    assert type(facts) is kind
+    hook_request = asked.new_hook_request(None)
+    assert type(hook_request) is kind
     # A container without its pod still says whose it is.
-    assert (facts.pod_meta.name, facts.pod_meta.uid) == ("life", UID)
+    assert (hook_request.pod_meta.name, hook_request.pod_meta.uid) == ("life", UID)
     assert asked.created_id(requests.made("c")) == "c"
     assert asked.created_id(b"") == ""
 
@@ -104,9 +104,11 @@ def test_creates(store: RecordStore, request_: Any, method: str, sandbox: str, k
 def test_a_container_in_a_known_pod(store: RecordStore) -> None:
     asked = read(store, requests.create_container(attempt=2))
     assert asked is not None
-    facts: Any = asked.new_facts(PodHookRequest(labels={"l": "1"}, pod_meta={"uid": "kept"}))
-    assert (facts.container_meta.name, facts.container_meta.attempt) == ("main", 2)
-    assert (facts.pod_meta.uid, dict(facts.pod_labels)) == ("kept", {"l": "1"})
+    hook_request: Any = asked.new_hook_request(
+        PodHookRequest(labels={"l": "1"}, pod_meta={"uid": "kept"})
+    )
+    assert (hook_request.container_meta.name, hook_request.container_meta.attempt) == ("main", 2)
+    assert (hook_request.pod_meta.uid, dict(hook_request.pod_labels)) == ("kept", {"l": "1"})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_the_name_is_decoded(store: RecordStore) -> None:
         assert read(store, requests.RuntimeRequest(target, body)) is None
         asked = read(store, requests.RuntimeRequest(target.removesuffix("#"), body))
         assert asked is not None
-        assert asked.new_facts(None).pod_meta.uid == UID
+        assert asked.new_hook_request(None).pod_meta.uid == UID
 
 
 @pytest.mark.parametrize("name", [requests.name("main"), requests.name()])
@@ -250,7 +252,7 @@ def test_names_are_of_one_attempt(store: RecordStore) -> None:
 def test_a_container_that_is_called_like_a_sandbox(store: RecordStore) -> None:
     record = store.get(RecordKind.CONTAINER, CONTAINER)
     assert record is not None
-    record.facts.container_meta.name = "POD"
+    record.hook_request.container_meta.name = "POD"
     assert about(store, f"POST /containers/{requests.name('POD')}/stop") is None
 
 
@@ -270,9 +272,9 @@ def test_a_request_makes_and_sets_what_it_is_for(store: RecordStore) -> None:
         assert asked.rewrite(Merge(PodHookRequest())) == RewrittenRequest(None)
         assert asked.created_id(requests.made("c")) == ""
         with pytest.raises(TypeError, match="makes nothing"):
-            asked.new_facts(None)
+            asked.new_hook_request(None)
         with pytest.raises(TypeError, match="sets nothing"):
-            asked.updated_facts(ContainerHookRequest())
+            asked.updated_hook_request(ContainerHookRequest())
 
 
 # ---- what hooks change: the details are those of test_bodies
@@ -285,9 +287,9 @@ def rewritten(
     asked = read(store, request)
     assert asked is not None
     makes = asked.method.makes
-    merge = Merge(asked.new_facts(known) if makes else asked.updated_facts(known))
+    merge = Merge(asked.new_hook_request(known) if makes else asked.updated_hook_request(known))
     for number, response in enumerate(responses):
-        wants = respond(merge.facts, response) if isinstance(response, Patch) else response
+        wants = respond(merge.hook_request, response) if isinstance(response, Patch) else response
         merge.add(f"hooks{number}", wants)
     message, left_out = asked.rewrite(merge)
     body = None if message is None else json.loads(message)
@@ -341,7 +343,7 @@ def test_swap_goes_along_with_memory(store: RecordStore, wanted: Any, sent: Any)
         host = body.get("HostConfig", body)
         assert (host["Memory"], host["MemorySwap"]) == (sent[0] * MIB, sent[1] * MIB)
         assert left_out == []
-        resources = merge.facts.container_resources
+        resources = merge.hook_request.container_resources
         assert resources.memory_swap_limit_in_bytes == sent[1] * MIB
 
 
@@ -382,7 +384,7 @@ class TestUpdate:
         assert left_out == ["resources[cpuset_cpus]"]
         assert (body["CpusetCpus"], body["CpuShares"]) == ("", 7)
         merge.undo([field for field in merge.claims if str(field) in left_out])
-        resources = merge.facts.container_resources
+        resources = merge.hook_request.container_resources
         assert (resources.cpuset_cpus, resources.cpu_shares) == ("0-3", 7)
         # What is known is not changed before the update has succeeded.
         assert self.KNOWN.container_resources.cpu_shares == 2

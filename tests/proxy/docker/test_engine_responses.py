@@ -35,16 +35,16 @@ def test_the_id_of_what_was_made(response: bytes, id: str) -> None:  # noqa: A00
 def test_what_is_inspected_is_what_was_created() -> None:
     created = CreateBody.read(text(bodies.sandbox_create()), bodies.SANDBOX_NAME)
     assert created is not None
-    pod = created.container.pod_facts()
+    pod = created.container.pod_hook_request()
     # Docker fills in its default.
     pod.runtime_handler = "runc"
     record = RuntimeRecord(RecordKind.POD, SANDBOX, pod)
     assert inspected(text(bodies.sandbox_inspected())) == record
     created = CreateBody.read(text(bodies.container_create()), bodies.CONTAINER_NAME)
     assert created is not None
-    facts = created.container.container_facts(None)
-    facts.container_meta.id = CONTAINER
-    record = RuntimeRecord(RecordKind.CONTAINER, CONTAINER, facts, SANDBOX)
+    hook_request = created.container.container_hook_request(None)
+    hook_request.container_meta.id = CONTAINER
+    record = RuntimeRecord(RecordKind.CONTAINER, CONTAINER, hook_request, SANDBOX)
     assert inspected(text(bodies.container_inspected())) == record
 
 
@@ -53,7 +53,7 @@ def test_a_container_that_names_no_sandbox() -> None:
     del body["Config"]["Labels"]["io.kubernetes.sandbox.id"]
     record = inspected(text(body))
     assert record is not None
-    assert (record.sandbox, record.facts.pod_meta.uid) == ("", UID)
+    assert (record.sandbox, record.hook_request.pod_meta.uid) == ("", UID)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_list_and_the_records_agree_on_identity(
     record = inspected(text(inspection()))
     (entry,) = listed(text([bodies.listed(id, name, labels)]))
     assert record is not None
-    assert entry.identity == identity(record.kind, record.facts, record.sandbox)
+    assert entry.identity == identity(record.kind, record.hook_request, record.sandbox)
     assert (entry.id, entry.kind, entry.sandbox) == (record.id, record.kind, record.sandbox)
 
 

@@ -35,18 +35,20 @@ Intercepting = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 def a_pod(**labels: str) -> RuntimeRecord:
-    facts = PodHookRequest(pod_meta=META, labels={"found": "1", **labels}, annotations={"too": "1"})
-    return RuntimeRecord(RecordKind.POD, SANDBOX, facts)
+    hook_request = PodHookRequest(
+        pod_meta=META, labels={"found": "1", **labels}, annotations={"too": "1"}
+    )
+    return RuntimeRecord(RecordKind.POD, SANDBOX, hook_request)
 
 
 def a_container() -> RuntimeRecord:
-    facts = ContainerHookRequest(
+    hook_request = ContainerHookRequest(
         pod_meta=META,
         pod_labels={"found": "1"},
         container_meta={"name": "main", "id": CONTAINER},
         container_resources={"cpu_shares": 3},
     )
-    return RuntimeRecord(RecordKind.CONTAINER, CONTAINER, facts, SANDBOX)
+    return RuntimeRecord(RecordKind.CONTAINER, CONTAINER, hook_request, SANDBOX)
 
 
 def foreign() -> Runtime:
@@ -78,7 +80,7 @@ class TestSandbox:
         async with intercepting(Hooks(stages=frozenset({Stage.PRE_CREATE_CONTAINER}))) as client:
             await client.run_pod()
             assert client.hooks.asked == []
-            assert client.facts(SANDBOX).pod_meta.name == "life"
+            assert client.hook_request(SANDBOX).pod_meta.name == "life"
             await client.create()
             assert client.stages() == ["PreCreateContainer"]
             assert client.counted() == {"CreateContainer hooked": 1}
@@ -178,7 +180,7 @@ async def test_memory_takes_swap_along(intercepting):
             client.hooks.wants = Patch(resources=LinuxResources(memory_limit=limit))
             sent = (await client.do(call, requests.made(CONTAINER))).whole
             limits = sent.get("HostConfig", sent)
-            resources = client.facts().container_resources
+            resources = client.hook_request().container_resources
             assert limits["Memory"] == limits["MemorySwap"] == limit
             assert resources.memory_limit_in_bytes == limit
             assert resources.memory_swap_limit_in_bytes == limit
@@ -287,7 +289,7 @@ class TestUpdate:
             await made(client)
             client.hooks.wants = Patch(resources=LinuxResources(oom_score_adj=5))
             assert await client.do(requests.update(CpuShares=4)) is None
-            resources = client.facts().container_resources
+            resources = client.hook_request().container_resources
         assert (resources.oom_score_adj, resources.cpu_shares) == (1000, 4)
         event = caplog.records[-1]
         assert event.getMessage() == NO_FIELD

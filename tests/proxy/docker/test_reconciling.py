@@ -26,20 +26,20 @@ def node(new_node: Any) -> Any:
     return new_node(DockerNode)
 
 
-async def test_facts_of_what_is_adopted(node):
+async def test_hook_requests_of_adopted_containers(node):
     sandbox, container = node.make("worker")
     async with node.serving():
         await node.reconciler.run()
-    facts = node.store.get(POD, sandbox).facts
-    assert facts.pod_meta == pb.PodSandboxMetadata(
+    hook_request = node.store.get(POD, sandbox).hook_request
+    assert hook_request.pod_meta == pb.PodSandboxMetadata(
         name="worker", namespace="default", uid="uid-worker"
     )
-    assert facts.annotations["node.koordinator.sh/extended-resource-spec"] == SPEC
-    assert facts.cgroup_parent == PARENT_PATH
-    facts = node.store.get(CONTAINER, container).facts
-    assert facts.container_meta == pb.ContainerMetadata(name="main", id=container)
-    assert facts.container_resources.cpu_quota == 50000
-    assert facts.container_envs["A"] == "1"
+    assert hook_request.annotations["node.koordinator.sh/extended-resource-spec"] == SPEC
+    assert hook_request.cgroup_parent == PARENT_PATH
+    hook_request = node.store.get(CONTAINER, container).hook_request
+    assert hook_request.container_meta == pb.ContainerMetadata(name="main", id=container)
+    assert hook_request.container_resources.cpu_quota == 50000
+    assert hook_request.container_envs["A"] == "1"
 
 
 async def test_what_is_not_of_kubernetes_is_left_alone(node, caplog):
@@ -70,7 +70,7 @@ async def test_a_container_whose_pod_has_ended(node):
     async with node.serving():
         await node.reconciler.run()
     assert node.ids(POD) == {sandbox}
-    labels = node.store.get(CONTAINER, container).facts.pod_labels
+    labels = node.store.get(CONTAINER, container).hook_request.pod_labels
     assert labels["koordinator.sh/qosClass"] == "BE"
 
 
@@ -92,7 +92,7 @@ async def test_another_attempt_is_another(node, monkeypatch, attempt):
     node.killed()
     async with node.serving():
         await node.reconciler.run()
-    came = node.store.get(POD, sandbox).facts.labels == {"hook": "1"}
+    came = node.store.get(POD, sandbox).hook_request.labels == {"hook": "1"}
     assert came is (attempt == 1)
 
 
@@ -105,7 +105,7 @@ async def test_one_whose_name_was_taken(node):
     node.killed()
     async with node.serving():
         await node.reconciler.run()
-    assert node.store.get(CONTAINER, container).facts.container_envs == {"A": "hook"}
+    assert node.store.get(CONTAINER, container).hook_request.container_envs == {"A": "hook"}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ class TestAdopt:
         node.engine.stop(sandbox)
         async with node.serving():
             record = await node.reconciler.adopt(POD, sandbox)
-        assert record.facts.pod_meta.name == "worker"
+        assert record.hook_request.pod_meta.name == "worker"
 
     async def test_by_what_a_user_types(self, node):
         _, container = node.make("worker")

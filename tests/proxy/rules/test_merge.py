@@ -38,9 +38,9 @@ def container(**resources: Any) -> pb.ContainerResourceHookRequest:
     )
 
 
-def echo(facts: pb.ContainerResourceHookRequest, **changes: Any) -> Any:
+def echo(hook_request: pb.ContainerResourceHookRequest, **changes: Any) -> Any:
     """The answer of a server in the Go koordlet's way: all that was asked, with changes."""
-    response = respond(facts, Patch())
+    response = respond(hook_request, Patch())
     for name, value in changes.items():
         setattr(response.container_resources, name, value)
     return response
@@ -53,8 +53,8 @@ def partial(**resources: Any) -> pb.ContainerResourceHookResponse:
     )
 
 
-def desired(facts: Any, response: Any) -> dict[str, Any]:
-    return {str(field): value for field, value in desired_values(facts, response)}
+def desired(hook_request: Any, response: Any) -> dict[str, Any]:
+    return {str(field): value for field, value in desired_values(hook_request, response)}
 
 
 class TestScalars:
@@ -85,9 +85,11 @@ class TestScalars:
     )
     @pytest.mark.parametrize("style", ["echo", "partial"])
     def test_what_is_taken_from_a_response(self, style, name, value, taken):
-        facts = container()
-        response = echo(facts, **{name: value}) if style == "echo" else partial(**{name: value})
-        assert desired(facts, response) == ({f"resources[{name}]": value} if taken else {})
+        hook_request = container()
+        response = (
+            echo(hook_request, **{name: value}) if style == "echo" else partial(**{name: value})
+        )
+        assert desired(hook_request, response) == ({f"resources[{name}]": value} if taken else {})
 
     @pytest.mark.parametrize("name", merge.SCALARS)
     def test_the_value_asked_with_is_no_wish(self, name):
@@ -97,43 +99,45 @@ class TestScalars:
         ("name", "nothing"), [("oom_score_adj", 0), ("cpuset_cpus", ""), ("cpuset_mems", "")]
     )
     def test_only_a_server_that_echoes_can_clear(self, name, nothing):
-        facts = container()
-        assert desired(facts, partial(cpu_shares=2)) == {"resources[cpu_shares]": 2}
-        assert desired(facts, echo(facts, **{name: nothing})) == {f"resources[{name}]": nothing}
+        hook_request = container()
+        assert desired(hook_request, partial(cpu_shares=2)) == {"resources[cpu_shares]": 2}
+        assert desired(hook_request, echo(hook_request, **{name: nothing})) == {
+            f"resources[{name}]": nothing
+        }
 
     def test_a_response_without_resources_wants_none(self):
-        facts = container()
-        response = echo(facts)
+        hook_request = container()
+        response = echo(hook_request)
         response.ClearField("container_resources")
-        assert desired(facts, response) == {}
+        assert desired(hook_request, response) == {}
 
     def test_hugepages_are_the_requests(self):
         response = partial(hugepage_limits=[pb.HugepageLimit(page_size="2Mi", limit=1)])
         assert desired(container(), response) == {}
 
     def test_a_request_without_resources_can_be_given_some(self):
-        facts = pb.ContainerResourceHookRequest()
+        hook_request = pb.ContainerResourceHookRequest()
         response = partial(cpu_shares=2, cpuset_cpus="1", oom_score_adj=5, unified={"a": "1"})
-        assert Merge(facts).add("s", response)
-        assert facts.container_resources == response.container_resources
+        assert Merge(hook_request).add("s", response)
+        assert hook_request.container_resources == response.container_resources
 
 
 class TestEchoes:
     def test_all_that_was_asked_came_back(self):
-        facts = container(unified={"memory.high": "1"})
-        response = echo(facts)
+        hook_request = container(unified={"memory.high": "1"})
+        response = echo(hook_request)
         for name in ("oom_score_adj", "cpuset_cpus", "cpuset_mems"):
             response.container_resources.ClearField(name)
-        assert echoes(facts, response)
+        assert echoes(hook_request, response)
 
     def test_with_every_value_changed(self):
-        facts = container(unified={"memory.high": "1"})
-        response = echo(facts, cpu_shares=9, cpu_quota=-1)
+        hook_request = container(unified={"memory.high": "1"})
+        response = echo(hook_request, cpu_shares=9, cpu_quota=-1)
         response.container_annotations["kept"] = ""
         response.container_envs["HOME"] = "/root"
         response.container_resources.unified["memory.high"] = "max"
         response.pod_cgroup_parent = "/elsewhere"
-        assert echoes(facts, response)
+        assert echoes(hook_request, response)
 
     @pytest.mark.parametrize(
         "missing",
@@ -156,15 +160,15 @@ class TestEchoes:
         ids=["annotations", "one env", "parent", "unified", *list(FULL)[:5]],
     )
     def test_not_if_anything_is_missing(self, missing):
-        facts = container(unified={"memory.high": "1"})
-        response = echo(facts)
+        hook_request = container(unified={"memory.high": "1"})
+        response = echo(hook_request)
         missing(response)
-        assert not echoes(facts, response)
+        assert not echoes(hook_request, response)
         response.container_resources.cpuset_cpus = ""
-        assert "resources[cpuset_cpus]" not in desired(facts, response)
+        assert "resources[cpuset_cpus]" not in desired(hook_request, response)
 
     @pytest.mark.parametrize(
-        "facts",
+        "hook_request",
         [
             pb.ContainerResourceHookRequest(),
             pb.ContainerResourceHookRequest(
@@ -173,23 +177,26 @@ class TestEchoes:
         ],
         ids=["nothing", "only what may be cleared"],
     )
-    def test_nothing_to_echo(self, facts):
-        assert not echoes(facts, respond(facts, Patch()))
-        assert desired(facts, partial()) == {}
+    def test_nothing_to_echo(self, hook_request):
+        assert not echoes(hook_request, respond(hook_request, Patch()))
+        assert desired(hook_request, partial()) == {}
 
     def test_a_parent_where_there_was_none_is_still_an_echo(self):
-        facts = container()
-        facts.pod_cgroup_parent = ""
+        hook_request = container()
+        hook_request.pod_cgroup_parent = ""
         response = respond(
-            facts, Patch(cgroup_parent="/p", resources=LinuxResources(cpuset_cpus=""))
+            hook_request, Patch(cgroup_parent="/p", resources=LinuxResources(cpuset_cpus=""))
         )
-        assert desired(facts, response) == {"resources[cpuset_cpus]": "", "cgroup_parent": "/p"}
+        assert desired(hook_request, response) == {
+            "resources[cpuset_cpus]": "",
+            "cgroup_parent": "/p",
+        }
 
 
 class TestMaps:
     def test_unified_by_key(self):
-        facts = container(unified={"a": "1", "b": "2"})
-        assert desired(facts, partial(unified={"b": "3", "c": ""})) == {
+        hook_request = container(unified={"a": "1", "b": "2"})
+        assert desired(hook_request, partial(unified={"b": "3", "c": ""})) == {
             "unified[b]": "3",
             "unified[c]": "",
         }
@@ -210,13 +217,13 @@ def test_cgroup_parent(wanted, taken):
 
 class TestSeveralServers:
     def test_each_sees_what_the_ones_before_it_want(self):
-        facts = container()
-        merged = Merge(facts)
-        assert merged.add("a", echo(facts, cpu_shares=7))
-        assert facts.container_resources.cpu_shares == 7
+        hook_request = container()
+        merged = Merge(hook_request)
+        assert merged.add("a", echo(hook_request, cpu_shares=7))
+        assert hook_request.container_resources.cpu_shares == 7
         # Asked with 7, it echoes 7.
-        assert merged.add("b", echo(facts, cpu_quota=-1))
-        assert not merged.add("c", echo(facts))
+        assert merged.add("b", echo(hook_request, cpu_quota=-1))
+        assert not merged.add("c", echo(hook_request))
         assert merged.claims == {
             Field("resources", "cpu_shares"): "a",
             Field("resources", "cpu_quota"): "b",
@@ -224,13 +231,13 @@ class TestSeveralServers:
         assert merged.conflicts == []
 
     def test_the_first_wins_and_the_other_is_named(self):
-        facts = container()
-        merged = Merge(facts)
+        hook_request = container()
+        merged = Merge(hook_request)
         merged.add("a", partial(cpu_shares=7))
         assert merged.add("b", partial(cpu_shares=8, cpu_quota=-1))
         assert merged.conflicts == [HookConflict(Field("resources", "cpu_shares"), "a", "b")]
-        assert facts.container_resources.cpu_shares == 7
-        assert facts.container_resources.cpu_quota == -1
+        assert hook_request.container_resources.cpu_shares == 7
+        assert hook_request.container_resources.cpu_quota == -1
         # Nothing but what somebody else has is no change.
         assert not merged.add("c", partial(cpu_shares=9))
 
@@ -241,19 +248,19 @@ class TestSeveralServers:
         assert merged.conflicts == []
 
     def test_back_to_what_it_was_is_a_conflict(self):
-        facts = container()
-        merged = Merge(facts)
-        merged.add("a", echo(facts, cpuset_cpus=""))
+        hook_request = container()
+        merged = Merge(hook_request)
+        merged.add("a", echo(hook_request, cpuset_cpus=""))
         merged.add("b", partial(cpuset_cpus="0-3"))
-        assert facts.container_resources.cpuset_cpus == ""
+        assert hook_request.container_resources.cpuset_cpus == ""
         assert merged.conflicts == [HookConflict(Field("resources", "cpuset_cpus"), "a", "b")]
 
     def test_conflicts_are_by_key(self):
-        facts = pb.PodSandboxHookRequest()
-        merged = Merge(facts)
+        hook_request = pb.PodSandboxHookRequest()
+        merged = Merge(hook_request)
         merged.add("a", pb.PodSandboxHookResponse(labels={"x": "1", "y": "1"}, cgroup_parent="/a"))
         merged.add("b", pb.PodSandboxHookResponse(labels={"x": "2", "z": "2"}, cgroup_parent="/b"))
-        assert dict(facts.labels) == {"x": "1", "y": "1", "z": "2"}
+        assert dict(hook_request.labels) == {"x": "1", "y": "1", "z": "2"}
         assert [str(conflict.field) for conflict in merged.conflicts] == [
             "labels[x]",
             "cgroup_parent",
@@ -318,27 +325,27 @@ _WIRE = {"memory_limit": "memory_limit_in_bytes", "memory_swap_limit": "memory_s
 
 
 @given(_PODS | _CONTAINERS)
-def test_an_exact_echo_wants_nothing(facts: Any) -> None:
-    assert desired(facts, respond(facts, Patch())) == {}
+def test_an_exact_echo_wants_nothing(hook_request: Any) -> None:
+    assert desired(hook_request, respond(hook_request, Patch())) == {}
 
 
 @given(_PODS, _PATCHES)
-def test_a_pods_patch_arrives_as_it_is(facts: Any, patch: Patch) -> None:
-    expected = type(facts).FromString(facts.SerializeToString())
+def test_a_pods_patch_arrives_as_it_is(hook_request: Any, patch: Patch) -> None:
+    expected = type(hook_request).FromString(hook_request.SerializeToString())
     expected.labels.update(patch.labels)
     expected.annotations.update(patch.annotations)
     expected.cgroup_parent = patch.cgroup_parent or expected.cgroup_parent
-    Merge(facts).add("s", respond(facts, patch))
-    assert facts == expected
+    Merge(hook_request).add("s", respond(hook_request, patch))
+    assert hook_request == expected
 
 
 @given(_CONTAINERS, _PATCHES)
-def test_a_containers_patch_arrives_as_it_is(facts: Any, patch: Patch) -> None:
-    known = facts.container_resources
+def test_a_containers_patch_arrives_as_it_is(hook_request: Any, patch: Patch) -> None:
+    known = hook_request.container_resources
     # A request that has nothing which comes back cannot be seen to be echoed,
     # and then only what is not at its default can be wanted.
-    echoed = echoes(facts, respond(facts, Patch()))
-    expected = type(facts).FromString(facts.SerializeToString())
+    echoed = echoes(hook_request, respond(hook_request, Patch()))
+    expected = type(hook_request).FromString(hook_request.SerializeToString())
     expected.container_annotations.update(patch.annotations)
     expected.container_envs.update(patch.env)
     expected.pod_cgroup_parent = patch.cgroup_parent or expected.pod_cgroup_parent
@@ -349,24 +356,24 @@ def test_a_containers_patch_arrives_as_it_is(facts: Any, patch: Patch) -> None:
             setattr(expected.container_resources, wire, value)
     if patch.resources.unified:
         expected.container_resources.unified.update(patch.resources.unified)
-    Merge(facts).add("s", respond(facts, patch))
+    Merge(hook_request).add("s", respond(hook_request, patch))
     # Whether an empty message is there says nothing.
     if not expected.HasField("container_resources"):
         expected.container_resources.SetInParent()
-    facts.container_resources.SetInParent()
-    assert facts == expected
+    hook_request.container_resources.SetInParent()
+    assert hook_request == expected
 
 
 class TestUndo:
     def test_puts_back_what_was_there(self):
-        facts = pb.ContainerResourceHookRequest(
+        hook_request = pb.ContainerResourceHookRequest(
             container_annotations={"there": "1"},
             container_resources={"cpu_shares": 3, "unified": {"there": "1"}},
             pod_cgroup_parent="/p",
         )
         before = pb.ContainerResourceHookRequest()
-        before.CopyFrom(facts)
-        merged = merge.Merge(facts)
+        before.CopyFrom(hook_request)
+        merged = merge.Merge(hook_request)
         for name, value in (("a", "2"), ("b", "3")):
             wants = pb.ContainerResourceHookResponse(
                 container_annotations={"there": value, "new": value},
@@ -382,12 +389,12 @@ class TestUndo:
         claims = list(merged.claims)
         assert len(claims) == 8
         merged.undo(claims)
-        assert merged.facts == before
+        assert merged.hook_request == before
         assert merged.claims == {}
 
     def test_the_rest_stays(self):
         merged = merge.Merge(pb.PodSandboxHookRequest())
         merged.add("a", pb.PodSandboxHookResponse(labels={"l": "1"}, cgroup_parent="/p"))
         merged.undo([merge.Field(merge.LABELS, "l")])
-        assert merged.facts == pb.PodSandboxHookRequest(cgroup_parent="/p")
+        assert merged.hook_request == pb.PodSandboxHookRequest(cgroup_parent="/p")
         assert merged.claims == {merge.Field(merge.CGROUP_PARENT): "a"}

@@ -63,10 +63,14 @@ async def test_lists_and_descriptions(tmp_path):
         identity = f"container/{sandbox}/main/0"
         assert await client.containers() == [RuntimeListItem(container, identity, True, sandbox)]
         pod = await client.pod(sandbox)
-        assert (pod.id, pod.facts.pod_meta.name) == (sandbox, "worker")
-        assert pod.facts.cgroup_parent == plan.sandbox.linux.cgroup_parent
+        assert (pod.id, pod.hook_request.pod_meta.name) == (sandbox, "worker")
+        assert pod.hook_request.cgroup_parent == plan.sandbox.linux.cgroup_parent
         one = await client.container(container)
-        assert (one.id, one.sandbox, one.facts.container_meta.name) == (container, sandbox, "main")
+        assert (one.id, one.sandbox, one.hook_request.container_meta.name) == (
+            container,
+            sandbox,
+            "main",
+        )
         runtime.pods.stop_pod_sandbox(pb.StopPodSandboxRequest(pod_sandbox_id=sandbox))
         assert [found.live for found in await client.pods()] == [False]
         with pytest.raises(RuntimeCallError) as caught:

@@ -51,11 +51,15 @@ async def test_lists_and_descriptions(tmp_path):
         identity = f"container/{sandbox}/main/0"
         assert await runtime.containers() == [RuntimeListItem(container, identity, True, sandbox)]
         pod = await runtime.pod(sandbox)
-        assert (pod.kind, pod.id, pod.facts.pod_meta.name) == (RecordKind.POD, sandbox, "life")
+        assert (pod.kind, pod.id, pod.hook_request.pod_meta.name) == (
+            RecordKind.POD,
+            sandbox,
+            "life",
+        )
         one = await runtime.container(container)
         assert (one.kind, one.id, one.sandbox) == (RecordKind.CONTAINER, container, sandbox)
-        assert one.facts.container_meta.name == "main"
-        assert one.facts.container_resources.cpu_quota == 50000
+        assert one.hook_request.container_meta.name == "main"
+        assert one.hook_request.container_resources.cpu_quota == 50000
 
 
 async def test_no_version_is_asked_for(tmp_path):

@@ -74,7 +74,7 @@ def busy_overview() -> Document:
         "leads": True,
         "leader": "koord-scheduler-7d9c5b_1a2b3c4d",
         "paused": "",
-        "troubles": [],
+        "problems": [],
         "pending": {**shop.scheduler.queue.counts(), "backoff": 3},
         "cached": {"nodes": 600, "pods": 600, "assumed_pods": 0},
         "unsent_bindings": 120,
@@ -111,7 +111,7 @@ def rows_of(page: Dom, first: str) -> list[list[str]]:
 def test_a_busy_scheduler(served: dict[str, Any], tmp_path: Path) -> None:
     page = Dom(load_page(served["url"], tmp_path))
     assert page.by_id("role")["class"] == "badge ok"
-    assert page.by_id("trouble").get("hidden") == ""
+    assert page.by_id("problem").get("hidden") == ""
     parked = rows_of(page, "shop/train-")
     assert len(parked) == 8
     assert len(rows_of(page, _REASON)) == 8
@@ -140,16 +140,16 @@ def test_pictures(
     assert len(picture) > 30_000, "a page without anything on it is smaller"
 
 
-def test_troubles_and_names_are_text(served: dict[str, Any], tmp_path: Path) -> None:
+def test_problems_and_names_are_text(served: dict[str, Any], tmp_path: Path) -> None:
     [one, *_] = served["classes"]["parked"]["largest"]
     nasty = {**one, "like": _NASTY, "asks": _NASTY, "reason": _NASTY}
     parked = {**served["classes"]["parked"], "largest": [nasty]}
     served["classes"] = {**served["classes"], "parked": parked}
     node = {**served["nodes"]["fullest"][0], "node": _NASTY}
     served["nodes"] = {**served["nodes"], "fullest": [node]}
-    served |= {"leads": False, "leader": _NASTY, "paused": _NASTY, "troubles": [_NASTY]}
+    served |= {"leads": False, "leader": _NASTY, "paused": _NASTY, "problems": [_NASTY]}
     page = Dom(load_page(served["url"], tmp_path))
-    assert "hidden" not in page.by_id("trouble")
+    assert "hidden" not in page.by_id("problem")
     assert page.by_id("role")["class"] == "badge degraded"
     assert page.text.count(_NASTY) == 7
     assert not [tag for tag, _ in page.tags if tag == "img"]

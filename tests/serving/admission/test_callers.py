@@ -78,7 +78,7 @@ async def test_an_authority_that_cannot_be_read_lets_nobody_in_until_it_can(
     file = tmp_path / "clients.crt"
     checking = callers(CallerRules(str(file)))
     async with serving(callers=checking) as running:
-        assert "No such file" in running.server.trouble()
+        assert "No such file" in running.server.problem()
         assert await answer(running) == 401
         assert await answer(running, ours) is None
         file.write_bytes(ours.authority.read_bytes())

@@ -14,15 +14,15 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_self_check_is_what_an_api_server_would_see() -> None:
-    trouble = ""
-    async with serving(trouble=lambda: trouble) as running:
+    problem = ""
+    async with serving(problem=lambda: problem) as running:
         at, bundle = (running.server.host, running.server.port), running.data[CA_CERT]
         assert await self_check(*at, bundle, NAME) == ""
         assert "certificate is not trusted" in await self_check(*at, issued()[CA_CERT], NAME)
         assert await self_check(*at, b"", NAME) == "", "others say whom to trust"
         assert "certificate is not trusted" in await self_check(*at, bundle, "b.example")
         assert await self_check(*at, b"nonsense", NAME) != ""
-        trouble = "not yet"
+        problem = "not yet"
         assert await self_check(*at, bundle, NAME) == "not yet"
     assert "Connection refused" in await self_check(*at, bundle, NAME)
 

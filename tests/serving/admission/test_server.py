@@ -17,10 +17,10 @@ async def health(running: Serving) -> tuple[int, str]:
 
 
 async def test_healthy_while_all_is_well() -> None:
-    trouble = ""
-    async with serving(trouble=lambda: trouble) as running:
+    problem = ""
+    async with serving(problem=lambda: problem) as running:
         assert await health(running) == (200, "ok\n")
-        trouble = "profiles are not listed yet"
+        problem = "profiles are not listed yet"
         assert await health(running) == (503, "profiles are not listed yet\n")
 
 

@@ -97,7 +97,7 @@ async def test_replicas_that_start_at_once_agree_on_one_secret(replicas: Replica
     data = replicas.secret()
     assert {one.bundle for one in replicas.rotations} == {data[CA_CERT]}
     for tls in replicas.tls:
-        assert tls.trouble(START) == ""
+        assert tls.problem(START) == ""
         assert not tls.use(data[CERT], data[KEY], START), "it shows the one of the Secret"
     assert replicas.api.count("create", "secrets") == 3, "all were there at the same time"
     assert replicas.told == 3
@@ -125,7 +125,7 @@ async def test_an_empty_secret_that_was_installed_is_filled_by_the_leader(
 ) -> None:
     replicas.api.put(SECRETS, {"metadata": {"name": SECRET_NAME, "labels": {"a": "b"}}}, NAMESPACE)
     assert await replicas.rotations[1].once() == 1.0, "it looks again soon"
-    assert replicas.tls[1].trouble(START) != ""
+    assert replicas.tls[1].problem(START) != ""
     await replicas.rotations[0].once()
     assert await replicas.rotations[1].once() == 60.0
     kept = replicas.api.get(SECRETS, SECRET_NAME, NAMESPACE)

@@ -100,7 +100,7 @@ async def test_an_rsa_certificate_gives_way_to_an_ecdsa_one(tmp_path: Path) -> N
 
 async def test_without_a_certificate_handshakes_fail_and_nothing_else() -> None:
     tls, made = ServerTls(), issued()
-    assert tls.trouble(now()) == "there is no certificate yet"
+    assert tls.problem(now()) == "there is no certificate yet"
     assert tls.expiry() is None
     async with listening(tls) as port:
         with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -126,8 +126,8 @@ async def test_what_cannot_be_shown_leaves_the_one_before() -> None:
         with pytest.raises(CertificateError, match="cannot be used") as caught:
             tls.use(certificate, key, now())
         assert "-----" not in str(caught.value)
-    assert tls.trouble(now()) == ""
-    assert "ended at" in tls.trouble(now() + timedelta(days=400))
+    assert tls.problem(now()) == ""
+    assert "ended at" in tls.problem(now() + timedelta(days=400))
     async with listening(tls) as port:
         await shown(port, made[CA_CERT])
 

@@ -112,14 +112,14 @@ def _pool(rng: Random, driver: str, name: str, where: Object, place: int = 0) ->
             **where,
         }
         found.append(_slice(f"{name}-{rng.randrange(100)}-{piece}", spec))
-    trouble = rng.choice([""] * 20 + ["missing", "old", "twice"])
+    problem = rng.choice([""] * 20 + ["missing", "old", "twice"])
     spec = found[0]["spec"]
-    if trouble == "missing":
+    if problem == "missing":
         for one in found:
             one["spec"]["pool"]["resourceSliceCount"] = 3
-    elif trouble == "old":
+    elif problem == "old":
         spec["pool"]["generation"] = 1
-    elif trouble == "twice" and number == 2 and spec["devices"] and found[1]["spec"]["devices"]:
+    elif problem == "twice" and number == 2 and spec["devices"] and found[1]["spec"]["devices"]:
         found[1]["spec"]["devices"][0]["name"] = spec["devices"][0]["name"]
     return found
 

@@ -41,14 +41,14 @@ class ReportState:
     ``way`` is how the last one went ("direct": to the manager's ``leader``, "object"; "":
     none did). ``reported_at`` is when the cluster last had all that we know, seconds since
     the epoch, 0 for never. ``sent`` counts by way, ``failures`` are attempts that failed.
-    ``trouble`` is "" while all is well.
+    ``problem`` is "" while all is well.
     """
 
     way: str
     reported_at: float
     sent: Mapping[str, int]
     failures: int
-    trouble: str
+    problem: str
     leader: str = ""
 
 
@@ -127,11 +127,11 @@ def health_document(observed: DocumentSources) -> tuple[Document, bool]:
         for one in observed.collectors()
         if one.enabled and one.rounds and now - one.looked_at > 5 * one.interval + _STUCK_SECONDS
     ]
-    trouble = observed.cache.state().trouble
-    degraded = [f"metric cache: {trouble}"] if trouble else []
-    degraded += [f"{name}: {age.trouble}" for name, age in observed.ages().items() if age.trouble]
+    problem = observed.cache.state().problem
+    degraded = [f"metric cache: {problem}"] if problem else []
+    degraded += [f"{name}: {age.problem}" for name, age in observed.ages().items() if age.problem]
     reports = observed.reports().items()
-    degraded += [f"report {name}: {one.trouble}" for name, one in reports if one.trouble]
+    degraded += [f"report {name}: {one.problem}" for name, one in reports if one.problem]
     degraded += [
         f"job {' '.join(filter(None, one.key[:2]))} hangs: began {one.age:.0f} s ago"
         for one in observed.jobs()
@@ -149,7 +149,7 @@ def ready_document(observed: DocumentSources) -> tuple[Document, bool]:
         if one.enabled and not one.rounds
     ]
     reasons += [
-        f"{name}: {age.trouble or 'not known yet'}"
+        f"{name}: {age.problem or 'not known yet'}"
         for name, age in observed.ages().items()
         # Waiting for a CRD would hold up the roll-out of a whole cluster without it.
         if age.age_seconds is None and not age.absent
@@ -258,7 +258,7 @@ def _report(state: ReportState, now: float) -> Document:
         "age_seconds": report_age(state, now),
         "sent": dict(state.sent),
         "failures": state.failures,
-        "trouble": state.trouble,
+        "problem": state.problem,
     }
 
 

@@ -29,10 +29,10 @@ async function refresh() {
     showPods();
     showCollectors(node);
     await refreshDecisions();
-    by("trouble").hidden = true;
+    by("problem").hidden = true;
   } catch (error) {
-    by("trouble").textContent = `No news from koordlet since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`;
-    by("trouble").hidden = false;
+    by("problem").textContent = `No news from koordlet since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`;
+    by("problem").hidden = false;
   }
 }
 
@@ -247,7 +247,7 @@ const STATES = { works: "ok", waiting: "muted", off: "muted", unavailable: "degr
 function showCollectors(node) {
   const { cache } = node;
   by("cache").textContent = `${cache.series} series kept in ${bytes(cache.memory_bytes, true)} of memory and ${bytes(cache.disk_bytes, true)} on disk`
-    + (cache.refused ? `, ${cache.refused} samples refused` : "") + (cache.trouble ? `; ${cache.trouble}` : "");
+    + (cache.refused ? `, ${cache.refused} samples refused` : "") + (cache.problem ? `; ${cache.problem}` : "");
   const head = ["What", "State", "Every", "Last round", "Samples"].map((name, i) => element("th", { class: i < 2 ? "words" : "", scope: "col" }, name));
   head.push(element("th", { class: "words", scope: "col" }, "Why"));
   by("collectors").tHead.replaceChildren(element("tr", {}, ...head));
@@ -255,7 +255,7 @@ function showCollectors(node) {
     one.rounds ? `${(one.seconds * 1000).toFixed(1)} ms` : "–", one.rounds ? String(one.samples) : "–", one.reason));
   const states = Object.entries(node.states).map(([name, one]) => observing(name,
     one.age_seconds === null ? "not known" : `${one.age_seconds.toFixed(0)} s old`,
-    one.trouble ? "failed" : one.age_seconds === null ? "muted" : "ok", "", "", "", one.trouble));
+    one.problem ? "failed" : one.age_seconds === null ? "muted" : "ok", "", "", "", one.problem));
   by("collectors").tBodies[0].replaceChildren(...collectors, ...states);
 }
 

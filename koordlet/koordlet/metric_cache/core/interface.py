@@ -74,7 +74,7 @@ class Points:
 class CacheState:
     """How full the cache is, for ``/metrics`` and people.
 
-    ``refused`` counts samples that found no room or were bad, ``trouble`` says why nothing is kept
+    ``refused`` counts samples that found no room or were bad, ``problem`` says why nothing is kept
     on disk ("" where it is).
     """
 
@@ -83,7 +83,7 @@ class CacheState:
     memory_bytes: int
     disk_bytes: int
     refused: int = 0
-    trouble: str = ""
+    problem: str = ""
 
 
 class MetricCache(Protocol):
@@ -103,7 +103,7 @@ class MetricCache(Protocol):
         """Keep what was measured at ``at``, seconds since the epoch.
 
         Of several points of a series in one step the newest stays. Never raises for
-        what is wrong with the disk: memory is kept, and ``state().trouble`` says it.
+        what is wrong with the disk: memory is kept, and ``state().problem`` says it.
         """
         ...
 

@@ -8,7 +8,7 @@ What it answers (Kubernetes' ``pkg/registry/core/pod/storage/eviction.go``):
 - 404: it is gone; 409: another pod of its name is there.
 - 401: the token is not valid, even after it was read again; 403: the account lacks the right. The
   pod stays; it may be tried again after a minute.
-- 429 without that cause, 5xx, or no answer: the server has trouble, so the request is repeated.
+- 429 without that cause, 5xx, or no answer: the server has problems, so the request is repeated.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class PodEventWriter:
         self._repeated = EventAggregator()
         self._waiting: deque[Object] = deque()
         self._some = asyncio.Event()
-        self._trouble = ""
+        self._problem = ""
         self.counts: Counter[str] = Counter()
 
     def record(self, one: PodEvent, at: float, steady: float) -> None:
@@ -79,11 +79,11 @@ class PodEventWriter:
                 self._failed(str(error))
             else:
                 self.counts["written"] += 1
-                self._trouble = ""
+                self._problem = ""
             return
 
     def _failed(self, reason: str) -> None:
         self.counts["failed"] += 1
-        if not self._trouble:
+        if not self._problem:
             _log.warning("Events are not written", reason=reason)
-        self._trouble = reason
+        self._problem = reason

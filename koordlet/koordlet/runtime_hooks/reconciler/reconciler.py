@@ -45,7 +45,7 @@ ShapeTraffic = Callable[[Traffic | None, str], None]
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """The result of a round; ``troubles`` are lines about tasks that could not be reconciled.
+    """The result of a round; ``problems`` are lines about tasks that could not be reconciled.
 
     ``defects`` are lines about pods over which it stumbled. ``seconds`` is how long it took,
     ``pods`` how many there are. ``plans`` are seconds from each of strategies' plans, handed
@@ -53,7 +53,7 @@ class ReconcileResult:
     """
 
     writes: Round
-    troubles: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     pods: int = 0
     seconds: float = 0.0
     defects: tuple[str, ...] = ()
@@ -153,10 +153,10 @@ class NodeReconciler:
         self._reconcile_node(tuple(record.pod for record in records), view)
         due = self._tasks.set_desired(self._executor, complete=complete)
         writes = self._executor.apply(between)
-        troubles = self._tasks.reconcile(due=due)
+        problems = self._tasks.reconcile(due=due)
         if self._shape is not None:
             self._shape(*self._traffic)
-        return ReconcileResult(writes, troubles, len(records), defects=tuple(defects))
+        return ReconcileResult(writes, problems, len(records), defects=tuple(defects))
 
     def _look_again(self, pods: Collection[str]) -> None:
         """Have files read again that the runtime has set, whoever owns them: of pods and below.

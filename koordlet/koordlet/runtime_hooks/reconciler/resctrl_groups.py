@@ -35,7 +35,7 @@ class _DesiredGroups:
 
 
 class ResctrlReconciler:
-    """The resctrl groups; ``log`` is called in the job's thread with lines about trouble."""
+    """The resctrl groups; ``log`` is called in the job's thread with lines about problems."""
 
     def __init__(self, groups: ResctrlGroups, jobs: Jobs, log: Callable[[str], None]) -> None:
         self.made: frozenset[str] = frozenset()

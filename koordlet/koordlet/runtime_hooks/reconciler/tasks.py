@@ -59,11 +59,11 @@ class TaskReconciler:
         self._core_sched = core_sched
         self._shares_cores = False
         self._jobs = jobs or InlineJobs(monotonic)
-        self._troubles: SimpleQueue[str] = SimpleQueue()
+        self._problems: SimpleQueue[str] = SimpleQueue()
         self._mistaken = Event()
         self._caches = None
         if resctrl is not None:
-            self._caches = ResctrlReconciler(resctrl, self._jobs, self._troubles.put)
+            self._caches = ResctrlReconciler(resctrl, self._jobs, self._problems.put)
         self._held: dict[str, DesiredState] = {}
         self._changed = False
         self._complete = False
@@ -132,7 +132,7 @@ class TaskReconciler:
             self._reconcile_core_sched()
             self._reconcile_resctrl(self._complete)
             self._changed, self._looked_at = False, self._monotonic()
-        return tuple(self._troubles.get() for _ in range(self._troubles.qsize()))
+        return tuple(self._problems.get() for _ in range(self._problems.qsize()))
 
     def _all_scores(self) -> Iterator[DesiredValue]:
         for held in self._held.values():
@@ -168,7 +168,7 @@ class TaskReconciler:
         }
         report = core_sched.reconcile(tasks, cancel)
         for line in report.errors:
-            self._troubles.put(line)
+            self._problems.put(line)
         if report.mistaken:
             # They may be another group's, whose turn is over.
             self._mistaken.set()

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 class InformerAge:
     """How old a state is (pods, node, NodeSLO …), in seconds; ``None`` before the first.
 
-    ``trouble`` says why there is no newer one; "" while its source answers. ``absent`` is
+    ``problem`` says why there is no newer one; "" while its source answers. ``absent`` is
     whether its source says that there is no such kind of state, as without its CRD.
     """
 
     age_seconds: float | None
-    trouble: str = ""
+    problem: str = ""
     absent: bool = False

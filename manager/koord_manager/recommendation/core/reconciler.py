@@ -33,14 +33,14 @@ _REFRESH_SECONDS = 600.0
 class RecommendationResult:
     """What is known about a target.
 
-    ``trouble`` is why there is no result, "" if there is one. ``history`` is in seconds.
+    ``problem`` is why there is no result, "" if there is one. ``history`` is in seconds.
     """
 
     advice: Sequence[ContainerRecommendation] = ()
     pods: int = 0
     history: float = 0.0
     needed: float = 0.0
-    trouble: str = ""
+    problem: str = ""
 
 
 def status(finding: RecommendationResult, before: Mapping[str, Any], at: float) -> Json:
@@ -147,8 +147,8 @@ def _learnt(one: _StoredState) -> tuple[ContainerLearning, Checkpoint]:
 
 
 def _condition(finding: RecommendationResult) -> Json:
-    if finding.trouble:
-        return _says("False", "TargetUnusable", finding.trouble)
+    if finding.problem:
+        return _says("False", "TargetUnusable", finding.problem)
     if not finding.pods:
         return _says("False", "NoPods", "no pod of the target is known")
     if finding.advice:

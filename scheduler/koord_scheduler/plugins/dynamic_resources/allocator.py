@@ -95,7 +95,7 @@ def allocate(
     except RecursionError:
         raise AllocationError(TIMED_OUT) from None
     if not is_done:
-        is_invalid = any(one.trouble == INVALID for one in pools)
+        is_invalid = any(one.problem == INVALID for one in pools)
         raise AllocationError(INVALID_POOLS if is_invalid else NOT_ALLOCATED)
     return search.result
 
@@ -119,7 +119,7 @@ class _Search:
         self._pool_of: dict[DeviceId, Pool] = {}
         self._devices: list[PoolDevice] = []
         for pool in pools:
-            if not pool.trouble:
+            if not pool.problem:
                 self._devices += pool.devices
                 self._pool_of.update((one.id, pool) for one in pool.devices)
         self._counters: dict[tuple[str, str], PoolCounters] = {}

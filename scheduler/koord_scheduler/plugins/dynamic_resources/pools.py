@@ -59,14 +59,14 @@ class PoolSlice:
 class Pool:
     """The devices of a pool for a node, in order; ``elsewhere`` are the others of the pool.
 
-    ``trouble``: why there are none now, "incomplete" or "invalid".
+    ``problem``: why there are none now, "incomplete" or "invalid".
     """
 
     id: PoolId
     devices: tuple[PoolDevice, ...] = ()
     elsewhere: tuple[PoolDevice, ...] = ()
     counters: Mapping[str, CounterSet] | None = None
-    trouble: str = ""
+    problem: str = ""
 
     @property
     def has_binding_conditions(self) -> bool:
@@ -111,7 +111,7 @@ def _pool(pool: PoolId, here: list[PoolSlice], known: Sequence[PoolSlice]) -> Po
             return None
         of_generation = [one for one in known if one.generation == generation]
         if len(of_generation) != expected:
-            return Pool(pool, trouble=INCOMPLETE)
+            return Pool(pool, problem=INCOMPLETE)
     here = sorted(here, key=lambda one: one.name)
     devices = [one for piece in here if not piece.has_counters for one in piece.devices]
     names = {one.name for one in here}
@@ -124,7 +124,7 @@ def _pool(pool: PoolId, here: list[PoolSlice], known: Sequence[PoolSlice]) -> Po
         and all(_has_its_counters(one, counters) for one in (*devices, *others))
     )
     if not is_valid:
-        return Pool(pool, trouble=INVALID)
+        return Pool(pool, problem=INVALID)
     return Pool(pool, tuple(devices), tuple(others), counters)
 
 

@@ -145,8 +145,8 @@ def _all_devices(
     asking: Alternative, pools: Sequence[Pool], used: UsedDevices
 ) -> Iterator[PoolDevice]:
     for pool in pools:
-        if pool.trouble:
-            state = "being updated" if pool.trouble == INCOMPLETE else pool.trouble
+        if pool.problem:
+            state = "being updated" if pool.problem == INCOMPLETE else pool.problem
             raise AllocationError(
                 f"request {asking.request.name}: asks for all devices, "
                 f"but resource pool {pool.id.driver}/{pool.id.name} is currently {state}"

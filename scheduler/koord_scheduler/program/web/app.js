@@ -19,9 +19,9 @@ async function refresh() {
     showHistogram("memory", "Memory requested", found.nodes, (value) => bytes(value, true));
     showNodes("fullest", found.nodes.fullest);
     showNodes("emptiest", found.nodes.emptiest);
-    showTroubles([found.paused && `no decisions: ${found.paused}`, ...found.troubles]);
+    showProblems([found.paused && `no decisions: ${found.paused}`, ...found.problems]);
   } catch (error) {
-    showTroubles([`No news from the scheduler since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`]);
+    showProblems([`No news from the scheduler since ${clock(Date.now() / 1000, true)} (${error.message}); what is shown is older.`]);
   }
 }
 
@@ -56,10 +56,10 @@ function showHead(found) {
   document.title = `${by("role").textContent} · koord-scheduler`;
 }
 
-function showTroubles(lines) {
+function showProblems(lines) {
   const known = lines.filter(Boolean);
-  by("trouble").replaceChildren(...known.map((line) => element("div", {}, line)));
-  by("trouble").hidden = !known.length;
+  by("problem").replaceChildren(...known.map((line) => element("div", {}, line)));
+  by("problem").hidden = !known.length;
 }
 
 function showTiles(found) {

@@ -112,7 +112,7 @@ def bundle(data: SecretData, now: datetime) -> bytes:
     return b"".join(found)
 
 
-def trouble(certificate: bytes, key: bytes, now: datetime) -> str:
+def problem(certificate: bytes, key: bytes, now: datetime) -> str:
     """Why a server cannot show this certificate, in a line; "" where it can."""
     found = _certificate(certificate)
     if found is None:

@@ -75,7 +75,7 @@ def test_the_node() -> None:
         "io": {"some", "full"},
     }
     assert [(one["id"], one["cpu_used"] > 0) for one in node["numa"]] == [(0, True), (1, True)]
-    assert node["states"]["pods"] == {"age_seconds": 3.2, "trouble": "", "absent": False}
+    assert node["states"]["pods"] == {"age_seconds": 3.2, "problem": "", "absent": False}
     assert {one["name"]: one["state"] for one in node["collectors"]} == {
         "noderesource": "works",
         "podresource": "works",
@@ -89,7 +89,7 @@ def test_the_node() -> None:
         "age_seconds": 41.0,
         "sent": {"direct": 28, "object": 2},
         "failures": 3,
-        "trouble": "",
+        "problem": "",
     }
     assert node["reports"]["Device"]["age_seconds"] is None
     assert node["jobs"][1] == {
@@ -205,9 +205,9 @@ def test_health() -> None:
 
     assert health() == ("ok", [])
     node.ages["NodeSLO"] = InformerAge(80.0, "refused")
-    node.cache.trouble = "disk full"
+    node.cache.problem = "disk full"
     assert health() == ("degraded", ["metric cache: disk full", "NodeSLO: refused"])
-    node.ages, node.cache.trouble, node.reports = {}, "", REPORTS
+    node.ages, node.cache.problem, node.reports = {}, "", REPORTS
     assert health() == ("degraded", ["report Device: devices: 403 Forbidden"])
     hangs = JobKey("memory.reclaim", "kubepods/pod1", "memory_offload")
     node.reports, node.jobs = {}, (*JOBS, JobState(hangs, "overdue", 47.0, 30.0))

@@ -118,13 +118,13 @@ async def test_after_a_refusal_by_a_budget_there_is_no_immediate_retry(
           for status in (429, 500, 503, 504)),
         ({"status": 503, "retry_after": 200}, EvictionResult.EVICTED, [8]),
         ({"status": 503, "times": 9}, EvictionResult.FAILED, [1, 2, 4]),
-        # A lack of rights is no trouble of the server's. After a 401 the token is read again.
+        # A lack of rights is no problem of the server's. After a 401 the token is read again.
         ({"status": 401}, EvictionResult.EVICTED, []),
         ({"status": 401, "times": 2}, EvictionResult.REFUSED, []),
         *(({"status": status}, EvictionResult.REFUSED, []) for status in (400, 403, 422)),
     ],
 )  # fmt: skip
-async def test_requests_to_a_server_in_trouble_are_repeated_a_few_times(
+async def test_requests_to_a_server_that_fails_are_repeated_a_few_times(
     api: KubeApi,
     backend: EvictionApiBackend,
     slept: Slept,

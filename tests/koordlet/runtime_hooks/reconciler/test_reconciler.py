@@ -141,7 +141,7 @@ def test_plugins_are_called_again_only_for_what_has_changed():
         called.clear()
 
 
-def test_a_pod_that_vanishes_half_way_stops_no_other_and_is_no_trouble():
+def test_a_pod_that_vanishes_half_way_stops_no_other_and_is_no_problem():
     bench = Bench(runner(pre_run_pod_sandbox=shares(100), pre_create_container=shares(300)))
 
     def vanish(path: str, text: str) -> None:
@@ -174,7 +174,7 @@ def test_a_defect_about_one_pod_stops_no_other(monkeypatch):
     assert bench.shares(*(f"{BE}/pod{name}" for name in "abc")) == ["100", "1024", "100"]
 
 
-def test_a_pod_that_was_never_there_is_no_trouble():
+def test_a_pod_that_was_never_there_is_no_problem():
     bench = Bench(runner(pre_run_pod_sandbox=shares(100)))
     done = bench.round(record("ghost"), record("a"))
     assert {one.target.place for one in done.writes.news} == {f"{BE}/poda"}

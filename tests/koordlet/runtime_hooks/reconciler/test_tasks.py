@@ -104,7 +104,7 @@ class TestScores:
             bench.reconcile(after)
             assert bench.scores(late) == [score]
 
-    def test_a_task_or_a_group_that_has_ended_is_no_trouble(self, bench):
+    def test_a_task_or_a_group_that_has_ended_is_no_problem(self, bench):
         pid = bench.files.start_process(MAIN)
         bench.want(self.WANTED)
         bench.reconcile()
@@ -259,7 +259,7 @@ class TestAsJobs:
         assert bench.in_group("koordlet-u1") == {late}
         assert bench.files.cookies[late] != 0
 
-    def test_troubles_are_reported_once_in_the_round_after_it(self, jobs):
+    def test_problems_are_reported_once_in_the_round_after_it(self, jobs):
         bench = Bench(2, *"abcd", jobs=jobs)
         bench.want(resctrl=CACHE)
         assert bench.reconcile() == ()

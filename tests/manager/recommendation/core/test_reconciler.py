@@ -62,7 +62,7 @@ def test_requests_and_limits_by_container() -> None:
 @pytest.mark.parametrize(
     ("finding", "reason", "message"),
     [
-        (RecommendationResult(trouble="spec is missing"), "TargetUnusable", "spec is missing"),
+        (RecommendationResult(problem="spec is missing"), "TargetUnusable", "spec is missing"),
         (RecommendationResult(), "NoPods", "no pod of the target is known"),
         (
             RecommendationResult(pods=2),

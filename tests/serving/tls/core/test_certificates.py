@@ -59,7 +59,7 @@ def trusts(bundle: bytes, data: SecretData, now: datetime, name: str = NAME) -> 
         builder.build_server_verifier(x509.DNSName(name)).verify(leaf, [])
     except verification.VerificationError:
         return False
-    return not certificates.trouble(data[CERT], data[KEY], now)
+    return not certificates.problem(data[CERT], data[KEY], now)
 
 
 def test_the_first_secret_has_the_keys_of_koordinators() -> None:
@@ -291,11 +291,11 @@ def test_a_damaged_certificate_raises_nothing(place: int, value: int) -> None:
     assert plan({**SAMPLES[0], CERT: pem}, NOW, NAMES).bundle
 
 
-def test_trouble_says_what_is_wrong() -> None:
+def test_problem_says_what_is_wrong() -> None:
     data, other = first(), first()
-    assert certificates.trouble(data[CERT], data[KEY], NOW) == ""
-    assert certificates.trouble(b"", data[KEY], NOW) == "is not a certificate in PEM"
-    assert "not the certificate's" in certificates.trouble(data[CERT], other[KEY], NOW)
-    assert "ended at" in certificates.trouble(data[CERT], data[KEY], NOW + 2 * LIFE)
+    assert certificates.problem(data[CERT], data[KEY], NOW) == ""
+    assert certificates.problem(b"", data[KEY], NOW) == "is not a certificate in PEM"
+    assert "not the certificate's" in certificates.problem(data[CERT], other[KEY], NOW)
+    assert "ended at" in certificates.problem(data[CERT], data[KEY], NOW + 2 * LIFE)
     assert certificates.expiry(data[CERT]) == NOW + LIFE
     assert certificates.expiry(b"") is None
