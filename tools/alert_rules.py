@@ -76,13 +76,13 @@ def _lines() -> Iterator[str]:
     for name, alerts in groups().items():
         yield f"    - name: {name}"
         yield "      rules:"
-        for one in alerts:
-            yield f"        - alert: {one.name}"
-            yield f"          expr: {json.dumps(one.expression)}"
-            if one.wait:
-                yield f"          for: {one.wait}"
-            yield f"          labels: {{severity: {one.severity}}}"
-            yield f"          annotations: {{summary: {json.dumps(one.meaning)}}}"
+        for alert in alerts:
+            yield f"        - alert: {alert.name}"
+            yield f"          expr: {json.dumps(alert.expression)}"
+            if alert.wait:
+                yield f"          for: {alert.wait}"
+            yield f"          labels: {{severity: {alert.severity}}}"
+            yield f"          annotations: {{summary: {json.dumps(alert.meaning)}}}"
 
 
 if __name__ == "__main__":

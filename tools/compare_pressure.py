@@ -1,4 +1,4 @@
-"""What pressure and interference add to a threshold: ``python tools/compare_pressure.py``.
+"""Effect of pressure and interference beside a threshold: ``python tools/compare_pressure.py``.
 
 Simulates services whose load goes up and down beside jobs that would use the whole node, with
 thresholds alone and with pressure, and writes simulation/results/pressure.md. Takes some minutes.
@@ -108,10 +108,10 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 
 def alone_at(hours: float, ladder: Sequence[Outcome], field: str) -> float:
-    """What thresholds alone would have cost the services at so many CPU hours."""
-    known = sorted(ladder, key=lambda one: one.hours)
+    """Return the services' cost under thresholds alone, at so many CPU hours."""
+    known = sorted(ladder, key=lambda step: step.hours)
     return float(
-        np.interp(hours, [one.hours for one in known], [getattr(one, field) for one in known])
+        np.interp(hours, [step.hours for step in known], [getattr(step, field) for step in known])
     )
 
 
@@ -124,11 +124,11 @@ def rows(found: dict[tuple[str, tuple[str, ...], int, int], Outcome]) -> Iterato
             for name, arm in ARMS.items():
                 runs = [found[load, arm, threshold, seed] for seed in SEEDS]
                 gains: dict[str, list[float]] = {"p99": [], "worst": []}
-                for seed, one in zip(SEEDS, runs, strict=True):
+                for seed, run in zip(SEEDS, runs, strict=True):
                     ladder = [found[load, (SUPPRESS,), step, seed] for step in LADDER]
                     for field, values in gains.items():
-                        same = alone_at(one.hours, ladder, field)
-                        values.append(100 * (getattr(one, field) / same - 1))
+                        same = alone_at(run.hours, ladder, field)
+                        values.append(100 * (getattr(run, field) / same - 1))
                 yield _row(
                     load, threshold, name, runs, spread(gains["p99"]), spread(gains["worst"])
                 )
@@ -141,9 +141,9 @@ def _row(
         load,
         f"{threshold} %",
         name,
-        spread([one.p99 for one in runs]),
-        spread([one.worst for one in runs]),
-        spread([one.hours for one in runs], 2),
+        spread([run.p99 for run in runs]),
+        spread([run.worst for run in runs]),
+        spread([run.hours for run in runs], 2),
         gain,
         worst,
     )
@@ -180,7 +180,7 @@ def offload_rows(pool: ProcessPoolExecutor) -> Iterator[str]:
     """The table of memory."""
     for cold, swap in product((0.0, 0.2, 0.5, 0.8), (False, True)):
         found = list(pool.map(offloaded, [(cold, swap, seed) for seed in SEEDS]))
-        freed, mean, most = (spread([one[place] for one in found]) for place in range(3))
+        freed, mean, most = (spread([gains[place] for gains in found]) for place in range(3))
         yield f"| {cold:.0%} | {'yes' if swap else 'no'} | {freed} | {mean} | {most} |"
 
 

@@ -53,7 +53,7 @@ def sources() -> dict[str, str]:
 
 
 class Component(NamedTuple):
-    """What is installed where somebody wants it: its files, and when the chart has them.
+    """An optional part of an installation: its files, and the chart's condition for them.
 
     ``switch`` is the value that says so and what it is, if there is one of its own.
     """
@@ -80,7 +80,7 @@ def component(name: str) -> Component:
         raise ValueError(
             f'components/{name}: expected a line "# chart: switch NAME, …" or "… if …"'
         )
-    files = (f"components/{name}/{one}" for one in yaml.safe_load(text)["resources"])
+    files = (f"components/{name}/{file}" for file in yaml.safe_load(text)["resources"])
     texts = {file: (DEPLOY / file).read_text() for file in files}
     switch = (match[1], match[2]) if match[1] else None
     return Component(texts, match[3] or f".Values.{match[1]}", switch)
@@ -89,9 +89,13 @@ def component(name: str) -> Component:
 def values() -> dict[str, Setting]:
     """All values of the chart by their names with dots."""
     known = components().values()
-    texts = sources() | {file: text for one in known for file, text in one.texts.items()}
+    texts = sources() | {
+        file: text for component in known for file, text in component.texts.items()
+    }
     switches = {
-        one.switch[0]: Setting(default=False, about=one.switch[1]) for one in known if one.switch
+        component.switch[0]: Setting(default=False, about=component.switch[1])
+        for component in known
+        if component.switch
     }
     return settings(texts) | switches
 
@@ -139,11 +143,14 @@ def made() -> dict[str, str]:
     }
     files |= {f"templates/{_flat(file)}": template(file, text) for file, text in sources().items()}
     files |= {
-        f"templates/{_flat(file)}": template(file, text, one.condition)
-        for one in components().values()
-        for file, text in one.texts.items()
+        f"templates/{_flat(file)}": template(file, text, component.condition)
+        for component in components().values()
+        for file, text in component.texts.items()
     }
-    files |= {f"crds/{one['metadata']['name']}.yaml": _definition(one) for one in DEFINITIONS}
+    files |= {
+        f"crds/{definition['metadata']['name']}.yaml": _definition(definition)
+        for definition in DEFINITIONS
+    }
     return files
 
 
@@ -194,8 +201,8 @@ def _tree(known: Mapping[str, Setting]) -> dict[str, Any]:
     for name, setting in known.items():
         *parents, last = name.split(".")
         place = tree
-        for one in parents:
-            place = place.setdefault(one, {})
+        for parent in parents:
+            place = place.setdefault(parent, {})
         place[last] = setting
     return tree
 
@@ -212,7 +219,7 @@ def _values(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
 
 
 def _schema(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """What Helm holds values against: a name that there is not is refused."""
+    """Schema of the chart's values for Helm, which then rejects unknown names."""
     fields = {
         name: {"type": _TYPES[type(value.default)]}
         if isinstance(value, Setting)

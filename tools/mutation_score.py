@@ -90,7 +90,7 @@ TARGETS = {
 """The modules, and the tests that have to notice a fault in each."""
 
 SLOW_IMPORTS = ("aiohttp", "google.protobuf", "grpc", "hypothesis.stateful", "numpy", "yaml")
-"""What many tests import, loaded once instead of in each fork."""
+"""Modules that many tests import, loaded once instead of in each fork."""
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -123,11 +123,11 @@ def mutants(source: str) -> Iterator[tuple[str, ast.Module]]:
         if hasattr(node, "mutable"):
             continue  # set below on what only types and documents
         for ignored in _without_behaviour(node):
-            for one in ast.walk(ignored):
-                one.mutable = False  # type: ignore[attr-defined]
+            for part in ast.walk(ignored):
+                part.mutable = False  # type: ignore[attr-defined]
         for variant in range(_variants(node)):
             other = copy.deepcopy(tree)
-            found = next(one for at, one in enumerate(ast.walk(other)) if at == place)
+            found = next(part for at, part in enumerate(ast.walk(other)) if at == place)
             before = ast.unparse(found)
             _mutate(found, variant)
             ast.fix_missing_locations(other)
@@ -139,7 +139,7 @@ def _without_behaviour(node: ast.AST) -> list[ast.AST]:
     parts = [getattr(node, name, None) for name in ("annotation", "returns")]
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         parts.append(node.value)
-    return [one for one in parts if isinstance(one, ast.AST)]
+    return [part for part in parts if isinstance(part, ast.AST)]
 
 
 def _variants(node: ast.AST) -> int:
@@ -212,7 +212,7 @@ class _MutantLoader(SourceFileLoader):
 
 
 def tests_pass(file: str, program: ast.Module, tests: list[str], cpu: float) -> tuple[bool, float]:
-    """Whether they pass with this program in the module's place, and the seconds of CPU taken."""
+    """Return if tests pass with a program in the module's place, and their CPU seconds."""
     child = os.fork()
     if child == 0:
         _become_tests(MutantFinder(file, program), tests, cpu)
@@ -275,8 +275,8 @@ def main() -> None:
         survivors, number, spent = score(file, tests, size)
         noticed, total = noticed + number - len(survivors), total + number
         print(f"| {file} | {number - len(survivors)} | {number} | {spent:.0f} s |")
-        for one in survivors:
-            print(f"<!-- survives, line {' '.join(one.split()):.120} -->", flush=True)
+        for survivor in survivors:
+            print(f"<!-- survives, line {' '.join(survivor.split()):.120} -->", flush=True)
     print(f"| all | {noticed} | {total} | {noticed / total:.0%} |")
 
 

@@ -31,7 +31,9 @@ def graph() -> str:
         lines.append(f"  subgraph layer{number}[ ]")
         lines += [f"    {name}" for name in layer]
         lines.append("  end")
-    lines += [f"  {one} --> {other}" for one in sorted(edges) for other in sorted(edges[one])]
+    lines += [
+        f"  {package} --> {other}" for package in sorted(edges) for other in sorted(edges[package])
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -57,18 +59,18 @@ def _tops(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module.partition(".")[0]
         elif isinstance(node, ast.Import):
-            yield from (one.name.partition(".")[0] for one in node.names)
+            yield from (alias.name.partition(".")[0] for alias in node.names)
 
 
 def _reduced(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """Without edges to what is reached by a longer way too."""
     return {
-        one: {
+        package: {
             other
             for other in direct
             if not any(other in _reached(edges, between) for between in direct - {other})
         }
-        for one, direct in edges.items()
+        for package, direct in edges.items()
     }
 
 

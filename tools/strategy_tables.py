@@ -52,15 +52,15 @@ def _lines(of: type) -> Iterator[str]:
 
 
 def _docstrings(of: type) -> Mapping[str, str]:
-    """What stands below each field."""
+    """Return the string below each field."""
     [body] = ast.parse(inspect.getsource(of)).body
     assert isinstance(body, ast.ClassDef)
     found = {}
-    for one, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(one, ast.AnnAssign) and isinstance(below, ast.Expr):
-            assert isinstance(one.target, ast.Name)
+    for statement, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(statement, ast.AnnAssign) and isinstance(below, ast.Expr):
+            assert isinstance(statement.target, ast.Name)
             assert isinstance(below.value, ast.Constant)
-            found[one.target.id] = str(below.value.value)
+            found[statement.target.id] = str(below.value.value)
     return found
 
 
@@ -78,21 +78,21 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 def _range(kind: Any) -> str:
     """Bounds, or the words that there are: all that is checked of a field by itself."""
-    for one in _inside(kind):
-        if isinstance(one, type) and issubclass(one, Enum):
-            return ", ".join(f"`{word.value}`" for word in one if word.value)
-        if isinstance(one, Meta):
-            if one.ge is not None and one.le is not None:
-                return f"{one.ge} to {one.le}"
-            bounds = (("≥", one.ge), (">", one.gt), ("≤", one.le), ("<", one.lt))
+    for part in _inside(kind):
+        if isinstance(part, type) and issubclass(part, Enum):
+            return ", ".join(f"`{word.value}`" for word in part if word.value)
+        if isinstance(part, Meta):
+            if part.ge is not None and part.le is not None:
+                return f"{part.ge} to {part.le}"
+            bounds = (("≥", part.ge), (">", part.gt), ("≤", part.le), ("<", part.lt))
             return ", ".join(f"{sign} {at}" for sign, at in bounds if at is not None)
     return "–"
 
 
 def _inside(kind: Any) -> Iterator[Any]:
     yield kind
-    for one in (*get_args(kind), *getattr(kind, "__metadata__", ())):
-        yield from _inside(one)
+    for part in (*get_args(kind), *getattr(kind, "__metadata__", ())):
+        yield from _inside(part)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class CgroupLimits:
     mems: str = ""
 
     def overlaid(self, linux: pb.LinuxContainerResources) -> CgroupLimits:
-        """What containerd makes of a request: fields at their default change nothing."""
+        """Limits after a request, as in containerd: fields at their default change nothing."""
         given = {
             "shares": linux.cpu_shares,
             "quota": linux.cpu_quota,
@@ -75,7 +75,7 @@ class CgroupTree:
         root.mkdir(parents=True, exist_ok=True)
 
     def path(self, group: str) -> Path:
-        """Where a group's files are.
+        """Return the directory of a cgroup.
 
         Raises:
             KernelRefusedError: the name leads out of the tree.
@@ -109,7 +109,7 @@ class CgroupTree:
         shutil.rmtree(self.path(group), ignore_errors=True)
 
     def _files(self, limits: CgroupLimits) -> dict[str, str]:
-        """What the files hold with these limits.
+        """Return the contents of the files for these limits.
 
         Raises:
             KernelRefusedError: a value is out of range.

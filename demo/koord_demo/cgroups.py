@@ -1,4 +1,4 @@
-"""What the kernel really holds for a process: its groups' limits, read back.
+"""Limits that the kernel holds for a process: those of its cgroups, read back.
 
 Both hierarchies are understood, also side by side (v1 controllers with an
 empty v2 tree). What the controller does not offer is None.
@@ -83,7 +83,7 @@ def group(pid: int, controller: str) -> Path | None:
 
 @functools.cache
 def mounts() -> dict[str, Path]:
-    """Where each v1 controller is mounted; the key "" is the v2 tree."""
+    """Return the mount point of each v1 controller; the key "" is the v2 tree."""
     found: dict[str, Path] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         place, _, source = line.partition(" - ")

@@ -29,7 +29,7 @@ PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 # Root's PATH need not have the system's directories.
 _PATH = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
 _ROUNDS = 3
-"""In which pods are removed."""
+"""Rounds in which pods are removed."""
 
 _CONFIG = """\
 version = 2
@@ -84,7 +84,7 @@ disabled_plugins = [
 
 
 def why_not() -> str | None:
-    """What keeps a real containerd from running here; None where nothing does."""
+    """Return the reason why a real containerd cannot run here; None if it can."""
     if os.geteuid() != 0:
         return "a real containerd needs root"
     missing = [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
@@ -231,7 +231,7 @@ class Containerd:
                         cri.remove_pod_sandbox(sandbox.id)
 
     def leftovers(self) -> list[str]:
-        """What of ours is on the machine now, beside the daemon; nothing after ``close``."""
+        """Return our leftovers on the machine beside the daemon; nothing after ``close``."""
         return [
             *(f"process {pid}" for pid in self._shims()),
             *(f"mount {mount}" for mount in self._mounts()),
@@ -310,7 +310,7 @@ class Containerd:
 
 
 def overlay_works(directory: Path) -> bool:
-    """Whether an overlay can be mounted here, as containerd's default snapshotter does."""
+    """True if an overlay can be mounted here, as containerd's default snapshotter does."""
     with tempfile.TemporaryDirectory(dir=directory) as name:
         for part in ("lower", "upper", "work", "merged"):
             (Path(name) / part).mkdir()

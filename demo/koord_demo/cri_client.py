@@ -248,7 +248,7 @@ class Cri:
         ).images
 
     def image_status(self, image: str, *, timeout: float = TIMEOUT) -> pb.Image | None:
-        """What the runtime knows of an image; None where it has it not."""
+        """Return the runtime's record of an image; None if it does not have it."""
         request = pb.ImageStatusRequest(image=pb.ImageSpec(image=image))
         response = self.call("ImageStatus", request, pb.ImageStatusResponse, timeout)
         return response.image if response.HasField("image") else None

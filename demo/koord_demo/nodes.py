@@ -30,9 +30,9 @@ class DemoNode:
     values: Callable[[Cri, str, str], CgroupValues]
     """Limits now in force, by client, cgroup parent and container id."""
     place: Callable[[Cri, str, str], str]
-    """Where they are, for people."""
+    """Location of a container's values, for people."""
     rounds: int
-    """How many calls of a kind are timed: real ones take longer."""
+    """Number of timed calls of a kind; real ones take longer."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What the embedded runtime remembers of a pod and a container, and how CRI shows it."""
+"""The embedded runtime's records of pods and containers, and their form in CRI."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class DemoContainer:
 
 def _variables(config: pb.ContainerConfig) -> list[str]:
     """The environment as the OCI spec has it; this runtime's images have none of their own."""
-    return [f"{one.key}={go_json(one.value)}" for one in config.envs]
+    return [f"{variable.key}={go_json(variable.value)}" for variable in config.envs]
 
 
 def go_json(value: Any) -> Any:

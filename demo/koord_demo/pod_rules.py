@@ -1,4 +1,4 @@
-"""What a container runtime allows, in which order, and what follows from it.
+"""A container runtime's rules: allowed calls, their order, their effects.
 
 The embedded runtime's mind, without a socket: requests in, responses out. The
 rules were observed on containerd 1.6.20; where CRI asks for more (to stop or

@@ -1,4 +1,4 @@
-"""What a kubelet sends for the pods of the demo, the tests and the benchmarks."""
+"""A kubelet's requests for the pods of the demo, the tests and the benchmarks."""
 
 from __future__ import annotations
 

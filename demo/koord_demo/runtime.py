@@ -68,7 +68,7 @@ class DemoRuntime:
         self.cgroups = CgroupTree(root, cpus)
         self.pods = PodRules(self.cgroups)
         self.requests: list[ReceivedCall] = []
-        """What came, in order, unless ``keep_requests`` is off."""
+        """Received calls in order, unless ``keep_requests`` is off."""
         self._keep = keep_requests
         pods = self.pods
         self._answers: dict[str, Answer] = {
@@ -107,7 +107,7 @@ class DemoRuntime:
 
     @contextlib.contextmanager
     def events(self) -> Iterator[Events]:
-        """What happens to containers while the block runs."""
+        """Queue of the containers' events while the block runs."""
         queue: Events = asyncio.Queue()
         self.pods.listeners.add(queue.put_nowait)
         try:

@@ -54,9 +54,11 @@ def nodes(number: int) -> Iterator[bytes]:
 def pods(number: int, rng: Random) -> list[bytes]:
     """Pods as JSON, in the order in which they are created."""
     templates = list(_templates())
-    shares = sum(one.share for one in templates)
+    shares = sum(template.share for template in templates)
     made = [
-        pod(one, place) for one in templates for place in range(number * one.share // shares + 1)
+        pod(template, place)
+        for template in templates
+        for place in range(number * template.share // shares + 1)
     ]
     rng.shuffle(made)
     return made[:number]

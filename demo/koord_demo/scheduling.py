@@ -63,14 +63,14 @@ def main() -> None:
 
 def make_cluster(nodes: int, pods: int) -> DemoCluster:
     """Nodes without pods, and pods that wait."""
-    scheduler = Scheduler([one.guarded() for one in default_scheduler_config().profiles])
+    scheduler = Scheduler([profile.guarded() for profile in default_scheduler_config().profiles])
     for raw in scheduler_cluster.nodes(nodes):
         scheduler.nodes.set(read_node(raw))
     reader, now = PodReader(scheduler.nodes), time.monotonic()
     found = [reader.read(raw) for raw in scheduler_cluster.pods(pods, Random(1))]
-    for one in found:
-        scheduler.set_pod(one, now)
-    return DemoCluster(scheduler, {one.key: one for one in found})
+    for pod in found:
+        scheduler.set_pod(pod, now)
+    return DemoCluster(scheduler, {pod.key: pod for pod in found})
 
 
 def place(console: Console, cluster: DemoCluster) -> int:
@@ -108,7 +108,7 @@ def show(console: Console, cluster: DemoCluster, placed: int, seconds: float) ->
     if not waiting:
         return
     # The largest of them has most to say.
-    key = max(waiting, key=lambda one: (waiting[one].waiting.usage.request, one))
+    key = max(waiting, key=lambda pod: (waiting[pod].waiting.usage.request, pod))
     now = Now(time.monotonic(), time.time())
     found = explain_waiting(cluster.scheduler, cluster.pods[key], now)
     console.print(f"\n[bold]Why does one of them wait?[/] [dim]koordctl why pending {key}[/]\n")

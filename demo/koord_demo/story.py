@@ -143,7 +143,7 @@ class Story:
         )
 
     def _run_without_pykoord(self) -> CgroupValues:
-        """What the same pod gets from the runtime alone."""
+        """Run the same pod on the runtime alone; return its values."""
         plan = batch_pod_config("reports-alone", cgroup_root=self._node.cgroup_root)
         pod = run_pod(self._direct, plan)
         parent = plan.sandbox.linux.cgroup_parent
@@ -222,7 +222,7 @@ class Story:
 
     def _show_observation(self) -> None:
         self._heading("6. This machine as a second, read-only koordlet sees it: koordctl top")
-        # It knows no pods of this machine: it is not told of any list.
+        # It knows no pods of this machine: it has no list of them.
         self._observer.wait_until((self._directory / "status.sock").exists)
         machine = self._koordctl("top", "--once").partition("\n\n")[0]
         self._console.print(machine, markup=False, highlight=False)
@@ -239,7 +239,7 @@ class Story:
         self._console.print(self._koordctl(*why), markup=False, highlight=False)
 
     def _koordctl(self, *words: str) -> str:
-        """What koordctl prints, on either stream."""
+        """Run koordctl; return its output on either stream."""
         command = [console_script("koordctl"), *words]
         command += ["--address", f"unix://{self._directory}/status.sock"]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)

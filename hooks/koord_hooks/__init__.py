@@ -1,4 +1,4 @@
-"""What happens to a pod at each step of its life, decided without any IO.
+"""Hooks on each step of a pod's life, decided without any IO.
 
 Glossary:
     Stage        a moment in a pod's life at which hooks are asked.

@@ -2,6 +2,6 @@
 
 DIRECTORY = "/etc/runtime/hookserver.d"
 REGISTERED = ".json"
-"""What the name of a server's registration ends in."""
+"""Suffix of the file that registers a hook server."""
 REMOVED = ".removed"
-"""What the name of a file ends in that says: this server is deregistered."""
+"""Suffix of the file that says that a hook server is deregistered."""

@@ -33,7 +33,7 @@ def response_type(stage: Stage) -> type[HookResponse]:
 def to_resources(message: pb.LinuxContainerResources) -> LinuxResources:
     """The limits of a message; a field at its protobuf default counts as unset."""
     return LinuxResources(
-        **{one.name: getattr(message, one.cri) or None for one in RESOURCE_FIELDS},
+        **{field.name: getattr(message, field.cri) or None for field in RESOURCE_FIELDS},
         hugepage_limits={limit.page_size: limit.limit for limit in message.hugepage_limits},
         unified=dict(message.unified),
     )
@@ -88,7 +88,7 @@ def to_container(request: pb.ContainerResourceHookRequest) -> Container:
 
 
 def subject_of(request: HookRequest) -> Pod | Container:
-    """What the request is about."""
+    """Return the pod or container of a request."""
     if isinstance(request, pb.PodSandboxHookRequest):
         return to_pod(request)
     return to_container(request)
@@ -110,7 +110,7 @@ def respond(request: HookRequest, patch: Patch) -> HookResponse:
 
 
 def changes(request: HookRequest, response: HookResponse) -> bool:
-    """Whether a response is more than the echo of its request."""
+    """True if a response is more than the echo of its request."""
     pod = isinstance(request, pb.PodSandboxHookRequest)
     names = _POD_ECHO if pod else _CONTAINER_ECHO
     return any(getattr(request, name) != getattr(response, name) for name in names)

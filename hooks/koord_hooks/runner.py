@@ -40,7 +40,7 @@ _AnyPatch = TypeVar("_AnyPatch", Patch, NodePatch, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class HookResult(Generic[_AnyPatch]):
-    """What the plugins made of one stage or subject of reconciliation.
+    """Combined result of the plugins for one stage or subject of reconciliation.
 
     ``contributors`` are the plugins that returned a patch, ``patches`` those patches, in
     the same order. ``failures`` are those that
@@ -140,7 +140,7 @@ class HookRunner:
         # Several plugins may read one annotation; its defect is reported once.
         lines = tuple(sorted({*ignored, *merged.ignored}))
         merged = replace(merged, ignored=lines) if ignored else merged
-        names, patches = tuple(name for name, _ in returned), tuple(one for _, one in returned)
+        names, patches = tuple(name for name, _ in returned), tuple(patch for _, patch in returned)
         return HookResult(merged, names, conflicts, tuple(failures), patches)
 
 
@@ -172,7 +172,7 @@ def _with_accepted(implementation: pluggy.HookImpl) -> Hook:
 
 
 def available_plugins() -> dict[str, Callable[[], object]]:
-    """How to load each plugin there is, by name.
+    """Return the loader of each available plugin by name.
 
     Our own are the modules in ``koord_hooks.builtin``; other distributions name
     theirs as entry points. Ours win a name. None is loaded before it is asked

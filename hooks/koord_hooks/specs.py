@@ -63,14 +63,14 @@ class HookSpecs:
 
     @hookspec
     def reconcile_kube_qos(self, kube_qos: KubeQoS, view: NodeView) -> Patch | None:
-        """What the cgroup above all pods of one of Kubernetes' classes should have."""
+        """Return the desired values of the cgroup above all pods of one of Kubernetes' classes."""
 
     @hookspec
     def reconcile_host_application(
         self, application: HostApplication, view: NodeView
     ) -> Patch | None:
-        """What the cgroup of an application outside Kubernetes should have."""
+        """Return the desired values of the cgroup of an application outside Kubernetes."""
 
     @hookspec
     def reconcile_node(self, pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
-        """What the node itself should have: sysctls, traffic classes, other agents' files."""
+        """Return the desired state of the node: sysctls, traffic classes, other agents' files."""

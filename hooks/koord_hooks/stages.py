@@ -30,7 +30,7 @@ POST_STAGES = frozenset(
 
 
 class ReconcileSubject(StrEnum):
-    """What is reconciled at an interval, besides running pods and containers.
+    """Subject of periodic reconciliation, besides running pods and containers.
 
     No call of the runtime is about these, so that only the node agent asks.
     """

@@ -1,4 +1,4 @@
-"""What pods and the node will need: histograms of what they used, and peaks. No IO.
+"""Predictions for pods and the node: histograms of usage, and peaks. No IO.
 
 - **model**: the histograms of CPU and memory of one UID: a pod, the node, a priority class
   of it, or what no pod uses ("sys").

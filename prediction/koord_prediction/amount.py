@@ -29,7 +29,7 @@ class ResourceAmount:
 
 
 def each(
-    choose: Callable[[float, float], float], one: ResourceAmount, other: ResourceAmount
+    choose: Callable[[float, float], float], amount: ResourceAmount, other: ResourceAmount
 ) -> ResourceAmount:
     """``choose`` (min, max) applied to CPU and to memory by itself."""
-    return ResourceAmount(choose(one.cpu, other.cpu), choose(one.memory, other.memory))
+    return ResourceAmount(choose(amount.cpu, other.cpu), choose(amount.memory, other.memory))

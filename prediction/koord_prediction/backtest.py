@@ -42,7 +42,7 @@ class PredictionMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How one method did for one resource, in cores or bytes.
+    """Errors of one method for one resource, in cores or bytes.
 
     ``under`` and ``under_p99`` are the shares of windows in which it said less than the
     peak, or the 99th percentile, that came. ``mean_under`` is over the windows of
@@ -62,7 +62,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """What came out; ``scores`` by resource ("cpu", "memory") and method, seconds elsewhere.
+    """Results of a backtest; ``scores`` by resource ("cpu", "memory") and method, else seconds.
 
     ``cold`` is the share of prod pods that counted with their request, on average.
     """
@@ -138,7 +138,7 @@ def backtest(
         windows=len(said),
         cold=float(np.mean(cold)),
         mean_peak=ResourceAmount(
-            *np.mean([(one.cpu, one.memory) for one, _ in came], axis=0).tolist()
+            *np.mean([(peak.cpu, peak.memory) for peak, _ in came], axis=0).tolist()
         ),
         scores=dict(_scores(said, came)),
     )
@@ -229,7 +229,11 @@ def _scores(
             resource,
             {
                 method: _score(
-                    np.array([getattr(one[method], resource) for one in said]), peaks, p99s
+                    np.array(
+                        [getattr(peaks_by_method[method], resource) for peaks_by_method in said]
+                    ),
+                    peaks,
+                    p99s,
                 )
                 for method in PredictionMethod
             },

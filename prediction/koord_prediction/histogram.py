@@ -33,7 +33,7 @@ _YEAR_1 = -62135596800.0
 
 @dataclass(frozen=True)
 class Buckets:
-    """Where buckets start, in the resource's unit; the last starts at ``maximum`` or above."""
+    """Starts of histogram buckets in the resource's unit; the last is ``maximum`` or above."""
 
     first: float
     maximum: float
@@ -47,7 +47,7 @@ class Buckets:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of buckets."""
         return len(self.starts)
 
     def find(self, values: Floats) -> Rows:

@@ -87,7 +87,7 @@ class Models:
         self._updated: dict[str, float] = {}
 
     def uids(self) -> tuple[str, ...]:
-        """Who has a model."""
+        """UIDs of the pods that have a model."""
         return tuple(self._rows)
 
     def train(self, found: Mapping[str, ResourceAmount], at: float) -> None:
@@ -99,7 +99,7 @@ class Models:
         rows = np.array([self._row(uid) for uid, _ in found], dtype=np.intp)
         if not len(rows):
             return
-        used = np.array([(one.cpu, one.memory) for _, one in found])
+        used = np.array([(amount.cpu, amount.memory) for _, amount in found])
         self._cpu.add(rows, used[:, 0], at)
         self._memory.add(rows, used[:, 1], at)
         self._updated |= dict.fromkeys((uid for uid, _ in found), at)

@@ -1,4 +1,4 @@
-"""What prod pods will need at most, and what of their requests others may borrow.
+"""Predicted peak of prod pods, and the part of their requests that others may borrow.
 
 Two predictors, as Koordinator's, m being 1 + margin/100, prod pods those of class
 prod or of none, and peak a percentile of a model:
@@ -34,7 +34,7 @@ PROD = frozenset({PriorityClass.PROD, PriorityClass.NONE})
 
 @dataclass(frozen=True, slots=True)
 class PeakPolicy:
-    """How carefully: percentiles as fractions, ``margin`` in percent, ``cold_start`` in seconds."""
+    """Caution: percentiles as fractions, ``margin`` in percent, ``cold_start`` in seconds."""
 
     cpu_percentile: float = 0.95
     memory_percentile: float = 0.98
@@ -43,7 +43,7 @@ class PeakPolicy:
 
     @property
     def factor(self) -> float:
-        """What a percentile is multiplied with."""
+        """Factor by which a percentile is multiplied."""
         return 1 + self.margin / 100
 
 
@@ -63,7 +63,7 @@ class PodDemand:
 
 @dataclass(frozen=True, slots=True)
 class PredictedPeak:
-    """What one predictor says; ``reclaimable`` is ``None`` while allocatable is not known."""
+    """Result of one predictor; ``reclaimable`` is ``None`` while allocatable is not known."""
 
     peak: ResourceAmount
     reclaimable: ResourceAmount | None
@@ -71,7 +71,7 @@ class PredictedPeak:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is reported (``None`` while a model lacks), and what each predictor said.
+    """The reported peak (``None`` while a model is missing), and that of each predictor.
 
     ``cold`` are the pods that counted with their request.
     """
@@ -105,7 +105,7 @@ def predict(
 
 
 def is_cold(pod: PodDemand, now: float, cold_start: float) -> bool:
-    """Whether a pod is too young to be judged; one of unknown age is."""
+    """True if a pod is too young to be judged; one of unknown age is."""
     return pod.started <= 0 or now - pod.started <= cold_start
 
 
@@ -150,8 +150,8 @@ def _within(
     return each(min, (allocatable - used).at_least_zero(), spare)
 
 
-def _careful(one: PredictedPeak, other: PredictedPeak) -> PredictedPeak:
-    peak = each(max, one.peak, other.peak)
-    if one.reclaimable is None or other.reclaimable is None:
+def _careful(prediction: PredictedPeak, other: PredictedPeak) -> PredictedPeak:
+    peak = each(max, prediction.peak, other.peak)
+    if prediction.reclaimable is None or other.reclaimable is None:
         return PredictedPeak(peak, None)
-    return PredictedPeak(peak, each(min, one.reclaimable, other.reclaimable))
+    return PredictedPeak(peak, each(min, prediction.reclaimable, other.reclaimable))

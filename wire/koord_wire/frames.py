@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client sends before its first frame."""
+"""Bytes that a client sends before its first frame."""
 
 HEADER = struct.Struct(">HBBBL")
 """A frame header: length (high 16 bits, low 8 bits), type, flags, stream."""
@@ -39,7 +39,7 @@ FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL = 6, 7, 8
 COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 9, 11
 
 Handler = Callable[[bytes, int, int, int, int], "bytes | None"]
-"""What becomes of a frame on its way through.
+"""Function applied to a frame on its way through.
 
 It gets the bytes, where its frame begins and ends, flags and stream; it returns None to
 let the frame go on as it is, or what goes on in its place.

@@ -21,7 +21,7 @@ MAX_REFUSAL = 1024
 
 
 class RequestHeaders(NamedTuple):
-    """What the relay wants to know of a request."""
+    """The relay's part of a request's headers."""
 
     path: str
     encoding: str
@@ -72,7 +72,7 @@ class HeaderReader:
         return result
 
     def _table(self) -> tuple[int, int, object]:
-        """What shows whether the table changed.
+        """Return a value that changes whenever the table does.
 
         The newest entry may be put in once more, so it is to be compared by identity.
         """

@@ -67,7 +67,7 @@ DEFAULT_STREAMS = 100
 LAST_STREAM = 0x4000_0001
 """No stream is opened from here on: a new connection is cheaper than running out of numbers."""
 TOKEN_INDEX = 62
-"""Where the newest entry of a dynamic table is (RFC 7541 §2.3.3)."""
+"""Index of the newest entry of a dynamic table (RFC 7541 §2.3.3)."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -164,12 +164,12 @@ class UnaryConnection:
 
     @property
     def usable(self) -> bool:
-        """Whether requests may still be opened here, now or when others have ended."""
+        """True if requests may still be opened here, now or when others have ended."""
         return not self._going_away and self._next < LAST_STREAM
 
     @property
     def free(self) -> int:
-        """How many more requests may be opened now."""
+        """Number of requests that may be opened now."""
         return max(0, self._most - len(self._streams)) if self.usable else 0
 
     @property
@@ -193,10 +193,10 @@ class UnaryConnection:
             self._same[method, headers] = same
         update, self._table_update = self._table_update, b""
         block = update + literal(b":path", path) + same + self._authorization(token)
-        one = _Stream(self._stream_window, body)
-        self._streams[stream] = one
+        opened = _Stream(self._stream_window, body)
+        self._streams[stream] = opened
         self._write_block(stream, block, 0 if body else END_STREAM)
-        self._send_body(stream, one)
+        self._send_body(stream, opened)
         return stream
 
     def retire(self, reason: str) -> None:
@@ -229,15 +229,15 @@ class UnaryConnection:
             done = 0 if rest else END_HEADERS
             self._output.append(frame(CONTINUATION, done, stream, part))
 
-    def _send_body(self, stream: int, one: _Stream) -> None:
-        while one.unsent:
-            size = min(len(one.unsent), self._window, one.window, self._frame)
+    def _send_body(self, stream: int, state: _Stream) -> None:
+        while state.unsent:
+            size = min(len(state.unsent), self._window, state.window, self._frame)
             if size <= 0:
                 return
-            part, one.unsent = one.unsent[:size], one.unsent[size:]
+            part, state.unsent = state.unsent[:size], state.unsent[size:]
             self._window -= size
-            one.window -= size
-            self._output.append(frame(DATA, 0 if one.unsent else END_STREAM, stream, part))
+            state.window -= size
+            self._output.append(frame(DATA, 0 if state.unsent else END_STREAM, stream, part))
 
     def take_output(self) -> bytes:
         """The bytes to send now."""
@@ -248,7 +248,7 @@ class UnaryConnection:
     # ---- what the server sends
 
     def receive(self, data: bytes) -> list[Event]:
-        """What came of the requests with these bytes.
+        """Process received bytes; return the resulting events of requests.
 
         Raises:
             ProtocolError: the server broke HTTP/2. The connection is to be closed after the
@@ -318,15 +318,15 @@ class UnaryConnection:
             self._block_received(stream, first, block)
 
     def _block_received(self, stream: int, flags: int, block: bytes) -> None:
-        one = self._streams.get(stream)
-        if one is None:
+        state = self._streams.get(stream)
+        if state is None:
             return  # cancelled; without a table nothing has to be followed
-        if not one.status:
+        if not state.status:
             status = response_status(block)
             if status >= 200:  # before that, more headers follow
-                one.status, one.block = status, block
+                state.status, state.block = status, block
         if flags & END_STREAM:
-            self._ended(stream, one)
+            self._ended(stream, state)
 
     def _data_received(self, data: bytes, position: int, end: int, flags: int, stream: int) -> None:
         size = end - position - HEADER_SIZE
@@ -334,24 +334,24 @@ class UnaryConnection:
         if self._consumed >= CREDIT:
             self._output.append(window_update(0, self._consumed))
             self._consumed = 0
-        one = self._streams.get(stream)
-        if one is None:
+        state = self._streams.get(stream)
+        if state is None:
             return  # cancelled
-        one.received += size
-        one.parts.append(content(data, position, end, flags))
+        state.received += size
+        state.parts.append(content(data, position, end, flags))
         if flags & END_STREAM:
-            self._ended(stream, one)
-        elif one.received >= MAX_BODY:
+            self._ended(stream, state)
+        elif state.received >= MAX_BODY:
             self.cancel(stream)
             self._failed(stream, f"an answer of over {MAX_BODY} bytes", processed=True)
 
-    def _ended(self, stream: int, one: _Stream) -> None:
+    def _ended(self, stream: int, state: _Stream) -> None:
         del self._streams[stream]
-        if one.unsent:
+        if state.unsent:
             # It may answer before it has read all, and does not want the rest.
             self._output.append(rst_stream(stream, NO_ERROR))
-        if one.status:
-            self._events.append(Response(stream, one.status, one.block, b"".join(one.parts)))
+        if state.status:
+            self._events.append(Response(stream, state.status, state.block, b"".join(state.parts)))
         else:
             self._failed(stream, "an answer without headers", processed=True)
 
@@ -376,8 +376,8 @@ class UnaryConnection:
         last, code = number(data, start), number(data, start + 4)
         text = data[start + 8 : end].decode(errors="replace")
         self._going_away = " ".join(f"the server closes the connection ({code}) {text}".split())
-        for one in [one for one in self._streams if one > last]:
-            self._failed(one, self._going_away, processed=False)
+        for later in [later for later in self._streams if later > last]:
+            self._failed(later, self._going_away, processed=False)
 
     def _ping_received(self, data: bytes, position: int, end: int, flags: int, stream: int) -> None:
         if not flags & ACK:
@@ -396,8 +396,8 @@ class UnaryConnection:
         window = given.get(INITIAL_WINDOW_SIZE, self._stream_window)
         if window > MAX_WINDOW:
             raise ProtocolError(FLOW_CONTROL_ERROR, "an initial window of over 2^31-1 bytes")
-        for one in self._streams.values():
-            one.window += window - self._stream_window
+        for state in self._streams.values():
+            state.window += window - self._stream_window
         self._stream_window = window
         self._shrink_table(given.get(HEADER_TABLE_SIZE, self._table))
         self._output.append(frame(SETTINGS, ACK, 0))
@@ -419,11 +419,11 @@ class UnaryConnection:
             if self._window > MAX_WINDOW:
                 raise ProtocolError(FLOW_CONTROL_ERROR, "a window of over 2^31-1 bytes")
             self._send_bodies()
-        elif (one := self._streams.get(stream)) is not None:
-            one.window += increment
-            self._send_body(stream, one)
+        elif (state := self._streams.get(stream)) is not None:
+            state.window += increment
+            self._send_body(stream, state)
 
     def _send_bodies(self) -> None:
-        for stream, one in self._streams.items():
-            if one.unsent:
-                self._send_body(stream, one)
+        for stream, state in self._streams.items():
+            if state.unsent:
+                self._send_body(stream, state)

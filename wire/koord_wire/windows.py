@@ -74,7 +74,7 @@ class ConnectionWindow:
         self.debt -= size
 
     def owed(self) -> int:
-        """What to credit the client with now; it counts as done (rule 8)."""
+        """Return the credit due to the client now; it counts as given (rule 8)."""
         owed = max(0, -self.debt)
         self.debt += owed
         return owed

@@ -43,10 +43,12 @@ def pre_run_pod_sandbox(pod: Pod, view: NodeView) -> Patch | None:
     stages = _stages(found)
     unusable = frozenset().union(*(container.unusable for container in listed))
     whole_pod = BatchResources(
-        cpu_request=_most(_sum(one.cpu_request for one in stage) for stage in stages),
-        cpu_limit=_most_if_all(_sum_if_all(one.cpu_limit for one in stage) for stage in stages),
+        cpu_request=_most(_sum(resources.cpu_request for resources in stage) for stage in stages),
+        cpu_limit=_most_if_all(
+            _sum_if_all(resources.cpu_limit for resources in stage) for stage in stages
+        ),
         memory_limit=_most_if_all(
-            _sum_if_all(one.memory_limit for one in stage) for stage in stages
+            _sum_if_all(resources.memory_limit for resources in stage) for stage in stages
         ),
         # Without one container's limit the pod's is not known; its weight is only less.
         unusable=unusable - {"cpu_request"},
@@ -74,7 +76,7 @@ def _container(container: Container, view: NodeView) -> Patch | None:
 
 
 class _PodRequests(NamedTuple):
-    """What a batch pod's containers ask for, and its init containers."""
+    """Batch resources of a pod's containers and init containers."""
 
     containers: Mapping[str, BatchResources]
     inits: Mapping[str, BatchResources]
@@ -88,12 +90,12 @@ def _of_batch_pod(pod: Pod) -> _PodRequests | None:
 
 
 def _stages(found: _PodRequests) -> list[list[BatchResources]]:
-    """Who runs at the same time, from stage to stage."""
-    beside = [one for name, one in found.containers.items() if name in found.inits]
-    before = [one for name, one in found.inits.items() if name not in found.containers]
+    """Return the containers that run at the same time, by stage of the pod's start."""
+    beside = [resources for name, resources in found.containers.items() if name in found.inits]
+    before = [resources for name, resources in found.inits.items() if name not in found.containers]
     # Containers that ask for nothing have no limit, and then the pod has none.
     together = list(found.containers.values()) or [BatchResources()]
-    return [together, *([one, *beside] for one in before)]
+    return [together, *([init, *beside] for init in before)]
 
 
 def _patch(asked: BatchResources, period: int | None, view: NodeView) -> Patch:

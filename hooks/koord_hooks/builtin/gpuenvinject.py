@@ -67,8 +67,8 @@ def _limits(part: GPU) -> dict[str, str]:
 
 def _preloaded(env: Mapping[str, str]) -> dict[str, str]:
     """The library first, then what the container preloads itself."""
-    own = [one for one in env.get(_PRELOAD, "").replace(" ", ":").split(":") if one]
-    return {_PRELOAD: ":".join([_LIBRARY, *(one for one in own if one != _LIBRARY)])}
+    own = [library for library in env.get(_PRELOAD, "").replace(" ", ":").split(":") if library]
+    return {_PRELOAD: ":".join([_LIBRARY, *(library for library in own if library != _LIBRARY)])}
 
 
 def _missing(container: Container, part: GPU) -> tuple[str, ...]:

@@ -84,7 +84,10 @@ def reconcile_node(pods: tuple[Pod, ...], view: NodeView) -> NodePatch | None:
     ignored: list[str] = []
     shared = _shared(view.slo, ignored)
     limited = _limited(pods, ignored)
-    why = ", ".join(f"{one.name} {one.rate} up to {one.ceil}" for one in shared)
+    why = ", ".join(
+        f"{traffic_class.name} {traffic_class.rate} up to {traffic_class.ceil}"
+        for traffic_class in shared
+    )
     if limited:
         why += f", {len(limited)} with a limit of their own"
     return NodePatch(
@@ -142,12 +145,12 @@ def _shared(slo: NodeSLO, ignored: list[str]) -> tuple[TrafficClass, ...]:
 
 
 def _promised(
-    one: TrafficClass, qos: QoSClass, slo: NodeSLO, room: int, ignored: list[str]
+    traffic_class: TrafficClass, qos: QoSClass, slo: NodeSLO, room: int, ignored: list[str]
 ) -> TrafficClass:
     total, network = slo.total_network_bandwidth, slo.of(qos).network
     asked, ceil = 0, total
     if network.enable:
-        where = f"NodeSLO: resourceQOSStrategy.{one.name}Class.networkQOS.egress"
+        where = f"NodeSLO: resourceQOSStrategy.{traffic_class.name}Class.networkQOS.egress"
         asked = _bits(network.egress_request, total, f"{where}Request", ignored)
         ceil = _bits(network.egress_limit, total, f"{where}Limit", ignored) or total
         if asked > min(room, ceil):
@@ -157,7 +160,7 @@ def _promised(
             )
     least = max(total // 100, _LEAST_RATE)
     rate = max(min(max(asked, least), room, ceil), _LEAST_RATE)
-    return replace(one, rate=rate, ceil=max(ceil, rate))
+    return replace(traffic_class, rate=rate, ceil=max(ceil, rate))
 
 
 def _bits(bandwidth: Bandwidth, total: int, where: str, ignored: list[str]) -> int:
@@ -206,17 +209,19 @@ def _divided(
 ) -> Iterator[TrafficClass]:
     """Each class with its members, then the classes cut out of it: rule 4."""
     listed = list(limited)
-    apart = {one.pod.uid for one in listed}
+    apart = {limited_pod.pod.uid for limited_pod in listed}
     together = sorted(
         (pod for pod in pods if pod.uid not in apart), key=lambda pod: (pod.namespace, pod.name)
     )
-    for one in shared:
-        members = tuple(_member(pod) for pod in together if _class(pod).minor == one.minor)
-        own = [each for each in listed if _class(each.pod).minor == one.minor]
-        share = one.rate // (len(own) + max(len(members), 1))
-        cut = [_own_class(each, one, share) for each in own]
-        kept = max(one.rate - sum(each.rate for each in cut), _LEAST_RATE)
-        yield replace(one, rate=kept, members=members)
+    for traffic_class in shared:
+        members = tuple(
+            _member(pod) for pod in together if _class(pod).minor == traffic_class.minor
+        )
+        own = [each for each in listed if _class(each.pod).minor == traffic_class.minor]
+        share = traffic_class.rate // (len(own) + max(len(members), 1))
+        cut = [_own_class(each, traffic_class, share) for each in own]
+        kept = max(traffic_class.rate - sum(each.rate for each in cut), _LEAST_RATE)
+        yield replace(traffic_class, rate=kept, members=members)
         yield from cut
 
 

@@ -21,7 +21,7 @@ from koord_hooks.specs import hookimpl
 
 _FOLDER = "/var/lib/terway/qos"
 _CGROUPS = "/sys/fs/cgroup/net_cls"
-"""Where Terway looks for a pod's cgroup, on nodes of either cgroup version."""
+"""Directory of pods' cgroups in Terway's view, on nodes of either cgroup version."""
 
 _PRIORITIES = {
     QoSClass.SYSTEM: 0,
