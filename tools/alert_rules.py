@@ -15,7 +15,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = (DOCS / "operations/monitoring.md", DOCS / "manager/monitoring.md", DOCS / "scheduler.md")
+PAGES = (
+    DOCS / "operations/monitoring.md",
+    DOCS / "manager/monitoring.md",
+    DOCS / "scheduler/monitoring.md",
+)
 RULE = ROOT / "deploy" / "components" / "alerts" / "rule.yaml"
 MADE = "# Made by tools/alert_rules.py of tables in docs; do not edit.\n"
 _HEAD = """\

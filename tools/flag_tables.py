@@ -18,7 +18,11 @@ import koordlet.agent.config
 from koord_service.settings import flag_of
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (DOCS / "operations/settings.md", DOCS / "manager/settings.md", DOCS / "scheduler.md")
+PAGES = (
+    DOCS / "operations/settings.md",
+    DOCS / "manager/settings.md",
+    DOCS / "scheduler/settings.md",
+)
 PROGRAMS: dict[str, Any] = {
     "koord-runtime-proxy": koord_proxy.config.ProxySettings,
     "koordlet": koordlet.agent.config.KoordletSettings,

@@ -1,4 +1,4 @@
-"""docs/operations, docs/manager and docs/scheduler.md say what the programs say."""
+"""docs/operations, docs/manager and docs/scheduler say what the programs say."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from tools import flag_tables
 
 HOOK_SERVERS, KOORDLET = page("operations/hook-servers.md"), page("operations/koordlet.md")
 MONITORING, LOGS = page("operations/monitoring.md"), page("operations/logs.md")
-MANAGER, SCHEDULER = page("manager/monitoring.md"), page("scheduler.md")
+MANAGER, SCHEDULER = page("manager/monitoring.md"), page("scheduler/monitoring.md")
 
 Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
 

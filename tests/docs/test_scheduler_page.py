@@ -1,4 +1,4 @@
-"""Examples of the scheduler's page are what koordctl prints."""
+"""Examples of the scheduler's pages are what koordctl prints."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from koordctl.placement_text import scheduled_lines, waiting_lines
 from koordctl.replay import lines as replay_lines
 from koordctl.scheduler_documents import PlacementDocument, ReplayDocument
 
-from tests.docs.words import block, page
+from tests.docs.words import block, page, pages
 from tests.scheduler.program.test_explanation import NOW, Shop
 
-PAGE = page("scheduler.md")
+PAGE = pages("scheduler")
 
 
 def shop() -> Shop:
