@@ -1,4 +1,4 @@
-"""Write the tables of settings into docs/strategies.md: ``python tools/strategy_tables.py``.
+"""Write the tables of settings into docs/strategies: ``python tools/strategy_tables.py``.
 
 What is between ``<!-- settings: STRATEGY -->`` and the next ``<!-- end -->`` is replaced by the
 fields of its ``Settings`` with their docstrings. ``MODULE:CLASS`` names another dataclass.
@@ -20,7 +20,7 @@ from typing import Any, get_args, get_type_hints
 from koordlet.qos_manager import strategy_table
 from msgspec import Meta
 
-PAGE = Path(__file__).parents[1] / "docs" / "strategies.md"
+PAGES = Path(__file__).parents[1] / "docs" / "strategies"
 _PLACE = re.compile(r"(<!-- settings: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -96,4 +96,5 @@ def _inside(kind: Any) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text()))
+    for page in PAGES.glob("*.md"):
+        page.write_text(with_tables(page.read_text()))

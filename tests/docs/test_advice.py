@@ -24,7 +24,15 @@ from tools.flag_tables import PROGRAMS
 
 # These call programs of others, by their flags.
 OTHERS = ("device_daemon/koord_devices/vendors", "host/koord_host/network", "demo", "simulation")
-_FOLDERS = ("docs", "docs/operations", "docs/manager", "docs/scheduler", "deploy", ".")
+_FOLDERS = (
+    "docs",
+    "docs/operations",
+    "docs/manager",
+    "docs/scheduler",
+    "docs/strategies",
+    "deploy",
+    ".",
+)
 PAGES = sorted(
     path
     for folder in _FOLDERS

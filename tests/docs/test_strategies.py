@@ -1,4 +1,4 @@
-"""docs/strategies.md says of each strategy what its module says, and its examples work."""
+"""docs/strategies says of each strategy what its module says, and its examples work."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from koordlet.qos_manager.core.strategy import (
 from koordlet.qos_manager.strategy_table import available, load, select_enabled
 from koordlet.states_informer.node_view_builder import parse_rules
 
-from tests.docs.words import block, marked, page, rows
+from tests.docs.words import block, marked, pages, rows
 from tests.support.views import FakeHistory, stats, view
 from tools import strategy_tables
 
-PAGE = page("strategies.md")
+PAGE = pages("strategies")
 ALL, _ = select_enabled(asdict(KoordletSettings()), dict.fromkeys(DEFAULTS, True))
 TABLE = rows(marked(PAGE, "strategies"))
 ROWS = {row[0].strip("`"): row for row in TABLE}

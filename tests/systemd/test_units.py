@@ -271,7 +271,7 @@ PAGES_WITH_DROP_INS = (
     "operations/install.md",
     "operations/docker.md",
     "collectors.md",
-    "strategies.md",
+    "strategies/caches-and-disks.md",
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 README = Path(__file__).parents[2] / "README.md"
 COLLECTORS = README.parent / "docs/collectors.md"
 DOCKER = README.parent / "docs/operations/docker.md"
-STRATEGIES = README.parent / "docs/strategies.md"
+STRATEGIES = README.parent / "docs/strategies/caches-and-disks.md"
 
 
 def steps(text: str, section: str = "On a real node") -> dict[int, list[str]]:
