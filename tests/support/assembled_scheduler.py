@@ -16,6 +16,7 @@ from koord_model import cpuset
 from koord_model.keys import (
     ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_NUMA_TOPOLOGY_SPEC,
     ANNOTATION_RESERVATION_ALLOCATED,
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
@@ -347,6 +348,11 @@ class AssembledCluster:
                 )
                 labels["koordinator.sh/qosClass"] = "LSR"
                 spec["priority"] = 9500
+            case 7:
+                policy = rng.choice(["BestEffort", "Restricted", "SingleNUMANode"])
+                annotations[ANNOTATION_NUMA_TOPOLOGY_SPEC] = json.dumps(
+                    {"numaTopologyPolicy": policy}
+                )
         spec["containers"] = [{"name": "c", "image": "i", "resources": {"requests": requests}}]
         metadata = {
             "namespace": "shop",

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.class_plugin import ClassPlugin
 from koord_scheduler.framework.lru_cache import HasSize
 from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
+from koord_scheduler.framework.row_scores import RowScores, SharedScores
 from koord_scheduler.plugin import Limit, PreFilterResult, Reason
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, span
 from koord_scheduler.state.cluster_state import ClusterState, PodUsage
@@ -118,7 +119,7 @@ class ClassScores:
     def feasible(self) -> Rows:
         """The rows of the nodes that a pod of the class can run on."""
         self._rows.refresh()
-        (rows,) = self._rows.fits.nonzero()
+        rows, _ = self._rows.feasible()
         passed = self._pass_across(rows)
         return rows if passed is None else rows[passed]
 
@@ -134,18 +135,19 @@ class ClassScores:
         """The weighted scores of feasible rows; they depend on which rows these are."""
         self._rows.refresh()
         relative = (*self._base.relative, *self._rows.relative)
-        return self._totals(rows, self._rows.local[span(rows)], _of_rows(relative, rows))
+        local = self._rows.local[span(rows)] - self.nodes.tie_break[span(rows)]
+        return self._totals(rows, local, _of_rows(relative, rows))
 
     def _totals(
         self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
     ) -> Amounts:
-        total = np.array(local)
+        total = local
         for one, raw in relative:
-            total += one.weight * one.plugin.normalize(raw)
+            total = total + one.weight * one.plugin.normalize(raw)
         for one, across in self._across:
             scores = across.score(rows) if one.weight else None
             if scores is not None:
-                total += one.weight * scores
+                total = total + one.weight * scores
         return total
 
     def best(self, rows: Rows) -> int | None:
@@ -154,14 +156,14 @@ class ClassScores:
             return None
         # Scores that are equal are so when they are normalized, too, and make no difference.
         uneven = (*self._base.uneven, *self._rows.uneven)
-        return self._best(rows, self._rows.local[span(rows)], _of_rows(uneven, rows))
+        known, at = self._rows.feasible()
+        local = self._rows.local[at if rows is known else span(rows)]
+        return self._best(rows, local, _of_rows(uneven, rows))
 
     def _best(
         self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
     ) -> int:
-        totals = self._totals(rows, local, relative)
-        totals += self.nodes.tie_break[span(rows)]
-        return int(rows[totals.argmax()])
+        return int(rows[self._totals(rows, local, relative).argmax()])
 
     def best_of_sample(self, sample: Rows, enough: int) -> int | None:
         """As ``best`` if there were no other rows; ``None`` if fewer than ``enough`` can be used.

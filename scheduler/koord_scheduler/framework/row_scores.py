@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.class_plugin import ClassPlugin, class_plugin
 from koord_scheduler.framework.lru_cache import LRUCache
 from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.plugin import (
-    AcrossNodes,
-    Filter,
-    Plugin,
-    PreFilterResult,
-    Score,
-)
+from koord_scheduler.framework.single_row import SingleRow
+from koord_scheduler.plugin import Plugin, PreFilterResult
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.journal import RowJournal
-
-
-@dataclass(frozen=True, slots=True)
-class ClassPlugin:
-    """A plugin's answer about a class."""
-
-    plugin: Plugin
-    weight: int
-    filters: bool
-    filter: Filter | None
-    score: Score | None
-    across: AcrossNodes | None
 
 
 class RowScores:
     """The answers of some plugins about a class, by row.
 
     ``fits`` says where all of them and those of ``base`` let pods run. Where they do, ``local`` is
-    the weighted sum of the scores that depend on the row alone. ``relative`` has the others, as
-    they are before they are normalized, and ``uneven`` those of them that are not all equal.
+    the weighted sum of the scores that depend on the row alone, with the row's ``tie_break``.
+    ``relative`` has the others, as they are before they are normalized, and ``uneven`` those of
+    them that are not all equal.
     ``generation`` changes when all rows were asked about, and not only those that changed.
     ``classes`` is how many have shared them. ``preferred`` are the nodes that are tried first.
     """
@@ -56,7 +40,7 @@ class RowScores:
         self._nodes = nodes
         self._journal = journal
         self._base = base
-        self.answers = [_class_plugin(one, pod, nodes) for one in plugins]
+        self.answers = [class_plugin(one, pod, nodes) for one in plugins]
         self._plugins = [one for one in self.answers if one.filter or one.score]
         self._normalized = [one for one in self._plugins if one.score and one.plugin.normalizes]
         # Most plugins depend on nothing but the row.
@@ -71,6 +55,8 @@ class RowScores:
         self.preferred = next((one.preferred for one in before if one.preferred), ())
         self._seen = 0
         self._state: Hashable = None
+        self._single: SingleRow | None = None
+        self._feasible: tuple[Rows, Rows | slice] | None = None
         self.generation = 0
         self.classes = 0
         self.fits: Mask = np.zeros(0, np.bool_)
@@ -85,24 +71,39 @@ class RowScores:
 
     def refresh(self) -> None:
         """Ask about the rows that changed."""
+        state, position = self._state_of_others(), self._journal.position
+        is_same = state == self._state
+        if is_same and position == self._seen:
+            return
+        self._state = None  # a plugin may fail half-way
+        few = self._journal.few_since(self._seen) if is_same and self._named is None else None
+        if few is not None:
+            self._update_few(few)
+        else:
+            changed = self._journal.changed_since(self._seen) if is_same else None
+            self._update(self._only_named(self._begin() if changed is None else changed))
+        self._state, self._seen = state, position
+
+    def _state_of_others(self) -> Hashable:
+        """What answers depend on beside the rows; ``base`` is up to date then."""
         nodes, base = self._nodes, self._base
         if base is not None:
             base.refresh()
-        depends = [one.depends_on(self._pod, nodes) for one in self._depending]
-        state = nodes.generation, base.generation if base is not None else 0, *depends
-        changed = self._journal.changed_since(self._seen) if state == self._state else None
-        self._state = None  # a plugin may fail half-way
-        position = self._journal.position
-        if changed is None:
-            changed = self._begin()
-        if len(changed):
-            self._update(self._only_named(changed))
-        self._state, self._seen = state, position
+        depends = [plugin.depends_on(self._pod, nodes) for plugin in self._depending]
+        return nodes.generation, base.generation if base is not None else 0, *depends
+
+    def feasible(self) -> tuple[Rows, Rows | slice]:
+        """The rows that fit, and the same as ``span``; remembered while they are the same."""
+        if self._feasible is None:
+            (rows,) = self.fits.nonzero()
+            self._feasible = rows, span(rows)
+        return self._feasible
 
     def _begin(self) -> Rows:
         """The rows to ask about; on all others pods of the class cannot run."""
         length = len(self._nodes)
         self.generation += 1
+        self._feasible = None
         self.fits, self.local = np.zeros(length, np.bool_), np.zeros(length)
         self.relative = [(one, np.zeros(length)) for one in self._normalized]
         return np.flatnonzero(self._nodes.is_node if self._base is None else self._base.fits)
@@ -113,20 +114,49 @@ class RowScores:
         named = [row for row in map(self._nodes.row, self._named) if row is not None]
         is_named = np.isin(rows, named)
         self.fits[rows[~is_named]] = False  # a row may have another node by now
+        self._feasible = None
         return rows[is_named]
 
     def _update(self, rows: Rows) -> None:
         at = span(rows)
-        self.fits[at], self.local[at] = self.ask(rows)
+        fits, self.local[at] = self.ask(rows)
+        if self._feasible is not None and (self.fits[at] != fits).any():
+            self._feasible = None
+        self.fits[at] = fits
         for (_, raw), (_, scores) in zip(self.relative, self.ask_relative(rows), strict=True):
             raw[at] = scores
-        self.uneven = [(one, raw) for one, raw in self.relative if not _is_even(raw[self.fits])]
+        self._find_uneven()
+
+    def _update_few(self, rows: Iterable[int]) -> None:
+        if self._single is None:
+            self._single = SingleRow(self._pod, self._nodes, self._plugins)
+        for row in rows:
+            self.update_row(self._single, row)
+        self._find_uneven()
+
+    def update_row(self, single: SingleRow, row: int) -> None:
+        """Ask about a row; ``base`` is up to date."""
+        base, nodes = self._base, self._nodes
+        fits, local_of = (
+            (nodes.is_node, nodes.tie_break) if base is None else (base.fits, base.local)
+        )
+        local = single.ask(row, local_of.item(row)) if fits.item(row) else None
+        if self.fits.item(row) != (local is not None):
+            self.fits[row] = local is not None
+            self._feasible = None
+        self.local[row] = local or 0.0
+        for (_, raw), score in zip(self.relative, single.relative, strict=True):
+            raw[row] = score(row)
+
+    def _find_uneven(self) -> None:
+        if self.relative:
+            self.uneven = [(one, raw) for one, raw in self.relative if not _is_even(raw[self.fits])]
 
     def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
         """What becomes ``fits`` and ``local`` of these rows; ``base`` is up to date."""
-        base, at = self._base, span(rows)
-        fits = np.array(self._nodes.is_node[at] if base is None else base.fits[at])
-        local = np.zeros(len(rows)) if base is None else np.array(base.local[at])
+        base, at, nodes = self._base, span(rows), self._nodes
+        fits = np.array((nodes.is_node if base is None else base.fits)[at])
+        local = np.array((nodes.tie_break if base is None else base.local)[at])
         for one in self._plugins:
             if one.filter is not None:
                 fits &= one.filter(rows)
@@ -164,18 +194,6 @@ class SharedScores:
             self._scores.add(key, found)
         found.classes += 1
         return found
-
-
-def _class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: ClusterState) -> ClassPlugin:
-    plugin, filters, weight = enabled
-    return ClassPlugin(
-        plugin,
-        weight,
-        filters,
-        plugin.filter(pod, nodes) if filters else None,
-        plugin.score(pod, nodes) if weight else None,
-        plugin.across(pod, nodes),
-    )
 
 
 def _named_nodes(results: Iterable[PreFilterResult]) -> frozenset[str] | None:

@@ -25,7 +25,10 @@ class _Key(NamedTuple):
 
 
 class ScoreCache:
-    """``ClassScores`` by profile and class, as many as ``most_bytes`` hold at about."""
+    """``ClassScores`` by profile and class, as many as ``most_bytes`` hold at about.
+
+    A class is kept once it is asked for again: most classes of a single pod never are.
+    """
 
     def __init__(
         self, nodes: ClusterState, profiles: Mapping[str, Profile], most_bytes: int = MOST_BYTES
@@ -33,6 +36,7 @@ class ScoreCache:
         self._nodes = nodes
         self._scores: LRUCache[_Key, ClassScores] = LRUCache(most_bytes)
         self._once: OrderedDict[_Key, None] = OrderedDict()
+        self._newest: dict[_Key, ClassScores] = {}
         self._profiles = profiles
         self._shared = {name: SharedScores(nodes, one.plugins) for name, one in profiles.items()}
 
@@ -40,28 +44,37 @@ class ScoreCache:
         """The scores of a class of pods of a profile."""
         key = _Key(scheduler_name, pod_class)
         found = self._scores.get(key)
-        if found is None:
-            found = self._make(key)
+        if found is None and (found := self._get_new(key)) is None:
+            found = self._newest.pop(key, None) or self._make(key)
             self._scores.add(key, found)
         return found
 
     def known(self, scheduler_name: str, pod_class: PodClass) -> ClassScores | None:
         """The scores of a class, if they are there."""
-        return self._scores.get(_Key(scheduler_name, pod_class))
+        key = _Key(scheduler_name, pod_class)
+        return self._scores.get(key) or self._newest.get(key)
 
     def get_once(self, scheduler_name: str, pod_class: PodClass) -> ClassScores | None:
-        """The scores of a class that was never asked for, which are not kept; else ``None``."""
+        """The scores of a class that was never asked for; else ``None``."""
         key = _Key(scheduler_name, pod_class)
-        if key in self._scores or key in self._once:
+        return None if key in self._scores else self._get_new(key)
+
+    def forget(self, scheduler_name: str, pod_class: PodClass) -> None:
+        """Begin anew with a class: a plugin failed half-way."""
+        key = _Key(scheduler_name, pod_class)
+        self._scores.remove(key)
+        self._newest.pop(key, None)
+
+    def _get_new(self, key: _Key) -> ClassScores | None:
+        """The scores of a class that is not known, if it was never asked for."""
+        if key in self._once:
             return None
         self._once[key] = None
         if len(self._once) > _MOST_ONCE:
             self._once.popitem(last=False)
-        return self._make(key)
-
-    def forget(self, scheduler_name: str, pod_class: PodClass) -> None:
-        """Begin anew with a class: a plugin failed half-way."""
-        self._scores.remove(_Key(scheduler_name, pod_class))
+        found = self._make(key)
+        self._newest = {key: found}
+        return found
 
     def _make(self, key: _Key) -> ClassScores:
         name, pod_class = key

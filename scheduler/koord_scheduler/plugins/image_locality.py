@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.plugin import MAX_SCORE, Plugin, RowScore, Score
 from koord_scheduler.state.arrays import Amounts, Rows
 from koord_scheduler.state.cluster_state import ClusterState
 
@@ -41,6 +41,16 @@ class ImageLocality(Plugin):
             clipped = np.clip(sums, _LEAST, most)
             found: Amounts = np.floor(MAX_SCORE * (clipped - _LEAST) / (most - _LEAST))
             return found
+
+        return score
+
+    def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
+        of_many = self.score(pod, nodes)
+
+        def score(row: int) -> float:
+            if of_many is None or not any(nodes.images.get(name) for name in pod.images):
+                return 0.0
+            return float(of_many(np.array([row]))[0])
 
         return score
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.plugin import Filter, Limit, Plugin
+from koord_scheduler.plugin import Filter, Limit, Plugin, RowFilter
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState, PodUsage
 
@@ -30,6 +30,9 @@ class NodePorts(Plugin):
             return ~np.isin(rows, list(taken))
 
         return can_run
+
+    def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
+        return lambda row: not any(row in nodes.ports.in_conflict(port) for port in pod.ports)
 
     def limits(
         self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()

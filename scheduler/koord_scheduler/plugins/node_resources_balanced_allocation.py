@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable
 from typing import ClassVar
 
@@ -9,11 +10,15 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
+from koord_scheduler.plugin import MAX_SCORE, Plugin, RowScore, Score
 from koord_scheduler.plugins.dynamic_resources.backed_resources import add_devices, devices_state
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.resources import ALWAYS
+
+_HALF = MAX_SCORE / 2
+_EVEN = _HALF + _HALF // 2
+"""The score where a pod changes nothing."""
 
 
 class NodeResourcesBalancedAllocation(Plugin):
@@ -26,8 +31,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         self._resources = tuple(resources)
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
-        amounts = dict(pod.amounts)
-        asked = {name: float(amounts.get(name, 0)) for name in self._resources}
+        asked = self._asked(pod)
         if not any(asked.values()):
             return None
         resources = nodes.resources
@@ -47,14 +51,42 @@ class NodeResourcesBalancedAllocation(Plugin):
             before = _evenness(deviation(np.minimum(taken / has, 1.0), known))
             taken += amount
             after = _evenness(deviation(np.minimum(taken / has, 1.0), known))
-            half = MAX_SCORE / 2
-            found: Amounts = half + np.floor((half + after - before) / 2)
+            found: Amounts = _HALF + np.floor((_HALF + after - before) / 2)
             return found
+
+        return score
+
+    def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
+        asked, resources = self._asked(pod), nodes.resources
+        compared = [name for name, amount in asked.items() if amount or name in ALWAYS]
+        if pod.extended_resources or len(compared) != 2:
+            return None
+        columns = resources.columns(compared)
+        first_more, second_more = (asked[name] for name in compared)
+
+        def score(row: int) -> float:
+            first, second = columns.listed
+            has, taken = resources.allocatable.item, resources.requested.item
+            has_first, has_second = has(first, row), has(second, row)
+            if not (has_first > 0 and has_second > 0):
+                return _EVEN  # as even with the pod as without
+            took_first, took_second = taken(first, row), taken(second, row)
+            before = min(took_first / has_first, 1.0) - min(took_second / has_second, 1.0)
+            took_first += first_more
+            took_second += second_more
+            after = min(took_first / has_first, 1.0) - min(took_second / has_second, 1.0)
+            was = math.floor((1 - abs(before / 2)) * MAX_SCORE)
+            becomes = math.floor((1 - abs(after / 2)) * MAX_SCORE)
+            return _HALF + (_HALF + becomes - was) // 2
 
         return score
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         return devices_state(pod, nodes)
+
+    def _asked(self, pod: PodClass) -> dict[str, float]:
+        amounts = dict(pod.amounts)
+        return {name: float(amounts.get(name, 0)) for name in self._resources}
 
 
 def _evenness(deviation: Amounts) -> Amounts:

@@ -10,7 +10,16 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.plugin import Filter, Limit, Plugin, Reason, Score, Shortage
+from koord_scheduler.plugin import (
+    Filter,
+    Limit,
+    Plugin,
+    Reason,
+    RowFilter,
+    RowScore,
+    Score,
+    Shortage,
+)
 from koord_scheduler.plugins.dynamic_resources.backed_resources import (
     add_devices,
     backing_classes_of,
@@ -18,7 +27,7 @@ from koord_scheduler.plugins.dynamic_resources.backed_resources import (
 )
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, span
 from koord_scheduler.state.cluster_state import ClusterState, PodUsage
-from koord_scheduler.state.resource_scores import ResourceScore, least_allocated
+from koord_scheduler.state.resource_scores import OF_ONE, ResourceScore, least_allocated
 from koord_scheduler.state.resources import ALWAYS, PODS, SCORED, Request
 
 
@@ -63,6 +72,22 @@ class NodeResourcesFit(Plugin):
 
         return can_run
 
+    def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
+        if pod.extended_resources:
+            return None
+        request, resources = self._request(pod, nodes), nodes.resources
+        columns = resources.columns([name for name, _ in request])
+        amounts = [amount for _, amount in request]
+
+        def can_run(row: int) -> bool:
+            has, taken = resources.allocatable.item, resources.requested.item
+            for column, amount in zip(columns.listed, amounts, strict=True):
+                if amount > has(column, row) - taken(column, row):
+                    return False
+            return True
+
+        return can_run
+
     def least_room(self, pod: PodClass, nodes: ClusterState) -> Request:
         reserve = pod.reservation.reserve
         if reserve is not None and reserve.takes_over is not None:
@@ -100,7 +125,7 @@ class NodeResourcesFit(Plugin):
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         resources, settings = nodes.resources, self._settings
-        amounts = dict(pod.amounts) | {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}
+        amounts = _scored_amounts(pod)
         names = [name for name in settings.weights if amounts.get(name) or name in ALWAYS]
         columns = resources.columns(names)
         amount = np.array([[float(amounts.get(name, 0))] for name in names]).reshape(-1, 1)
@@ -123,6 +148,32 @@ class NodeResourcesFit(Plugin):
 
         return score
 
+    def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
+        resources, settings = nodes.resources, self._settings
+        strategy = OF_ONE.get(settings.strategy)
+        if pod.extended_resources or strategy is None or settings.skips_zero:
+            return None
+        amounts = _scored_amounts(pod)
+        names = [name for name in settings.weights if amounts.get(name) or name in ALWAYS]
+        columns = resources.columns(names)
+        parts = [
+            (SCORED.get(name), float(amounts.get(name, 0)), settings.weights[name])
+            for name in names
+        ]
+
+        def score(row: int) -> float:
+            has_of, taken_of = resources.allocatable.item, resources.requested.item
+            scored_of, total, weights = resources.scored.item, 0.0, 0
+            for column, (scored, amount, weight) in zip(columns.listed, parts, strict=True):
+                has = has_of(column, row)
+                if has > 0:
+                    taken = taken_of(column, row) if scored is None else scored_of(scored, row)
+                    total += weight * strategy(taken + amount, has)
+                    weights += weight
+            return total // max(weights, 1)
+
+        return score
+
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         return devices_state(pod, nodes)
 
@@ -140,6 +191,10 @@ class NodeResourcesFit(Plugin):
         return bool(slash) and (
             resource in ignored.ignored_resources or group in ignored.ignored_groups
         )
+
+
+def _scored_amounts(pod: PodClass) -> dict[str, int]:
+    return dict(pod.amounts) | {CPU: pod.scored_cpu, MEMORY: pod.scored_memory}
 
 
 def _free(

@@ -6,6 +6,9 @@ import numpy as np
 
 from koord_scheduler.state.arrays import Rows
 
+FEW = 4
+"""So many changes are looked at one after the other, in plain numbers."""
+
 
 class RowJournal:
     """Rows in the order in which they changed; ``position`` is how many changes there were.
@@ -24,12 +27,22 @@ class RowJournal:
         self._rows[self.position & self._last] = row
         self.position += 1
 
+    def few_since(self, position: int) -> list[int] | None:
+        """The rows that changed since a former ``position``, each once; ``None`` if many did."""
+        count = self.position - position
+        if count > FEW:
+            return None
+        row_at, last = self._rows.item, self._last
+        if count == 1:  # what most look-ups find
+            return [row_at(position & last)]
+        return list({row_at(at & last) for at in range(position, self.position)})
+
     def changed_since(self, position: int) -> Rows | None:
         """The rows that changed since a former ``position``, each once; ``None`` if forgotten."""
         count = self.position - position
         if count > len(self._rows):
             return None
-        if count <= 1:  # what most look-ups find
+        if count <= 1:
             at = position & self._last
             return self._rows[at : at + count].copy()
         rows = self._rows[np.arange(position, self.position) & self._last]

@@ -179,15 +179,26 @@ class NamedColumns:
         self._names = names
         self._version = -1
         self._columns: Rows = np.zeros(0, np.intp)
+        self._listed: list[int] = []
 
     @property
     def now(self) -> Rows:
         """By resource, in the order of the names."""
         if self._version != self._resources.version:
-            found = [self._resources.column(name) for name in self._names]
-            self._columns = np.array(found, np.intp)
-            self._version = self._resources.version
+            self._look_up()
         return self._columns
+
+    @property
+    def listed(self) -> list[int]:
+        """The same in plain numbers."""
+        if self._version != self._resources.version:
+            self._look_up()
+        return self._listed
+
+    def _look_up(self) -> None:
+        self._listed = [self._resources.column(name) for name in self._names]
+        self._columns = np.array(self._listed, np.intp)
+        self._version = self._resources.version
 
 
 def _place(one: tuple[str, float]) -> tuple[int, str]:

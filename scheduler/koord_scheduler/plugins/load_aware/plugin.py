@@ -20,6 +20,8 @@ from koord_scheduler.plugin import (
     Limit,
     Plugin,
     Reason,
+    RowFilter,
+    RowScore,
     Score,
     Shortage,
     first_reasons,
@@ -53,18 +55,25 @@ class LoadAwareScheduling(Plugin):
             return None
         table, estimate = self._table(nodes), self._estimate(pod, nodes)
         lines = self._lines(pod.load.is_prod)
-        amounts = list(enumerate(estimate.ravel().tolist(), lines.start))
 
         def can_run(rows: Rows) -> Mask:
-            if len(rows) == 1:
-                row, sums, limits = rows.item(), table.sums, table.limits
-                return np.array(
-                    [all(sums.item(n, row) + more <= limits.item(n, row) for n, more in amounts)]
-                )
             at = span(rows)
             used = table.sums[lines, at] + estimate
             found: Mask = np.logical_and.reduce(used <= table.limits[lines, at])
             return found
+
+        return can_run
+
+    def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
+        table, lines = self._table(nodes), self._lines(pod.load.is_prod)
+        amounts = list(enumerate(self._estimate(pod, nodes).ravel().tolist(), lines.start))
+
+        def can_run(row: int) -> bool:
+            used, limit = table.sums.item, table.limits.item
+            for line, more in amounts:  # noqa: SIM110 - twice as fast as a generator
+                if used(line, row) + more > limit(line, row):
+                    return False
+            return True
 
         return can_run
 
@@ -98,20 +107,8 @@ class LoadAwareScheduling(Plugin):
         weights = np.array(settings.weights, np.float64)
         dominant = float(settings.dominant_weight)
         all_weights = float(weights.sum()) + dominant
-        amounts = list(enumerate(estimate.ravel().tolist()))
-
-        def of_one(row: int) -> float:
-            sums, has = table.sums, table.scored
-            scores = [
-                least_of_one(sums.item(lines.start + n, row) + more, has.item(n, row))
-                for n, more in amounts
-            ]
-            total: float = sum(map(mul, scores, settings.weights))
-            return (total + dominant * min((*scores, MAX_SCORE))) // all_weights
 
         def score(rows: Rows) -> Amounts:
-            if len(rows) == 1:
-                return np.array([of_one(rows.item())], np.float64)
             at = span(rows)
             scores = least_allocated(table.sums[lines, at] + estimate, table.scored[:, at])
             total: Amounts = weights @ scores
@@ -119,6 +116,23 @@ class LoadAwareScheduling(Plugin):
                 total += dominant * np.minimum(scores.min(axis=0), MAX_SCORE)
             total /= all_weights
             return np.floor(total, out=total)
+
+        return score
+
+    def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
+        table, settings = self._table(nodes), self._settings
+        apart = settings.scores_prod_apart and pod.load.is_prod
+        start, dominant = self._lines(apart, of_score=True).start, settings.dominant_weight
+        all_weights = sum(settings.weights) + dominant
+        amounts = list(enumerate(self._estimate(pod, nodes).ravel().tolist()))
+
+        def score(row: int) -> float:
+            used, has = table.sums.item, table.scored.item
+            scores = [least_of_one(used(start + n, row) + more, has(n, row)) for n, more in amounts]
+            total = sum(map(mul, scores, settings.weights))
+            if dominant:
+                total += dominant * min((*scores, MAX_SCORE))
+            return float(total // all_weights)
 
         return score
 

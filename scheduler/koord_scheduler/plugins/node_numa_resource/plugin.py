@@ -23,6 +23,8 @@ from koord_scheduler.plugin import (
     Plugin,
     PreFilterResult,
     Reason,
+    RowFilter,
+    RowScore,
     Score,
     filter_by_reasons,
 )
@@ -96,6 +98,19 @@ class NodeNUMAResource(Plugin):
 
         return can_run
 
+    def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
+        decides, can_run = self._row_decides(pod, nodes), self.filter(pod, nodes)
+        if decides is None or can_run is None:
+            return None
+        return lambda row: not decides(row) or bool(can_run(np.array([row]))[0])
+
+    def _row_decides(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
+        """Whether NUMA nodes or CPUs of a row decide anything; ``None`` where all do."""
+        needs = self._needs(pod)
+        if isinstance(needs, str) or needs.binds or needs.says.topology_policy:
+            return None
+        return lambda row: bool(nodes.numa.rules) and nodes.numa.has_rules.item(row)
+
     def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
         if not _asks(pod):
             return []
@@ -150,6 +165,17 @@ class NodeNUMAResource(Plugin):
             for places, one in known:
                 found[places] = one
             return found
+
+        return score
+
+    def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
+        decides, of_many = self._row_decides(pod, nodes), self.score(pod, nodes)
+        if decides is None or of_many is None:
+            return None
+        whole_node = self._score_of_whole_row(pod, nodes)
+
+        def score(row: int) -> float:
+            return float(of_many(np.array([row]))[0]) if decides(row) else whole_node(row)
 
         return score
 
@@ -332,22 +358,8 @@ class NodeNUMAResource(Plugin):
         columns = resources.columns(names)
         asked = np.array([[float(requests.get(name, 0))] for name in names])
         weights = np.array([[float(scorer.weights[name])] for name in names])
-        score_of_one = OF_ONE[strategy]
-        parts = [(float(requests.get(name, 0)), scorer.weights[name]) for name in names]
-
-        def of_one(row: int) -> float:
-            total, all_weights = 0.0, 0
-            for column, (amount, weight) in zip(columns.now.tolist(), parts, strict=True):
-                has = resources.allocatable.item(column, row)
-                if has > 0:
-                    taken = resources.requested.item(column, row) + amount
-                    total += weight * score_of_one(taken, has)
-                    all_weights += weight
-            return total // max(all_weights, 1)
 
         def score(rows: Rows, cpu: Amounts | None) -> Amounts:
-            if cpu is None and len(rows) == 1:
-                return np.array([of_one(rows.item())], np.float64)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             taken += asked
@@ -361,6 +373,27 @@ class NodeNUMAResource(Plugin):
             total = (counted * strategy(taken, has)).sum(axis=0)
             found: Amounts = np.floor(total / np.maximum(counted.sum(axis=0), 1.0))
             return found
+
+        return score
+
+    def _score_of_whole_row(self, pod: PodClass, nodes: ClusterState) -> RowScore:
+        """As ``_score_of_node``, by what pods request."""
+        scorer, resources = self._settings.scorer, nodes.resources
+        strategy = OF_ONE[most_allocated if scorer.strategy is most_taken else least_allocated]
+        requests = dict(pod.amounts)
+        names = [name for name in scorer.weights if requests.get(name) or name in ALWAYS]
+        columns = resources.columns(names)
+        parts = [(float(requests.get(name, 0)), scorer.weights[name]) for name in names]
+
+        def score(row: int) -> float:
+            has_of, taken_of = resources.allocatable.item, resources.requested.item
+            total, weights = 0.0, 0
+            for column, (amount, weight) in zip(columns.listed, parts, strict=True):
+                has = has_of(column, row)
+                if has > 0:
+                    total += weight * strategy(taken_of(column, row) + amount, has)
+                    weights += weight
+            return total // max(weights, 1)
 
         return score
 

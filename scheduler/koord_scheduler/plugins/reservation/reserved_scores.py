@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.class_plugin import ClassPlugin
 from koord_scheduler.framework.class_scores import (
     ClassScores,
     PlainLimits,
@@ -21,7 +22,8 @@ from koord_scheduler.framework.class_scores import (
     PodLimits,
 )
 from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.framework.row_scores import ClassPlugin, RowScores, SharedScores
+from koord_scheduler.framework.row_scores import RowScores, SharedScores
+from koord_scheduler.framework.single_row import SingleRow
 from koord_scheduler.plugins.reservation.matching_reservations import MatchingReservations
 from koord_scheduler.plugins.reservation.pre_allocatable_pods import PreAllocatablePods
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
@@ -72,6 +74,11 @@ class ReservedRowScores(RowScores):
             return super().ask(rows)
         with self._nodes.without(held):
             return super().ask(rows)
+
+    def update_row(self, single: SingleRow, row: int) -> None:
+        held = self._held.held(np.array([row]))
+        with self._nodes.without(held) if held else nullcontext():
+            super().update_row(single, row)
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
         held = self._held.held(rows)

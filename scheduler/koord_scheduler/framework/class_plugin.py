@@ -1,0 +1,35 @@
+"""One plugin's answer about a class of pods. No IO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugin import AcrossNodes, Filter, Plugin, Score
+from koord_scheduler.state.cluster_state import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPlugin:
+    """A plugin's answer about a class."""
+
+    plugin: Plugin
+    weight: int
+    filters: bool
+    filter: Filter | None
+    score: Score | None
+    across: AcrossNodes | None
+
+
+def class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: ClusterState) -> ClassPlugin:
+    """What a plugin answers, as far as a profile has enabled it."""
+    plugin, filters, weight = enabled
+    return ClassPlugin(
+        plugin,
+        weight,
+        filters,
+        plugin.filter(pod, nodes) if filters else None,
+        plugin.score(pod, nodes) if weight else None,
+        plugin.across(pod, nodes),
+    )
