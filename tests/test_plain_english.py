@@ -22,12 +22,12 @@ FOLDERS = {
 }
 # These are still to be done.
 QUESTIONS_LEFT = {
-    "bench", "device_daemon", "host", "koordctl", "koordlet", "kube", "manager",
-    "model", "scheduler", "service", "serving", "simulation", "tests",
+    "bench", "device_daemon", "koordctl", "koordlet", "manager", "model", "scheduler", "service",
+    "serving", "simulation", "tests",
 }  # fmt: skip
 WORDS_LEFT = {
-    "bench", "host", "koordctl", "koordlet", "kube", "manager", "model", "scheduler",
-    "service", "serving", "simulation", "tests",
+    "bench", "koordctl", "koordlet", "manager", "model", "scheduler", "service", "serving",
+    "simulation", "tests",
 }  # fmt: skip
 # A column of a database that proxies in use have.
 COLUMN = {"proxy/koord_proxy/store.py", "tests/proxy/test_store.py"}

@@ -54,7 +54,7 @@ class CoreSchedOperation(IntEnum):
 
 
 class CookieScope(IntEnum):
-    """Whom it is about; reading and taking work for one thread only."""
+    """Scope of a cookie; reading and taking work for one thread only."""
 
     THREAD = 0
     THREAD_GROUP = 1
@@ -71,7 +71,7 @@ _REASONS = {
 
 @dataclass(slots=True)
 class CoreSchedReport:
-    """What a round did: tasks by what became of them, and a line for each that failed.
+    """Result of a round: tasks by outcome, and a line for each that failed.
 
     ``cookies`` are those in use by group, as the kernel shows them. Tasks that ended
     meanwhile count nowhere. ``mistaken`` lost their cookie, as it was meant for another
@@ -99,7 +99,7 @@ class CoreSched:
         self._cookies: Mapping[CoreSchedGroup, int] = {}
 
     def available(self) -> tuple[bool, str]:
-        """Whether this kernel can, found out on this very thread; and why not."""
+        """Return if this kernel supports it, as tried on this thread; and the reason if not."""
         try:
             self._get(0)
         except OSError as error:
@@ -241,7 +241,7 @@ class CoreSched:
         return None
 
     def _set_right(self, report: CoreSchedReport) -> None:
-        """Whoever has by now the number of a task that ended while it was changed has no cookie.
+        """Take the cookie from processes that reused the number of a task that ended meanwhile.
 
         It may have got the task's; and if it had one of its own, the next round says so.
         """

@@ -1,4 +1,4 @@
-"""What this node has: cgroup version, driver, knobs.
+"""Detection of this node's cgroup version, driver and knobs.
 
 Only reads. Each finding has a setting that overrides it; an error names it.
 """
@@ -62,7 +62,7 @@ def cgroup_version(files: FileReader, root: str, magic: Callable[[str], int] = f
 
 
 def cgroup_driver(files: FileReader, root: str, version: int, proc_root: str = "/proc") -> Driver:
-    """How the kubelet names groups: see ``kubelet_cgroups``."""
+    """Return the kubelet's naming of groups: see ``kubelet_cgroups``."""
     here = Layout(version, Driver.SYSTEMD, root, proc_root=proc_root)
     return kubelet_cgroups.find(files, here).driver
 
@@ -118,7 +118,7 @@ def knobs(files: FileReader, layout: Layout) -> frozenset[str]:
 
 
 def boot(files: FileReader, proc_root: str = "/proc") -> str:
-    """What names this boot of the machine; "" where the kernel does not say."""
+    """Return the id of this boot of the machine; "" where the kernel does not report one."""
     try:
         return files.read(f"{proc_root}/sys/kernel/random/boot_id").strip()
     except OSError:

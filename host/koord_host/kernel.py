@@ -38,7 +38,7 @@ class KernelFilesystem:
         return _all(os.open(path, _READ))
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """True if a file or directory exists."""
         try:
             os.stat(path)  # noqa: PTH116 - on the hot path
         except (OSError, ValueError):
@@ -130,7 +130,7 @@ def _written(file: int, text: str) -> str:
 
 
 def _text(file: int) -> str:
-    """What is left to read of an open file.
+    """Return the rest of an open file.
 
     Until nothing comes: a file that the kernel makes up record by record gives what fits
     before its next long record, however little that is.

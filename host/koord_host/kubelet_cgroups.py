@@ -1,6 +1,6 @@
-"""How the kubelet names its cgroups, and where they are: by the groups, or by its settings.
+"""The kubelet's naming and location of cgroups: from the groups, or from its settings.
 
-The groups that the kubelet has made are the truth: a runtime may have told it another driver than
+The groups that the kubelet has made are the truth: a runtime may have given it another driver than
 its configuration names. Before there are any, its command line, configuration and drop-ins
 say it, as the kubelet reads them; a configuration without a driver means cgroupfs.
 """
@@ -27,7 +27,7 @@ _FALSE = ("false", "0", "f")
 
 @dataclass(frozen=True, slots=True)
 class KubeletCgroups:
-    """What was found, and who says so; only cgroups are certain.
+    """Naming and location of the kubelet's cgroups, with the source; only cgroups are certain.
 
     ``root`` is the group above kubepods in the words of the configuration, "" for none.
     ``per_qos`` is whether pods have groups at all.
@@ -40,7 +40,7 @@ class KubeletCgroups:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it was seen, or set by an administrator of koordlet."""
+        """True if it was seen, or set by an administrator of koordlet."""
         return self.source in (Source.CGROUPS, Source.SETTING)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def find(
     driver: Driver | None = None,
     kubelet_dir: str = KUBELET_DIR,
 ) -> KubeletCgroups:
-    """What is so now; ``layout`` says where cgroups are, and ``driver`` is a setting of ours."""
+    """Find the state; ``layout`` has the root of cgroups, ``driver`` is a setting of ours."""
     settings = _settings(files, layout.proc_root, kubelet_dir)
     drivers = tuple(Driver) if driver is None else (driver,)
     made = list(_made(files, layout, drivers, dict.fromkeys((settings.root, "", _KIND))))
@@ -87,9 +87,11 @@ def _made(
 ) -> Iterator[Layout]:
     for root in roots:
         for driver in drivers:
-            one = layout.of_kubelet(driver, root)
-            if files.exists(one.group_path(one.kube_qos_group(KubeQoS.GUARANTEED), "cpu")):
-                yield one
+            candidate = layout.of_kubelet(driver, root)
+            if files.exists(
+                candidate.group_path(candidate.kube_qos_group(KubeQoS.GUARANTEED), "cpu")
+            ):
+                yield candidate
 
 
 def _choose(
@@ -98,12 +100,16 @@ def _choose(
     """Of several the one with processes: another is what an earlier configuration left."""
     if len(made) > 1:
         busy = [
-            one
-            for one in made
-            if is_occupied(files, layout, one.kube_qos_group(KubeQoS.GUARANTEED))
+            candidate
+            for candidate in made
+            if is_occupied(files, layout, candidate.kube_qos_group(KubeQoS.GUARANTEED))
         ]
         made = busy or made
-    fits = [one for one in made if (one.driver, one.kubelet_root) == _wanted(settings)]
+    fits = [
+        candidate
+        for candidate in made
+        if (candidate.driver, candidate.kubelet_root) == _wanted(settings)
+    ]
     return next(iter(fits or made), None)
 
 
@@ -121,7 +127,7 @@ def _settings(files: FileReader, proc_root: str, kubelet_dir: str) -> _Settings:
     named = _flag(words, "--cgroup-driver") or config.get("cgroupDriver")
     root = _flag(words, "--cgroup-root") or config.get("cgroupRoot") or ""
     per_qos = _flag(words, "--cgroups-per-qos") or config.get("cgroupsPerQOS", True)
-    driver = next((one for one in Driver if one == named), None)
+    driver = next((known for known in Driver if known == named), None)
     return _Settings(
         driver or (Driver.CGROUPFS if is_read and not named else None),
         _path(str(root)),
@@ -153,7 +159,7 @@ def _kubelet(files: FileReader, proc_root: str) -> tuple[str, list[str]]:
 
 
 def _in_pod(files: FileReader, proc_root: str, pid: str) -> bool:
-    """Whether it is another cluster's, in a pod of this one."""
+    """True if it is another cluster's kubelet, in a pod of this one."""
     try:
         return "kubepods" in files.read(f"{proc_root}/{pid}/cgroup")
     except OSError:

@@ -61,7 +61,7 @@ _LEAST_QUANTUM = 1600  # one packet of an Ethernet
 
 @dataclass(slots=True)
 class TrafficReport:
-    """What was done about traffic: how many changes, and lines about what was not.
+    """Result of traffic shaping: number of changes, and lines about those that failed.
 
     ``interface`` is "" where none was found. ``errors`` are about the node, ``ignored``
     about pods.
@@ -159,8 +159,8 @@ class HostTraffic:
     def _undo(
         self, netlink: _Netlink, interface: NetworkInterface | None, why: str, report: TrafficReport
     ) -> None:
-        for one in {interface, self._shaped}:
-            self._leave(netlink, one, why, report)
+        for shaped in {interface, self._shaped}:
+            self._leave(netlink, shaped, why, report)
         self._execute(self._removal(), "none", why, report)
 
     def _removal(self) -> Sequence[FilterCommand]:
@@ -287,7 +287,7 @@ def _readable(text: str) -> int:
 
 
 def _answer(program: subprocess.Popen[str], token: CancelToken) -> CommandResult:
-    """What a program says, or why it was killed."""
+    """Return a program's output, or the reason why it was killed."""
     until = time.monotonic() + _COMMAND_SECONDS
     while not token.cancelled():
         left = until - time.monotonic()
@@ -363,7 +363,7 @@ def _kernel_errors() -> Iterator[None]:
 
 
 class _Netlink:
-    """What we ask of netlink; raises ``OSError`` with the kernel's errno."""
+    """Our requests to netlink; raises ``OSError`` with the kernel's errno."""
 
     def __init__(self, route: Any) -> None:
         self._route = route
@@ -382,29 +382,30 @@ class _Netlink:
         return None
 
     def shaping(self, interface: NetworkInterface) -> InterfaceShaping:
-        """What the interface has now."""
+        """Return the interface's present shaping."""
         with _kernel_errors():
             root = self._root(interface.index)
             if root.handle != ROOT:
                 return InterfaceShaping(root)
             classes = {
-                one["handle"] & 0xFFFF: _shape(one)
-                for one in self._route.get_classes(interface.index)
-                if one["handle"] >> 16 == MAJOR and one.get_attr("TCA_KIND") == "htb"
+                htb_class["handle"] & 0xFFFF: _shape(htb_class)
+                for htb_class in self._route.get_classes(interface.index)
+                if htb_class["handle"] >> 16 == MAJOR and htb_class.get_attr("TCA_KIND") == "htb"
             }
             filters = self._route.get_filters(interface.index, parent=ROOT)
             by_cgroup = any(
-                one.get_attr("TCA_KIND") == "cgroup" and one["handle"] for one in filters
+                filter_.get_attr("TCA_KIND") == "cgroup" and filter_["handle"]
+                for filter_ in filters
             )
         return InterfaceShaping(root, classes, by_cgroup)
 
     def _root(self, index: int) -> Qdisc:
-        for one in self._route.get_qdiscs(index):
-            if one["parent"] == _TO_ROOT:
-                kind, default = one.get_attr("TCA_KIND"), 0
+        for qdisc in self._route.get_qdiscs(index):
+            if qdisc["parent"] == _TO_ROOT:
+                kind, default = qdisc.get_attr("TCA_KIND"), 0
                 if kind == "htb":
-                    default = one.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_INIT")["defcls"]
-                return Qdisc(kind, one["handle"], default)
+                    default = qdisc.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_INIT")["defcls"]
+                return Qdisc(kind, qdisc["handle"], default)
         return Qdisc("none", 0)
 
     def apply(self, interface: NetworkInterface, change: TrafficChange) -> None:
@@ -455,12 +456,12 @@ def _burst(rate: int) -> int:
     return rate // 1000 + _LEAST_QUANTUM
 
 
-def _shape(one: Any) -> HTBClass:
-    options = one.get_attr("TCA_OPTIONS")
+def _shape(htb_class: Any) -> HTBClass:
+    options = htb_class.get_attr("TCA_OPTIONS")
     parms = options.get_attr("TCA_HTB_PARMS")
     # The older fields have 32 bits, and are full where that is not enough.
     return HTBClass(
-        parent=0 if one["parent"] == _TO_ROOT else one["parent"] & 0xFFFF,
+        parent=0 if htb_class["parent"] == _TO_ROOT else htb_class["parent"] & 0xFFFF,
         priority=parms["prio"],
         rate=options.get_attr("TCA_HTB_RATE64") or parms["rate"],
         ceil=options.get_attr("TCA_HTB_CEIL64") or parms["ceil"],

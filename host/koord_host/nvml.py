@@ -36,7 +36,7 @@ _REFUSED_SECONDS = 10.0
 """Between two attempts to start the library, which may load kernel modules."""
 _WAIT_MILLISECONDS = 500
 _SAMPLED_SECONDS = 2.0
-"""How far back processes are asked for; the driver samples up to once a second."""
+"""Age of the oldest samples of processes to ask for; the driver samples up to once a second."""
 
 _SUCCESS = 0
 _UNINITIALIZED = 1
@@ -97,12 +97,12 @@ class NVML:
         except _DriverGoneError as error:
             self.close()
             raise DriverUnavailableError(str(error)) from error
-        if any(one.error for one in readings) and abs(at - self._began) >= _AGAIN_SECONDS:
+        if any(reading.error for reading in readings) and abs(at - self._began) >= _AGAIN_SECONDS:
             self.close()  # its handles stay dead, even if the GPU comes back
         return readings
 
     def details(self) -> dict[str, GPUDetails]:
-        """What only an inventory needs, of each GPU that answers; nothing between sessions."""
+        """Return the details of each GPU that answers, for an inventory; none between sessions."""
         return {} if self._session is None else self._session.details()
 
     def close(self) -> None:
@@ -181,10 +181,10 @@ class _Session:
         Raises:
             _OverError: the driver is gone.
         """
-        return [self._reading(one, at) for one in self._gpus]
+        return [self._reading(gpu, at) for gpu in self._gpus]
 
     def details(self) -> dict[str, GPUDetails]:
-        """What only an inventory needs, of each GPU that answers."""
+        """Return the details of each GPU that answers, for an inventory."""
         found = {}
         for gpu in self._gpus:
             if gpu.handle is not None:
@@ -226,12 +226,12 @@ class _Session:
         )
 
     def _reading(self, gpu: _GPU, at: float) -> GPUReading:
-        one = gpu.reading
+        reading = gpu.reading
         if gpu.handle is None:
-            return one
-        missing = list(one.missing)
-        one = replace(one, xids=self._watch.take(one.uuid))
-        if not self._watch.watches(one.uuid):
+            return reading
+        missing = list(reading.missing)
+        reading = replace(reading, xids=self._watch.take(reading.uuid))
+        if not self._watch.watches(reading.uuid):
             missing.append("its error events are not reported")
         library, handle = self._library, gpu.handle
         try:
@@ -240,7 +240,7 @@ class _Session:
                 "no utilisation", missing, library.nvmlDeviceGetUtilizationRates, handle
             )
             return replace(
-                one,
+                reading,
                 memory_used=memory.used if memory is not None else None,
                 core=float(rates.gpu) if rates is not None else None,
                 processes=self._processes(handle, at, missing),
@@ -248,7 +248,7 @@ class _Session:
                 missing=tuple(missing),
             )
         except _GPULostError as error:
-            return replace(one, error=str(error))
+            return replace(reading, error=str(error))
 
     def _details(self, gpu: _GPU) -> GPUDetails:
         library, handle = self._library, gpu.handle
@@ -263,14 +263,14 @@ class _Session:
         rows = self._ask("", [], library.nvmlDeviceGetRemappedRows, handle)
         return GPUDetails(
             gpu.reading.uuid,
-            tuple(one.reading.uuid for one in self._gpus if self._linked(gpu, one)),
+            tuple(other.reading.uuid for other in self._gpus if self._linked(gpu, other)),
             tuple(self._instances(handle)),
             errors,
             bool(rows is not None and rows[3]),
         )
 
     def _linked(self, gpu: _GPU, other: _GPU) -> bool:
-        """Whether NVLink connects two GPUs, directly or by a switch."""
+        """True if NVLink connects two GPUs, directly or by a switch."""
         if other.handle is None or other.handle is gpu.handle:
             return False
         library = self._library
@@ -283,7 +283,7 @@ class _Session:
         return status is not None and status == library.NVML_P2P_STATUS_OK
 
     def _instances(self, handle: Any) -> Iterator[GPUInstance]:
-        """What MIG made of a GPU; nothing where it is off or not supported."""
+        """MIG instances of a GPU; none where MIG is off or not supported."""
         library = self._library
         mode = self._ask("", [], library.nvmlDeviceGetMigMode, handle)
         if mode is None or mode[0] != library.NVML_DEVICE_MIG_ENABLE:
@@ -330,19 +330,21 @@ class _Session:
             "no use by process", missing, library.nvmlDeviceGetProcessUtilization, handle, since
         )
         memory: dict[int, int] = {}
-        for one in listed or ():  # twice for a process on two slices of a GPU
-            memory[one.pid] = memory.get(one.pid, 0) + (one.usedGpuMemory or 0)
+        for process in listed or ():  # twice for a process on two slices of a GPU
+            memory[process.pid] = memory.get(process.pid, 0) + (process.usedGpuMemory or 0)
         newest: dict[int, tuple[int, int]] = {}
-        for one in sampled or ():
-            if one.pid and one.smUtil <= 100:  # drivers leave unused entries as they were
-                newest[one.pid] = max(newest.get(one.pid, (0, 0)), (one.timeStamp, one.smUtil))
+        for sample in sampled or ():
+            if sample.pid and sample.smUtil <= 100:  # drivers leave unused entries as they were
+                newest[sample.pid] = max(
+                    newest.get(sample.pid, (0, 0)), (sample.timeStamp, sample.smUtil)
+                )
         return tuple(
             GPUProcess(pid, memory.get(pid, 0), float(newest.get(pid, (0, 0))[1]))
             for pid in sorted({*memory, *newest})
         )
 
     def _reset_needed(self, handle: Any) -> bool | None:
-        """Whether the driver asks for a reset; ``None`` of one before R570."""
+        """True if the driver asks for a reset; ``None`` from one before R570."""
         library = self._library
         field = library.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
         values = self._ask("", [], library.nvmlDeviceGetFieldValues, handle, [field])
@@ -401,7 +403,7 @@ class _Watch:
         return True
 
     def watches(self, uuid: str) -> bool:
-        """Whether a GPU reports events."""
+        """True if a GPU reports events."""
         return uuid in self._xids
 
     def take(self, uuid: str) -> tuple[int, ...]:

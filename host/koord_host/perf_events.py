@@ -36,11 +36,11 @@ CYCLES_AND_INSTRUCTIONS: tuple[Event, Event] = ((0, 0), (0, 1))
 """PERF_TYPE_HARDWARE: PERF_COUNT_HW_CPU_CYCLES, PERF_COUNT_HW_INSTRUCTIONS."""
 
 _MOST_DESCRIPTORS = 8192
-"""However many are allowed: opening and closing each costs the kernel some microseconds."""
+"""Upper bound of the budget: opening and closing each costs the kernel some microseconds."""
 
 
 def descriptor_budget() -> int:
-    """How many descriptors counters may take: half of RLIMIT_NOFILE, 8192 at most."""
+    """Return the limit of descriptors for counters: half of RLIMIT_NOFILE, 8192 at most."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, _MOST_DESCRIPTORS)
@@ -48,7 +48,7 @@ def descriptor_budget() -> int:
 
 
 class PerfEvents:
-    """Where windows on the counters come from; ``budget`` is how many descriptors they may hold.
+    """Source of windows on the counters; ``budget`` limits their descriptors.
 
     ``events`` are counted in one group, always together or not at all, so that their
     ratio is exact.
@@ -133,7 +133,7 @@ class CounterWindow:
             OSError: EBUSY, others held the counters all the time.
         """
         try:
-            readings = [data for one in self._leaders if len(data := os.read(one, 40)) == 40]
+            readings = [data for leader in self._leaders if len(data := os.read(leader, 40)) == 40]
         finally:
             _close([*self._others, *self._leaders])
             self._leaders, self._others = [], []
@@ -145,13 +145,13 @@ def _sum(readings: list[bytes]) -> tuple[float, float]:
     first = second = 0.0
     starved = counted = False
     for reading in readings:
-        _, enabled, running, one, other = _READING.unpack(reading)
+        _, enabled, running, cycles, other = _READING.unpack(reading)
         if enabled and not running:
             starved = True
             continue
         # Some kernels have counts of the root group, but no times.
         scale = enabled / running if running else 1.0
-        first, second = first + one * scale, second + other * scale
+        first, second = first + cycles * scale, second + other * scale
         counted = counted or running > 0
     if starved and not counted:
         raise OSError(errno.EBUSY, "the counters are held by others (NMI watchdog, perf)")
@@ -159,6 +159,6 @@ def _sum(readings: list[bytes]) -> tuple[float, float]:
 
 
 def _close(descriptors: list[int]) -> None:
-    for one in descriptors:
+    for descriptor in descriptors:
         with contextlib.suppress(OSError):
-            os.close(one)
+            os.close(descriptor)

@@ -48,7 +48,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Whose tasks a group is for, and what they may use.
+    """Owner of a group's tasks, and its limits.
 
     ``tids`` lists the threads that exist now; it is called again until it names no new
     ones. ``pod`` is "namespace/name", for people.
@@ -64,7 +64,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class ResctrlReport:
-    """What became of the tenants.
+    """Result of a round for the tenants.
 
     ``placed`` is the group that each one's tasks are in, by the desired group; ""
     where they were left in the group they were in. Those that it did not come to, as it was
@@ -113,11 +113,11 @@ class ResctrlGroups:
         self._rounded: dict[tuple[str, str], tuple[dict[int, int], dict[int, int]]] = {}
 
     def available(self) -> bool:
-        """Whether there is anything to set here."""
+        """True if there is anything to set here."""
         return not self.why_not()
 
     def why_not(self) -> str:
-        """Why there is nothing to set here, in one line; "" where there is."""
+        """Return why there is nothing to set here, in one line; "" if there is."""
         if not self._files.exists(f"{self._root}/info"):
             self._info = None
             return self._not_mounted()
@@ -152,7 +152,7 @@ class ResctrlGroups:
         return tuple(name for name in names if name not in _NO_GROUPS)
 
     def free(self) -> int:
-        """How many more groups pods can have: not the root's, nor those kept for classes."""
+        """Return the number of groups left for pods, without the root's and those of classes."""
         there = self.groups()
         return max(self.info().closids - 1 - len(there) - len(self._kept(there)), 0)
 
@@ -176,11 +176,11 @@ class ResctrlGroups:
         others = {name: limits for name, limits in (shared or {}).items() if name not in own}
         lines: list[str] = []
         placed = {}
-        for one in tenants:
+        for tenant in tenants:
             if self._cancel.cancelled():
                 lines.append(f"resctrl: {self._cancel.reason} (the next look goes on)")
                 break
-            placed[one.limits.group] = self._place(one, others, lines)
+            placed[tenant.limits.group] = self._place(tenant, others, lines)
         return ResctrlReport(placed, tuple(dict.fromkeys(lines)), self.free())
 
     def collect(self, live: Collection[str], cancel: CancelToken | None = None) -> tuple[str, ...]:
@@ -326,8 +326,8 @@ class ResctrlGroups:
         settled = False
         for _ in range(_ROUNDS):
             there = {int(tid) for tid in self._files.read(self._path(group, "tasks")).split()}
-            new = [one for one in dict.fromkeys(tenant.tids()) if one not in there]
-            new = [one for one in new if one not in gone and one not in refused]
+            new = [fromkey for fromkey in dict.fromkeys(tenant.tids()) if fromkey not in there]
+            new = [tid for tid in new if tid not in gone and tid not in refused]
             settled = not new
             if settled:
                 break
@@ -376,7 +376,7 @@ class ResctrlGroups:
             refused[tid] = self._reported(error)
 
     def _take_back(self, group: str, tid: int) -> None:
-        """Where another thread has got the number of one that ended, it is the one in the group.
+        """Move a thread back to the root group if it reused the number of one that ended.
 
         From the root group its own tenant's next round moves it to where it belongs.
         """
@@ -425,7 +425,7 @@ class ResctrlGroups:
         return {file: self._files.read(path) for file, path in there.items()}
 
     def _reported(self, error: OSError) -> str:
-        """What the kernel says of its last refusal."""
+        """Return the kernel's message about its last refusal."""
         reason = error.strerror or str(error)
         try:
             said = " ".join(self._files.read(f"{self._root}/info/last_cmd_status").split())

@@ -48,7 +48,7 @@ _RANDOM = random.SystemRandom()
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where the API server is, and how each knows the other.
+    """Location of the API server, and the credentials of both sides.
 
     ``context`` is what the server is verified by; ``None`` over plain HTTP.
     ``server_name`` is the name in its certificate where it is not the URL's. ``new_context``
@@ -127,7 +127,7 @@ class Client:
 
     @property
     def backoff(self) -> SharedBackoff:
-        """What all clients of the cluster share."""
+        """Backoff shared by all clients of the cluster."""
         return self.cluster.backoff
 
     async def close(self) -> None:
@@ -197,7 +197,7 @@ class Client:
                     raise
                 more = ""
                 continue
-            items = [bytes(one) for one in found.items or []]
+            items = [bytes(item) for item in found.items or []]
             yield ListPage(items, found.metadata.version, first=not more)
             more = found.metadata.more
             if not more:
@@ -409,7 +409,7 @@ async def _no_events(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def content_type(request: Request) -> str:
-    """What the body of a request is."""
+    """Return the media type of a request's body."""
     if request.method != "PATCH":
         return "application/json"
     return _STRATEGIC if request.is_strategic else _MERGE

@@ -37,7 +37,7 @@ async def connect(
     """
     try:
         if kubeconfig:
-            paths = tuple(Path(one) for one in kubeconfig.split(os.pathsep) if one)
+            paths = tuple(Path(path) for path in kubeconfig.split(os.pathsep) if path)
             cluster = await cluster_of(KubeconfigContext(paths, context))
         else:
             cluster = in_cluster(environ, account)

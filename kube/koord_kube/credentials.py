@@ -15,7 +15,7 @@ _SECONDS = 60.0
 
 
 class Credentials(Protocol):
-    """What goes into the Authorization header; it is never logged."""
+    """Source of the Authorization header; it is never logged."""
 
     async def header(self, *, anew: bool = False) -> str:
         """The header's value, "" for none; ``anew``: the last one was refused.

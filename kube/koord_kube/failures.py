@@ -1,4 +1,4 @@
-"""Why a server gave no answer, in words for people."""
+"""Reasons for a server's missing answer, in words for people."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from koord_kube.protocol.request import Request
 _ENCODER = msgspec.json.Encoder()
 _NO_BODY: Headers = ()
 _RESENDS = 3
-"""How often a write is sent again which the server says it did not process."""
+"""Number of repetitions of a write that the server says it did not process."""
 _SHUTDOWN_SECONDS = 1.0
-"""How long the other end may take to say goodbye; one that hangs never does."""
+"""Time for the other end to close the connection; one that hangs never does."""
 
 
 class _NotProcessedError(Exception):
@@ -159,7 +159,7 @@ class Http2Writer:
         connection = self._connection
         if connection is None or not connection.usable:
             if connection is not None:
-                self._left = [one for one in (*self._left, connection) if not one.is_closed]
+                self._left = [other for other in (*self._left, connection) if not other.is_closed]
             self._connection = None
             if self._waiting and self._connecting is None:
                 self._connecting = asyncio.get_running_loop().create_task(self._connect())
@@ -223,7 +223,7 @@ class _Connection(asyncio.Protocol):
         self._closed = asyncio.get_running_loop().create_future()
         self.speaks_http2 = False
         self.answered_at = 0.0
-        """When it was made, or the last answer came; seconds of the event loop's clock."""
+        """Time of the connection or its last answer; seconds of the event loop's clock."""
 
     @property
     def usable(self) -> bool:

@@ -85,23 +85,23 @@ class Informer(Generic[T]):
         self._step: anyio.CancelScope | None = None
         self.objects: Mapping[str, T] = MappingProxyType(self._objects)
         self.synced_at = float("-inf")
-        """When the API last confirmed this state; monotonic seconds."""
+        """Time of the API's last confirmation of this state; monotonic seconds."""
         self.absent = False
-        """Whether the API has no such kind at present: its CRD is not installed."""
+        """True if the API has no such kind at present: its CRD is not installed."""
 
     @property
     def problem(self) -> str:
-        """Why this may not be the true state, in a line; "" while fine."""
+        """Reason why this may not be the true state, in a line; "" while there is none."""
         return self._source_problem or next(iter(self._undecoded.values()), "")
 
     @property
     def is_followed(self) -> bool:
-        """Whether changes are heard of; objects that cannot be read are another matter."""
+        """True if changes arrive; objects that cannot be read are another matter."""
         return not self._source_problem
 
     @property
     def synced(self) -> bool:
-        """Whether a whole list has been taken: until then what is not here may be there."""
+        """True once a whole list has been taken: until then, missing objects may exist."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
@@ -148,7 +148,7 @@ class Informer(Generic[T]):
             await self._moved.wait()
 
     def age(self, now: float) -> float:
-        """How many seconds ago this was surely the state; infinite before the first list."""
+        """Return the seconds since this was surely the state; infinite before the first list."""
         return now - self.synced_at
 
     def subscribe(self, handler: Handler[T]) -> None:

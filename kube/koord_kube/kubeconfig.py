@@ -1,6 +1,6 @@
 """Kubeconfig files: the cluster of a context, and as whom it is asked.
 
-The ``kubernetes`` package reads them. What it leaves out, kubectl does, and who is not told would
+The ``kubernetes`` package reads them. What it leaves out, kubectl does; a caller without it would
 act as another user: impersonation, a credential plugin that fails, a user that is not there.
 """
 
@@ -111,18 +111,18 @@ def impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         UnfitUserError: groups, a UID or extras without a user, or values that are none.
     """
     name, uid = _text(user, "as"), _text(user, "as-uid")
-    groups = [_value("as-groups", one) for one in user.get("as-groups") or []]
+    groups = [_value("as-groups", group) for group in user.get("as-groups") or []]
     extra = user.get("as-user-extra") or {}
     if not name:
         if uid or groups or extra:
             raise UnfitUserError("as-uid, as-groups or as-user-extra without as")
         return ()
-    found = [("Impersonate-User", name), *(("Impersonate-Group", one) for one in groups)]
+    found = [("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups)]
     if uid:
         found.append(("Impersonate-Uid", uid))
     for key, values in extra.items():
         header = f"Impersonate-Extra-{quote(_value('as-user-extra', key), safe=_HEADER_SIGNS)}"
-        found += ((header, _value("as-user-extra", one)) for one in values or [])
+        found += ((header, _value("as-user-extra", value)) for value in values or [])
     return tuple(found)
 
 
@@ -132,14 +132,14 @@ def _text(user: Mapping[str, Any], field: str) -> str:
 
 
 def _value(field: str, given: object) -> str:
-    """What can be the value of a header; of another one the rest would be a header of its own."""
+    """Return a valid value of a header; the rest of another one would be a header of its own."""
     if not isinstance(given, str) or not given.isprintable():
         raise UnfitUserError(f"{field} is {excerpt(str(given))}; expected one line of text")
     return given
 
 
 def _is_loopback(server: str) -> bool:
-    """Whether what is sent there stays on this machine, as to ``kubectl proxy``."""
+    """True if requests to it stay on this machine, as to ``kubectl proxy``."""
     host = urlsplit(server).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -240,7 +240,7 @@ def _check_token(user: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _said_by_library() -> Iterator[list[str]]:
-    """What it logs, and would write to stderr as it came from a plugin."""
+    """Collect the library's log lines, which a plugin could write to stderr otherwise."""
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]

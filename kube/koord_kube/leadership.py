@@ -1,4 +1,4 @@
-"""Whether this replica leads, in which term, and clients that write only while it does."""
+"""Leadership of this replica, its terms, and clients that write only during them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether this replica leads at this moment."""
+        """True if this replica leads at this moment."""
         return self._elector is None or self._elector.leads
 
     @property
@@ -74,7 +74,7 @@ class Leadership:
 
     @property
     def problem(self) -> str:
-        """Why the last request for the Lease failed, in a line; "" if it did not."""
+        """Reason for which the last request for the Lease failed, in a line; "" if it did not."""
         return self._elector.problem if self._elector is not None else ""
 
     def fenced(self) -> Client:

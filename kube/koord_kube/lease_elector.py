@@ -89,7 +89,7 @@ class LeaseElector:
         self._changed = anyio.Event()
         self._known = False, 0
         self.problem = ""
-        """Why the last request failed, in a line; "" if it did not."""
+        """Reason for which the last request failed, in a line; "" if it did not."""
 
     @property
     def identity(self) -> str:
@@ -97,7 +97,7 @@ class LeaseElector:
 
     @property
     def leads(self) -> bool:
-        """Whether this program leads at this moment."""
+        """True if this program leads at this moment."""
         return self._election.leads(self._clock())
 
     @property

@@ -62,7 +62,7 @@ class ControlPlaneProgram:
 
     @property
     def not_ready(self) -> str:
-        """Why this replica should get no requests, in a line; "" if it is ready."""
+        """Reason why this replica should get no requests, in a line; "" if it is ready."""
         return f"this {self.name} is stopping" if self._stopping else self._not_ready()
 
     @property

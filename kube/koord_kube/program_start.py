@@ -1,4 +1,4 @@
-"""What control-plane programs do alike before and beside their work."""
+"""The common frame of control-plane programs, before and beside their work."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def run_program(name: str, work: Coroutine[Any, Any, None], log: EventLog) -> No
 
 
 def ending(error: BaseException) -> str:
-    """Why a run ended, in a line; of a defect also what kind it is, and where."""
+    """Describe the end of a run in a line; of a defect also its kind and place."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, OSError):
         return str(error)
     at = traceback.extract_tb(error.__traceback__)[-1:]
-    where = "".join(f" ({Path(one.filename).name}, line {one.lineno})" for one in at)
+    where = "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in at)
     return f"defect: {type(error).__name__}: {error}{where}"
 
 

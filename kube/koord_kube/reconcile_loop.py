@@ -52,17 +52,17 @@ class ReconcileLoop:
         self._warnings = LogDeduplicator()
         self._last_failure = ""
         self.handled = 0
-        """How many reconciliations succeeded."""
+        """Number of successful reconciliations."""
         self.failures = 0
-        """How many failed."""
+        """Number of failed reconciliations."""
 
     def __len__(self) -> int:
-        """How many keys wait or are being reconciled."""
+        """Number of keys that wait or are being reconciled."""
         return len(self._queue)
 
     @property
     def problem(self) -> str:
-        """How many keys fail, and why the last of them did; "" if none does."""
+        """Number of failing keys, and the reason of the last failure; "" if none fails."""
         failing = self._queue.failing
         return f"{self.name}: {failing} to be retried; {self._last_failure}" if failing else ""
 

@@ -114,5 +114,5 @@ class _HasBackoff(Protocol):
 
 
 def backoff_of(api: object) -> SharedBackoff:
-    """What all clients of the same cluster share; for another API one of its own."""
+    """Return the backoff shared by all clients of the cluster; one of its own for another API."""
     return api.backoff if isinstance(api, _HasBackoff) else SharedBackoff()

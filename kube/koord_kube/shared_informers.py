@@ -71,16 +71,16 @@ class SharedInformers:
 
     async def wait_synced(self) -> None:
         """Wait for the first list of every informer, unless its kind is optional and not there."""
-        for _, one in tuple(self._informers.values()):
-            await (one.wait_known() if one.is_optional else one.wait_synced())
+        for _, informer in tuple(self._informers.values()):
+            await (informer.wait_known() if informer.is_optional else informer.wait_synced())
 
     async def run(self) -> None:
         """Follow them until cancelled."""
         async with anyio.create_task_group() as group:
             self._group = group
             try:
-                for _, one in self._informers.values():
-                    group.start_soon(one.run)
+                for _, informer in self._informers.values():
+                    group.start_soon(informer.run)
                 await anyio.sleep_forever()
             finally:
                 self._group = None

@@ -49,12 +49,12 @@ class WorkQueue:
         self._waiting = 0
 
     def __len__(self) -> int:
-        """How many keys wait or are being handled."""
+        """Number of keys that wait or are being handled."""
         return len(self._schedule) + self._schedule.processing
 
     @property
     def failing(self) -> int:
-        """How many keys failed the last time."""
+        """Number of keys whose last reconciliation failed."""
         return len(self._failures)
 
     def add(self, key: str, after: float = 0.0) -> None:

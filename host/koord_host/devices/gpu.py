@@ -31,7 +31,7 @@ class DriverUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GPUProcess:
-    """What one process uses of a GPU: bytes, and percent of its cores."""
+    """One process's usage of a GPU: bytes, and percent of its cores."""
 
     pid: int
     memory: int = 0
@@ -73,7 +73,7 @@ class GPUInstance:
 
 @dataclass(frozen=True, slots=True)
 class GPUDetails:
-    """What of a GPU only an inventory needs; what the driver does not report is empty.
+    """Details of a GPU that only an inventory needs; what the driver does not report is empty.
 
     ``linked`` are the UUIDs of those that NVLink connects it with, ``uncorrected`` the errors of
     its memory that ECC could not correct since the driver was loaded, ``row_failure`` whether a
@@ -108,21 +108,21 @@ class GPUInventory(GPUCounters, Protocol):
     """The driver of the node's GPUs, with what an inventory needs."""
 
     def details(self) -> dict[str, GPUDetails]:
-        """What the driver reports of each GPU that answered the last reading, by UUID."""
+        """Return the driver's details of each GPU that answered the last reading, by UUID."""
         ...
 
 
 @dataclass(slots=True)
 class GPUHealth:
-    """What is remembered of one GPU's health."""
+    """State from which one GPU's health is judged."""
 
     xid: int = 0
     at: float = 0.0
     reset_due: bool = False
-    """Whether a reset is due: the driver said so, or did not answer."""
+    """True if a reset is due: the driver asked for one, or did not answer."""
 
     def judge(self, reading: GPUReading, steady: float) -> tuple[str, str]:
-        """Why it is not healthy, in a word and in a line; both "" while it is."""
+        """Return the reason for poor health in a word and in a line; both "" if healthy."""
         ailing = bool(reading.error or reading.reset_needed)
         if self.reset_due and not ailing:
             self.xid = 0  # a reset was seen; what is reported now came after it

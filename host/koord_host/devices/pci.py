@@ -1,4 +1,4 @@
-"""Where a PCI device is in the machine, as sysfs shows it. No IO of its own."""
+"""Locations of PCI devices in the machine, from sysfs. No IO of its own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def directory(sys_root: str, bus: str) -> str:
 
 
 def is_address(name: str) -> bool:
-    """Whether a name is a PCI address as sysfs spells it: "0000:3b:00.2"."""
+    """True if a name is a PCI address as sysfs spells it: "0000:3b:00.2"."""
     return _ADDRESS.fullmatch(name) is not None
 
 
@@ -75,7 +75,7 @@ def address(spelled: str) -> str:
 
 
 def place(tree: FileTree, sys_root: str, bus: str) -> PCILocation:
-    """Where a device is.
+    """Return the location of a device.
 
     Firmware that reports no NUMA node (-1) means the first, as Koordinator reads it.
 

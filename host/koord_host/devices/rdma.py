@@ -90,7 +90,7 @@ class RDMAReader:
         )
 
     def _down(self, name: str) -> Iterator[str]:
-        """What is wrong with a device's ports."""
+        """Describe the problems of a device's ports."""
         ports = f"{self._class}/{name}/ports"
         try:
             numbers = self._tree.names(ports)

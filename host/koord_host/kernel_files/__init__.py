@@ -1,1 +1,1 @@
-"""What the texts of the kernel's files mean: one parser a file or directory. No IO."""
+"""Parsers of the kernel's files, one for each file or directory. No IO."""

@@ -68,12 +68,12 @@ def disks(devices: Mapping[str, BlockDevice], name: str) -> frozenset[str]:
     layer = {name}
     for _ in range(_LAYERS):
         lower: set[str] = set()
-        for one in layer:
-            device = devices.get(one)
+        for upper in layer:
+            device = devices.get(upper)
             if device is not None and device.below:
                 lower.update(device.below)
             else:
-                found.add(one)
+                found.add(upper)
         layer = lower
     return frozenset(found)
 

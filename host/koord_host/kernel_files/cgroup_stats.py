@@ -1,4 +1,4 @@
-"""What cgroups use and how they are throttled, out of the kernel's text, for both versions.
+"""Usage and throttling of cgroups, from the kernel's text, for both versions.
 
 Formats are the kernel's: Documentation/admin-guide/cgroup-v1 (cpuacct, memory) and
 cgroup-v2.rst. A group's figures include those of the groups below it. Every reader of
@@ -90,7 +90,7 @@ class CgroupStats:
         return f"{self._layout.group_path(group, 'memory')}/memory.numa_stat"
 
     def numa_memory(self, text: str) -> dict[int, int]:
-        """What ``memory`` counts, in bytes by NUMA node, from ``numa_file``.
+        """Return the bytes that ``memory`` counts by NUMA node, from ``numa_file``.
 
         v1 gives pages of the kernel's size, v2 bytes.
         """

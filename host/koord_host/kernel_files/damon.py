@@ -1,4 +1,4 @@
-"""What DAMON's schemes have seen, where DAMON runs with one that only monitors.
+"""Statistics of DAMON's schemes, where DAMON runs with one that only monitors.
 
 The kernel's interface is Documentation/admin-guide/mm/damon/usage.rst. Nothing is
 written here, so a scheme can be read only if the kernel keeps its files up to date by
@@ -30,7 +30,7 @@ class SchemeStats(NamedTuple):
 
 
 def idle_page_cache(tree: FileTree, sys_root: str = "/sys") -> list[SchemeStats]:
-    """What schemes have seen of idle memory without anonymous pages: one a context.
+    """Return schemes' statistics of idle memory without anonymous pages: one a context.
 
     Empty where there are none that can be read.
     """
@@ -41,7 +41,9 @@ def idle_page_cache(tree: FileTree, sys_root: str = "/sys") -> list[SchemeStats]
             continue
         for context in _below(tree, f"{kdamond}/contexts"):
             if _text(tree, f"{context}/operations") == "paddr":
-                schemes = (one for one in _below(tree, f"{context}/schemes") if _fits(tree, one))
+                schemes = (
+                    scheme for scheme in _below(tree, f"{context}/schemes") if _fits(tree, scheme)
+                )
                 found += [seen for scheme in schemes if (seen := _seen(tree, scheme))][:1]
     return found
 
@@ -50,11 +52,11 @@ def _fits(tree: FileTree, scheme: str) -> bool:
     if any(_text(tree, f"{scheme}/{file}") != text for file, text in _WANTED.items()):
         return False
     return any(
-        _text(tree, f"{one}/type") == "anon"
+        _text(tree, f"{filter_}/type") == "anon"
         # Either lets through what is not anonymous, or stops what is.
-        and _text(tree, f"{one}/matching") != _text(tree, f"{one}/allow")
+        and _text(tree, f"{filter_}/matching") != _text(tree, f"{filter_}/allow")
         for folder in ("ops_filters", "filters")
-        for one in _below(tree, f"{scheme}/{folder}")
+        for filter_ in _below(tree, f"{scheme}/{folder}")
     )
 
 

@@ -1,4 +1,4 @@
-"""How the kernel's files are reached: the seam between deciding and doing.
+"""Interfaces to the kernel's files: the seam between deciding and doing.
 
 Paths are absolute. The real implementation is ``kernel``; tests have doubles
 that refuse what the kernel refuses.
@@ -22,7 +22,7 @@ class FileReader(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there; never raises."""
+        """True if a file or directory exists; never raises."""
         ...
 
     def entries(self, path: str) -> list[str]:

@@ -87,7 +87,7 @@ def _memory(reader: FileReader, path: str) -> int:
 
 
 def _huge_pages(tree: FileTree, directory: str) -> dict[int, int]:
-    """How many huge pages are set aside, by their size in bytes."""
+    """Return the number of reserved huge pages by their size in bytes."""
     try:
         names = tree.names(directory)
     except (FileNotFoundError, NotADirectoryError):

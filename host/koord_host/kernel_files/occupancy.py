@@ -1,4 +1,4 @@
-"""Whether processes are in a cgroup, or in groups below it. No IO of its own."""
+"""Test for processes in a cgroup, or in groups below it. No IO of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
 
 
 def is_occupied(files: FileReader, layout: Layout, group: str) -> bool:
-    """Whether a group has processes; one that cannot be read may have some."""
+    """True if a group has processes; one that cannot be read may have some."""
     try:
         if files.read(layout.list_file(group)).strip():
             return True

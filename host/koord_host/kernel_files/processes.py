@@ -34,7 +34,7 @@ class Process(NamedTuple):
 
     @property
     def place(self) -> str:
-        """How it is called as the place of a target, and in the journal."""
+        """Its name as the place of a target, and in the journal."""
         number = str(self.pid) if self.start is None else f"{self.pid}@{self.start}"
         return f"{self.group} {number}" if self.group else number
 
@@ -121,7 +121,7 @@ def held(files: KernelFiles, proc_root: str, process: Process) -> Iterator[OpenD
 
 
 def is_there(directory: OpenDirectory) -> bool:
-    """Whether the process of a pidfd still runs: its PID cannot have been reused."""
+    """True if the process of a pidfd still runs: its PID cannot have been reused."""
     try:
         directory.read(STAT)
     except (FileNotFoundError, ProcessLookupError):

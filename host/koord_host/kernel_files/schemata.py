@@ -1,4 +1,4 @@
-"""What resctrl's hardware offers, and what the lines of a schemata file should say: no IO.
+"""Capabilities of resctrl's hardware, and the desired lines of a schemata file: no IO.
 
 Formats and rules are the kernel's (Documentation/filesystems/resctrl.rst, and the
 checks in fs/resctrl/ctrlmondata.c). A domain is one instance of a cache; its ID is
@@ -20,11 +20,11 @@ Schemata = Mapping[str, Mapping[int, int]]
 MB = "MB"
 _MASKS = ("L3", "L3CODE", "L3DATA", "L2", "L2CODE", "L2DATA")
 _NO_LIMIT_MBPS = (1 << 32) - 1
-"""What a group has under mba_MBps before anyone sets it (the kernel's MBA_MAX_MBPS)."""
+"""The value of a group under mba_MBps before anyone sets it (the kernel's MBA_MAX_MBPS)."""
 
 
 class BandwidthUnit(Enum):
-    """What a number in an MB line is."""
+    """Unit of a number in an MB line."""
 
     PERCENT = "percent"  # Intel, Arm
     ABSOLUTE = "absolute"  # AMD: eighths of a GB/s
@@ -55,7 +55,7 @@ class CacheInfo:
 
 
 def _run(mask: int) -> int:
-    """How many ones a mask ends with."""
+    """Return the number of ones at the end of a mask."""
     return (~mask & (mask + 1)).bit_length() - 1
 
 
@@ -92,7 +92,7 @@ class BandwidthInfo:
 
 @dataclass(frozen=True, slots=True)
 class ResctrlInfo:
-    """What this node's resctrl has: its ``info`` directory, and the root group's schemata.
+    """This node's resctrl: its ``info`` directory, and the root group's schemata.
 
     ``closids`` is how many groups there can be, the root group among them.
     """
@@ -110,7 +110,7 @@ def read_info(
     mbps_event: bool = False,
     full_bandwidth: int | None = None,
 ) -> ResctrlInfo:
-    """What the files under ``info`` say, by directory and name, with the root's schemata.
+    """Parse the files under ``info``, by directory and name, with the root's schemata.
 
     ``mbps_event`` is whether groups have the file ``mba_MBps_event``. ``full_bandwidth``
     is the node's, if somebody measured it, in the units of its MB lines.
@@ -200,7 +200,7 @@ def render(resource: str, values: Mapping[int, int]) -> str:
 
 
 def differing(wanted: Schemata, current: Schemata) -> dict[str, dict[int, int]]:
-    """What of ``wanted`` the group has not: only those resources and domains."""
+    """Return the part of ``wanted`` that differs from the group's: by resource and domain."""
     changes = {
         resource: {
             domain: value
@@ -215,7 +215,7 @@ def differing(wanted: Schemata, current: Schemata) -> dict[str, dict[int, int]]:
 def wanted(
     info: ResctrlInfo, limits: ResctrlLimits, current: Schemata
 ) -> tuple[dict[str, dict[int, int]], tuple[str, ...]]:
-    """What a group should have in each domain it has now, and what cannot be had, for people.
+    """Return a group's desired values in each of its domains, and lines about those out of reach.
 
     Where nothing is desired, it is what the root group has: what the tasks would have
     without a group. Ways that another group holds exclusively are not in it.
@@ -263,7 +263,7 @@ class _ResourceRequest(Generic[_Value]):
             if value is not None:
                 found[domain] = value
         for domain in sorted(set(self.by_domain) - set(default)):
-            there = ", ".join(str(one) for one in sorted(default))
+            there = ", ".join(str(domain) for domain in sorted(default))
             problems.append(f"{self.key}: cacheID {domain} does not exist; there are: {there}")
         return found
 

@@ -85,7 +85,9 @@ def one_key(key: str, beside: tuple[str, ...]) -> Form:
         now = devices(decode(current))
         wanted = devices(value).items()
         return [
-            f"{one} {key}={limit or 'max'}" for one, limit in wanted if now.get(one, 0) != limit
+            f"{device} {key}={limit or 'max'}"
+            for device, limit in wanted
+            if now.get(device, 0) != limit
         ]
 
     return Form(encode, decode, text=True, lines=lines, plain=lambda value: limited(str(value)))
@@ -117,7 +119,9 @@ def weights(text: str) -> dict[str, int]:
 
 
 def _plain_weights(text: Value) -> str:
-    return render_devices({one: weight for one, weight in weights(str(text)).items() if weight})
+    return render_devices(
+        {device: weight for device, weight in weights(str(text)).items() if weight}
+    )
 
 
 def _encode_weights(value: Value, current: str) -> str:
@@ -126,7 +130,11 @@ def _encode_weights(value: Value, current: str) -> str:
 
 def _weight_lines(value: str, current: str) -> list[str]:
     now, wanted = weights(current), weights(value).items()
-    return [f"{one} {weight or 'default'}" for one, weight in wanted if now.get(one, 0) != weight]
+    return [
+        f"{device} {weight or 'default'}"
+        for device, weight in wanted
+        if now.get(device, 0) != weight
+    ]
 
 
 # ---- io.cost
@@ -171,15 +179,19 @@ def _cost(known: tuple[str, ...], select: Callable[[_Keys], _Keys], without: str
     def merged(value: Value, current: str) -> dict[str, _Keys]:
         now = read(current)
         wanted = read(str(value))
-        return now | {one: _numbers(now.get(one, {}) | keys, known) for one, keys in wanted.items()}
+        return now | {
+            device: _numbers(now.get(device, {}) | keys, known) for device, keys in wanted.items()
+        }
 
     def encode(value: Value, current: str) -> str:
         return _render_keys(merged(value, current))
 
     def lines(value: str, current: str) -> list[str]:
         now, after = read(current), merged(value, current)
-        changed = (one for one in read(value) if select(after[one]) != select(now.get(one, {})))
-        return [f"{one} {_tokens(by_key(value)[one])}" for one in changed]
+        changed = (
+            device for device in read(value) if select(after[device]) != select(now.get(device, {}))
+        )
+        return [f"{device} {_tokens(by_key(value)[device])}" for device in changed]
 
     return Form(encode, plain, text=True, lines=lines, plain=plain, without=without)
 

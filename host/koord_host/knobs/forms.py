@@ -1,4 +1,4 @@
-"""How a knob's value is written in a kernel file, and read out of it.
+"""Formats of knobs' values in the kernel's files.
 
 Values are in cgroup v1's terms, whichever version the node has: hooks and
 strategies compute with shares and quotas. -1 is "no limit".
@@ -17,7 +17,7 @@ from koord_model import cpuset
 from koord_host.knobs.weights import WeightFormula
 
 Value = int | str
-"""What a knob is set to: a whole number, or text (CPU lists, limits of devices)."""
+"""Value of a knob: a whole number, or text (CPU lists, limits of devices)."""
 
 NO_LIMIT = -1
 
@@ -51,7 +51,7 @@ class Form:
     without: str = "0"
 
     def holds(self, value: Value, text: str) -> bool:
-        """Whether a file's text already means ``value``.
+        """True if a file's text already means ``value``.
 
         Compared as the file spells it: shares and weights do not map one to one.
         """
@@ -61,18 +61,18 @@ class Form:
         except ValueError:
             return False
 
-    def same(self, one: Value, other: Value) -> bool:
-        """Whether the kernel holds both to be the same value."""
-        if one == other:
+    def same(self, value: Value, other: Value) -> bool:
+        """True if the kernel takes both for the same value."""
+        if value == other:
             return True
         if self.lines is not None:
-            return self.plain(one) == self.plain(other)
-        if self.unit == 1 or isinstance(one, str) or isinstance(other, str):
+            return self.plain(value) == self.plain(other)
+        if self.unit == 1 or isinstance(value, str) or isinstance(other, str):
             return False
-        return min(one, other) >= 0 and one // self.unit == other // self.unit
+        return min(value, other) >= 0 and value // self.unit == other // self.unit
 
     def made_of(self, text: str, known: Sequence[Value]) -> bool:
-        """Whether a file holds one of these values, or of each device what one of them says.
+        """True if a file holds one of these values, or for each device that of one of them.
 
         A write that was broken off between two lines leaves something of two. What a value
         does not say of a device is the kernel's choice.
@@ -81,12 +81,12 @@ class Form:
             ValueError: a value is none of this form.
         """
         if self.lines is None:
-            return any(self.same(one, self.decode(text)) for one in known)
-        said = [_by_device(str(one)) for one in known]
+            return any(self.same(value, self.decode(text)) for value in known)
+        said = [_by_device(str(value)) for value in known]
         there = _by_device(str(self.decode(text)))
-        every = dict.fromkeys(device for one in (there, *said) for device in one)
+        every = dict.fromkeys(device for values in (there, *said) for device in values)
         return all(
-            any(self._says(device, one.get(device), text) for one in said) for device in every
+            any(self._says(device, values.get(device), text) for values in said) for device in every
         )
 
     def _says(self, device: str, rest: str | None, text: str) -> bool:
@@ -118,7 +118,9 @@ def _by_device(text: str) -> dict[str, str]:
 
 def render_lines(by_device: Mapping[str, str]) -> str:
     """A line a device, in the order of their numbers; what is not a device comes first."""
-    return "\n".join(f"{one} {by_device[one]}" for one in sorted(by_device, key=_device_order))
+    return "\n".join(
+        f"{device} {by_device[device]}" for device in sorted(by_device, key=_device_order)
+    )
 
 
 def _device_order(device: str) -> list[int]:
@@ -237,7 +239,7 @@ def _device_lines(value: Value, current: str) -> str:
 def _changed_devices(value: str, current: str) -> list[str]:
     now = devices(current)
     wanted = devices(value)
-    return [f"{one} {limit}" for one, limit in wanted.items() if now.get(one, 0) != limit]
+    return [f"{device} {limit}" for device, limit in wanted.items() if now.get(device, 0) != limit]
 
 
 NUMBER = Form(_number, _whole)

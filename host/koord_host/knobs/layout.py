@@ -1,4 +1,4 @@
-"""Where cgroups and other places are on this node.
+"""Locations of cgroups and other places on this node.
 
 Group names are relative to the cgroup root and the same for every subsystem:
 "kubepods/burstable/pod1/c1".
@@ -62,11 +62,11 @@ class Layout:
         return replace(self, driver=driver, kubelet_root=root)
 
     def form(self, knob: Knob, place: str) -> Form:
-        """How a knob's file reads there."""
+        """Return the format of a knob's file there."""
         return self._forms(knob, place)[0]
 
     def holds(self, knob: Knob, place: str, value: Value, text: str) -> bool:
-        """Whether the text of a knob's file there means ``value``, or may mean it."""
+        """True if the text of a knob's file there means ``value``, or may mean it."""
         return any(form.holds(value, text) for form in self._forms(knob, place))
 
     def _forms(self, knob: Knob, place: str) -> tuple[Form, ...]:
@@ -82,11 +82,11 @@ class Layout:
         return (WEIGHT_FORMS[formula],) if formula else tuple(WEIGHT_FORMS.values())
 
     def is_container(self, group: str) -> bool:
-        """Whether it is a group in a pod's, which the runtime makes."""
+        """True if it is a group in a pod's, which the runtime creates."""
         return _CONTAINER.fullmatch(group) is not None
 
     def is_pod_name(self, name: str) -> bool:
-        """Whether a group below a class's is called as the kubelet calls a pod's."""
+        """True if a group below a class's is named as the kubelet names a pod's."""
         return _POD_NAMES[self.driver].fullmatch(name) is not None
 
     def path(self, knob: Knob, place: str) -> str:
@@ -119,7 +119,7 @@ class Layout:
         return self._kubelet_group(qos, f"pod{uid}")
 
     def is_shared(self, group: str) -> bool:
-        """Whether it is the root or a group above all pods, and so no pod's own."""
+        """True if it is the root or a group above all pods, and so no pod's own."""
         return group == "" or group in map(self.kube_qos_group, KubeQoS)
 
     def _kubelet_group(self, qos: KubeQoS, *below: str) -> str:
@@ -128,7 +128,7 @@ class Layout:
         names = [*above, "kubepods", *([word] if word else []), *below]
         if self.driver is Driver.CGROUPFS:
             return "/".join(names)
-        return self.group_of_parent("-".join(one.replace("-", "_") for one in names) + ".slice")
+        return self.group_of_parent("-".join(name.replace("-", "_") for name in names) + ".slice")
 
     def group_of_parent(self, cgroup_parent: str) -> str:
         """The group that a CRI request's ``cgroup_parent`` means.

@@ -29,7 +29,7 @@ from koord_host.knobs.forms import (
 
 
 class PlaceKind(Enum):
-    """What a knob's place is."""
+    """Kind of a knob's place."""
 
     CGROUP = "cgroup"  # a path under the cgroup root
     PROCESS = "process"  # a process that was listed: ``processes.Process.place``
@@ -38,7 +38,7 @@ class PlaceKind(Enum):
 
 
 class MergeRule(Enum):
-    """How different values desired for one target become one."""
+    """Rule by which different values desired for one target become one."""
 
     LEAST = "least"  # the strictest limit; -1 is no limit
     MOST = "most"  # the strongest protection
@@ -47,14 +47,14 @@ class MergeRule(Enum):
 
 
 class Nesting(Enum):
-    """How a group's value is bound to its parent's: in what order they change."""
+    """Relation of a group's value to its parent's, which decides the order of changes."""
 
     FREE = "free"
     WITHIN = "within"  # never more than the parent has
 
 
 class DriftPolicy(Enum):
-    """What is done about a value that somebody else has put in place of ours."""
+    """Reaction to a value that somebody else has put in place of ours."""
 
     HOLD = "hold"  # ours is written again; repeated drift is reported
     YIELD = "yield"  # theirs stays until another value is desired
@@ -94,7 +94,7 @@ class Knob:
         return self.v2 if version == 2 else self.v1
 
     def form(self, version: int) -> Form:
-        """How the file reads on a cgroup version; of a group's shares, ``Layout`` knows."""
+        """Return the file's format on a cgroup version; of a group's shares, ``Layout`` knows."""
         return self.v2_form if version == 2 else self.v1_form
 
     def check(self, value: Value) -> None:

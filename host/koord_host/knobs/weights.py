@@ -20,7 +20,7 @@ _UNSET_WEIGHT = 100
 
 
 class WeightFormula(StrEnum):
-    """How shares become a weight."""
+    """Formula from shares to a weight."""
 
     LINEAR = "linear"
     QUADRATIC = "quadratic"  # the logarithm of the weight, in that of the shares
@@ -66,7 +66,7 @@ class Evidence(NamedTuple):
 
 
 class RuntimeWeights:
-    """By which formula this node's container runtime makes weights, once that is known.
+    """The formula of this node's container runtime for weights, once that is known.
 
     What the youngest container says counts: a runtime that was replaced made the others.
     So the same containers say the same, in whatever order they are read.

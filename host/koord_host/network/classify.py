@@ -1,4 +1,4 @@
-"""How the host's packet filter assigns the packets of pods to classes.
+"""Rules of the host's packet filter that assign pods' packets to classes.
 
 A packet's priority is its class: HTB takes it, so that no filter of its own is
 needed. Packets of pods with an address are forwarded, and matched by that address.
@@ -39,7 +39,7 @@ class FilterCommand:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended, and what it said."""
+    """Exit status and output of a command."""
 
     status: int
     output: str = ""
@@ -60,7 +60,7 @@ class CgroupMatch:
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
-    """What is to be matched, and the class each match gives ("1:3").
+    """Matches of packets, and the class of each ("1:3").
 
     ``addresses`` are by IP version, then by address.
     """
@@ -72,7 +72,7 @@ class FilterRules:
     @property
     def mark(self) -> str:
         """The same for the same rules, and for no others."""
-        cgroups = [[one.path, one.inode, one.classid] for one in self.cgroups]
+        cgroups = [[cgroup.path, cgroup.inode, cgroup.classid] for cgroup in self.cgroups]
         shown = json.dumps([self.addresses, cgroups], sort_keys=True)
         return sha256(shown.encode()).hexdigest()[:_MARK_LENGTH]
 
@@ -96,7 +96,7 @@ class Classifier(Protocol):
 
 
 def rules_of(traffic: Traffic, identity: Callable[[str], int] | None) -> FilterRules:
-    """What is to be matched for these classes; nothing for the default, which takes the rest.
+    """Return the matches of these classes; none of the default, which takes the rest.
 
     ``identity`` is the inode of a v2 cgroup; it raises ``OSError`` for one that is gone: a
     command that names it would be refused as a whole. It is ``None`` where pods have
@@ -105,19 +105,23 @@ def rules_of(traffic: Traffic, identity: Callable[[str], int] | None) -> FilterR
     addresses: dict[int, dict[str, str]] = {4: {}, 6: {}}
     cgroups: list[CgroupMatch] = []
     ignored = []
-    for one in traffic.classes:
-        for member in one.members if not one.default else ():
+    for traffic_class in traffic.classes:
+        for member in traffic_class.members if not traffic_class.default else ():
             try:
                 if member.ip:
                     address = _address(member.ip)
-                    addresses[address.version].setdefault(str(address), classid(one.minor))
+                    addresses[address.version].setdefault(
+                        str(address), classid(traffic_class.minor)
+                    )
                 elif identity is not None:
-                    cgroups += _cgroup(member.cgroup, one.minor, identity)
+                    cgroups += _cgroup(member.cgroup, traffic_class.minor, identity)
             except ValueError as error:
                 ignored.append(
                     f"pod {member.pod}: {error} (its packets are in no class of its own)"
                 )
-    return FilterRules(addresses, tuple(sorted(cgroups, key=lambda one: one.path)), tuple(ignored))
+    return FilterRules(
+        addresses, tuple(sorted(cgroups, key=lambda match: match.path)), tuple(ignored)
+    )
 
 
 def _address(text: str) -> IPv4Address | IPv6Address:
@@ -163,7 +167,7 @@ class Nft:
             listed = json.loads(found[0].output)["nftables"]
         except (ValueError, KeyError, TypeError):
             return set()
-        chains = [one["chain"] for one in listed if "chain" in one]
+        chains = [entry["chain"] for entry in listed if "chain" in entry]
         return {chain["name"] for chain in chains if chain["table"] == self._TABLE}
 
     def _script(self, rules: FilterRules) -> str:
@@ -172,10 +176,10 @@ class Nft:
         lines += [f"table inet {self._TABLE} {{", f"chain mark_{rules.mark} {{ }}"]
         # Sockets are known only to the first hook, forwarded packets only to the second.
         lines += ["chain made_here {", "type filter hook output priority -150; policy accept;"]
-        for one in rules.cgroups:
-            depth = one.path.count("/") + 1
-            match = f'socket cgroupv2 level {depth} "{one.path}"'
-            lines.append(f"{match} meta priority set {one.classid}")
+        for cgroup in rules.cgroups:
+            depth = cgroup.path.count("/") + 1
+            match = f'socket cgroupv2 level {depth} "{cgroup.path}"'
+            lines.append(f"{match} meta priority set {cgroup.classid}")
         lines += ["}", "chain leaving {"]
         lines.append("type filter hook postrouting priority -150; policy accept;")
         for version, word in ((4, "ip"), (6, "ip6")):
@@ -242,7 +246,9 @@ class Iptables:
         for name, (version, addresses) in sets.items():
             aside = f"pykoord{version}-new"
             family = self._FAMILIES[version]
-            lines += [f"create {one} hash:ip family {family} -exist" for one in (name, aside)]
+            lines += [
+                f"create {set_name} hash:ip family {family} -exist" for set_name in (name, aside)
+            ]
             lines += [f"flush {aside}", *(f"add {aside} {address}" for address in addresses)]
             lines += [f"swap {aside} {name}", f"destroy {aside}"]
         return FilterCommand(("ipset", "restore"), "\n".join([*lines, ""]))
@@ -255,7 +261,8 @@ class Iptables:
             f"{add} -m set --match-set {name} src {classify} {_class_of(name)}" for name in sets
         ]
         lines += [
-            f"{add} -m cgroup --path {one.path} {classify} {one.classid}" for one in rules.cgroups
+            f"{add} -m cgroup --path {cgroup.path} {classify} {cgroup.classid}"
+            for cgroup in rules.cgroups
         ]
         jump = f"-A {self._JUMP}"
         return lines if jump in listed else [*lines, jump]

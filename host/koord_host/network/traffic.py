@@ -17,7 +17,7 @@ ROOT = MAJOR << 16
 
 
 class TrafficObject(StrEnum):
-    """What a change is about."""
+    """Kind of object that a change is about."""
 
     QDISC = "qdisc"
     CLASS = "class"
@@ -25,7 +25,7 @@ class TrafficObject(StrEnum):
 
 
 class TrafficVerb(StrEnum):
-    """What is done to it."""
+    """Kind of change."""
 
     ADD = "add"
     CHANGE = "change"
@@ -49,7 +49,7 @@ OURS = Qdisc("htb", ROOT, DEFAULT_MINOR)
 
 @dataclass(frozen=True, slots=True)
 class HTBClass:
-    """What an HTB class allows: bytes a second, as the kernel counts.
+    """Limits of an HTB class: bytes a second, as the kernel counts.
 
     ``parent`` is a minor, 0 for the qdisc itself.
     """
@@ -68,7 +68,7 @@ class HTBClass:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceShaping:
-    """What an interface has; ``classes`` by minor, of our qdisc alone.
+    """Shaping of an interface; ``classes`` by minor, of our qdisc alone.
 
     ``cgroup_filter`` is whether packets are put into classes by the number their
     cgroup has in ``net_cls.classid``.
@@ -91,17 +91,17 @@ class TrafficChange:
 
     @property
     def subject(self) -> str:
-        """What changes, as tc(8) calls it."""
+        """The object of the change, as tc(8) names it."""
         return f"{self.kind} {classid(self.minor)}" if self.minor else str(self.kind)
 
 
 def is_ours(root: Qdisc) -> bool:
-    """Whether a root qdisc is one we make; Koordinator's is the same, and is taken over."""
+    """True if a root qdisc is one we make; Koordinator's is the same, and is taken over."""
     return root == OURS
 
 
 def refusal(root: Qdisc, interface: str) -> str:
-    """Why an interface's traffic cannot be shaped, "" where it can."""
+    """Return why an interface's traffic cannot be shaped, "" if it can."""
     if is_ours(root) or root.handle == 0:
         return ""
     return (
@@ -142,8 +142,13 @@ def _shapes(wanted: Traffic) -> dict[int, HTBClass]:
     """The classes by minor, parents before children."""
     total = wanted.total // 8
     shapes = {ROOT_MINOR: HTBClass(0, 0, total, total)}
-    for one in wanted.classes:
-        shapes[one.minor] = HTBClass(one.parent, one.priority, one.rate // 8, one.ceil // 8)
+    for traffic_class in wanted.classes:
+        shapes[traffic_class.minor] = HTBClass(
+            traffic_class.parent,
+            traffic_class.priority,
+            traffic_class.rate // 8,
+            traffic_class.ceil // 8,
+        )
     return {minor: shapes[minor] for minor in _parents_first(shapes)}
 
 

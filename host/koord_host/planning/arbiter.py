@@ -1,4 +1,4 @@
-"""How the values that several owners want for one target become one.
+"""Arbitration between the values that several owners want for one target.
 
 Whatever the order they come in: a rule of the knob's row decides, ties go by the
 owner's priority, then its name.
@@ -27,7 +27,7 @@ from koord_host.planning.desired_values import DesiredValue, Owner, Target
 
 @dataclass(frozen=True, slots=True)
 class OwnerValue:
-    """What one owner wants, and why."""
+    """One owner's value, and its reason."""
 
     owner: Owner
     value: Value
@@ -49,13 +49,15 @@ class ValueConflict:
     settled: bool
 
     def __str__(self) -> str:
-        wanted = ", ".join(f"{one.owner.name} wants {one.value}" for one in self.wanted)
+        wanted = ", ".join(
+            f"{owner_value.owner.name} wants {owner_value.value}" for owner_value in self.wanted
+        )
         return f"{self.target.place}: {self.target.knob}: {wanted}; {self.value} stands"
 
     @property
     def parties(self) -> tuple[object, ...]:
-        """What makes it the same conflict as before, though values move."""
-        return (self.settled, *(one.owner for one in self.wanted))
+        """Identity of the conflict, which stays while values move."""
+        return (self.settled, *(owner_value.owner for owner_value in self.wanted))
 
 
 class ArbitratedValue(NamedTuple):
@@ -69,7 +71,7 @@ class ArbitratedValue(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Who decided, for people."""
+        """Deciding owners, for people."""
         if len(self.owners) == 1:
             return self.owners[0].name
         return ", ".join(owner.name for owner in self.owners)
@@ -86,28 +88,33 @@ def arbitrate(knob: Knob, desired_values: Iterable[tuple[Owner, DesiredValue]]) 
             {OwnerValue(owner, desired.value, desired.why) for owner, desired in given}, key=_rank
         )
     )
-    values = {one.value for one in wanted}
+    values = {owner_value.value for owner_value in wanted}
     settled = True
     if len(values) == 1:
         [value] = values
     else:
         value, settled = _MERGES[knob.rule](knob, wanted)
     # Values merged out of several are everybody's.
-    deciders = [one for one in wanted if one.value == value] or list(wanted)
+    deciders = [owner_value for owner_value in wanted if owner_value.value == value] or list(wanted)
     conflict = None
     if len(values) > 1:
         conflict = ValueConflict(given[0][1].target, wanted, value, settled)
     return ArbitratedValue(
         value,
-        tuple(dict.fromkeys(one.owner for one in deciders)),
-        "; ".join(dict.fromkeys(one.why for one in deciders if one.why)),
+        tuple(dict.fromkeys(owner_value.owner for owner_value in deciders)),
+        "; ".join(dict.fromkeys(owner_value.why for owner_value in deciders if owner_value.why)),
         min((desired.pod for _, desired in given if desired.pod), default=""),
         conflict,
     )
 
 
-def _rank(one: OwnerValue) -> tuple[object, ...]:
-    return (-one.owner.priority, one.owner.name, *_order(one.value), one.why)
+def _rank(owner_value: OwnerValue) -> tuple[object, ...]:
+    return (
+        -owner_value.owner.priority,
+        owner_value.owner.name,
+        *_order(owner_value.value),
+        owner_value.why,
+    )
 
 
 def _order(value: Value) -> tuple[bool, Value]:
@@ -119,42 +126,54 @@ def _size(value: Value) -> float:
 
 
 def _first(wanted: tuple[OwnerValue, ...]) -> tuple[Value, bool]:
-    """What the highest priority wants; not settled where it is not of one mind."""
-    top = {one.value for one in wanted if one.owner.priority == wanted[0].owner.priority}
+    """Return the value of the highest priority; not settled if its owners disagree."""
+    top = {
+        owner_value.value
+        for owner_value in wanted
+        if owner_value.owner.priority == wanted[0].owner.priority
+    }
     return wanted[0].value, len(top) == 1
 
 
 def _least(knob: Knob, wanted: tuple[OwnerValue, ...]) -> tuple[Value, bool]:
     if knob.v1_form.lines is not None:
         return _least_by_device(wanted), True
-    return min((one.value for one in wanted), key=_size), True
+    return min((owner_value.value for owner_value in wanted), key=_size), True
 
 
 def _least_by_device(wanted: tuple[OwnerValue, ...]) -> Value:
     least: dict[str, int] = {}
-    for one in wanted:
-        for device, limit in devices(str(one.value)).items():
+    for owner_value in wanted:
+        for device, limit in devices(str(owner_value.value)).items():
             known = least.get(device, 0)
             least[device] = min(known or limit, limit or known)
     return render_devices(least)
 
 
 def _most(_: Knob, wanted: tuple[OwnerValue, ...]) -> tuple[Value, bool]:
-    return max((one.value for one in wanted), key=_size), True
+    return max((owner_value.value for owner_value in wanted), key=_size), True
 
 
 def _intersection(_: Knob, wanted: tuple[OwnerValue, ...]) -> tuple[Value, bool]:
     shared = _shared(wanted)
     if shared:
         return shared, True
-    top = tuple(one for one in wanted if one.owner.priority == wanted[0].owner.priority)
+    top = tuple(
+        owner_value
+        for owner_value in wanted
+        if owner_value.owner.priority == wanted[0].owner.priority
+    )
     return _shared(top) or wanted[0].value, False
 
 
 def _shared(wanted: tuple[OwnerValue, ...]) -> str:
-    sets = [cpuset.parse(str(one.value)) for one in wanted]
+    sets = [cpuset.parse(str(owner_value.value)) for owner_value in wanted]
     shared = reduce(frozenset.intersection, sets)
-    same = (str(one.value) for one, cpus in zip(wanted, sets, strict=True) if cpus == shared)
+    same = (
+        str(owner_value.value)
+        for owner_value, cpus in zip(wanted, sets, strict=True)
+        if cpus == shared
+    )
     # As an owner spelt it, so that it is seen to have got it.
     return next(same, cpuset.render(shared))
 

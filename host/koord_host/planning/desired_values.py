@@ -1,4 +1,4 @@
-"""What owners want of the node's knobs."""
+"""Values that owners want for the node's knobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koord_host.knobs.forms import Value
 
 
 class Priority(IntEnum):
-    """Who wins where a knob's rule is priority, and breaks ties of the others."""
+    """Precedence where a knob's rule is priority; breaks ties of the other rules."""
 
     HOOKS = 10  # what plugins want at pod start, and the reconciler restores
     STRATEGY = 20  # what a QoS strategy wants as load moves
@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who wants a value."""
+    """Somebody who wants a value."""
 
     name: str
     priority: Priority

@@ -28,7 +28,7 @@ DriftPolicyOf = Callable[[Target, Knob], DriftPolicy]
 
 
 def by_row(_: Target, knob: Knob) -> DriftPolicy:
-    """What the knob's row says."""
+    """Return the policy of the knob's row."""
     return knob.on_drift
 
 
@@ -37,7 +37,7 @@ _POD = re.compile(r"(?:^|-)pod[0-9a-f]")
 
 
 def beside_static_kubelet(static: Callable[[], bool]) -> DriftPolicyOf:
-    """What the rows say, but the CPUs of containers are the kubelet's while it is static.
+    """Return the rows' policies; containers' CPUs are the kubelet's while its policy is static.
 
     ``static`` is whether the kubelet's CPU manager policy is static just now.
     """
@@ -52,7 +52,7 @@ def beside_static_kubelet(static: Callable[[], bool]) -> DriftPolicyOf:
 
 
 class DriftResponse(Enum):
-    """What to do this time."""
+    """Response to drift this time."""
 
     WRITE = "write"
     WRITE_AND_ALERT = "write and alert"
@@ -62,7 +62,7 @@ class DriftResponse(Enum):
 
 @dataclass(slots=True)
 class DriftCounter:
-    """How often somebody else changed one target lately; times are monotonic."""
+    """Recent changes of one target by others; times are monotonic."""
 
     times: list[float] = field(default_factory=list)
     alerted: bool = False

@@ -22,7 +22,7 @@ OVERDUE_SECONDS = 5.0
 
 
 class JobEnd(StrEnum):
-    """How a job ended."""
+    """End of a job."""
 
     DONE = "done"
     FAILED = "failed"  # with an exception: a defect
@@ -33,7 +33,7 @@ class JobEnd(StrEnum):
 
 
 class CancelToken:
-    """Whether work is to stop; for any thread.
+    """Signal for work to stop; for any thread.
 
     ``seconds`` is how long it may take, from now on.
     """
@@ -48,7 +48,7 @@ class CancelToken:
 
     @property
     def reason(self) -> str:
-        """Why the work has to stop, in words; "" if it need not."""
+        """Reason for which the work has to stop, in words; "" if it need not."""
         if self.end is JobEnd.DONE:
             return ""
         if self.end is JobEnd.CANCELLED:
@@ -60,7 +60,7 @@ class CancelToken:
         return max(self._deadline - self._monotonic(), 0.0)
 
     def overdue(self) -> bool:
-        """Whether the deadline is long over."""
+        """True if the deadline is long over."""
         return self._monotonic() >= self._deadline + OVERDUE_SECONDS
 
     def cancel(self) -> None:
@@ -68,7 +68,7 @@ class CancelToken:
         self._cancelled = True
 
     def cancelled(self) -> bool:
-        """Whether to stop now; work checks it between two steps."""
+        """True if work is to stop now; it checks between two steps."""
         if self._cancelled:
             self.end = JobEnd.CANCELLED
         elif self.end is JobEnd.DONE and not self.remaining():
@@ -82,7 +82,7 @@ def uncancelled() -> CancelToken:
 
 
 class JobKey(NamedTuple):
-    """What a job is about; ``target`` is "" for the node, ``owner`` who wants it."""
+    """Identity of a job; ``target`` is "" for the node, ``owner`` who wants it."""
 
     kind: str
     target: str = ""
@@ -116,7 +116,7 @@ class JobState(NamedTuple):
 
 
 class Jobs(Protocol):
-    """Where slow effects are handed in; for any thread."""
+    """Acceptance of slow effects; for any thread."""
 
     def submit(self, job: Job) -> None:
         """Have a job done, instead of one with its key that waits. Raises nothing."""
@@ -143,7 +143,7 @@ class Jobs(Protocol):
         ...
 
     def ended(self) -> Mapping[tuple[str, JobEnd], int]:
-        """How many jobs of each kind ended how."""
+        """Return the number of ended jobs by kind and end."""
         ...
 
 
@@ -163,7 +163,7 @@ class _Waiting(NamedTuple):
 
 
 class JobQueue:
-    """What waits and what runs. Whoever uses it from several threads holds a lock."""
+    """Waiting and running jobs. Callers in several threads hold a lock."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.ended: Counter[tuple[str, JobEnd]] = Counter()
@@ -174,7 +174,7 @@ class JobQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits or runs."""
+        """True if nothing waits or runs."""
         return not self._waiting and not self._running
 
     def put(self, job: Job) -> None:
@@ -215,25 +215,25 @@ class JobQueue:
     def states(self) -> tuple[JobState, ...]:
         """All that runs, then all that waits, in its turn."""
         now = self._monotonic()
-        running = [_state(one, now) for one in self._running.values()]
+        running = [_state(job, now) for job in self._running.values()]
         waiting = [
-            JobState(key, "waiting", now - one.since, one.job.seconds)
-            for key, one in self._waiting.items()
+            JobState(key, "waiting", now - queued.since, queued.job.seconds)
+            for key, queued in self._waiting.items()
         ]
         return (*running, *waiting)
 
     def take_overdue(self) -> tuple[JobState, ...]:
         """Jobs that became overdue since the last call."""
         now = self._monotonic()
-        found = [one for one in self._running.values() if one.token.overdue() and not one.reported]
-        for one in found:
-            one.reported = True
-        return tuple(_state(one, now) for one in found)
+        found = [job for job in self._running.values() if job.token.overdue() and not job.reported]
+        for job in found:
+            job.reported = True
+        return tuple(_state(job, now) for job in found)
 
 
-def _state(one: RunningJob, now: float) -> JobState:
-    word = "overdue" if one.token.overdue() else "running"
-    return JobState(one.job.key, word, now - one.since, one.job.seconds)
+def _state(job: RunningJob, now: float) -> JobState:
+    word = "overdue" if job.token.overdue() else "running"
+    return JobState(job.job.key, word, now - job.since, job.job.seconds)
 
 
 class InlineJobs:
@@ -277,5 +277,5 @@ class InlineJobs:
         return self._queue.take_overdue()
 
     def ended(self) -> Mapping[tuple[str, JobEnd], int]:
-        """How many jobs of each kind ended how."""
+        """Return the number of ended jobs by kind and end."""
         return dict(self._queue.ended)

@@ -1,4 +1,4 @@
-"""Who wants what: the desired values of all owners, by scope and by target."""
+"""Desired values of all owners, by scope and by target."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ledger:
         for target, more in added.items():
             # In one assignment: no reader sees a target between two values.
             known = self._targets.get(target, ())
-            left = tuple(one for one in known if one[0] != key or one[1] in new) + more
+            left = tuple(entry for entry in known if entry[0] != key or entry[1] in new) + more
             if left:
                 self._targets[target] = left
             else:
@@ -52,11 +52,11 @@ class Ledger:
                 self._urgent[target] = None
 
     def targets(self, owner: Owner, scope: str) -> list[Target]:
-        """What an owner wants something of in a scope."""
+        """Return the targets of an owner's desired values in a scope."""
         return [desired.target for desired in self._scopes.get((owner, scope), ())]
 
     def of(self, target: Target) -> list[tuple[Owner, DesiredValue]]:
-        """What owners want of a target, in no particular order; for any thread."""
+        """Return the owners' desired values of a target, in no particular order; for any thread."""
         return [(owner, desired) for (owner, _), desired in self._targets.get(target, ())]
 
     def take_changed(self) -> dict[Target, None]:
@@ -77,10 +77,10 @@ class Ledger:
 
     @property
     def changed(self) -> bool:
-        """Whether there are such."""
+        """True if there are changed targets."""
         return bool(self._changed)
 
     @property
     def urgent(self) -> bool:
-        """Whether a strategy has changed any, or a person."""
+        """True if a strategy or a person has changed any."""
         return bool(self._urgent)

@@ -37,7 +37,7 @@ SHARES, IDLE = "cpu.shares", "cpu.idle"
 LIMIT, MEMSW = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 
 BOUND_TOGETHER = {
-    name: tuple(one for one in group if one != name)
+    name: tuple(member for member in group if member != name)
     for group in ((QUOTA, PERIOD, BURST), (SHARES, IDLE), (LIMIT, MEMSW))
     for name in group
 }
@@ -131,7 +131,7 @@ def order(
         steps += plan.raise_burst()
     for plan in plans:
         steps += plan.rest()
-    return WriteOrder(tuple(steps), tuple(one for plan in plans for one in plan.dropped))
+    return WriteOrder(tuple(steps), tuple(target for plan in plans for target in plan.dropped))
 
 
 class _PlaceChanges:
@@ -209,7 +209,7 @@ class _PlaceChanges:
             yield self._step(SHARES)
 
     def _is_idle(self, shares: ValueChange | None) -> bool:
-        """Whether a group idles whose ``cpu.idle`` stays; most show by their shares that not.
+        """True if a group stays idle; most show by their shares that they do not idle.
 
         The kernel gives an idle group 3 shares (a weight of 0 or 1) and refuses others.
         """
@@ -232,7 +232,7 @@ class _PlaceChanges:
             yield WriteStep(swap.target, swap.wanted, implied)
 
     def _follow(self, limit: ValueChange) -> ValueChange | None:
-        """Where no owner wants the limit with swap: it gives room, and stays equal if it was.
+        """Move a limit with swap that no owner wants: it gives way, or stays equal.
 
         Equal limits mean a group without swap. (Two that are both none mean nothing.)
         """
@@ -254,7 +254,7 @@ class _PlaceChanges:
         return WriteStep(change.target, change.wanted)
 
     def _range(self, name: str) -> tuple[Value | None, Value | None]:
-        """What a knob of this place has, and what it shall have."""
+        """Return the present and the desired value of a knob of this place."""
         change = self._changes.get(name)
         if change is not None:
             return change.current, change.wanted
@@ -266,7 +266,7 @@ class _PlaceChanges:
 
 
 class _QuotaChange(NamedTuple):
-    """How quota and period change; ``widens`` says in which phase."""
+    """Changes of quota and period; ``widens`` decides the phase."""
 
     widens: bool
     steps: tuple[tuple[str, int], ...]
@@ -293,7 +293,7 @@ def _bandwidth(
 
 
 def _between(before: float, ratio: float, after: float) -> bool:
-    """Whether groups above and below bear a ratio, as they bear those before and after.
+    """True if groups above and below bear a ratio, as they bear those before and after.
 
     No limit does not mean a large ratio: such a group has what is above it, however little.
     """
@@ -308,7 +308,7 @@ def _ratio(quota: int, period: int) -> float:
 
 
 def outgrows(change: ValueChange, other: Target, value: Value) -> bool:
-    """Whether a change would give a group more than the one above it has.
+    """True if a change would give a group more than the one above it has.
 
     ``other`` is the same knob of the group above or below, which has ``value``.
     """
@@ -326,10 +326,10 @@ def _join(change: ValueChange) -> Value:
     """The least value that has room for what is and for what shall be."""
     now, wanted = change.current, change.wanted
     if KNOBS[change.target.knob].v1_form is CPUS:
-        one, other = cpuset.parse(str(now)), cpuset.parse(str(wanted))
-        if one <= other:
+        before, other = cpuset.parse(str(now)), cpuset.parse(str(wanted))
+        if before <= other:
             return wanted
-        return now if other <= one else cpuset.render(one | other)
+        return now if other <= before else cpuset.render(before | other)
     return now if _size(now) >= _size(wanted) else wanted
 
 

@@ -1,4 +1,4 @@
-"""What became of a desired value, and the rule for what the kernel refuses."""
+"""Outcomes of desired values, and the rule for refusals by the kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from koord_host.planning.desired_values import Target
 
 
 class Outcome(StrEnum):
-    """What became of one target in one round."""
+    """Outcome for one target in one round."""
 
     WRITTEN = "written"  # changed, and read back as desired
     UNCHANGED = "unchanged"  # it was so already
@@ -48,27 +48,27 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one call of the executor did; ``conflicts`` are those newly arisen."""
+    """Results of one call of the executor; ``conflicts`` are the new ones."""
 
     results: tuple[Result, ...] = ()
     conflicts: tuple[ValueConflict, ...] = ()
 
     @property
     def news(self) -> tuple[Result, ...]:
-        """What is worth a line in the log."""
-        return tuple(one for one in self.results if one.news)
+        """Results that deserve a line in the log."""
+        return tuple(result for result in self.results if result.news)
 
 
 def joined(*rounds: Round) -> Round:
-    """What several calls did, as if it had been one."""
+    """Join the results of several calls, as if they had been one."""
     return Round(
-        tuple(result for one in rounds for result in one.results),
-        tuple(conflict for one in rounds for conflict in one.conflicts),
+        tuple(result for part in rounds for result in part.results),
+        tuple(conflict for part in rounds for conflict in part.conflicts),
     )
 
 
 class Retry(Enum):
-    """When a refused write is tried again; a new desired value is always tried at once.
+    """Time of the next attempt after a refusal; a new desired value is always tried at once.
 
     SOON      after 1, 2, 4 … seconds, at most the refresh interval: what is in the
               way (tasks, pages, children, room) comes and goes.
@@ -110,7 +110,7 @@ RETRIES = {
 
 
 def retry(code: int) -> Retry:
-    """When a write that failed with this errno is tried again."""
+    """Return when a write that failed with this errno is tried again."""
     return RETRIES.get(code, Retry.REFRESH)
 
 

@@ -45,7 +45,7 @@ class TargetState:
     def strategy(self) -> str:
         """The strategies that had their way; "": none had."""
         owners = self.decision.owners
-        return ", ".join(one.name for one in owners if one.priority is Priority.STRATEGY)
+        return ", ".join(owner.name for owner in owners if owner.priority is Priority.STRATEGY)
 
     def begin_anew(self) -> None:
         """Reset the state: the place is gone, or another place has its name now."""
@@ -55,7 +55,7 @@ class TargetState:
 
 @dataclass(slots=True)
 class RoundState:
-    """What one round gathers.
+    """State and results of one round.
 
     ``texts`` are files as they were read before anything was written, ``after`` what
     targets had after the last write that can have moved them. ``identities`` are those
@@ -87,11 +87,11 @@ class TargetStates(dict[Target, TargetState]):
         self._due: list[tuple[float, Target]] = []
 
     def is_due(self, now: float) -> bool:
-        """Whether anything may be due; costs next to nothing."""
+        """True if anything may be due; costs next to nothing."""
         return bool(self._due) and self._due[0][0] <= now
 
     def take_due(self, now: float) -> list[Target]:
-        """What is due by time."""
+        """Take the targets that are due by now."""
         due = []
         while self.is_due(now):
             at, target = heapq.heappop(self._due)
@@ -162,4 +162,6 @@ class PinnedTargets:
 
     def _rollback(self, target: Target) -> bool:
         beside = (Target(target.place, name) for name in BOUND_TOGETHER.get(target.knob, ()))
-        return any(one in self._states and self._states[one].returning for one in beside)
+        return any(
+            neighbour in self._states and self._states[neighbour].returning for neighbour in beside
+        )

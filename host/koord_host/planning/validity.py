@@ -1,4 +1,4 @@
-"""Which desired values can be written at all, whatever the kernel says."""
+"""Validity of desired values, whatever the kernel says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from koord_host.planning.outcomes import Outcome, Result
 
 
 def problem(desired: DesiredValue, *, one_shot: bool = False) -> str:
-    """Why a value cannot be written, "" if it can; ``one_shot``: why not once."""
+    """Return why a value cannot be written, "" if it can; ``one_shot``: as an action done once."""
     knob = KNOBS.get(desired.target.knob)
     if knob is None:
         return f"{desired.target.knob} is not a knob"
@@ -34,18 +34,18 @@ def problem(desired: DesiredValue, *, one_shot: bool = False) -> str:
 
 
 def leads_out(place: str) -> bool:
-    """Whether a place is not below where places begin, so that it is none."""
+    """True if a place is not below where places begin, so that it is none."""
     return ".." in place.split("/")
 
 
 def _is_listed(place: str) -> bool:
-    """Whether one process is meant, not whoever has its number."""
+    """True if one certain process is meant, not any that has its number."""
     process = processes.parse(place)
     return process is not None and process.start is not None
 
 
 def _can_be_said(text: str) -> bool:
-    """Whether the kernel accepts the text: foreign JSON may hold zeros and lone surrogates."""
+    """True if the kernel accepts the text: foreign JSON may hold zeros and lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -153,7 +153,7 @@ def _usage(files: FileReader, directory: str) -> int:
 
 
 def explain(files: FileReader, layout: Layout, target: Target, value: Value, error: OSError) -> str:
-    """Why the kernel refused, as far as known: one line that names the conflicting group."""
+    """Explain the kernel's refusal as far as known: one line that names the conflicting group."""
     words = error.strerror or os.strerror(error.errno or 0)
     detail = ""
     with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What was found before the first change of each target, to put it back one day.
+"""Values of targets before their first change, for a later restore.
 
 One transaction *before* a round's writes, of what was found and of what will be written, and
 one after them: whenever the program is killed, what it may have changed is known for ours and
@@ -76,7 +76,7 @@ _log = get_log("koord_host.baselines")
 
 
 class BaselineValue(NamedTuple):
-    """What a target held before its first change, or what the kubelet has set it to since.
+    """Value of a target before its first change, or set by the kubelet since.
 
     ``text`` is the file's, as it was.
 
@@ -126,7 +126,7 @@ class BaselineStore:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the database, or was when it was opened; "" if nothing."""
+        """Present problem of the database, or that at its opening; "" if there is none."""
         return self._state.problem or self._state.replaced
 
     def __len__(self) -> int:
@@ -137,11 +137,11 @@ class BaselineStore:
         return [self._known[target] for target in sorted(self._known)]
 
     def get(self, target: Target) -> BaselineValue | None:
-        """What is remembered of a target; for any thread."""
+        """Return the baseline of a target; for any thread."""
         return self._known.get(target)
 
     def needs(self, target: Target, identity: int) -> bool:
-        """Whether a target is to be remembered before it is written."""
+        """True if a target's baseline is to be stored before it is written."""
         known = self._known.get(target)
         return known is None or known.identity != identity
 
@@ -188,7 +188,7 @@ class BaselineStore:
             self._write((_KEEP, _rows(rows)))
 
     def _inherited(self, row: BaselineValue) -> tuple[BaselineValue, list[Target]]:
-        """With what an earlier release found, and the rows that it takes the place of.
+        """Return the row with an earlier release's baseline, and the rows that it replaces.
 
         A process was once known by its number alone.
         """
@@ -249,14 +249,16 @@ class BaselineStore:
     def note_put_back(self, baselines: Iterable[BaselineValue]) -> None:
         """Remember what targets were put back to, also after they are forgotten."""
         with self._turn:
-            rows = [one for one in baselines if self.put_back.get(one.target) != one]
-            self.put_back.update((one.target, one) for one in rows)
+            rows = [
+                baseline for baseline in baselines if self.put_back.get(baseline.target) != baseline
+            ]
+            self.put_back.update((row.target, row) for row in rows)
             self._write((_KEEP_PUT_BACK, _rows(rows)))
 
     def forget_put_back(self, targets: Iterable[Target]) -> None:
         """Forget what targets were put back to."""
         with self._turn:
-            gone = [one for one in targets if self.put_back.pop(one, None) is not None]
+            gone = [target for target in targets if self.put_back.pop(target, None) is not None]
             self._write((_FORGET_PUT_BACK, gone))
 
     def forget_gone(self, there: Callable[[BaselineValue], bool]) -> None:
@@ -324,8 +326,15 @@ class BaselineStore:
 
 def _rows(baselines: Iterable[BaselineValue]) -> list[tuple[object, ...]]:
     return [
-        (*one.target, one.identity, one.text, one.found_at, one.ours, one.strategy)
-        for one in baselines
+        (
+            *baseline.target,
+            baseline.identity,
+            baseline.text,
+            baseline.found_at,
+            baseline.ours,
+            baseline.strategy,
+        )
+        for baseline in baselines
     ]
 
 

@@ -106,7 +106,7 @@ class Executor:
     def set_desired(
         self, owner: Owner, scope: str, desired_values: tuple[DesiredValue, ...]
     ) -> None:
-        """What an owner wants in a scope ("pod <uid>", "node"); replaces what it wanted there.
+        """Replace an owner's desired values of a scope ("pod <uid>", "node").
 
         A value out of range is ignored, and reported in the next round.
         """
@@ -121,7 +121,7 @@ class Executor:
         self._ledger.put(owner, scope, ())
 
     def set_listed(self, scope: str, limits: Mapping[Target, int]) -> None:
-        """What the kubelet's list says of limits in a scope; replaces what it said there.
+        """Set the limits of a scope in the kubelet's list in place of its former ones.
 
         Quotas are in terms of ``LISTED_PERIOD``.
         """
@@ -154,11 +154,11 @@ class Executor:
         Only what no owner wants now: an earlier run left it. To be called once, when
         every strategy has said what it wants.
         """
-        left = (one.target for one in self._baselines.all() if one.strategy)
-        self._ledger.put_back({one: None for one in left if not self._ledger.of(one)})
+        left = (target.target for target in self._baselines.all() if target.strategy)
+        self._ledger.put_back({target: None for target in left if not self._ledger.of(target)})
 
     def base(self, target: Target) -> Value | None:
-        """What a target would have without strategies; for any thread.
+        """Return a target's value without strategies; for any thread.
 
         What others want of it, else the kubelet's latest word, or what was found before its
         first change; ``None`` where neither is known: it has what it has. A group made anew
@@ -177,15 +177,15 @@ class Executor:
         return decoded(self._layout, target, baseline.text)
 
     def is_untouched(self, target: Target) -> bool:
-        """Whether nothing was ever written to a target, as far as is known; for any thread."""
+        """True if nothing was ever written to a target, as far as is known; for any thread."""
         return self._baselines.get(target) is None
 
     def arbitrated_values(self, place: str) -> list[tuple[str, ArbitratedValue]]:
-        """What stands of a place's knobs, by name; for any thread."""
+        """Return the arbitrated values of a place's knobs, by name; for any thread."""
         # A copy: the writer's thread adds to it meanwhile.
         found = list(self._states.items())
         return sorted(
-            ((target.knob, one.decision) for target, one in found if target.place == place),
+            ((target.knob, state.decision) for target, state in found if target.place == place),
             key=lambda pair: pair[0],
         )
 
@@ -401,7 +401,7 @@ class Executor:
         self._rollback.look(state, baseline, text, running, waking=waking)
 
     def _holds(self, state: TargetState, text: str) -> bool:
-        """Whether a target's text means what was decided."""
+        """True if a target's text means the decided value."""
         value, place = state.decision.value, state.target.place
         return self._layout.holds(state.knob, place, value, text)
 
@@ -430,13 +430,13 @@ class Executor:
             return None
 
     def _is_another(self, state: TargetState) -> bool:
-        """Whether the place was created again since the last check, which is not drift."""
+        """True if the place was created again since the last check, which is not drift."""
         if state.identity is None or (state.text is None and state.left is None):
             return False
         return self._identity(state) != state.identity
 
     def _bound_by_idle(self, target: Target, running: RoundState) -> bool:
-        """Whether it is the shares of a group that an owner has, or had, idle.
+        """True if it is the shares of a group that an owner has, or had, idle.
 
         It has others than it shows, or shall not have any: ``ordering`` knows.
         """

@@ -81,7 +81,7 @@ class JobThreads:
             return self._queue.take_overdue()
 
     def ended(self) -> Mapping[tuple[str, JobEnd], int]:
-        """How many jobs of each kind ended how."""
+        """Return the number of ended jobs by kind and end."""
         with self._changed:
             return dict(self._queue.ended)
 

@@ -81,7 +81,7 @@ class DecisionEntry(msgspec.Struct, frozen=True):
 
 
 class PluginAnswerEntry(NamedTuple):
-    """What one hook plugin has changed in a request, and why.
+    """One hook plugin's changes of a request, and their reason.
 
     ``fields`` are each field's name, what was requested and what was answered; ``None``: not
     set, or nothing to be shown.
@@ -114,7 +114,7 @@ class HookAnswerEntry(msgspec.Struct, frozen=True):
 
 
 Event = ChangeEntry | DecisionEntry | HookAnswerEntry
-"""What a line holds."""
+"""Content of a line."""
 
 _decode_change = msgspec.json.Decoder(ChangeEntry).decode
 _decode_decided = msgspec.json.Decoder(DecisionEntry).decode
@@ -231,7 +231,9 @@ def read(path: str, *, group: str = "", pod: str = "") -> Iterator[ChangeEntry]:
     Raises:
         OSError: the journal cannot be read; one that is not there is empty.
     """
-    return (one for one in read_events(path, group=group, pod=pod) if isinstance(one, ChangeEntry))
+    return (
+        event for event in read_events(path, group=group, pod=pod) if isinstance(event, ChangeEntry)
+    )
 
 
 def read_events(path: str, *, group: str = "", pod: str = "") -> Iterator[Event]:
@@ -285,8 +287,8 @@ def _cut(text: str) -> str:
 def _rotated(path: str) -> list[Path]:
     found = []
     number = 1
-    while (one := Path(f"{path}.{number}")).exists():
-        found.append(one)
+    while (rotated := Path(f"{path}.{number}")).exists():
+        found.append(rotated)
         number += 1
     return found[::-1]
 

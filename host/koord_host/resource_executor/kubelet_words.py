@@ -78,7 +78,7 @@ class KubeletWords:
     # ---- the list
 
     def set_listed(self, scope: str, limits: Mapping[Target, int], now: float) -> None:
-        """What the list says in a scope; replaces what it said there."""
+        """Set the limits of a scope in the list in place of its former ones."""
         for target in self._scopes.pop(scope, {}).keys() - limits.keys():
             del self._listed[target], self._since[target]
         if limits:
@@ -94,21 +94,27 @@ class KubeletWords:
             What has to be put back again, since it was put back to a former word.
         """
         held = (target for target in self._listed if self._holds(target))
-        return self._as_listed(one for one in held if now >= self._since[one] + SURE_SECONDS)
+        return self._as_listed(
+            target for target in held if now >= self._since[target] + SURE_SECONDS
+        )
 
     def forget_gone(self) -> None:
         """Forget what groups were put back to that are gone."""
         put_back = self._baselines.put_back.items()
-        self._baselines.forget_put_back([one for one, row in put_back if not self._is_same(row)])
+        self._baselines.forget_put_back(
+            [target for target, row in put_back if not self._is_same(row)]
+        )
 
     def note_put_back(self, baselines: Iterable[BaselineValue]) -> None:
         """Remember what targets were put back to, for as long as their groups are there."""
         self._baselines.note_put_back(
-            one._replace(ours=one.text, pending=()) for one in baselines if one.target.knob == QUOTA
+            baseline._replace(ours=baseline.text, pending=())
+            for baseline in baselines
+            if baseline.target.knob == QUOTA
         )
 
     def _holds(self, target: Target) -> bool:
-        """Whether a strategy changes a target, or did."""
+        """True if a strategy changes a target, or did."""
         baseline = self._baselines.get(target) or self._baselines.put_back.get(target)
         return baseline is not None and bool(baseline.strategy)
 

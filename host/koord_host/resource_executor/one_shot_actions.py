@@ -30,7 +30,7 @@ SECONDS = 30.0
 """An action may take so long, and wait so long: what it goes by is not true for ever."""
 
 NO_MORE = "the kernel found no more"
-_MOST_TOLD = 4096
+_MOST_REPORTED = 4096
 
 
 class _Action(NamedTuple):
@@ -39,7 +39,7 @@ class _Action(NamedTuple):
 
 
 class _ActionResult(NamedTuple):
-    """What became of an action; ``new`` is what was freed."""
+    """Result of an action; ``new`` is the number of freed bytes."""
 
     action: _Action
     outcome: Outcome
@@ -68,7 +68,7 @@ class OneShotActions:
         self._reported: dict[Target, tuple[Outcome, int]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there are results to be taken."""
+        """True if there are results to be taken."""
         return not self._ended.empty()
 
     def put(self, owner: Owner, desired: DesiredValue, problem: str = "") -> None:
@@ -158,7 +158,7 @@ class OneShotActions:
             self._reported.pop(desired.target, None)
         else:
             news = self._reported.get(desired.target) != (outcome, code)
-            if len(self._reported) >= _MOST_TOLD:
+            if len(self._reported) >= _MOST_REPORTED:
                 # Of groups that have gone since.
                 self._reported.clear()
             self._reported[desired.target] = outcome, code

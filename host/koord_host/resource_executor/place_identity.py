@@ -1,4 +1,4 @@
-"""What distinguishes a place from a later one of the same name."""
+"""Identity of a place, which distinguishes it from a later one of the same name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from koord_host.knobs.table import KNOBS, Knob, PlaceKind
 from koord_host.resource_executor.baselines import BaselineValue
 
 _INT63 = (1 << 63) - 1
-"""What a database can hold."""
+"""Largest number that a database can hold."""
 
 
 def identity(files: FileReader, layout: Layout, knob: Knob, place: str) -> int:
@@ -30,7 +30,7 @@ def identity(files: FileReader, layout: Layout, knob: Knob, place: str) -> int:
 
 
 def is_there(files: FileReader, layout: Layout, knob: Knob, place: str) -> bool:
-    """Whether a place is there, with or without the knob's file."""
+    """True if a place is there, with or without the knob's file."""
     if knob.where is PlaceKind.CGROUP:
         return files.exists(layout.group_path(place, knob.subsystem))
     if knob.where is PlaceKind.PROCESS:
@@ -43,7 +43,7 @@ def is_there(files: FileReader, layout: Layout, knob: Knob, place: str) -> bool:
 
 
 def is_member(files: FileReader, layout: Layout, place: str) -> bool:
-    """Whether a process is still in the group in which it was listed, or none is known."""
+    """True if a process is still in the group in which it was listed, or none is known."""
     process = processes.parse(place)
     if process is None or not process.group:
         return True
@@ -62,7 +62,7 @@ def read(files: FileReader, layout: Layout, knob: Knob, place: str) -> str:
 
 
 def _stat(files: FileReader, layout: Layout, place: str) -> str:
-    """What the kernel says of a process.
+    """Read the kernel's status line of a process.
 
     Raises:
         OSError: it has ended, or cannot be read.
@@ -76,7 +76,7 @@ def _stat(files: FileReader, layout: Layout, place: str) -> str:
 
 
 def is_same(files: FileReader, layout: Layout, baseline: BaselineValue) -> bool:
-    """Whether a place is the one that was remembered, not a later one of its name."""
+    """True if a place is the one of the baseline, not a later one of its name."""
     knob = KNOBS.get(baseline.target.knob)
     if knob is None:
         # Of a release that knew other knobs.

@@ -27,12 +27,12 @@ from koord_host.resource_executor.journal import ChangeEntry as Line
 from koord_host.resource_executor.journal import Journal
 
 OWNER = "restore"
-"""Whose changes these are in the journal."""
+"""Owner of these changes in the journal."""
 _WHY = "as it was before the first change"
 
 
 class RestoreOutcome(StrEnum):
-    """What becomes of one target."""
+    """Outcome for one target."""
 
     RESTORED = "restored"  # or would be, in a dry run
     UNCHANGED = "unchanged"  # it is as it was found
@@ -53,7 +53,7 @@ class RestoreResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """What is to be put back, and the fate of what is not."""
+    """Changes to restore, and the outcomes of targets without one."""
 
     changes: tuple[ValueChange, ...]
     others: tuple[RestoreResult, ...]
@@ -103,22 +103,24 @@ def restore(
     """
     todo = plan(files, layout, baselines, force=force)
     done = _carry_out(files, layout, todo)
-    for one in done:
-        if one.outcome is RestoreOutcome.RESTORED:
-            place, knob = one.target
-            line = Line(rfc3339_milli(clock()), OWNER, place, "", knob, one.old, one.new, _WHY)
+    for change in done:
+        if change.outcome is RestoreOutcome.RESTORED:
+            place, knob = change.target
+            line = Line(
+                rfc3339_milli(clock()), OWNER, place, "", knob, change.old, change.new, _WHY
+            )
             journal.add(line)
     journal.flush()
     report = sorted([*done, *todo.others])
     kept = (RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED)
-    baselines.forget([one.target for one in report if one.outcome not in kept])
+    baselines.forget([result.target for result in report if result.outcome not in kept])
     return report
 
 
 def foresee(
     files: FileReader, layout: Layout, baselines: BaselineStore, *, force: bool = False
 ) -> list[RestoreResult]:
-    """What ``restore`` would do, as far as a dry run can predict it."""
+    """Predict the results of ``restore``, as far as a dry run can."""
     todo = plan(files, layout, baselines, force=force)
     done = [
         RestoreResult(target, RestoreOutcome.RESTORED, old, new)
@@ -130,7 +132,7 @@ def foresee(
 def _compare(
     files: FileReader, layout: Layout, baseline: BaselineValue, *, asleep: bool, force: bool
 ) -> ValueChange | RestoreResult:
-    """What is to change, or why nothing is; ``asleep``: the group is idle because we set it so."""
+    """Return a target's change, or the outcome without one; ``asleep``: idle by our setting."""
     target = baseline.target
     if validity.leads_out(target.place):
         # Nothing of ours: the executor refuses such places. Somebody else wrote the database.
@@ -151,7 +153,7 @@ def _compare(
 def compare(
     baseline: BaselineValue, text: str, layout: Layout, *, waking: bool = False, force: bool = False
 ) -> ValueChange | RestoreResult:
-    """What is to change for a file to be as it was found, or why nothing is.
+    """Return the change that restores a file's baseline, or the outcome without one.
 
     ``text`` is what it holds now. ``waking``: it shows what the group has only while it is
     idle. ``force`` puts back what others have changed, too.
@@ -178,7 +180,7 @@ def compare(
 
 
 def is_ours(baseline: BaselineValue, text: str, layout: Layout) -> bool:
-    """Whether a file has what was found in it, or what was written here.
+    """True if a file has its baseline, or a value written here.
 
     Raises:
         ValueError: no kernel gives this text.
@@ -190,12 +192,12 @@ def is_ours(baseline: BaselineValue, text: str, layout: Layout) -> bool:
 
 
 def _is_written(baseline: BaselineValue, text: str, layout: Layout) -> bool:
-    """Whether a file has what was written here, or part of what was about to be."""
+    """True if a file has a value written here, or part of one about to be written."""
     form = layout.form(KNOBS[baseline.target.knob], baseline.target.place)
     now = form.decode(text)
-    written = [one for one in (baseline.ours, *baseline.pending) if one is not None]
-    ours = [form.decode(one) for one in written]
-    if any(form.same(one, now) for one in ours):
+    written = [text for text in (baseline.ours, *baseline.pending) if text is not None]
+    ours = [form.decode(text) for text in written]
+    if any(form.same(value, now) for value in ours):
         return True
     found = "" if baseline.text is None else form.decode(baseline.text)
     return bool(baseline.pending) and form.made_of(text, [found, *ours])

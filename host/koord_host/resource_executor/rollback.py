@@ -31,7 +31,7 @@ _DONE = frozenset(
 
 
 class Rollback:
-    """Which targets return to what was found; the executor asks, round by round."""
+    """Targets on their way back to their baselines; the executor asks round by round."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class Rollback:
         return True
 
     def _along(self, target: Target) -> None:
-        """What changed only because it had to go along returns along."""
+        """Roll back a target that changed only along with others."""
         baseline = self._baselines.get(target)
         desired = target in self._states or self._ledger.of(target)
         if baseline is not None and baseline.strategy and not desired:
             self.begin(target, None)
 
     def baseline(self, state: TargetState) -> BaselineValue | None:
-        """What was found, where the target is still the one that was changed then."""
+        """Return the baseline, if the target is still the one that was changed then."""
         baseline = self._baselines.get(state.target)
         if baseline is None or not place_identity.is_same(self._files, self._layout, baseline):
             return None
@@ -122,11 +122,11 @@ class Rollback:
                     put_back.append(self._baselines.get(result.target))
         for target in done:
             del self._states[target]
-        self._words.note_put_back(one for one in put_back if one is not None)
+        self._words.note_put_back(baseline for baseline in put_back if baseline is not None)
         self._baselines.forget(done)
 
     def _is_asleep(self, result: Result) -> bool:
-        """Whether it is the shares of a group that idles and is not to wake: it keeps none.
+        """True if it is the shares of a group that idles and is not to wake: it keeps none.
 
         While some owner wants it to idle, they wait for the day on which nobody does.
         """

@@ -82,12 +82,12 @@ class Writer:
         self._journal.flush()
 
     def _aside(self, steps: Iterable[WriteStep], running: RoundState) -> list[Target]:
-        """What changes though no owner wants it now; read before it does."""
+        """Return the targets that change without a desired value; they are read before that."""
         aside = [step.target for step in steps if step.implied]
         for step in steps:
             # A group that begins to idle, or ends, forgets its shares.
             shares = Target(step.target.place, SHARES)
-            if step.target.knob == IDLE and not any(one.target == shares for one in steps):
+            if step.target.knob == IDLE and not any(other.target == shares for other in steps):
                 aside.append(shares)
         for target in aside:
             with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ class Writer:
         return text
 
     def before(self, target: Target, running: RoundState) -> Value | None:
-        """What a knob had before the round's writes; ``None`` where it has no file."""
+        """Return a knob's value before the round's writes; ``None`` where it has no file."""
         path = self._path(target)
         try:
             return decoded(self._layout, target, self._text(path, running)) if path else None
@@ -140,7 +140,7 @@ class Writer:
         self._baselines.remember(found, pending, owners)
 
     def _strategy(self, target: Target) -> str:
-        """For which strategy a target is written, "" for none; what goes along, for whom."""
+        """Return the strategy for which a target is written, "" for none; implied ones included."""
         state = self._states.get(target)
         if state is not None:
             return state.strategy
@@ -198,7 +198,7 @@ class Writer:
             state.decision = state.decision._replace(value=taken)
 
     def _step_back(self, target: Target, running: RoundState) -> None:
-        """Where the last of several writes was refused, put back what was there before.
+        """Restore the old value where the last of several writes was refused.
 
         A quota that passed through -1 for its period's sake must not stay so.
         """

@@ -1,4 +1,4 @@
-"""Who of several programs leads, by the record in a Lease. No IO.
+"""Leader election between several programs by the record in a Lease. No IO.
 
 The rules of client-go, so that both may stand for the same Lease:
 
@@ -101,7 +101,7 @@ class LeaseAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionStep:
-    """What to do next, ``wait`` seconds from now."""
+    """Next step of a candidate, ``wait`` seconds from now."""
 
     action: LeaseAction
     wait: float = 0.0
@@ -133,7 +133,7 @@ class Election:
         return self._seen.holder if self._seen else ""
 
     def seconds_left(self, now: float) -> float:
-        """For how many seconds it leads without another renewal; 0: it does not lead."""
+        """Return the seconds for which it leads without another renewal; 0: it does not lead."""
         return max(0.0, self._until - now)
 
     def leads(self, now: float) -> bool:
@@ -207,7 +207,7 @@ class Election:
         return ElectionStep(later.action, min(later.wait, left))
 
     def _seconds_held(self, now: float) -> float:
-        """For how many seconds somebody else still holds the Lease."""
+        """Return the seconds for which somebody else still holds the Lease."""
         seen = self._seen
         if seen is None or seen.holder in ("", self.identity):
             return 0.0

@@ -15,7 +15,7 @@ from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import Resource
 
 _HOMELESS = "default"
-"""Where Events are about objects that have no namespace."""
+"""Namespace of Events about objects that have none."""
 
 _LONGEST_MESSAGE = 1024
 _LONGEST_NAME = 253
@@ -23,7 +23,7 @@ _REPEAT_SECONDS = 300.0
 
 
 class EventSource(NamedTuple):
-    """Who reports: a program, and the name of its node or replica."""
+    """Reporter of Events: a program, and the name of its node or replica."""
 
     component: str
     instance: str = ""

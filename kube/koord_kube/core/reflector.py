@@ -1,4 +1,4 @@
-"""What an informer does next, after the result of its last step. No IO.
+"""Next step of an informer after the result of the last one. No IO.
 
 As client-go does: list by a watch that begins with all there is, which the server answers
 from its cache with the newest state; where it knows no such watch, by a list of any state
@@ -34,7 +34,7 @@ class ReflectorAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReflectorStep:
-    """What to do next, ``wait`` seconds from now."""
+    """Next step of an informer, ``wait`` seconds from now."""
 
     action: ReflectorAction
     wait: float = 0.0
@@ -68,13 +68,13 @@ class Reflector:
         self._newest = False
         self._wanted = ""
         self.version = ""
-        """What to watch from."""
+        """Version to watch from."""
         self.failures = 0
         """In a row; nothing has moved since the first."""
 
     @property
     def list_version(self) -> str:
-        """What a list may not be older than; "" is the newest state, "0" any."""
+        """Oldest acceptable version of a list; "" is the newest state, "0" any."""
         if self._newest:
             return ""
         known = self._wanted or self.version
@@ -93,7 +93,7 @@ class Reflector:
         return self._go(ReflectorAction.WATCH)
 
     def knows(self, version: str) -> bool:
-        """Whether nothing up to a version is missing; versions of one kind are numbers."""
+        """True if nothing up to a version is missing; versions of one kind are numbers."""
         return _number(self.version) >= _number(version)
 
     @property

@@ -1,4 +1,4 @@
-"""When requests to one API server are made again after failures: all of a program together. No IO.
+"""Times of retries of failed requests to one API server: all of a program together. No IO.
 
 1. A failure waits for its own backoff, and never less than the server asked for (Retry-After).
 2. A success of any request ends the waits of all others: the server is back. They spread over
@@ -43,9 +43,9 @@ class RequestRetry:
     """
 
     due: float = _NEVER
-    """When it is tried again."""
+    """Time of the next attempt."""
     not_before: float = _NEVER
-    """What no success of others brings forward."""
+    """Time before which no success of other requests brings the attempt forward."""
     failed_at: float = _NEVER
     answered: int = 0
     """Failures in a row while the server was there."""

@@ -1,4 +1,4 @@
-"""How often the API may be written to: the token bucket that Kubernetes' clients use. No IO."""
+"""Rate limit of writes to the API: the token bucket of Kubernetes' clients. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which key of a work queue is handled next, and when. No IO."""
+"""Order and times of the keys of a work queue. No IO."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class WorkSchedule:
     _count: int = 0
 
     def __len__(self) -> int:
-        """How many keys wait, due or not."""
+        """Number of waiting keys, due or not."""
         return len(self._due)
 
     @property
     def processing(self) -> int:
-        """How many keys are being handled."""
+        """Number of keys that are being handled."""
         return len(self._processing)
 
     def add(self, key: str, at: float) -> None:
@@ -69,7 +69,7 @@ class WorkSchedule:
             self.add(key, at)
 
     def next_at(self) -> float | None:
-        """When the next key is due; ``None`` if none waits to be taken."""
+        """Return when the next key is due; ``None`` if none waits to be taken."""
         self._drop_stale_entries()
         return self._heap[0][0] if self._heap else None
 

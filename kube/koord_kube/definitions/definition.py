@@ -56,7 +56,7 @@ def definition(
     """
     schemas = [(resource.version, object_of(about, *required, **fields))]
     schemas += [newer] if newer else []
-    shown = [_column(one) for one in columns]
+    shown = [_column(column) for column in columns]
     more: dict[str, Any] = {"subresources": {"status": {}}} if status else {}
     versions = [
         _version(name, schema) | {"additionalPrinterColumns": shown} | more
@@ -90,6 +90,6 @@ def _version(name: str, schema: Schema) -> dict[str, Any]:
     return {"name": name, "served": True, "storage": False, "schema": {"openAPIV3Schema": whole}}
 
 
-def _column(one: Column) -> dict[str, Any]:
-    found = {"name": one.name, "type": one.type, "jsonPath": one.path}
-    return found | ({"priority": one.priority} if one.priority else {})
+def _column(column: Column) -> dict[str, Any]:
+    found = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return found | ({"priority": column.priority} if column.priority else {})

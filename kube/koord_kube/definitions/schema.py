@@ -13,7 +13,7 @@ QUANTITY = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-"""What the API server takes for a quantity."""
+"""Pattern of the quantities that the API server accepts."""
 
 _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 

@@ -68,10 +68,10 @@ class _Quantities(_Checked):
     def check(self, value: Any) -> None:
         if not isinstance(value, dict) or len(value) > MOST_ITEMS:
             raise ValueError(f"Expected `object` of at most {MOST_ITEMS} fields")
-        for one in value.values():
+        for part in value.values():
             # In line, and the usual form first: a call costs more than all of it.
-            if type(one) is not str or not (one.isdigit() and one.isascii() and len(one) < 20):
-                _check_quantity(one)
+            if type(part) is not str or not (part.isdigit() and part.isascii() and len(part) < 20):
+                _check_quantity(part)
 
 
 def _check_quantity(value: Any) -> None:
@@ -98,7 +98,7 @@ class StrictDecoder:
         self._known, self._any = (
             msgspec.json.Decoder(_type_of(schema, exact), dec_hook=_made) for exact in (True, False)
         )
-        self._encoder = msgspec.json.Encoder(enc_hook=lambda one: one.value)
+        self._encoder = msgspec.json.Encoder(enc_hook=lambda scalar: scalar.value)
 
     def normalized(self, given: bytes) -> bytes:
         """The same on one line, in UTF-8, with known fields only.

@@ -88,7 +88,7 @@ class WatchEvent:
 
     @property
     def ends_list(self) -> bool:
-        """Whether a watch that begins with all objects has sent all of them."""
+        """True if a watch that begins with all objects has sent all of them."""
         return self.type == "BOOKMARK" and _INITIAL_END in self.raw and _ends_list(self.raw)
 
 

@@ -1,4 +1,4 @@
-"""Where in the API objects are: the only place that makes its paths. No IO."""
+"""Paths of objects in the API: the only place that builds them. No IO."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def object_path(
         parts.append(path_segment(f"name in {plural}", name))
     elif subresource:
         raise ValueError(f"{plural}: the name is empty, of what {subresource} is meant")
-    parts += [path_segment("subresource", one) for one in subresource.split("/") if subresource]
+    parts += [path_segment("subresource", part) for part in subresource.split("/") if subresource]
     return "/" + "/".join(parts)

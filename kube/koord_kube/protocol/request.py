@@ -103,7 +103,7 @@ class Request:
 
     @property
     def path(self) -> str:
-        """Where its object is, or all of them.
+        """Path of its object, or of all objects.
 
         Raises:
             InvalidRequestError: no object can have this name, or it is empty and would mean all.
@@ -123,7 +123,7 @@ class Request:
 
     def __str__(self) -> str:
         where = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)
-        selected = (self.query.get(one, "") for one in ("fieldSelector", "labelSelector"))
+        selected = (self.query.get(selector, "") for selector in ("fieldSelector", "labelSelector"))
         return " ".join(part for part in (self.resource.plural, where, *selected) if part)
 
     def decode(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:

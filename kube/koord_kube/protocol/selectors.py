@@ -48,8 +48,8 @@ def label_is(key: str, value: str) -> ApiSelector:
 
 
 def all_of(*selectors: ApiSelector) -> ApiSelector:
-    """What each of them selects."""
-    return ApiSelector(",".join(one for one in selectors if one))
+    """Return the selector of objects that all of these select."""
+    return ApiSelector(",".join(selector for selector in selectors if selector))
 
 
 def _escaped(value: str) -> str:

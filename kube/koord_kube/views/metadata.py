@@ -1,4 +1,4 @@
-"""What every object has, of which most readers need little. No IO."""
+"""The part common to all objects, of which most readers need little. No IO."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NamedObject(msgspec.Struct, frozen=True):
 
 
 class OwnerReference(msgspec.Struct):
-    """What an object belongs to."""
+    """Owner of an object."""
 
     kind: str = ""
     name: str = ""

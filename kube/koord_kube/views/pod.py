@@ -13,7 +13,7 @@ Quantities = dict[str, str | int | float | None]
 
 
 class ResourceRequirements(msgspec.Struct):
-    """What a container or a pod asks for."""
+    """Requests and limits of a container or a pod."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
@@ -28,12 +28,12 @@ class ContainerSpec(msgspec.Struct):
 
     @property
     def is_sidecar(self) -> bool:
-        """Whether an init container stays and runs beside the others."""
+        """True if an init container stays and runs beside the others."""
         return self.restart_policy == "Always"
 
 
 class PodSpec(msgspec.Struct):
-    """Where a pod runs, and what it asks for."""
+    """Node and requests of a pod."""
 
     node: str = msgspec.field(default="", name="nodeName")
     priority: int | None = None

@@ -32,11 +32,11 @@ def compute_kube_qos(spec: PodSpec) -> KubeQoS:
         asked = [_of_pod(spec, spec.resources)]
     else:
         containers = (*(spec.containers or ()), *(spec.init_containers or ()))
-        asked = [_defaulted(one.resources) for one in containers]
-    requests, limits = _sum(one for one, _ in asked), _sum(one for _, one in asked)
+        asked = [_defaulted(container.resources) for container in containers]
+    requests, limits = _sum(amounts for amounts, _ in asked), _sum(amounts for _, amounts in asked)
     if not requests and not limits:
         return KubeQoS.BEST_EFFORT
-    limited = all(one.keys() >= set(_COUNTED) for _, one in asked)
+    limited = all(limited_resources.keys() >= set(_COUNTED) for _, limited_resources in asked)
     return KubeQoS.GUARANTEED if limited and requests == limits else KubeQoS.BURSTABLE
 
 
@@ -50,8 +50,11 @@ def _of_pod(spec: PodSpec, resources: ResourceRequirements) -> tuple[Amounts, Am
         return requests, limits
     given = {name for name in _COUNTED if name in (resources.requests or {})}
     together = whole_pod(
-        (_requests(one) for one in spec.containers or ()),
-        [InitContainer(_requests(one), one.is_sidecar) for one in spec.init_containers or ()],
+        (_requests(container) for container in spec.containers or ()),
+        [
+            InitContainer(_requests(container), container.is_sidecar)
+            for container in spec.init_containers or ()
+        ],
     )
     missing = {name: amount for name, amount in {**limits, **together}.items() if name not in given}
     return {**missing, **requests}, limits
@@ -66,7 +69,7 @@ def _defaulted(resources: ResourceRequirements | None) -> tuple[Amounts, Amounts
     if resources is None:
         return {}, {}
     limits = _positive(resources.limits)
-    missing = {key: one for key, one in limits.items() if key not in (resources.requests or {})}
+    missing = {key: limit for key, limit in limits.items() if key not in (resources.requests or {})}
     return {**missing, **_positive(resources.requests)}, limits
 
 
