@@ -37,8 +37,8 @@ PAGES = sorted(
     path
     for folder in _FOLDERS
     for path in (ROOT / folder).glob("*.md")
-    # Of Koordinator's flags, too, and of those of make and of the past.
-    if path.name not in ("compatibility.md", "CONTRIBUTING.md", "CHANGELOG.md")
+    # Those have flags of the past, and of programs that a contributor runs.
+    if path.name not in ("CONTRIBUTING.md", "CHANGELOG.md")
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-]|…)")
 

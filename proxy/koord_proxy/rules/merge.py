@@ -1,6 +1,6 @@
 """Hook responses merged into the hook request, field by field, and which server set what.
 
-The rules are Koordinator's, with the differences that docs/compatibility.md
+The rules are Koordinator's, with the differences that docs/compatibility/proxy.md
 lists. The one that needs care: in protobuf, a response with an empty cpuset or a
 zero ``oom_score_adj`` may mean "clear it" or "I said nothing about it". A server
 that echoes the request (as the Go koordlet does) means the first, one that sends
