@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from collections.abc import Mapping
 
 from koord_host.devices.gpu import APPLICATION_XIDS
 from koord_host.kernel import KernelFilesystem
 from koord_host.nvml import NVML
 from koord_service import logs, memory, systemd
+from koord_service.program_end import STOPPED, on_signals, program_end
 from koord_service.settings import SettingsError
-from koord_service.terminal import write_error
 
 from koord_devices import vendor_table
 from koord_devices.config import IGNORED, PROGRAM, DeviceDaemonSettings, settings
@@ -26,18 +25,22 @@ log = logs.get_log("koord_devices")
 
 def main() -> int:
     """The console script; the exit status."""
+    with program_end(PROGRAM, log):
+        return _run()
+
+
+def _run() -> int:
+    """Run with the settings as they are, and at SIGHUP anew."""
     while True:
-        try:
-            given = settings()
-            vendors = vendor_table.load(given.vendors)
-            logs.configure(given.log_format, given.log_level)
-            IGNORED.report(log)
-            program = Program(given, vendors)
-            status = program.run()
-        except (SettingsError, vendor_table.UnknownVendorError) as error:
-            write_error(PROGRAM, str(error))
-            return 2
+        given = settings()
+        vendors = vendor_table.load(given.vendors)
+        logs.configure(given.log_format, given.log_level)
+        IGNORED.report(log)
+        program = Program(given, vendors)
+        status = program.run()
         if not program.reload:
+            if not given.oneshot:
+                log.info(STOPPED)
             return status
         log.info("settings read again")
 
@@ -55,8 +58,7 @@ class Program:
 
     def run(self) -> int:
         """Run until asked to stop; the exit status."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._asked)
+        on_signals(self._stop, self._reload)
         with contextlib.ExitStack() as stack:
             stack.callback(self._gpus.close)
             if not self._settings.oneshot:
@@ -88,8 +90,12 @@ class Program:
         if xid not in APPLICATION_XIDS:
             self._daemon.events.put(Wake(f"error XID {xid} of a GPU"))
 
-    def _asked(self, number: int, _: object) -> None:
-        self.reload = number == signal.SIGHUP
+    def _reload(self) -> None:
+        self.reload = True
+        self._daemon.events.put(Stop())
+
+    def _stop(self) -> None:
+        self.reload = False
         self._daemon.events.put(Stop())
 
     def _node(self) -> LocalNode:

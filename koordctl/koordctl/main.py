@@ -6,13 +6,21 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NoReturn
 
 import msgspec
 from koord_host.kernel import KernelFilesystem
 from koord_host.resource_executor.restore import RestoreOutcome
 from koord_model.version import VERSION
-from koord_service.terminal import flush, printable, printable_json, write_error, write_line
+from koord_service.terminal import (
+    exit_with,
+    flush,
+    printable,
+    printable_json,
+    write_error,
+    write_line,
+)
 
 from koordctl import (
     backtest_options,
@@ -52,8 +60,7 @@ class _Parser(argparse.ArgumentParser):
     """Prints what is wrong as one line, and exits with 2."""
 
     def error(self, message: str) -> NoReturn:
-        _say(f"{message} (see {self.prog} --help)")
-        raise SystemExit(2)
+        exit_with(PROGRAM, 2, f"{message} (see {self.prog} --help)")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -66,9 +73,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             write_line(made(line))
         flush()
     except (AddressError, UsageError) as error:
-        _leave(2, str(error))
+        exit_with(PROGRAM, 2, str(error))
     except (AskError, BacktestError, HooksError, RestoreError) as error:
-        _leave(1, str(error))
+        exit_with(PROGRAM, 1, str(error))
     except BrokenPipeError:
         # The reader, such as head, has closed the pipe: nothing more may be written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -393,7 +400,7 @@ def _restore(arguments: argparse.Namespace) -> Iterable[str]:
     report = put_back(
         KernelFilesystem(("/proc", "/sys", root)),
         arguments.state,
-        _say,
+        partial(write_error, PROGRAM),
         cgroup_root=root,
         force=arguments.force,
         dry_run=arguments.dry_run,
@@ -404,15 +411,6 @@ def _restore(arguments: argparse.Namespace) -> Iterable[str]:
         yield from report_lines(report, dry_run=arguments.dry_run)
     if any(one.outcome is RestoreOutcome.REFUSED for one in report):
         raise SystemExit(1)
-
-
-def _say(message: str) -> None:
-    write_error(PROGRAM, message)
-
-
-def _leave(code: int, message: str) -> NoReturn:
-    _say(message)
-    raise SystemExit(code)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from koord_kube.kubeconfig import KubeconfigContext, KubeconfigError, cluster_of
 from koord_kube.shared_backoff import SharedBackoff
 
 
-class ConnectError(Exception):
+class ConnectError(ValueError):
     """No cluster was found; one line with the reason and what to do."""
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
+from koord_service import memory
 from koord_service.logs import EventLog, get_log
 from koord_service.pages import MakePage
+from koord_service.program_end import on_signals
 from koord_service.status import StatusServer
 
 from koord_kube.client import Client
@@ -17,10 +18,18 @@ from koord_kube.health import EventLoopHealth, probe_pages
 from koord_kube.leadership import Leadership
 
 Part = Callable[[], Coroutine[Any, Any, None]]
+_SETTLE_SECONDS = 3600.0
 
 
 async def nothing() -> None:
     """A part that has nothing to do."""
+
+
+async def settle_for_ever() -> None:
+    """Let old garbage go once in a while."""
+    while True:
+        await anyio.sleep(_SETTLE_SECONDS)
+        memory.freeze_startup()
 
 
 class ControlPlaneProgram:
@@ -76,21 +85,20 @@ class ControlPlaneProgram:
         Raises:
             OSError: an address is in use, or not this machine's.
         """
-        # Signals are received until the very end: a second one must not cut the hand-over short.
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async with AsyncExitStack() as at_exit:
-                at_exit.push_async_callback(self.leadership.close)
-                for server in servers:
-                    server.start()
-                    at_exit.callback(server.stop)
-                await self._run_until(signals)
-        self._log.info(f"{self.name} has stopped")
+        stop = anyio.Event()
+        on_signals(stop.set)
+        async with AsyncExitStack() as at_exit:
+            at_exit.push_async_callback(self.leadership.close)
+            for server in servers:
+                server.start()
+                at_exit.callback(server.stop)
+            await self._run_until(stop)
 
-    async def _run_until(self, signals: AsyncIterator[signal.Signals]) -> None:
+    async def _run_until(self, stop: anyio.Event) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self.health.run)
             try:
-                await self._run_parts_until(signals)
+                await self._run_parts_until(stop)
             except BaseException:
                 # A part has failed, and all others were cancelled.
                 with anyio.CancelScope(shield=True):
@@ -98,14 +106,14 @@ class ControlPlaneProgram:
                 raise
             group.cancel_scope.cancel()
 
-    async def _run_parts_until(self, signals: AsyncIterator[signal.Signals]) -> None:
+    async def _run_parts_until(self, stop: anyio.Event) -> None:
         async with anyio.create_task_group() as group:
             for part in (self.leadership.run, *self._parts):
                 group.start_soon(part)
             leading = anyio.CancelScope()
             group.start_soon(self._lead_terms, leading)
             self._log.info(f"{self.name} is up", identity=self.leadership.identity)
-            await anext(signals)
+            await stop.wait()
             self._log.info(f"{self.name} stops")
             self._stopping = True
             await self._settle()

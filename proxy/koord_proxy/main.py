@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-import uvloop
-from koord_hooks.runner import HookRunner, PluginError, load
+from koord_hooks.runner import HookRunner, load
 from koord_model.node import NodeView
 from koord_service import logs, memory, systemd
 from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.program_end import on_signals, run_program
 from koord_service.settings import SettingsError, parse, parse_or_exit
 from koord_service.sockets import listen_unix, parse_mode
 from koord_service.status import StatusServer, metrics_page
-from koord_service.terminal import write_error
 
 from koord_proxy.config import IGNORED, ProxySettings
 from koord_proxy.contract.events import RelaySession, Route
@@ -136,10 +134,7 @@ class Proxy:
             OSError, ValueError: the socket cannot be had.
         """
         settings, stop = self.settings, asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self.reread)
+        on_signals(stop.set, self.reread)
         sockets = systemd.listen_sockets() or [
             listen_unix(
                 settings.koord_runtimeproxy_endpoint,
@@ -158,7 +153,7 @@ class Proxy:
             self.repairer.run(),
             self._checkpoint_forever(),
             self._give_back_forever(),
-            _feed_watchdog(),
+            systemd.feed_watchdog(),
         ):
             self.tasks.create_task(forever)
         memory.freeze_startup()
@@ -262,14 +257,8 @@ def _skip_rule(settings: ProxySettings) -> SkipRule:
     return SkipRule(settings.runtime_hook_server_key, settings.runtime_hook_server_val)
 
 
-async def _feed_watchdog() -> None:
-    interval = systemd.watchdog_interval()
-    while interval:
-        systemd.notify("WATCHDOG=1")
-        await asyncio.sleep(interval)
-
-
-async def _run(settings: ProxySettings, plugins: HookRunner | None) -> None:
+async def _run(settings: ProxySettings) -> None:
+    plugins = load(settings.hook_plugins) if settings.hook_plugins else None
     try:
         async with asyncio.TaskGroup() as tasks:
             await Proxy(settings, plugins, tasks).run()
@@ -283,24 +272,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = parse_or_exit(
         ProxySettings, prog=PROGRAM, description=DESCRIPTION, argv=argv, ignored=IGNORED
     )
-    try:
-        plugins = load(settings.hook_plugins) if settings.hook_plugins else None
-    except PluginError as error:
-        _exit(2, error)
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log, argv)
-    try:
-        uvloop.run(_run(settings, plugins))
-    except ExceptionGroup as group:
-        first = group.exceptions[0]
-        if len(group.exceptions) > 1 or not isinstance(first, OSError | ValueError):
-            raise
-        _exit(1 if isinstance(first, OSError) else 2, first)
-
-
-def _exit(code: int, error: Exception) -> NoReturn:
-    write_error(PROGRAM, str(error))
-    raise SystemExit(code)
+    run_program(PROGRAM, _run(settings), log)
 
 
 if __name__ == "__main__":

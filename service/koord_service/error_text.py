@@ -12,3 +12,10 @@ def describe_error(error: Exception) -> str:
 def describe_os_error(error: OSError) -> str:
     """What the system refused, and of which file."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+
+
+def first_error(error: Exception) -> Exception:
+    """Return the error itself, where a group of tasks wraps what one of them raised."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from koord_service.extras import install_command
-from koord_service.terminal import write_error
+from koord_service.terminal import exit_with
 
 _OURS = ("koord_", "koordlet", "koordctl")
 
@@ -34,5 +34,4 @@ def needs_extra(program: str, extra: str) -> Iterator[None]:
         if error.name is None or error.name.startswith(_OURS):
             raise
         lacks = f'the extra "{extra}" is not installed ({error})'
-        write_error(program, f"{lacks}; run: {install_command(extra)}")
-        raise SystemExit(1) from None
+        exit_with(program, 1, f"{lacks}; run: {install_command(extra)}")

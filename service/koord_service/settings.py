@@ -37,7 +37,7 @@ from koord_model.version import VERSION
 
 from koord_service.go_flags import GoFlagError, GoFlags
 from koord_service.setting_values import SettingValueError, is_list, parse_value, show_value
-from koord_service.terminal import write_error
+from koord_service.terminal import exit_with
 
 S = TypeVar("S")
 
@@ -93,8 +93,7 @@ def parse_or_exit(
             variables=variables,
         )
     except SettingsError as error:
-        write_error(prog, str(error))
-        raise SystemExit(2) from None
+        exit_with(prog, 2, str(error))
 
 
 def parse(

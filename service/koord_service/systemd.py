@@ -6,6 +6,7 @@ of it does nothing in a program that systemd did not start.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 
@@ -63,6 +64,14 @@ def watchdog_interval() -> float | None:
     if not microseconds or process not in (None, os.getpid()):
         return None
     return microseconds / 2 / 1_000_000
+
+
+async def feed_watchdog() -> None:
+    """Show systemd that the event loop turns, as often as the unit wants; forever if it does."""
+    interval = watchdog_interval()
+    while interval:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(interval)
 
 
 def _number(variable: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import NoReturn
 
 _UNSHOWN = "\N{REPLACEMENT CHARACTER}"
 
@@ -44,6 +45,12 @@ def flush() -> None:
 def write_error(program: str, message: str) -> None:
     """Write what a program has to say, in one line, to stderr."""
     sys.stderr.write(f"{program}: {printable(' '.join(message.split()))}\n")
+
+
+def exit_with(program: str, code: int, message: str) -> NoReturn:
+    """End the program with one line on stderr."""
+    write_error(program, message)
+    raise SystemExit(code)
 
 
 def _escaped(letter: str) -> str:

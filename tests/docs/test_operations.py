@@ -167,6 +167,9 @@ def test_results_are_those_counted() -> None:
     assert {name for row in written for name in code(row[0])} == counted
 
 
+PROGRAM_END = "service/koord_service/program_end.py"
+
+
 def _is_log(name: str) -> bool:
     log, _, method = name.rpartition(".")
     return method == "say" or (log.endswith("log") and method in ("info", "warning", "error"))
@@ -175,14 +178,14 @@ def _is_log(name: str) -> bool:
 @pytest.mark.parametrize(
     ("places", "text", "heading"),
     [
-        (("proxy",), LOGS, "## Lines of the proxy"),
-        (("koordlet",), LOGS, "## Lines of koordlet"),
+        (("proxy", PROGRAM_END), LOGS, "## Lines of the proxy"),
+        (("koordlet", PROGRAM_END), LOGS, "## Lines of koordlet"),
         (
             (
                 "manager",
                 "serving",
                 "kube/koord_kube/program.py",
-                "kube/koord_kube/program_start.py",
+                PROGRAM_END,
             ),
             MANAGER,
             "### Lines of the manager",
@@ -191,7 +194,7 @@ def _is_log(name: str) -> bool:
             (
                 "scheduler",
                 "kube/koord_kube/program.py",
-                "kube/koord_kube/program_start.py",
+                PROGRAM_END,
             ),
             SCHEDULER,
             "### Lines of the scheduler",

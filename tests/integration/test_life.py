@@ -213,7 +213,7 @@ def test_stops_at_once_with_nothing_under_way(directory, runtime):
         assert proxy.stop() == 0
         # Far from the drain timeout.
         assert time.monotonic() - started < 50
-        assert [event["message"] for event in proxy.events()][-1] == "draining"
+        assert [event["message"] for event in proxy.events()][-2:] == ["draining", "stopped"]
         with pytest.raises(OSError, match=r"refused|No such file"):
             get(proxy.status, "/healthz")
         assert_sound(proxy)

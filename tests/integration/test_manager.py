@@ -304,7 +304,7 @@ class TestTwoManagers:
         await cluster.busy_nodes("n1", cores=1)
         hang(cluster, manager, "")
         assert await stopped(manager) == 0
-        assert manager.events("manager has stopped")
+        assert manager.events("stopped")
 
     @pytest.mark.parametrize("more", [(), ("--enable-node-metric-api", "--pod-ip=10.0.0.1")])
     async def test_one_that_leads_again_leaves_nothing_behind(

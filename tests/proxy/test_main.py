@@ -80,15 +80,6 @@ def test_why_it_does_not_start_is_one_line(capsys, tmp_path, flag, code, words):
     assert err.startswith("koord-runtime-proxy: ")
 
 
-def test_several_errors_are_no_ones_to_hide(monkeypatch, tmp_path):
-    async def run(*_: object) -> None:
-        raise ExceptionGroup("", [OSError("a"), OSError("b")])
-
-    monkeypatch.setattr(main, "_run", run)
-    with pytest.raises(ExceptionGroup):
-        main.main(["--state-path=", "--metrics-address="])
-
-
 class Running:
     """A proxy in this process, in front of the embedded runtime."""
 
@@ -120,11 +111,9 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(proxy: Running, plugins: list[str] | None = None) -> AsyncIterator[Running]:
+async def running(proxy: Running) -> AsyncIterator[Running]:
     """Run until the block ends or somebody sends SIGTERM."""
-    life = asyncio.get_running_loop().create_task(
-        main._run(proxy.settings, load(plugins) if plugins else None)
-    )
+    life = asyncio.get_running_loop().create_task(main._run(proxy.settings))
     try:
         async with serve(proxy.runtime, proxy.backend):
             await until(lambda: proxy.address.exists() or life.done())
@@ -167,7 +156,7 @@ async def servers(proxy: Running, number: int) -> bool:
 
 class TestLife:
     async def test_a_pod_with_plugins_in_the_proxy(self, tmp_path):
-        async with running(Running(tmp_path), ["batchresource"]) as proxy:
+        async with running(Running(tmp_path, hook_plugins=["batchresource"])) as proxy:
             mode = stat.S_IMODE(proxy.address.stat().st_mode)
             assert mode == 0o660
             _, container = await run_pod(proxy.address)
@@ -248,7 +237,7 @@ class TestLife:
 
     async def test_it_starts_before_the_runtime(self, tmp_path):
         proxy = Running(tmp_path)
-        life = asyncio.get_running_loop().create_task(main._run(proxy.settings, None))
+        life = asyncio.get_running_loop().create_task(main._run(proxy.settings))
         await until(proxy.address.exists)
         async with AsyncCri(proxy.address) as cri:
             with pytest.raises(grpc.aio.AioRpcError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -21,9 +20,10 @@ from koord_host.resource_executor import journal
 from koord_kube.protocol.api import Object
 from koord_model.node_info import NodeCPUInfo
 from koord_service import logs, systemd
-from koord_service.error_text import describe_error, describe_os_error
+from koord_service.error_text import describe_error, describe_os_error, first_error
 from koord_service.feature_gates import report_unknown
 from koord_service.log_deduplicator import LogDeduplicator
+from koord_service.program_end import on_signals
 from koord_service.sqlite_state import InUseError
 from koord_service.status import MakePage, StatusServer, json_page, metrics_page
 
@@ -127,10 +127,7 @@ class Agent:
             ValueError: a socket's path is too long.
         """
         stop = self._stop
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        loop.add_signal_handler(signal.SIGINT, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._register_again)
+        on_signals(stop.set, self._register_again)
         async with AsyncExitStack() as at_exit:
             if self._server is not None:
                 await self._server.start(self._settings.runtime_hooks_addr)
@@ -366,7 +363,8 @@ class Agent:
         """Run all loops until stopped."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_run_forever(loop)) for loop in self._loops]
-            await _until(stop)
+            tasks.append(group.create_task(systemd.feed_watchdog()))
+            await stop.wait()
             systemd.notify("STOPPING=1")
             _log.info("stopping", registration=self._registration and self._registration.path)
             # Before the loops end, which may take seconds, and before anything is put
@@ -438,23 +436,5 @@ async def _run_forever(loop: Loop) -> None:
         try:
             return await loop()
         except Exception as error:
-            _log.error("loop failed, restarting", reason=describe_error(_first(error)))
+            _log.error("loop failed, restarting", reason=describe_error(first_error(error)))
         await asyncio.sleep(_AGAIN_SECONDS)
-
-
-def _first(error: Exception) -> Exception:
-    """A group of tasks wraps what one of them raised."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-async def _until(stop: asyncio.Event) -> None:
-    """Wait for the event, and show systemd in the meantime that the loop turns."""
-    interval = systemd.watchdog_interval()
-    while not stop.is_set():
-        try:
-            async with asyncio.timeout(interval):
-                await stop.wait()
-        except TimeoutError:
-            systemd.notify("WATCHDOG=1")

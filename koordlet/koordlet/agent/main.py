@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
-import uvloop
 from koord_host.kernel import KernelFilesystem
 from koord_service import logs, memory
-from koord_service.error_text import describe_os_error
+from koord_service.program_end import run_program
 from koord_service.settings import parse_or_exit
-from koord_service.terminal import write_error
 
 from koordlet.agent.agent import Agent
 from koordlet.agent.config import KoordletSettings
@@ -35,15 +32,10 @@ def main() -> None:
     )
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log)
-    try:
-        memory.limit_arenas()
-        # A round must not keep a hook call waiting: Python's own 5 ms are many a call's turns.
-        sys.setswitchinterval(_SWITCH_SECONDS)
-        uvloop.run(_run(settings))
-    except ValueError as error:
-        _leave(2, str(error))
-    except OSError as error:
-        _leave(1, describe_os_error(error))
+    memory.limit_arenas()
+    # A round must not keep a hook call waiting: Python's own 5 ms are many a call's turns.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    run_program("koordlet", _run(settings), log)
 
 
 async def _run(settings: KoordletSettings) -> None:
@@ -52,8 +44,3 @@ async def _run(settings: KoordletSettings) -> None:
     kernel = KernelFilesystem(("/proc", "/sys", *mounted))
     cluster = await open_states_informer(settings, os.environ)
     await Agent(settings, kernel, cluster).serve()
-
-
-def _leave(code: int, message: str) -> NoReturn:
-    write_error("koordlet", message)
-    raise SystemExit(code)

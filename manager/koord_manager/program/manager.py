@@ -10,8 +10,7 @@ from koord_kube.core.election import ElectionTiming
 from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership, LeaseSettings
-from koord_kube.program import ControlPlaneProgram, Part
-from koord_kube.program_start import settle_for_ever
+from koord_kube.program import ControlPlaneProgram, Part, settle_for_ever
 from koord_service.feature_gates import report_unknown
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log

@@ -12,8 +12,8 @@ from typing import Any
 
 from koord_kube.client import Limits
 from koord_kube.connect import connect
-from koord_kube.program_start import run_program
 from koord_service import logs, memory
+from koord_service.program_end import run_program
 from koord_service.settings import parse_or_exit
 
 from koord_scheduler.arguments.problems import SchedulerConfigError

@@ -13,8 +13,7 @@ from koord_kube.api_writer import ApiWriter
 from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
 from koord_kube.leadership import Leadership, LeaseSettings
-from koord_kube.program import ControlPlaneProgram
-from koord_kube.program_start import settle_for_ever
+from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.api import ApiError, NotFoundError
 from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
 from koord_service.feature_gates import report_unknown

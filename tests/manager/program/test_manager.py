@@ -15,7 +15,6 @@ from typing import Any
 import grpc
 import pytest
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.program_start import ending
 from koord_kube.protocol.resources import CONFIG_MAPS, LEASES
 from koord_manager.node_metric.receiver import SERVICE
 from koord_manager.node_metric.report_authorizer import REVIEWS
@@ -117,16 +116,10 @@ class TestEnding:
             raise ZeroDivisionError("nobody\nexpected this")
 
         monkeypatch.setattr(LeaderControllers, "run", fail)
-        with pytest.raises(ExceptionGroup) as raised:
+        with pytest.raises(ExceptionGroup):
             await side.manager().serve()
         assert held == ["m1_0"]
         assert side.holder == ""
-        said = ending(raised.value)
-        assert said.startswith("defect: ZeroDivisionError: nobody\nexpected this (test_manager.py")
-
-    async def test_an_address_that_is_taken_is_no_defect(self, side: Side) -> None:
-        error = ExceptionGroup("", [ExceptionGroup("", [OSError(98, "address already in use")])])
-        assert ending(error) == "[Errno 98] address already in use"
 
 
 async def test_what_the_api_server_says_is_not_for_unknown_callers(

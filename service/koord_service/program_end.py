@@ -1,0 +1,78 @@
+"""The end of a program: who asks for it, its exit code, and its last line."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from koord_service.error_text import describe_os_error
+from koord_service.logs import EventLog
+from koord_service.terminal import exit_with
+
+INVALID_SETTINGS, FAILED = 2, 1
+"""Exit codes."""
+STOPPED = "stopped"
+"""The last line of a program that serves."""
+
+
+def on_signals(stop: Callable[[], object], reload: Callable[[], object] | None = None) -> None:
+    """Have ``stop`` called at each SIGTERM and SIGINT, and ``reload`` at SIGHUP.
+
+    They are called on the event loop where one runs, else between two instructions of the main
+    thread. It holds to the very end: a second signal does not cut short what the first began.
+    """
+    _handle(signal.SIGTERM, stop)
+    _handle(signal.SIGINT, stop)
+    if reload is not None:
+        _handle(signal.SIGHUP, reload)
+
+
+def _handle(number: signal.Signals, action: Callable[[], object]) -> None:
+    try:
+        asyncio.get_running_loop().add_signal_handler(number, action)
+    except RuntimeError:
+        signal.signal(number, lambda _number, _frame: action())
+
+
+def run_program(name: str, work: Coroutine[Any, Any, None], log: EventLog) -> None:
+    """Run on an event loop until it ends, as ``program_end`` says."""
+    import uvloop  # not all programs have an event loop
+
+    with program_end(name, log):
+        uvloop.run(work)
+        log.info(STOPPED)
+
+
+@contextmanager
+def program_end(name: str, log: EventLog) -> Iterator[None]:
+    """Exit with 2 if the program cannot work as configured (ValueError), with 1 on other errors.
+
+    The last line says why. A defect's traceback is in the log as well.
+    """
+    try:
+        yield
+    except Exception as group:
+        error = _sole(group)
+        if isinstance(error, ValueError):
+            exit_with(name, INVALID_SETTINGS, str(error))
+        if isinstance(error, OSError):
+            exit_with(name, FAILED, describe_os_error(error))
+        log.error("defect: ended", traceback="".join(traceback.format_exception(group)))
+        exit_with(name, FAILED, f"defect: {type(error).__name__}: {error}{_place(error)}")
+
+
+def _sole(error: Exception) -> Exception:
+    """A group of tasks wraps what one of them raised; several errors are nobody's to hide."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _place(error: Exception) -> str:
+    at = traceback.extract_tb(error.__traceback__)[-1:]
+    return "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in at)
