@@ -78,7 +78,7 @@ fuzz: $(STAMP)test-all $(STAMP)fuzz ## Try all properties with fresh examples; f
 	@PYTHONHASHSEED=0 $(PYTEST) --hypothesis-profile=searching -n auto -q -m "hypothesis and not vm"
 	@$(BIN)/python -m tests.fuzz.relay -max_total_time=$(or $(SECONDS),60)
 
-mutants: $(STAMP)test-all ## Change core modules in small ways, and count what their tests notice (MUTANTS=30 a module).
+mutants: $(STAMP)test-all ## Change pure modules in small ways, and count what the tests notice (MUTANTS=12 a module).
 	@nice $(BIN)/python tools/mutation_score.py
 
 chaos: $(STAMP)test-all ## Kill, hang and spoil every part under load for MINUTES=1, and count what became of it. SEED=…
