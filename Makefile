@@ -11,6 +11,8 @@ VM_PYTEST := $(PYTEST) -o cache_dir=.pytest_cache/vm
 PARTS := -m "not integration and not containerd and not vm"
 WHOLE := -m "(integration or containerd) and not quiet and not vm"
 MEASURED := -m quiet
+# Two a processor: more than a third of the time of the tests of parts, they wait.
+WORKERS := $(shell expr 2 '*' $$(nproc))
 # A test of the clock or of real processes that fails is tried once more, by itself: one that passes
 # only then is a defect of the test or of the product, to be looked at. The first summary names it.
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
@@ -43,7 +45,7 @@ test-vm-beside: $(STAMP)test-all
 	@$(MAKE) --no-print-directory test-vm > $(VENV)/test-vm.log 2>&1; code=$$?; cat $(VENV)/test-vm.log; exit $$code
 
 unit: $(STAMP)test-all ## Run only the tests of parts: no root, no containerd, some minutes.
-	@PYTHONHASHSEED=0 $(PYTEST) -n auto $(PARTS) || $(AGAIN) $(PARTS) # workers name sets alike
+	@PYTHONHASHSEED=0 $(PYTEST) -n $(WORKERS) --dist worksteal $(PARTS) || $(AGAIN) $(PARTS) # workers name sets alike
 
 conformance: $(STAMP)test-all ## Replay all vectors recorded from Koordinator and kube-scheduler; make unit replays a tenth.
 	@CONFORMANCE_STEP=1 $(PYTEST) -n auto -q tests/conformance

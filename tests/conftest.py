@@ -1,5 +1,6 @@
 """What every test may ask for, and which of them are of the whole."""
 
+import gc
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,6 +46,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
         elif item.get_closest_marker("quiet"):
             raise pytest.UsageError(f"{item.nodeid}: what measures the machine is in {_WHOLE}")
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector pass over modules and tests, a sixth of the time of all tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

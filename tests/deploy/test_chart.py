@@ -7,7 +7,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -32,15 +32,16 @@ from tools.deploy_files import (
 VALUES = CHART / "values.yaml"
 SCHEMA = CHART / "values.schema.json"
 Values = dict[str, Any]
+Render = Callable[[Values], list[str]]
 
 # In a process of its own: Go's runtime changes the signal handlers of the one it is in.
 _RENDER = """
 import json, sys
 from pathlib import Path
 import go_template
-values = json.load(sys.stdin)
-made = [go_template.render(Path(name), values).decode() for name in sys.argv[1:]]
-json.dump(made, sys.stdout)
+for line in sys.stdin:
+    made = [go_template.render(Path(name), json.loads(line)).decode() for name in sys.argv[1:]]
+    print(json.dumps(made), flush=True)
 """
 rendering = pytest.mark.skipif(
     importlib.util.find_spec("go_template") is None, reason="needs py-go-template (extra test-all)"
@@ -51,13 +52,22 @@ def defaults() -> Values:
     return dict(yaml.safe_load(VALUES.read_text()))
 
 
-def render(values: Values) -> list[str]:
+@pytest.fixture(scope="module")
+def render() -> Iterator[Render]:
     """The templates as Helm has them: the same engine, with ``toJson`` and ``toString``."""
     names = [str(path) for path in sorted((CHART / "templates").iterdir())]
     command = [sys.executable, "-c", _RENDER, *names]
-    text = json.dumps({"Values": values})
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
-    return list(json.loads(done.stdout))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as renderer:
+        assert renderer.stdin
+        assert renderer.stdout
+        questions, answers = renderer.stdin, renderer.stdout
+
+        def rendered(values: Values) -> list[str]:
+            print(json.dumps({"Values": values}), file=questions, flush=True)
+            return list(json.loads(answers.readline()))
+
+        yield rendered
 
 
 def with_value(name: str, value: Any) -> Values:
@@ -148,7 +158,7 @@ def test_its_definitions_are_those_of_the_code() -> None:
 
 
 @rendering
-def test_by_default_it_is_the_kustomization() -> None:
+def test_by_default_it_is_the_kustomization(render: Render) -> None:
     assert read(render(defaults())) == installed()
 
 
@@ -177,7 +187,9 @@ def test_by_default_it_is_the_kustomization() -> None:
         ("quotas", {"scheduler.quotas": True}),
     ],
 )
-def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values) -> None:
+def test_a_value_brings_a_component_and_no_other(
+    render: Render, component: str, wanted: Values
+) -> None:
     values = defaults()
     for name, value in wanted.items():
         put(values, name, value)
@@ -188,7 +200,7 @@ def test_a_value_brings_a_component_and_no_other(component: str, wanted: Values)
 
 
 @rendering
-def test_gates_that_are_off_bring_no_rights() -> None:
+def test_gates_that_are_off_bring_no_rights(render: Render) -> None:
     values = defaults()
     put(values, "koordlet.featureGates", "MemoryEvict=false,Accelerators=false")
     put(values, "manager.featureGates", "ColocationProfileController=false")
@@ -196,7 +208,7 @@ def test_gates_that_are_off_bring_no_rights() -> None:
 
 
 @rendering
-def test_another_namespace_is_everywhere_but_in_kube_system() -> None:
+def test_another_namespace_is_everywhere_but_in_kube_system(render: Render) -> None:
     values = with_value("namespace", "elsewhere")
     for name, value in ALL_COMPONENTS.items():
         put(values, name, value)
@@ -244,7 +256,7 @@ _NAMES = sorted(set(settings(sources())) - {"namespace"} | _OF_COMPONENTS.keys()
 
 @rendering
 @pytest.mark.parametrize("name", _NAMES)
-def test_each_value_is_put_where_it_is_meant(name: str) -> None:
+def test_each_value_is_put_where_it_is_meant(render: Render, name: str) -> None:
     given = _GIVEN[type(values()[name].default)]
     set_to = with_value(name, given)
     for switch in _OF_COMPONENTS.get(name, ()):
@@ -263,7 +275,9 @@ def test_each_value_is_put_where_it_is_meant(name: str) -> None:
 
 @rendering
 @pytest.mark.parametrize(("given", "text"), [(True, "true"), (2, "2"), (0.5, "0.5")])
-def test_what_was_not_quoted_is_a_text_all_the_same(given: object, text: str) -> None:
+def test_what_was_not_quoted_is_a_text_all_the_same(
+    render: Render, given: object, text: str
+) -> None:
     values = with_value("manager.enableNodeMetricApi", given)
     Draft202012Validator(json.loads(SCHEMA.read_text())).validate(values)
     [deployment] = [one for key, one in read(render(values)).items() if key[0] == "Deployment"]

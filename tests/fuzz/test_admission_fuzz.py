@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonpatch
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.pod_webhook.mutating import mutate_pod
 from koord_manager.pod_webhook.validating import validate_pod
@@ -109,7 +109,6 @@ def test_answers_what_is_nearly_right(
     )
 
 
-@settings(max_examples=50)
 @given(pods(), st.sampled_from(NAMESPACES), views())
 def test_a_mutated_pod_is_one_that_the_api_takes(
     pod: Object, namespace: str, view: ClusterView
@@ -127,7 +126,6 @@ def test_a_mutated_pod_is_not_mutated_again(pod: Object, namespace: str, view: C
     assert mutate_pod(creation(once, namespace), view).object is None
 
 
-@settings(max_examples=50)
 @given(pods(), views())
 def test_pods_of_kube_system_are_let_be(pod: Object, view: ClusterView) -> None:
     assert answers(creation(pod, "kube-system"), view)[:2] == [ADMITTED, ADMITTED]

@@ -29,7 +29,7 @@ from tests.support.node.strategies import StrategyNode
 from tests.support.node.workload import everything_on
 from tests.support.reachable import Holdings
 
-PODS = int(os.environ.get("KOORD_TEST_PODS", "1000"))
+PODS = int(os.environ.get("KOORD_TEST_PODS", "500"))
 """5000 by hand, before a release."""
 _AT_ONCE = 5
 _SECONDS = 30.0

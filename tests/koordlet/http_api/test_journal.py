@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_hooks.stages import Stage
 from koord_host.resource_executor.journal import (
@@ -322,7 +322,6 @@ def test_backwards_is_forwards_reversed_and_a_search_finds_the_lines_with_its_te
     assert found == [one for one in every if any(part in one[1] for part in texts)]
 
 
-@settings(max_examples=40)
 @given(
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), min_size=1, max_size=12),
     size=st.integers(250, 900),

@@ -209,7 +209,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in path.iterdir()}
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(tmp_path, written, data):
     for one in tmp_path.iterdir():

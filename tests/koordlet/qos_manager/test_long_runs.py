@@ -18,9 +18,9 @@ from koordlet.qos_manager.core.strategy import PodView
 from tests.support.node.strategies import StrategyNode, StrategyRun, all_of
 from tests.support.node.workload import a_pod, everything_on, measured
 
-ROUNDS = int(os.environ.get("KOORD_TEST_ROUNDS", "600"))
+ROUNDS = int(os.environ.get("KOORD_TEST_ROUNDS", "300"))
 """10 000 are three hours of rounds; by hand, before a release."""
-REMEMBERED = 300
+REMEMBERED = 150
 EVERY = (QoSClass.LS, QoSClass.BE, QoSClass.NONE, QoSClass.LSR, QoSClass.BE)
 
 

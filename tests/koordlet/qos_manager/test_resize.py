@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.table import KNOBS
@@ -19,6 +19,7 @@ from koord_model.keys import CPU, MEMORY
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import PodView
 
+from tests.support.examples import fewer
 from tests.support.node.strategies import StrategyNode, StrategyRun
 from tests.support.node.workload import Measured, everything_on, measured, some_pods
 from tests.support.views import (
@@ -203,7 +204,7 @@ def calm_down(scene: Scene) -> None:
         scene.round(seconds)
 
 
-@settings(max_examples=40)
+@fewer(2)
 @given(st.sampled_from([1, 2]), st.sampled_from(Driver), st.lists(events, max_size=30))
 @example(2, Driver.SYSTEMD, [("round", None)] * 3 + [("resize", "main", 1440, 4)])
 @example(1, Driver.CGROUPFS, [("round", None)] * 3 + [("resize", "main", 200, 4)])

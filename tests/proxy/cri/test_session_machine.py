@@ -27,6 +27,8 @@ from koord_proxy.contract.events import (
 from koord_proxy.cri.session import CriSession
 from koord_wire import messages
 
+from tests.support.examples import fewer
+
 TREATMENTS = {"/relay": Treatment.RELAY, "/watch": Treatment.WATCH, "/hold": Treatment.HOLD}
 TALLY = Tally()
 REFUSED_STATUS = "14"
@@ -458,6 +460,9 @@ class Relay(RuleBasedStateMachine):
 
 
 Relay.TestCase.settings = settings(
-    stateful_step_count=60, report_multiple_bugs=False, suppress_health_check=list(HealthCheck)
+    fewer(2),
+    stateful_step_count=60,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
 )
 TestRelay = Relay.TestCase

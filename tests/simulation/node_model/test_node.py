@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_simulation.node_model.machine import GIB, SimulatedMachine
 from koord_simulation.node_model.workload import Workload
@@ -59,7 +59,6 @@ def test_what_is_killed_uses_no_cpu() -> None:
     assert np.isnan(found.run.p99[4, 1])
 
 
-@settings(max_examples=60)
 @given(
     st.floats(0.1, 4),
     st.floats(0, 10),
@@ -79,7 +78,6 @@ def test_more_best_effort_cpu_never_makes_services_faster(
     assert used >= used_before - 0.05
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 8), st.integers(0, 6)), max_size=6))
 def test_no_more_cpu_is_used_than_there_is(pods: list[tuple[bool, float, int]]) -> None:
     made = [

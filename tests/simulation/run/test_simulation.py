@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_host.planning.desired_values import DesiredValue, Target
 from koord_model.node_slo import NodeSLO
@@ -28,6 +28,7 @@ from koordlet.qos_manager.core.strategy import (
 )
 
 from tests.simulation.stories import Recorder, job, on, story, web
+from tests.support.examples import fewer
 
 BE = "kubepods/besteffort"
 
@@ -238,7 +239,7 @@ def test_a_kill_is_told_with_its_pod() -> None:
     assert run.kills[0].where.endswith("job-c0")
 
 
-@settings(max_examples=10)
+@fewer(5)
 @given(st.integers(1, 2), st.booleans(), st.integers(1, 3))
 def test_any_machine_runs(version: int, vendor: bool, containers: int) -> None:
     machine = SimulatedMachine(

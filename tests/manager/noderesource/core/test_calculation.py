@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.noderesource.core.calculation import CalculationPass, NodeTables, calculate
 from koord_manager.noderesource.core.table import ACCOUNT, NODE, STATE, STRATEGY, ZONE, Rows
@@ -56,7 +56,6 @@ def alone(of: NodeTables, node: int) -> NodeTables:
     )
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 1 << 32),
     number=st.integers(0, 8),

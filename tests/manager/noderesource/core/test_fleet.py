@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from koord_manager.noderesource.core.desired_node import DesiredNode
 from koord_manager.noderesource.core.fleet import MOST_REMEMBERED, DesiredZone, Fleet
@@ -483,7 +483,6 @@ def test_history_has_each_outcome_once_and_is_bounded() -> None:
     assert cpu[-1].at == NOW + 2 * MOST_REMEMBERED - 1
 
 
-@settings(max_examples=50)
 @given(
     pods=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 4000)), max_size=4),
     ratio=st.sampled_from([1.0, 1.33, 2.5]),
