@@ -14,6 +14,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -46,7 +47,8 @@ class Setting(NamedTuple):
     about: str
 
 
-def sources() -> dict[str, str]:
+@cache
+def sources() -> Mapping[str, str]:
     """The files of the kustomization, by their path in deploy."""
     named = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
     return {name: (DEPLOY / name).read_text() for name in named}
@@ -63,11 +65,13 @@ class Component(NamedTuple):
     switch: tuple[str, str] | None
 
 
-def components() -> dict[str, Component]:
+@cache
+def components() -> Mapping[str, Component]:
     """Every component by the name of its folder."""
     return {path.name: component(path.name) for path in sorted(COMPONENTS.iterdir())}
 
 
+@cache
 def component(name: str) -> Component:
     """The component in a folder.
 
@@ -86,10 +90,11 @@ def component(name: str) -> Component:
     return Component(texts, match[3] or f".Values.{match[1]}", switch)
 
 
-def values() -> dict[str, Setting]:
+@cache
+def values() -> Mapping[str, Setting]:
     """All values of the chart by their names with dots."""
     known = components().values()
-    texts = sources() | {
+    texts = {**sources()} | {
         file: text for component in known for file, text in component.texts.items()
     }
     switches = {

@@ -23,11 +23,16 @@ Id = tuple[str, str, str]
 """Kind, namespace and name."""
 
 
+def load(text: str) -> list[Any]:
+    """The documents of a YAML stream."""
+    return [given for given in yaml.load_all(text, _LOADER) if given]
+
+
 def read(texts: Iterable[str]) -> dict[Id, Object]:
     """The objects of YAML streams; one that is there twice is refused."""
     found: dict[Id, Object] = {}
     for text in texts:
-        for given in yaml.load_all(text, _LOADER):
+        for given in load(text):
             assert identity(given) not in found, identity(given)
             found[identity(given)] = given
     return found

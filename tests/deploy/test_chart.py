@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_model.version import VERSION
 
-from tests.deploy.manifests import NAMESPACE, Id, Object, everything, installed, read
+from tests.deploy.manifests import NAMESPACE, Id, Object, everything, installed, load, read
 from tools import deploy_files
 from tools.deploy_files import (
     CHART,
@@ -49,7 +50,7 @@ rendering = pytest.mark.skipif(
 
 
 def defaults() -> Values:
-    return dict(yaml.safe_load(VALUES.read_text()))
+    return dict(*load(VALUES.read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ def parsed(objects: Mapping[Id, Object]) -> dict[Id, Object]:
 
 
 def _file(name: str, text: str) -> Any:
-    return yaml.safe_load(text) if name.endswith(".yaml") else text
+    return load(text) if name.endswith(".yaml") else text
 
 
 ALL_COMPONENTS = {
@@ -153,7 +154,7 @@ def test_its_versions_are_ours() -> None:
 
 
 def test_its_definitions_are_those_of_the_code() -> None:
-    read_back = [yaml.safe_load(path.read_text()) for path in sorted((CHART / "crds").iterdir())]
+    read_back = [*chain(*(load(path.read_text()) for path in sorted((CHART / "crds").iterdir())))]
     assert read_back == sorted(DEFINITIONS, key=lambda one: str(one["metadata"]["name"]))
 
 
@@ -213,7 +214,7 @@ def test_another_namespace_is_everywhere_but_in_kube_system(render: Render) -> N
     for name, value in ALL_COMPONENTS.items():
         put(values, name, value)
     text = "\n---\n".join(render(values))
-    objects = [one for one in yaml.safe_load_all(text) if one]
+    objects = load(text)
     assert len(objects) == len(everything())
     assert NAMESPACE not in json.dumps(objects)
     namespaces = {one["metadata"].get("namespace", "") for one in objects}

@@ -19,6 +19,7 @@ from tests.deploy.manifests import (
     environ,
     identity,
     installed,
+    load,
 )
 from tools.deploy_files import COMPONENTS, components
 
@@ -73,4 +74,4 @@ def overlay(folder: Path, *names: str) -> Path:
 def build(folder: Path) -> dict[Id, Object]:
     command = ["kubectl", "kustomize", "--load-restrictor=LoadRestrictionsNone", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {identity(one): one for one in yaml.safe_load_all(done.stdout)}
+    return {identity(one): one for one in load(done.stdout)}
