@@ -146,9 +146,10 @@ def _mutate(node: Any, variant: int) -> dict[str, Any]:
             return _put(node, op=ast.UAdd())
         case ast.UnaryOp():
             return _put(node, operand=ast.UnaryOp(ast.Not(), node.operand))
-        case ast.Constant():
-            other = not node.value if isinstance(node.value, bool) else node.value + 1
-            return _put(node, value=other)
+        case ast.Constant(value=bool() as value):
+            return _put(node, value=not value)
+        case ast.Constant(value=int() | float() as value):
+            return _put(node, value=value + 1)
         case ast.Return():
             return _put(node, value=ast.Constant(None))
     return _put(node, test=ast.UnaryOp(ast.Not(), node.test))
