@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/security.md").read_text()
+from tests.docs.words import ROOT, pages
+
+PAGE = pages("security")
 PACKAGES = "service|proxy|koordlet|host|kube|serving|model|hooks|manager|koordctl"
 
 

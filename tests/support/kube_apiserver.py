@@ -204,7 +204,7 @@ class KubeApiserver:
         self.program.wait_until(self._ready, "it does not serve")
 
     def _admission_config(self) -> Path:
-        """As docs/security.md says: as whom it asks webhooks."""
+        """As docs/security says: as whom it asks webhooks."""
         self.webhook_token.write_text("none")
         client = self._webhook_client
         user = {
