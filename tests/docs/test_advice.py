@@ -24,21 +24,12 @@ from tools.flag_tables import PROGRAMS
 
 # These call programs of others, by their flags.
 OTHERS = ("device_daemon/koord_devices/vendors", "host/koord_host/network", "demo", "simulation")
-_FOLDERS = (
-    "docs",
-    "docs/operations",
-    "docs/manager",
-    "docs/scheduler",
-    "docs/strategies",
-    "deploy",
-    ".",
-)
+# Those have flags of the past, or of Koordinator.
+_OTHERS = ("adr", "compatibility")
 PAGES = sorted(
     path
-    for folder in _FOLDERS
-    for path in (ROOT / folder).glob("*.md")
-    # Those have flags of the past, and of programs that a contributor runs.
-    if path.name not in ("CONTRIBUTING.md", "CHANGELOG.md")
+    for path in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "deploy/README.md")
+    if path.parent.name not in _OTHERS
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-]|…)")
 
