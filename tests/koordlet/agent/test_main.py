@@ -85,7 +85,9 @@ def test_it_registers_answers_and_leaves_only_its_registration(make, batch_conta
     assert not koordlet.socket.exists()
     assert koordlet.lines == []
     logged = koordlet.events()
-    assert [line["message"] for line in logged[1:]] == ["serving", "changed", "stopping"]
+    assert [line["message"] for line in logged[1:]] == [
+        *("serving", "changed", "stopping", "stopped"),
+    ]
     assert (logged[2]["pod"], logged[2]["container"]) == ("batch/job-1", "main")
 
 
