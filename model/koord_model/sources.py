@@ -135,8 +135,8 @@ KUBELET_CPUS = Fact(
     "exclusive CPUs of the kubelet",
     (Source.KUBELET_STATE, Source.RECORD),
     "the next good read",
-    "a file that is gone or cannot be read changes nothing; one that was never there, or never "
-    "a state: none; one that could never be read: not known, and no CPUs are shared out",
+    "a file that was never there, or never a state: none; one that could never be read: not "
+    "known, and no CPUs are shared out",
 )
 RESERVED_CPUS = Fact(
     "CPUs that the Node keeps out of all pools",

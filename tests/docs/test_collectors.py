@@ -17,7 +17,6 @@ from koordlet.metrics_advisor.collector_table import available
 from tests.docs.words import code, marked, page, rows
 
 PAGE = page("collectors.md")
-_KIND = re.compile(r"`([^`]+)` \(([^)]+)\)")
 _BRACES = re.compile(r"{([^}]*)}")
 _IMPLIED = {"pod_uid", "container_id"}
 """Labels that the page speaks of once."""
@@ -60,11 +59,10 @@ def test_gates_flags_and_intervals(name: str) -> None:
 
 def test_every_kind_has_its_unit_and_its_labels() -> None:
     written: dict[str, tuple[str, set[str]]] = {}
-    for row in ROWS.values():
-        for pattern, words in _KIND.findall(row[3]):
-            unit, _, labels = words.partition("; ")
-            for kind in _expanded(pattern):
-                assert kind not in written, f"{kind} is there twice"
-                written[kind] = unit, set(labels.split(", ")) - {""}
+    for pattern, unit, labels, collector in rows(marked(PAGE, "kinds")):
+        assert collector.strip("`") in ROWS
+        for kind in _expanded(pattern.strip("`")):
+            assert kind not in written, f"{kind} is there twice"
+            written[kind] = unit, set(code(labels))
     measured = {kind.name: (kind.unit, set(kind.labels) - _IMPLIED) for kind in KINDS.values()}
     assert written == measured

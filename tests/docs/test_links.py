@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 120
+CELL = 150
+"""Longer texts of a table belong into a list below it."""
 SKIPPED = {".venv", ".pytest_cache", "node_modules", ".cache"}
 
 
@@ -61,6 +63,20 @@ def breaks(line: str) -> bool:
 @pytest.mark.parametrize("page", list(written()), ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_are_short(page: Path) -> None:
     assert [line for line in prose(page) if len(line) > WIDTH and breaks(line)] == []
+
+
+def table_cells(page: Path) -> Iterator[str]:
+    """Cells of tables that people write, with links as they are shown."""
+    text = re.sub(r"<!-- (flags|settings): .*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
+    shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+    for line in shown.splitlines():
+        if line.lstrip().startswith("|"):
+            yield from (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
+
+
+@pytest.mark.parametrize("page", list(written()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_cells_are_short(page: Path) -> None:
+    assert [cell for cell in table_cells(page) if len(cell) > CELL and breaks(cell)] == []
 
 
 def test_make_targets_are_those_of_the_makefile() -> None:
