@@ -34,7 +34,7 @@ from bench.open_loop import percentile
 from bench.write_server import Answer, Write, WriteConnection
 
 _PODS = PODS.path()
-_LEASES = re.compile(LEASES.path(namespace="[^/]+") + "(?:/([^/]+))?")
+_LEASES = re.compile(LEASES.path(namespace="any").replace("any", "[^/]+") + "(?:/([^/]+))?")
 _NAMED_POD = re.compile(rb"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(binding|status)")
 _EVENTS = re.compile(rb"/api/v1/namespaces/[^/]+/events")
 _PART = 500
@@ -148,6 +148,8 @@ class InstantApi:
             return await self._elect(request, found[1])
         if request.method != "GET":
             return web.Response(status=405)
+        if request.query.get("limit") == "1":  # asked for the version alone
+            return web.json_response({"metadata": {"resourceVersion": str(self._version)}})
         if "sendInitialEvents" not in request.query:
             return web.Response(status=410)  # nothing is kept to watch on from
         return await self._watch(request)

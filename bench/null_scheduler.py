@@ -54,7 +54,7 @@ async def _run(kubeconfig: str, *, events: bool) -> None:
         writer = Http2Writer(client.cluster)
         reporter = PodReporter(writer.write, lambda: binder.unsent > _BUSY) if events else None
         extenders = ExtenderClient((), {}, ApiDocuments(()))
-        binder = Binder(writer.write, partial(client.get, PODS), _Outcome(reporter), extenders)
+        binder = Binder(writer.submit, partial(client.get, PODS), _Outcome(reporter), extenders)
         names = [
             json.loads(node)["metadata"]["name"]
             async for page in client.pages(NODES)

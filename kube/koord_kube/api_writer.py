@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from koord_kube.answers import Answer, Cancellable, Settle, TaskSubmitter, answer_of
 from koord_kube.client import Client
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.http2_writer import Http2UnsupportedError, Http2Writer
@@ -22,11 +24,17 @@ class ApiWriter:
         self, client: Client, leads: Callable[[], bool], *, on_warning: OnWarning = ignore_warning
     ) -> None:
         cluster = client.cluster
-        self._client = client
         self._on_warning = on_warning
         has_tls = cluster.new_context is not None and not cluster.proxy
         self._http2 = Http2Writer(cluster, leads=leads) if has_tls else None
         self._uses_http2 = has_tls
+        self._by_client = TaskSubmitter(client.write)
+
+    def submit(self, request: Request, settle: Settle) -> Cancellable:
+        """Send a write, and have ``settle`` called with its answer, later and once."""
+        if self._http2 is not None and self._uses_http2:
+            return self._http2.submit(request, partial(self._settle, request, settle))
+        return self._by_client.submit(request, settle)
 
     async def write(self, request: Request) -> bytes:
         """Send a write and return the body of its answer.
@@ -35,17 +43,20 @@ class ApiWriter:
             ApiError: it was refused, or there is no answer.
             NotLeadingError: it was not sent.
         """
-        if self._http2 is not None and self._uses_http2:
-            try:
-                return await self._http2.write(request)
-            except Http2UnsupportedError as error:
-                self._fall_back(error)
-        return await self._client.write(request)
+        return await answer_of(self.submit, request)
 
     async def close(self) -> None:
-        """End the connection over HTTP/2; writes under way there fail."""
+        """End the connection over HTTP/2; writes under way there fail, others are cancelled."""
         if self._http2 is not None:
             await self._http2.close()
+        await self._by_client.close()
+
+    def _settle(self, request: Request, settle: Settle, answer: Answer) -> None:
+        if isinstance(answer, Http2UnsupportedError):
+            self._fall_back(answer)
+            self._by_client.submit(request, settle)
+        else:
+            settle(answer)
 
     def _fall_back(self, error: Http2UnsupportedError) -> None:
         if self._uses_http2:  # of many writes that fail at once, the first

@@ -348,9 +348,8 @@ class Client:
         headers.update({"Accept": "application/json", "User-Agent": f"pykoord/{VERSION}"})
         if header:
             headers["Authorization"] = header
-        data = None
-        if request.body is not None:
-            data = msgspec.json.encode(request.body)
+        data = request.payload or None
+        if data is not None:
             headers["Content-Type"] = content_type(request)
         return await self._sessions.current().request(
             request.method,

@@ -7,29 +7,27 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import cast
 from urllib.parse import urlsplit
 
-import msgspec
 from koord_model.version import VERSION
 from koord_wire.frames import ProtocolError
 from koord_wire.unary import Event, Headers, Response, UnaryConnection
 
+from koord_kube.answers import Answer, Settle, answer_of
 from koord_kube.client import Cluster, content_type, notice_lost_peer
 from koord_kube.failures import reason_of
-from koord_kube.protocol.api import ApiError, NotLeadingError
+from koord_kube.protocol.api import ApiError, InvalidRequestError, NotLeadingError
 from koord_kube.protocol.request import Request
 
-_ENCODER = msgspec.json.Encoder()
 _NO_BODY: Headers = ()
-_RESENDS = 3
-"""Number of repetitions of a write that the server says it did not process."""
+_SENDS = 3
+"""Number of times a write is sent that the server says it did not process."""
+_HEADER_SECONDS = 10.0
+"""Time for which the authorization header is used, before the credentials are asked again."""
 _SHUTDOWN_SECONDS = 1.0
 """Time for the other end to close the connection; one that hangs never does."""
-
-
-class _NotProcessedError(Exception):
-    """The server did nothing of the request."""
 
 
 class Http2UnsupportedError(ApiError):
@@ -37,16 +35,23 @@ class Http2UnsupportedError(ApiError):
 
 
 @dataclass(eq=False, slots=True)
-class _Write:
-    """One request, and who waits for its answer, ``since`` it left or was put into the queue."""
+class PendingWrite:
+    """One request, and who gets its answer, ``since`` it left or was put into the queue."""
 
+    writer: Http2Writer
     request: Request
-    target: bytes
-    token: bytes
-    answer: asyncio.Future[Response]
+    settle: Settle
+    end: float
     since: float
+    header: str = ""
+    sent: int = 0
+    token_refused: bool = False
     connection: _Connection | None = None
     stream: int = 0
+
+    def cancel(self) -> None:
+        """Take it back: it gets no answer any more."""
+        self.writer.withdraw(self)
 
 
 class Http2Writer:
@@ -75,16 +80,40 @@ class Http2Writer:
         if cluster.new_context is None or cluster.proxy:
             raise ValueError(f"{cluster.url}: HTTP/2 needs TLS and no proxy")
         self._cluster = cluster
+        self._base_path = urlsplit(cluster.url).path
         self._context = cluster.new_context()
         # With "h2" alone, servers that do not have it would end the handshake.
         self._context.set_alpn_protocols(["h2", "http/1.1"])
         self._leads = leads
         self._deadline = deadline
-        self._waiting: deque[_Write] = deque()
+        self._header = ""
+        self._header_until = 0.0
+        self._header_refused = False
+        self._unsettled: dict[PendingWrite, None] = {}
+        """In the order in which their time is over."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: deque[PendingWrite] = deque()
         self._connection: _Connection | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._preparing: asyncio.Task[None] | None = None
         self._left: list[_Connection] = []
         """Connections that are not used any more, and have not ended yet."""
+        self._is_closed = False
+
+    def submit(self, request: Request, settle: Settle) -> PendingWrite:
+        """Send a write, and have ``settle`` called with its answer, later and once.
+
+        ``settle`` must not raise. Nobody has to wait: thousands of these a second need no task,
+        no future and no timer each.
+        """
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        write = PendingWrite(self, request, settle, now + self._deadline, now)
+        self._unsettled[write] = None
+        if self._timer is None:
+            self._timer = loop.call_at(write.end, self._expire, write.end)
+        self._waiting.append(write)
+        self._pump()
+        return write
 
     async def write(self, request: Request) -> bytes:
         """Send a write and return the body of its answer.
@@ -94,130 +123,203 @@ class Http2Writer:
             Http2UnsupportedError: it was not sent, and never can be.
             NotLeadingError: it was not sent.
         """
-        header = await self._cluster.credentials.header()
-        response = await self._sent(request, header)
-        if response.status == 401:
-            header = await self._cluster.credentials.header(anew=True)
-            response = await self._sent(request, header)
-        if response.status < 300:
-            self._cluster.backoff.succeeded()
-            return response.body
-        secret = header.rpartition(" ")[2]
-        names = {name.title(): value for name, value in response.headers().items()}
-        raise request.error_from(response.status, names, response.body, secret)
+        return await answer_of(self.submit, request)
 
-    async def close(self) -> None:
-        """End the connection; writes under way fail."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
-        for connection in (self._connection, *self._left):
-            if connection is not None:
-                await connection.close()
-        self._fail_waiting(OSError("the client was closed"))
-
-    async def _sent(self, request: Request, header: str) -> Response:
-        loop = asyncio.get_running_loop()
-        target = (urlsplit(self._cluster.url).path + request.target).encode()
-        end = loop.time() + self._deadline
-        for _ in range(_RESENDS):
-            write = _Write(request, target, header.encode(), loop.create_future(), loop.time())
-            timer = loop.call_at(end, self._expire, write)
-            try:
-                self._waiting.append(write)
-                self._pump()
-                return await write.answer
-            except _NotProcessedError:
-                continue
-            except (OSError, ProtocolError) as error:
-                raise ApiError(f"{request}: {reason_of(error)}") from None
-            finally:
-                timer.cancel()
-                self._abandon(write)
-        raise ApiError(f"{request}: the server refused to process it {_RESENDS} times")
-
-    def _expire(self, write: _Write) -> None:
-        if write.answer.done():
+    def withdraw(self, write: PendingWrite) -> None:
+        """Nobody waits for a write any more; nothing happens if it has its answer."""
+        if write not in self._unsettled:
             return
-        write.answer.set_exception(TimeoutError())
-        connection = write.connection or self._connection
-        if connection is not None and connection.answered_at <= write.since:
-            connection.retire()
-            self._pump()
-
-    def _abandon(self, write: _Write) -> None:
-        """Nobody waits for it any more; mostly it has its answer."""
+        del self._unsettled[write]
         if write.connection is not None:
             write.connection.cancel(write)
         elif write in self._waiting:
             self._waiting.remove(write)
 
+    async def close(self) -> None:
+        """End the connection; writes under way fail."""
+        self._is_closed = True
+        if self._preparing is not None:
+            self._preparing.cancel()
+            await asyncio.gather(self._preparing, return_exceptions=True)
+        for connection in (self._connection, *self._left):
+            if connection is not None:
+                await connection.close()
+        self._pump()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ---- answers
+
+    def _settle(self, write: PendingWrite, answer: Answer) -> None:
+        if write in self._unsettled:
+            del self._unsettled[write]
+            write.settle(answer)
+
+    def _settle_soon(self, write: PendingWrite, answer: Answer) -> None:
+        """Not within ``submit``: who is called there may submit the next."""
+        asyncio.get_running_loop().call_soon(self._settle, write, answer)
+
+    def _ended(self, write: PendingWrite, event: Event) -> None:
+        """Take what a connection says of a write."""
+        write.connection = None
+        if isinstance(event, Response):
+            self._answered(write, event)
+        elif event.processed:
+            self._settle(write, ApiError(f"{write.request}: {event.reason}"))
+        elif write.sent < _SENDS:
+            self._waiting.append(write)
+        else:
+            reason = f"the server refused to process it {_SENDS} times"
+            self._settle(write, ApiError(f"{write.request}: {reason}"))
+
+    def _answered(self, write: PendingWrite, response: Response) -> None:
+        if response.status < 300:
+            self._cluster.backoff.succeeded()
+            self._settle(write, response.body)
+        elif response.status == 401 and not write.token_refused:
+            write.token_refused = True
+            if write.header == self._header:
+                self._header_refused = True
+            self._waiting.append(write)
+        else:
+            self._settle(write, _refusal(write, response))
+
+    def _expire(self, now: float) -> None:
+        loop = asyncio.get_running_loop()
+        now = max(now, loop.time())
+        for write in list(takewhile(lambda write: write.end <= now, self._unsettled)):
+            self._time_is_over(write)
+        # Those that were submitted meanwhile are the last.
+        first = next(iter(self._unsettled), None)
+        self._timer = loop.call_at(first.end, self._expire, first.end) if first else None
+
+    def _time_is_over(self, write: PendingWrite) -> None:
+        connection = write.connection or self._connection
+        self.withdraw(write)
+        write.settle(ApiError(f"{write.request}: {reason_of(TimeoutError())}"))
+        if connection is not None and connection.answered_at <= write.since:
+            connection.retire()
+            self._pump()
+
     # ---- the connection
 
     def _pump(self) -> None:
         """Send what waits, as far as the server allows; connect where there is no connection."""
-        connection = self._connection
-        if connection is None or not connection.usable:
-            if connection is not None:
-                self._left = [other for other in (*self._left, connection) if not other.is_closed]
-            self._connection = None
-            if self._waiting and self._connecting is None:
-                self._connecting = asyncio.get_running_loop().create_task(self._connect())
+        if not self._waiting:
+            return
+        if self._is_closed:
+            asyncio.get_running_loop().call_soon(self._fail_waiting, "the client was closed")
+            return
+        connection = self._usable_connection()
+        if connection is None or self._has_old_header():
+            if self._preparing is None:
+                self._preparing = asyncio.get_running_loop().create_task(self._prepare())
             return
         while self._waiting and connection.free:
-            write = self._waiting.popleft()
-            if write.answer.done():
-                continue
-            if not self._leads():
-                message = f"{write.request}: not written, this program does not lead"
-                write.answer.set_exception(NotLeadingError(message))
-                continue
-            connection.send(write)
+            self._send(self._waiting.popleft(), connection)
 
-    async def _connect(self) -> None:
-        target = urlsplit(self._cluster.url)
-        try:
-            loop = asyncio.get_running_loop()
-            async with asyncio.timeout(self._deadline):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self._cluster, self._pump),
-                    target.hostname or "",
-                    target.port or 443,
-                    ssl=self._context,
-                    server_hostname=self._cluster.server_name or target.hostname,
-                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-                )
-        except (OSError, ssl.SSLError, TimeoutError) as error:
-            self._connecting = None
-            self._fail_waiting(OSError(reason_of(error)))
+    def _send(self, write: PendingWrite, connection: _Connection) -> None:
+        if not self._leads():
+            message = f"{write.request}: not written, this program does not lead"
+            self._settle_soon(write, NotLeadingError(message))
             return
-        self._connecting = None
-        if connection.speaks_http2:
-            self._connection = connection
-            self._pump()
-        else:
-            await connection.close()
-            message = f"{self._cluster.url}: the server does not speak HTTP/2"
-            self._fail_waiting(Http2UnsupportedError(message))
+        try:
+            target = (self._base_path + write.request.target).encode()
+        except InvalidRequestError as error:
+            self._settle_soon(write, error)
+            return
+        write.sent += 1
+        write.header = self._header
+        connection.send(write, target)
 
-    def _fail_waiting(self, error: Exception) -> None:
-        while self._waiting:
-            write = self._waiting.popleft()
-            if not write.answer.done():
-                write.answer.set_exception(type(error)(str(error)))
+    def _usable_connection(self) -> _Connection | None:
+        connection = self._connection
+        if connection is not None and not connection.usable:
+            self._left = [left for left in (*self._left, connection) if not left.is_closed]
+            connection = self._connection = None
+        return connection
+
+    def _has_old_header(self) -> bool:
+        return self._header_refused or asyncio.get_running_loop().time() >= self._header_until
+
+    async def _prepare(self) -> None:
+        """Have a valid header and a connection; without them all that waits fails."""
+        failure = ""
+        try:
+            async with asyncio.timeout(self._deadline):
+                await self._renew_header()
+                if self._connection is None:
+                    self._connection = await self._connect()
+        except Http2UnsupportedError as error:
+            self._preparing = None
+            self._fail_waiting(str(error), Http2UnsupportedError)
+            return
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            failure = reason_of(error)
+        self._preparing = None
+        if failure:
+            self._fail_waiting(failure)
+        else:
+            self._pump()
+
+    async def _renew_header(self) -> None:
+        if self._has_old_header():
+            anew, self._header_refused = self._header_refused, False
+            self._header = await self._cluster.credentials.header(anew=anew)
+            self._header_until = asyncio.get_running_loop().time() + _HEADER_SECONDS
+
+    async def _connect(self) -> _Connection:
+        target = urlsplit(self._cluster.url)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: _Connection(self._cluster, self._ended, self._pump),
+            target.hostname or "",
+            target.port or 443,
+            ssl=self._context,
+            server_hostname=self._cluster.server_name or target.hostname,
+            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+        )
+        if connection.speaks_http2:
+            return connection
+        await connection.close()
+        raise Http2UnsupportedError(f"{self._cluster.url}: the server does not speak HTTP/2")
+
+    def _fail_waiting(self, reason: str, kind: type[ApiError] = ApiError) -> None:
+        failed, self._waiting = self._waiting, deque()
+        for write in failed:
+            # The server, not the write, is what has no HTTP/2.
+            unsupported = kind is Http2UnsupportedError
+            self._settle(write, kind(reason if unsupported else f"{write.request}: {reason}"))
+
+
+def _refusal(write: PendingWrite, response: Response) -> ApiError:
+    secret = write.header.rpartition(" ")[2]
+    try:
+        names = {name.title(): value for name, value in response.headers().items()}
+    except ProtocolError as error:
+        return ApiError(f"{write.request}: {reason_of(error)}")
+    return write.request.error_from(response.status, names, response.body, secret)
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, and the writes on it. ``on_room`` is called when more could be sent."""
+    """One connection, and the writes on it, each of which ends once.
 
-    def __init__(self, cluster: Cluster, on_room: Callable[[], None]) -> None:
+    ``on_room`` is called when more could be sent.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        on_end: Callable[[PendingWrite, Event], None],
+        on_room: Callable[[], None],
+    ) -> None:
         agent = f"pykoord/{VERSION}".encode()
         others = ((name.lower().encode(), value.encode()) for name, value in cluster.headers)
         common = ((b"accept", b"application/json"), (b"user-agent", agent), *others)
         authority = urlsplit(cluster.url).netloc
         self._http2 = UnaryConnection(b"https", authority.encode(), common)
+        self._on_end = on_end
         self._on_room = on_room
-        self._writes: dict[int, _Write] = {}
+        self._writes: dict[int, PendingWrite] = {}
         self._transport: asyncio.Transport | None = None
         self._flushing = False
         self._closed = asyncio.get_running_loop().create_future()
@@ -237,20 +339,18 @@ class _Connection(asyncio.Protocol):
     def free(self) -> int:
         return self._http2.free
 
-    def send(self, write: _Write) -> None:
+    def send(self, write: PendingWrite, target: bytes) -> None:
         request = write.request
-        body, headers = b"", _NO_BODY
-        if request.body is not None:
-            body = _ENCODER.encode(request.body)
-            headers = ((b"content-type", content_type(request).encode()),)
+        body = request.payload
+        headers = ((b"content-type", content_type(request).encode()),) if body else _NO_BODY
         write.stream = self._http2.request(
-            request.method.encode(), write.target, body, write.token, headers
+            request.method.encode(), target, body, write.header.encode(), headers
         )
         write.connection, write.since = self, asyncio.get_running_loop().time()
         self._writes[write.stream] = write
         self._flush_soon()
 
-    def cancel(self, write: _Write) -> None:
+    def cancel(self, write: PendingWrite) -> None:
         if self._writes.pop(write.stream, None) is not None:
             self._http2.cancel(write.stream)
             self._flush_soon()
@@ -300,7 +400,7 @@ class _Connection(asyncio.Protocol):
         if events:
             self.answered_at = asyncio.get_running_loop().time()
         for event in events:
-            self._settle(event)
+            self._end(event)
         self._on_room()
         self._flush()
 
@@ -312,17 +412,11 @@ class _Connection(asyncio.Protocol):
 
     def _lost(self, reason: str) -> None:
         for event in self._http2.close(reason):
-            self._settle(event)
+            self._end(event)
         if self._transport is not None:
             self._transport.close()
 
-    def _settle(self, event: Event) -> None:
+    def _end(self, event: Event) -> None:
         write = self._writes.pop(event.stream, None)
-        if write is None or write.answer.done():
-            return
-        if isinstance(event, Response):
-            write.answer.set_result(event)
-        elif event.processed:
-            write.answer.set_exception(OSError(event.reason))
-        else:
-            write.answer.set_exception(_NotProcessedError())
+        if write is not None:
+            self._on_end(write, event)

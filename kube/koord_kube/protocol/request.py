@@ -72,6 +72,7 @@ class _Status(msgspec.Struct):
         return str(first.get("reason", "")), str(first.get("message", ""))
 
 
+_ENCODER = msgspec.json.Encoder()
 OBJECT = msgspec.json.Decoder(Object)
 ITEMS = msgspec.json.Decoder(ListAnswer)
 _EVENT = msgspec.json.Decoder(WatchLine)
@@ -88,7 +89,8 @@ class Request:
     """A request; as a string it names its object, for people.
 
     A PATCH is a JSON merge patch, or ``is_strategic``: built-in kinds merge lists by their keys.
-    What ``is_of_one`` is never about all objects, whatever the name.
+    What ``is_of_one`` is never about all objects, whatever the name. ``encoded`` is a body that is
+    JSON already, in place of ``body``.
     """
 
     method: str
@@ -100,6 +102,14 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     is_strategic: bool = False
     is_of_one: bool = False
+    encoded: bytes = field(default=b"", repr=False)
+
+    @property
+    def payload(self) -> bytes:
+        """The body that is sent; empty for none."""
+        if self.encoded or self.body is None:
+            return self.encoded
+        return _ENCODER.encode(self.body)
 
     @property
     def path(self) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
+from koord_kube.answers import Answer, answer_of
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
@@ -18,7 +21,7 @@ from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.io.extender_client import ExtenderClient
 from koord_scheduler.io.fifo_queue import FifoQueue
-from koord_scheduler.io.limited_writer import STREAMS, Write
+from koord_scheduler.io.limited_writer import STREAMS, Submit
 from koord_scheduler.io.look_up import ReadObject, look_up
 from koord_scheduler.io.placement_annotations import placement_annotations
 from koord_scheduler.plugins.reservation.objects import read_reservation_object
@@ -60,7 +63,7 @@ class Binder:
 
     def __init__(
         self,
-        write: Write,
+        submit: Submit,
         read: ReadObject,
         outcome: BindingOutcome,
         extenders: ExtenderClient,
@@ -73,7 +76,7 @@ class Binder:
         backoff: SharedBackoff | None = None,
     ) -> None:
         self._backoff = backoff or SharedBackoff()
-        self._write = write
+        self._submit = submit
         self._read = read
         self._outcome = outcome
         self._extenders = extenders
@@ -82,28 +85,56 @@ class Binder:
         self._read_reservation = read_reservation
         self._on_warning = on_warning
         self._wall = wall
-        self._placements: FifoQueue[Placement] = FifoQueue()
+        self._waiting: deque[Placement] = deque()
+        self._steps: FifoQueue[tuple[Placement, Answer | None]] = FifoQueue()
+        """Placements whose binding is answered; ``None``: it takes more than that to bind them."""
+        self._under_way = 0
         self.unsent = 0
         """Bindings that are not done."""
 
     def bind(self, placement: Placement) -> None:
         """Bind a pod to a node, soon."""
         self.unsent += 1
-        self._placements.put(placement)
+        self._waiting.append(placement)
+        self._begin()
 
     async def run(self) -> None:
         """Bind until cancelled; what is under way then has no outcome."""
         async with anyio.create_task_group() as group:
-            for _ in range(self._streams):
-                group.start_soon(self._work)
+            while True:
+                placement, answer = await self._steps.get()
+                if isinstance(answer, bytes):
+                    self._outcome.bound(placement)
+                    self._done()
+                else:
+                    group.start_soon(self._finish, placement, answer)
 
-    async def _work(self) -> None:
-        while True:
-            placement = await self._placements.get()
-            try:
+    def _begin(self) -> None:
+        """Begin with as many as may be under way: most need no task, but one call of ``_take``."""
+        while self._waiting and self._under_way < self._streams:
+            placement = self._waiting.popleft()
+            self._under_way += 1
+            if placement.pod.waiting.reserves is None and not self._extenders.binder(placement):
+                self._submit(binding(placement), partial(self._take, placement))
+            else:
+                self._take(placement, None)
+
+    def _take(self, placement: Placement, answer: Answer | None) -> None:
+        self._steps.put((placement, answer))
+
+    def _done(self) -> None:
+        self._under_way -= 1
+        self.unsent -= 1
+        self._begin()
+
+    async def _finish(self, placement: Placement, failure: ApiError | None) -> None:
+        try:
+            if failure is None:
                 await self._bind_or_delegate(placement)
-            finally:
-                self.unsent -= 1
+            else:
+                await self._failed(placement, failure)
+        finally:
+            self._done()
 
     async def _bind_or_delegate(self, placement: Placement) -> None:
         """Have an extender bind a pod if one does; it may have done so even if it failed."""
@@ -121,13 +152,19 @@ class Binder:
     async def _bind(self, placement: Placement) -> None:
         try:
             await self._write(await self._request(placement))
-        except NotLeadingError as error:
-            return await self._not_bound(placement, str(error))
         except ApiError as error:
-            if 0 < error.status < 500:
-                return await self._refused(placement, error)
-            return await self._look_up(placement, error)
+            return await self._failed(placement, error)
         return self._outcome.bound(placement)
+
+    async def _write(self, request: Request) -> bytes:
+        return await answer_of(self._submit, request)
+
+    async def _failed(self, placement: Placement, error: ApiError) -> None:
+        if isinstance(error, NotLeadingError):
+            return await self._not_bound(placement, str(error))
+        if 0 < error.status < 500:
+            return await self._refused(placement, error)
+        return await self._look_up(placement, error)
 
     async def _request(self, placement: Placement) -> Request:
         """Bind a pod, or make a reservation available, after writing which devices it has."""

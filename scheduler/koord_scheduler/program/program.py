@@ -203,7 +203,7 @@ class SchedulerProgram:
             on_warning=self._warn,
         )
         write = writer.write
-        limited = LimitedWriter(write, backoff=api.backoff)
+        limited = LimitedWriter(writer.submit, backoff=api.backoff)
         nodes = self._scheduler.nodes
         read_pod = partial(api.get, PODS)
         locker = NodeLocker(limited.write, partial(api.get, NODES), read_pod, on_warning=self._warn)
@@ -225,7 +225,7 @@ class SchedulerProgram:
             on_warning=self._warn,
         )
         binder = Binder(
-            limited.write,
+            limited.submit,
             read_pod,
             self._loop,
             self._extenders,
@@ -262,6 +262,7 @@ class SchedulerProgram:
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
+                group.start_soon(limited.run)
                 group.start_soon(binder.run)
                 group.start_soon(reporter.run)
                 group.start_soon(evictor.run)

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from koord_kube.answers import TaskSubmitter
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
@@ -19,6 +20,7 @@ from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.io import look_up
 from koord_scheduler.io.binder import Binder
 from koord_scheduler.io.extender_client import ExtenderClient
+from koord_scheduler.io.limited_writer import Submit, Write
 from koord_scheduler.plugins.device_share.assumed_devices import AssumedDevices
 from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
 from koord_scheduler.state.cluster_state import ClusterState
@@ -63,6 +65,10 @@ class Api:
         self.outcomes.append((pod.key, NOT_BOUND))
 
 
+def submitting(write: Write) -> Submit:
+    return TaskSubmitter(write).submit
+
+
 def _next(answers: list[Any]) -> Any:
     answer = answers.pop(0) if len(answers) > 1 else answers[0]
     if isinstance(answer, Exception):
@@ -99,7 +105,7 @@ async def test_what_becomes_of_a_binding(
 ) -> None:
     monkeypatch.setattr(look_up, "FIRST_PAUSE", 0.001)
     api = Api(writes, reads)
-    binder = Binder(api.write, api.read, api, NO_EXTENDERS)
+    binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS)
     binder.bind(placement("p"))
     assert binder.unsent == 1
     async with anyio.create_task_group() as group:
@@ -118,7 +124,7 @@ async def test_what_fails_alike_is_logged_alike() -> None:
     async def write(request: Request) -> bytes:
         raise ApiError(f"{request}: 403 no", 403)
 
-    binder = Binder(write, api.read, api, NO_EXTENDERS, on_warning=warnings.append)
+    binder = Binder(submitting(write), api.read, api, NO_EXTENDERS, on_warning=warnings.append)
     for name, node in (("p", "n1"), ("q", "n2")):
         binder.bind(placement(name, node))
     async with anyio.create_task_group() as group:
@@ -132,7 +138,7 @@ async def test_what_fails_alike_is_logged_alike() -> None:
 
 async def test_a_binding_is_of_one_pod_and_one_node() -> None:
     api = Api([b"{}"])
-    binder = Binder(api.write, api.read, api, NO_EXTENDERS)
+    binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS)
     binder.bind(placement("p"))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)
@@ -154,7 +160,7 @@ async def test_what_is_reserved_is_taken_back_before_a_pods_turn_comes_again(
     async def take_back(placement: Placement) -> None:
         api.outcomes.append((placement.pod.key, TAKEN))
 
-    binder = Binder(api.write, api.read, api, NO_EXTENDERS, take_back=take_back)
+    binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS, take_back=take_back)
     binder.bind(replace(placement("p"), reservations=("something",)))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)
@@ -182,7 +188,7 @@ async def test_devices_of_a_reservation_are_written_before_it_is_available(
 ) -> None:
     api = Api(writes, [])
     devices = AssumedDevices((), ((ANNOTATION_DEVICE_ALLOCATED, "{}"),))
-    binder = Binder(api.write, api.read, api, NO_EXTENDERS, wall=lambda: 0.0)
+    binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS, wall=lambda: 0.0)
     binder.bind(replace(reserved("r"), reservations=(devices,)))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)
@@ -219,7 +225,12 @@ async def test_what_becomes_of_a_reservation(
 ) -> None:
     api, pods = Api(writes, reads), Api([], [AssertionError("a reservation is no pod")])
     binder = Binder(
-        api.write, pods.read, api, NO_EXTENDERS, read_reservation=api.read, wall=lambda: 0.0
+        submitting(api.write),
+        pods.read,
+        api,
+        NO_EXTENDERS,
+        read_reservation=api.read,
+        wall=lambda: 0.0,
     )
     binder.bind(reserved("r"))
     async with anyio.create_task_group() as group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from koord_kube.answers import Answer, Settle
 from koord_kube.protocol.api import ApiError, ConflictError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
@@ -15,39 +16,52 @@ from tests.support.waiting import until
 REQUEST = Request("PATCH", PODS, "p", "shop")
 
 
-async def test_so_many_are_under_way_at_a_time() -> None:
-    under_way, release = [0], anyio.Event()
+class HeldSubmitter:
+    """Keeps what is submitted, until the test answers it."""
 
-    async def write(_: Request) -> bytes:
-        under_way[0] += 1
-        await release.wait()
-        return b"{}"
+    def __init__(self) -> None:
+        self.settles: list[Settle] = []
 
-    writer = LimitedWriter(write, streams=3)
-    async with anyio.create_task_group() as group:
-        for _ in range(10):
-            group.start_soon(writer.write, REQUEST)
-        await until(lambda: writer.unsent == 10, "all writes are there")
-        await anyio.wait_all_tasks_blocked()
-        assert under_way == [3]
-        release.set()
-    assert (under_way, writer.unsent) == ([10], 0)
+    def submit(self, _: Request, settle: Settle) -> HeldSubmitter:
+        self.settles.append(settle)
+        return self
+
+    def cancel(self) -> None:
+        raise AssertionError("what is under way is not taken back")
+
+    def answer(self, answer: Answer) -> None:
+        self.settles.pop(0)(answer)
+
+
+def test_so_many_are_under_way_at_a_time_and_the_others_in_order() -> None:
+    held, answers = HeldSubmitter(), list[Answer]()
+    writer = LimitedWriter(held.submit, streams=3)
+    turns = [writer.submit(REQUEST, answers.append) for _ in range(10)]
+    assert (len(held.settles), writer.unsent) == (3, 10)
+    turns[9].cancel()
+    assert writer.unsent == 9
+    sent = [b"%d" % number for number in range(9)]
+    for answer in sent:
+        held.answer(answer)
+    assert (answers, writer.unsent, held.settles) == (sent, 0, [])
 
 
 async def test_it_waits_as_the_server_asks_and_then_sends_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It keeps its turn meanwhile."""
     monkeypatch.setattr(limited_writer, "FIRST_PAUSE", 0.001)
-    answers = [ApiError("busy", 429), ApiError("busy", 429), b"{}", ConflictError("changed", 409)]
-
-    async def write(_: Request) -> bytes:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    writer = LimitedWriter(write)
-    assert await writer.write(REQUEST) == b"{}"
-    with pytest.raises(ConflictError):
-        await writer.write(REQUEST)
-    assert writer.unsent == 0
+    held, answers = HeldSubmitter(), list[Answer]()
+    writer = LimitedWriter(held.submit, streams=1)
+    for _ in range(2):
+        writer.submit(REQUEST, answers.append)
+    conflict = ConflictError("changed", 409)
+    async with anyio.create_task_group() as group:
+        group.start_soon(writer.run)
+        for _ in range(2):
+            held.answer(ApiError("busy", 429))
+            await until(lambda: held.settles, "it is sent again")
+        for answer in (b"{}", conflict):
+            held.answer(answer)
+        group.cancel_scope.cancel()
+    assert (answers, writer.unsent) == ([b"{}", conflict], 0)
