@@ -1,4 +1,4 @@
-"""What the proxy costs, measured in turns beside its peers.
+"""Costs of the proxy, measured in turns beside its peers.
 
 Glossary:
     path      a way from the client to the backend: direct, socat, HAProxy, the proxy.

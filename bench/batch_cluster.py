@@ -42,7 +42,7 @@ profiles:
         resources: [{name: koordinator.sh/gpu-core, weight: 1}]
 """
 REVOKE_SECONDS = 120.0
-"""How long a quota may be above what is its own, as ``delayEvictTime``."""
+"""Time for which a quota may be above its own share, as ``delayEvictTime``."""
 STEP_SECONDS = 60.0
 
 
@@ -62,7 +62,7 @@ POLICIES = (STRICT, LENDING, RECLAIMING)
 
 @dataclass
 class Usage:
-    """What is measured; GPU-seconds, and seconds that jobs waited by how many members they had."""
+    """Measured values: GPU-seconds, and seconds of waiting by the number of a job's members."""
 
     capacity: float = 0.0
     allocated: float = 0.0
@@ -81,7 +81,7 @@ class BatchCluster:
         self.policy = policy
         self.usage = Usage()
         profiles = read_scheduler_config(CONFIG).profiles
-        self._scheduler = Scheduler([one.profile for one in profiles])
+        self._scheduler = Scheduler([profile.profile for profile in profiles])
         self._reader = PodReader(self._scheduler.nodes)
         self._now = 0.0
         self._jobs: dict[str, Job] = {}
@@ -161,7 +161,7 @@ class BatchCluster:
     def _reclaim(self) -> None:
         """Evict of quotas that have been above their runtime for a while, whole jobs."""
         trees = self._scheduler.nodes.quotas.trees
-        limits = {one.name: trees.runtime(one).get(GPU, 0) for one in trees}
+        limits = {tree.name: trees.runtime(tree).get(GPU, 0) for tree in trees}
         used = {team: round(100 * gpus) for team, gpus in self._allocated().items()}
         over = [team for team, gpus in used.items() if gpus > limits[team]]
         for team in self._overuse.due(over, self._now):
@@ -201,7 +201,7 @@ class BatchCluster:
 
 
 def fair_shares(demand: Mapping[str, float], total: float) -> dict[str, float]:
-    """What teams of equal weight would have if cards could be cut: nobody more than he asks for."""
+    """Return the shares of equal teams if cards could be cut: nobody gets more than its demand."""
     shares: dict[str, float] = {}
     left = sorted((amount, team) for team, amount in demand.items())
     for place, (amount, team) in enumerate(left):

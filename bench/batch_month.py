@@ -106,15 +106,15 @@ def _figures() -> Iterator[tuple[str, str, Figure]]:
 
 
 def _idle(usages: Sequence[Usage]) -> float:
-    return statistics.mean(100 * (1 - one.allocated / one.capacity) for one in usages)
+    return statistics.mean(100 * (1 - usage.allocated / usage.capacity) for usage in usages)
 
 
 def _unfairness(usages: Sequence[Usage]) -> float:
-    return statistics.mean(1 - statistics.mean(one.fairness) for one in usages)
+    return statistics.mean(1 - statistics.mean(usage.fairness) for usage in usages)
 
 
 def _lost(usages: Sequence[Usage]) -> float:
-    return statistics.mean(100 * one.lost / one.capacity for one in usages)
+    return statistics.mean(100 * usage.lost / usage.capacity for usage in usages)
 
 
 def _wait(sizes: tuple[int, int], part: float) -> Figure:
@@ -122,7 +122,7 @@ def _wait(sizes: tuple[int, int], part: float) -> Figure:
 
 
 def _plot(results: Results) -> None:
-    """How long jobs of each size waited: the part of them that had begun after so many minutes."""
+    """Plot the waiting of jobs by size: the part that had begun after so many minutes."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -31,7 +31,7 @@ _PAGE = 4096
 
 
 def node_series() -> list[Series]:
-    """What a full node measures each second; names as long as real ones."""
+    """Return a full node's metrics of each second; names as long as real ones."""
     found = [Series("node_numa_cpu_usage", (str(number),)) for number in range(30)]
     for number in range(PODS):
         pod = f"5f0c2a1e-8c53-4b42-9f0e-{number:012d}"

@@ -82,7 +82,7 @@ _IDLE = {
 
 @dataclass(frozen=True)
 class Variant:
-    """Who runs beside the server, what koordlet is asked, and when it has done that."""
+    """A neighbour of the server, koordlet's settings, and the test that they took effect."""
 
     name: str
     beside: str = ""
@@ -125,7 +125,7 @@ Turns = Mapping[str, Sequence[Turn]]
 
 
 def why_not() -> str | None:
-    """What keeps this from being measured here."""
+    """Return why this cannot be measured here."""
     return no_containerd() or kubepods.why_not() or stress_ng.why_not()
 
 
@@ -240,7 +240,7 @@ def _pods(containerd: Containerd, kubelet: Kubelet) -> tuple[Pod, Mapping[str, P
 
 @functools.cache
 def _iterations() -> int:
-    """How much of a checksum takes ``WORK_MS`` of CPU here."""
+    """Return the iterations of a checksum that take ``WORK_MS`` of CPU here."""
     tried, took = 4000, []
     for _ in range(15):
         began = time.thread_time()

@@ -1,4 +1,4 @@
-"""What koord-device-daemon costs at rest: CPU and memory, with eight made-up NPUs and their tool.
+"""Costs of koord-device-daemon at rest: CPU and memory, with eight invented NPUs and their tool.
 
     python bench/device_daemon.py [SECONDS]
 

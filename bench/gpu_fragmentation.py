@@ -1,4 +1,4 @@
-"""How many GPUs of a cluster a placement policy gets into use: FGD's experiment.
+"""Number of a cluster's GPUs that a placement policy gets into use: FGD's experiment.
 
 1,213 nodes with 6,212 GPUs; pods that request 130 % of these arrive one after the other, and none
 leaves (Weng et al., USENIX ATC 2023, section 6). Policies see the free capacity of nodes and the

@@ -22,7 +22,7 @@ Placing = Callable[[GpuRequest, GpuNodes], GpuPlaces]
 
 @dataclass
 class _Answer:
-    """What a policy said about equal pods, and how many placements it knew of."""
+    """Answer of a policy for equal pods, and the number of placements at that time."""
 
     places: GpuPlaces
     known: int
@@ -30,7 +30,7 @@ class _Answer:
 
 @dataclass
 class GpuRun:
-    """What became of the pods: after each, what was requested and in use so far, % of all GPUs.
+    """Course of a run: after each pod, the requested and the used part so far, % of all GPUs.
 
     ``seconds`` are of CPU: one process, one thread.
     """

@@ -182,7 +182,7 @@ _STARTING = ("PreRunPodSandbox", "PreCreateContainer")
 
 
 def _milliseconds(status: Path | str, name: str) -> float:
-    """What the hooks of one pod's start took: a histogram's means at both stages, summed."""
+    """Return the time of one pod's hooks: a histogram's means at both stages, summed."""
     connection = UnixConnection(status, timeout=10.0)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()

@@ -87,7 +87,7 @@ def _node(number: int) -> Object:
         "capacity": amounts,
         "allocatable": amounts,
         "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-        "conditions": [_condition(one, "True" if one == "Ready" else "False") for one in kinds],
+        "conditions": [_condition(kind, "True" if kind == "Ready" else "False") for kind in kinds],
         "images": [
             {"names": [f"registry.example/shop/service-{one:03d}:v1"], "sizeBytes": 10**8 + one}
             for one in range(10)

@@ -1,4 +1,4 @@
-"""What a koordlet holds while pods come and go: memory each minute, with everything switched on.
+"""Memory of koordlet while pods come and go: each minute, with everything switched on.
 
 The node is simulated as in ``bench.strategies``: every gate and hook plugin is on. Each second
 some pods end and as many begin, with their hook calls, so that each pod lives some minutes.
@@ -87,7 +87,7 @@ class Churn:
 
 
 def _ask(channel: grpc.Channel, record: PodRecord) -> None:
-    """What a proxy asks about a pod that begins."""
+    """Send a proxy's requests about a pod that begins."""
     pod = record.pod
     meta = pb.PodSandboxMetadata(name=pod.name, namespace=pod.namespace, uid=pod.uid)
     sandbox = pb.PodSandboxHookRequest(

@@ -1,4 +1,4 @@
-"""What a write to an API server costs its client: HTTP/1.1 by aiohttp, and HTTP/2 by ``wire/``.
+"""Client's cost of a write to an API server: HTTP/1.1 by aiohttp, and HTTP/2 by ``wire/``.
 
 The server is nginx, which answers each request at once with what a Binding is answered: so the
 client's CPU is what is compared. Both writers take turns, TLS and a token of usual length.
@@ -33,7 +33,7 @@ from tests.support.processes import PATIENCE
 
 WRITES, AT_A_TIME = 5_000, 100
 TARGET = 0.1
-"""Of what a write costs by HTTP/1.1."""
+"""Target as a part of the cost by HTTP/1.1."""
 
 _NGINX = """\
 daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log crit;

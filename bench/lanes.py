@@ -1,4 +1,4 @@
-"""How long a suppression takes from plan to kernel file while slow effects hang.
+"""Time of a suppression from plan to kernel file while slow effects hang.
 
 The node side of koordlet as it is (``open_node``) on a simulated full node: cgroup v2 as plain
 files, 110 pods of 3 containers. An ``nft`` on the PATH that never answers stands in for a
@@ -170,10 +170,12 @@ def _changed(records: Sequence[PodRecord], number: int) -> tuple[PodRecord, ...]
 
 
 def _asking(record: PodRecord, asked: object) -> PodRecord:
-    spec = {"containers": {one.name: asked for one in record.containers.values()}}
+    spec = {"containers": {container.name: asked for container in record.containers.values()}}
     annotations = {ANNOTATION_EXTENDED_RESOURCE_SPEC: json.dumps(spec)}
     pod = replace(record.pod, labels={LABEL_QOS: "BE"}, annotations=annotations)
-    containers = {ident: replace(one, pod=pod) for ident, one in record.containers.items()}
+    containers = {
+        ident: replace(container, pod=pod) for ident, container in record.containers.items()
+    }
     return replace(record, pod=pod, containers=containers)
 
 

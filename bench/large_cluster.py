@@ -115,8 +115,8 @@ def topology(number: int) -> Object:
                 "name": f"node-{zone}",
                 "type": "Node",
                 "resources": [
-                    {"name": name, "capacity": one, "allocatable": one, "available": one}
-                    for name, one in amounts.items()
+                    {"name": name, "capacity": amount, "allocatable": amount, "available": amount}
+                    for name, amount in amounts.items()
                 ],
             }
             for zone in range(2)
@@ -150,11 +150,11 @@ def objects(nodes: int) -> Iterator[tuple[Resource, str, Object]]:
     for number in range(nodes):
         yield resources.NODES, "", node(number)
         yield resources.NODE_TOPOLOGIES, "", topology(number)
-    yield from ((kind, "", one) for kind, one in _made_for_nodes(nodes))
+    yield from ((kind, "", made_for_node) for kind, made_for_node in _made_for_nodes(nodes))
 
 
 def profile(name: str, value: str) -> Object:
-    """What makes batch pods of pods labelled so."""
+    """Return the profile that makes batch pods of pods with this label."""
     wanted = {"koordinator.sh/enable-colocation": value}
     spec = {
         "namespaceSelector": {"matchLabels": wanted},
@@ -240,26 +240,29 @@ def _template(labels: dict[str, str], priority: int, amounts: Sequence[Object]) 
         {
             "name": f"c-{number}",
             "image": "registry.example/shop/web:v1.2.3",
-            "env": [{"name": one, "value": f"{one}.shop.svc.cluster.local"} for one in variables],
-            "resources": {"requests": one, "limits": one},
+            "env": [
+                {"name": variable, "value": f"{variable}.shop.svc.cluster.local"}
+                for variable in variables
+            ],
+            "resources": {"requests": amount, "limits": amount},
             "volumeMounts": mounts,
             "livenessProbe": probe,
             "readinessProbe": probe,
             "terminationMessagePath": "/dev/termination-log",
             "imagePullPolicy": "IfNotPresent",
         }
-        for number, one in enumerate(amounts)
+        for number, amount in enumerate(amounts)
     ]
     statuses = [
         {
-            "name": one["name"],
+            "name": container["name"],
             "ready": True,
             "restartCount": 0,
-            "image": one["image"],
+            "image": container["image"],
             "containerID": "containerd://9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15",
             "state": {"running": {"startedAt": "2026-11-20T10:00:00Z"}},
         }
-        for one in containers
+        for container in containers
     ]
     conditions = [
         {"type": one, "status": "True", "lastTransitionTime": "2026-11-20T10:00:00Z"}
@@ -322,7 +325,7 @@ _LOADS = (0.98, 1.02, 1.35)
 
 
 def variant(node: int, turn: int) -> int:
-    """Which one a node sends as its ``turn``th report: the last twice an hour."""
+    """Choose the variant of a node's ``turn``th report: the last twice an hour."""
     return 2 if (node * 37 + turn) % 60 == 0 else turn % 2
 
 

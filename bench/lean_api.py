@@ -104,7 +104,7 @@ class LeanApi:
         found = _PATH.fullmatch(request.path)
         if found is None:
             return web.Response(status=404, text="404 page not found")
-        root, namespace, plural, name, sub = (one or "" for one in found.groups())
+        root, namespace, plural, name, sub = (group or "" for group in found.groups())
         asked = Asked(f"{root}/{plural}", namespace, name, sub)
         if request.method != "GET":
             return await self._write(asked, request)
@@ -136,7 +136,7 @@ class LeanApi:
                 given = asked.namespace.removeprefix("team-")
                 begin = int(given) if given.isdigit() else self._pods
             numbers = range(begin, self._pods, step)
-            some = [large_cluster.pod(one, 1000) for one in numbers[first : first + most]]
+            some = [large_cluster.pod(number, 1000) for number in numbers[first : first + most]]
             return some, len(numbers)
         chosen = list(self._chosen(asked))
         return chosen[first : first + most], len(chosen)
@@ -219,7 +219,7 @@ class LeanApi:
         after = given if request.method == "PUT" else merged(before, given)
         return _json(self._put(asked, key, after))
 
-    # ---- what is kept, and told
+    # ---- objects and their watchers
 
     def _put(self, asked: Asked, key: tuple[str, str], given: Any) -> bytes:
         there = self._objects[asked.kind]

@@ -12,7 +12,7 @@ GRPC = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
 
 
 class Load(NamedTuple):
-    """What one run of h2load saw: microseconds of each call in order of size, calls a second."""
+    """Result of one run of h2load: sorted microseconds of calls, and calls a second."""
 
     micros: Sequence[int]
     rate: float

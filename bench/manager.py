@@ -56,7 +56,7 @@ class Manager:
         return bool(_read(f"http://127.0.0.1:{self.health_port}/readyz"))
 
     def authority(self) -> str:
-        """Whom nodes trust, as they are told."""
+        """Read the authority that nodes trust."""
         where = f"/api/v1/namespaces/{NAMESPACE}/configmaps/koordinator-manager-ca"
         found = json.loads(_read(f"http://127.0.0.1:{self.api_port}{where}") or "{}")
         return str((found.get("data") or {}).get("ca.crt", ""))
@@ -66,12 +66,12 @@ class Manager:
         return sum(value for name, value in self.metrics().items() if name.startswith(_QUEUES))
 
     def writes(self) -> dict[str, int]:
-        """How many there were, by verb and kind; questions about tokens are not among them."""
+        """Return the number of writes by verb and kind, without reviews of tokens."""
         found = json.loads(_read(f"http://127.0.0.1:{self.api_port}/bench/writes"))
         return {name: many for name, many in found.items() if "reviews" not in name}
 
     def until(self, found: Callable[[], T], what: str, seconds: float) -> T:
-        """What is found at last."""
+        """Wait for a value; return it."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             with contextlib.suppress(URLError, ConnectionError, TimeoutError):

@@ -50,7 +50,7 @@ class Network:
         profile = Profile("default-scheduler", plugins, preempts=False, gangs=GangDefaults())
         self.scheduler = Scheduler([profile])
         kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0))
-        self._kinds = {one.resource.kind: one for one in kinds}
+        self._kinds = {kind.resource.kind: kind for kind in kinds}
         topology = {"metadata": {"name": "default"}, "spec": {"networkTopologySpec": SPECS}}
         self._put("ClusterNetworkTopology", "default", topology)
         self._put_nodes(np.random.default_rng(seed))
@@ -85,7 +85,7 @@ class Network:
             self._put("Node", f"n{number}", document)
 
     def decide(self) -> int:
-        """How many pods get nodes."""
+        """Count the pods that get nodes."""
         number = 0
         while isinstance(self.scheduler.decide(0.0), Placement):
             number += 1

@@ -54,7 +54,7 @@ def token(name: str) -> str:
         "sub": f"system:serviceaccount:{large_cluster.NAMESPACE}:koordlet",
     }
     parts = (b'{"alg":"none"}', json.dumps(claims).encode(), random.Random(name).randbytes(500))
-    return ".".join(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in parts)
+    return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
 
 
 def _length(number: int) -> bytes:
@@ -106,7 +106,7 @@ class Answers:
     took: list[float] = field(default_factory=list)
     refused: int = 0
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """A line, and from now on it counts anew."""
         line = json.dumps({"took": self.took, "refused": self.refused})
         self.took.clear()
@@ -190,8 +190,8 @@ class Nodes:
         """For ever; "mark" asks what became of reports since the last mark."""
         selector = selectors.DefaultSelector()
         selector.register(sys.stdin, selectors.EVENT_READ)
-        for one in connections:
-            selector.register(one.socket, selectors.EVENT_READ, one)
+        for connection in connections:
+            selector.register(connection.socket, selectors.EVENT_READ, connection)
         began, sent = time.perf_counter(), 0
         while True:
             while (due := began + self._due(sent)) <= time.perf_counter():
@@ -205,7 +205,7 @@ class Nodes:
                 if key.data is not None:
                     key.data.read()
                 elif sys.stdin.readline() == "mark\n":
-                    print(answers.told(), flush=True)
+                    print(answers.summary(), flush=True)
                 else:
                     os._exit(1)  # whom it reports for has gone
 
@@ -219,12 +219,12 @@ def main(first: int, count: int, connections: int) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     nodes = Nodes(first, count)
-    told = json.loads(sys.stdin.readline())
-    context = ssl.create_default_context(cadata=told["authority"])
+    given = json.loads(sys.stdin.readline())
+    context = ssl.create_default_context(cadata=given["authority"])
     context.set_alpn_protocols(["h2"])
     answers = Answers()
     opened = [
-        Connection(first + number, told["port"], context, answers) for number in range(connections)
+        Connection(first + number, given["port"], context, answers) for number in range(connections)
     ]
     print("ready", flush=True)
     sys.stdin.readline()

@@ -82,11 +82,11 @@ def filled(number: int) -> tuple[Fleet, list[str], list[bytes]]:
     statuses = [status_text(random) for _ in range(200)]
     capacity = {"cpu": "64", "memory": "256Gi"}
     node = {"status": {"capacity": capacity, "allocatable": {"cpu": "62", "memory": "250Gi"}}}
-    facts = read_node_state(node)
+    state = read_node_state(node)
     zones = [NumaZone(f"node-{one}", one, CpuMemory(32_000, 128 * GIB)) for one in range(2)]
     fleet, names = Fleet(), [f"node-{one:05d}" for one in range(number)]
     for name in names:
-        fleet.node(name, facts, STRATEGY, START)
+        fleet.node(name, state, STRATEGY, START)
         fleet.topology(name, zones)
         for each in range(PODS):
             fleet.pod(_KEYS[each], None, read_pod_summary(pod_text(name, each)))
@@ -139,7 +139,7 @@ def measure(rounds: int) -> list[Measure]:
         Measure(f"{what}, full pass", "ms", full, "", None, 1000.0),
         Measure(f"{what}, all reported anew, pass", "ms", worst, "", None, None),
         Measure(f"{what}, first pass with all sums", "ms", first, "", None, None),
-        Measure(f"{what}, memory of facts", "MiB", kept, "", None, None),
+        Measure(f"{what}, memory of states", "MiB", kept, "", None, None),
         Measure("noderesource, one report read and summed up, CPU", "µs", each, "", None, None),
         *(
             Measure(f"noderesource, {number} nodes, full pass", "ms", one.full, "", None, None)
@@ -150,7 +150,7 @@ def measure(rounds: int) -> list[Measure]:
 
 
 def plot(found: dict[int, Size]) -> None:
-    """How the cost grows with the nodes."""
+    """Plot the growth of the cost with the nodes."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -158,12 +158,12 @@ def plot(found: dict[int, Size]) -> None:
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     sizes = list(found)
-    left.plot(sizes, [found[one].full for one in sizes], "o-", label="full pass")
-    left.plot(sizes, [found[one].worst for one in sizes], "o-", label="all nodes reported anew")
+    left.plot(sizes, [found[size].full for size in sizes], "o-", label="full pass")
+    left.plot(sizes, [found[size].worst for size in sizes], "o-", label="all nodes reported anew")
     left.set(xlabel=f"nodes × {PODS} pods", ylabel="ms", title="One pass")
     left.legend(frameon=False)
-    right.plot(sizes, [found[one].kept for one in sizes], "o-")
-    right.set(xlabel=f"nodes × {PODS} pods", ylabel="MiB", title="Memory of facts")
+    right.plot(sizes, [found[size].kept for size in sizes], "o-")
+    right.set(xlabel=f"nodes × {PODS} pods", ylabel="MiB", title="Memory of states")
     for axes in (left, right):
         axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""What koordlet adds to a CreateContainer over NRI.
+"""Cost that koordlet adds to a CreateContainer over NRI.
 
 The runtime is a test double that speaks as containerd does: the time from its request
 written to the answer understood is what containerd would wait, and a little more, as

@@ -1,4 +1,4 @@
-"""What observing a full node costs: collectors, memory after a day, the list of pods.
+"""Costs of observing a full node: collectors, memory after a day, the list of pods.
 
 The node is simulated (``tests/support/simulated_node``: cgroup v2, 64 CPUs, 2 NUMA nodes,
 110 pods of 3 containers), so that the kernel's own work of making up its files is not in
@@ -110,7 +110,7 @@ class Watched:
         self.observer.collect_once()
 
     def minute(self) -> None:
-        """What happens each minute beside the looks."""
+        """Do the work of each minute beside collecting."""
         self.predicting.train(self.clock.wall)
         self.predicting.checkpoint(self.clock.wall)
         known = node_metric.NodeMetricInputs(pods=self.node.records)
@@ -166,7 +166,7 @@ def measure(rounds: int) -> list[Measure]:
         looks, floors = _looks(Path(name), rounds)
     with tempfile.TemporaryDirectory(prefix="koord-bench-", dir="/dev/shm") as name:
         command = [sys.executable, "-m", "bench.observe", name]
-        told = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
     syncs = [cpu_ms(partial(kubelet_pods.parse, *_listed())) for _ in range(rounds)]
     look = statistics.median(looks)
     return [
@@ -180,7 +180,7 @@ def measure(rounds: int) -> list[Measure]:
             None,
         ),
         Measure(
-            "RSS of koordlet after 24 simulated hours", "MiB", float(told.stdout), "", None, 150.0
+            "RSS of koordlet after 24 simulated hours", "MiB", float(found.stdout), "", None, 150.0
         ),
         Measure("kubelet's list of 110 pods, CPU", "ms", statistics.median(syncs), "", None, 15.0),
     ]

@@ -3,7 +3,7 @@
 A request's latency is from when it was due to when its answer was ready, by the server's
 clock, which is this machine's too. So neither a slow server keeps requests from being made
 (coordinated omission), nor does it count how soon this program wakes up for the answer. How
-late it sent counts, and is told beside: it runs before everything else (SCHED_FIFO).
+late it sent counts, and is reported beside: it runs before everything else (SCHED_FIFO).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def ask(port: int, due: Sequence[float], settle: float) -> Answers:
 
 
 def answers(port: int) -> bool:
-    """Whether the server answers."""
+    """True if the server answers."""
     with _socket(port) as sock:
         sock.settimeout(0.5)
         with contextlib.suppress(OSError):

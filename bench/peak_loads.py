@@ -24,7 +24,7 @@ DAY = 86_400 // STEP
 _SIZES = (1.0, 2.0, 4.0, 8.0)
 """Limits of pods, cores; each as frequent as the others."""
 _USED = 0.5
-"""Of what all pods request; around what Google and Alibaba published of theirs."""
+"""Part of all pods' requests; around the numbers that Google and Alibaba published."""
 _OFF = 0.5
 """Of the logarithm of a request that somebody sized."""
 _SIGMA = 1.5
@@ -49,7 +49,7 @@ class PodsOverTime:
 
     @property
     def steps(self) -> int:
-        """How long the simulation is."""
+        """Length of the simulation in steps."""
         return int(self.usage.shape[1])
 
 

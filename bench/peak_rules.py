@@ -41,7 +41,7 @@ _HOUR = 3600 // STEP
 _HALF_HOUR = 1800 // STEP
 
 NodeUsage = Callable[[int, Placements], Floats]
-"""What is reported of each node at a step, in cores."""
+"""Reported usage of each node at a step, in cores."""
 
 
 class AnyNode:

@@ -17,7 +17,7 @@ from koord_prediction.histogram import Floats, Rows
 from bench.peak_loads import DAY, STEP, PodsOverTime
 
 SYSTEM_CORES = 0.5
-"""What each node uses beyond its pods."""
+"""Usage of each node beyond its pods."""
 WARM_UP = 2 * DAY
 """Steps that do not count: pods come, and koordlet learns what they use."""
 
@@ -32,7 +32,7 @@ class EqualNodes:
 
 @dataclass
 class Placements:
-    """What is where: ``demand`` in cores by node and step, of pods that have a node so far.
+    """Placed pods: ``demand`` in cores by node and step, of pods that have a node so far.
 
     A demand reaches into the future, until each pod ends. ``node`` is -1 for pods that have none;
     ``starts`` and ``ends`` are steps. ``pods`` are those that run on each node.
@@ -69,7 +69,7 @@ class PlacementRule(Protocol):
 
 @dataclass(frozen=True)
 class PeakRun:
-    """What became of it in the days that count.
+    """Results of the days that count.
 
     ``hot`` are hot-spot minutes by threshold in per cent: a minute of a node whose pods demand more
     of its CPUs, for each node and day. ``allocated`` and ``used`` are per cent of all CPUs, on
@@ -177,8 +177,8 @@ def _counted(
     node_days = nodes.count * steps / DAY
     return PeakRun(
         {
-            one: float((judged > nodes.cores * one / 100).sum()) * STEP / 60 / node_days
-            for one in thresholds
+            threshold: float((judged > nodes.cores * threshold / 100).sum()) * STEP / 60 / node_days
+            for threshold in thresholds
         },
         100 * allocated / steps / capacity,
         100 * float(judged.sum()) / steps / capacity,

@@ -42,7 +42,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """What happens beside: each ``seconds`` of the scheduler's CPU another pod comes.
+    """Churn beside the load: each ``seconds`` of the scheduler's CPU another pod comes.
 
     ``is_recreated``: the one before it goes, and with it a node. ``deletes``: no pod comes, but
     one of those placed at the beginning, or waiting, goes.
@@ -70,7 +70,9 @@ class Workload:
         """The same with less of everything."""
 
         def less(groups: tuple[Group, ...]) -> tuple[Group, ...]:
-            return tuple(Group(max(1, int(one.count * share)), one.template) for one in groups)
+            return tuple(
+                Group(max(1, int(group.count * share)), group.template) for group in groups
+            )
 
         (measured,) = less((self.measured,))
         nodes, initial = less(self.nodes), less(self.initial)

@@ -1,4 +1,4 @@
-"""What the proxy costs: relayed calls, hooked ones, pod starts."""
+"""Costs of the proxy: relayed calls, hooked ones, pod starts."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _NEAR = (
 
 
 class _Clients:
-    """What one client saw on each path."""
+    """Measurements of one client on each path."""
 
     def __init__(self, call: Client) -> None:
         self.call = call
@@ -93,7 +93,7 @@ def _by_grpcio(seen: _Clients) -> list[Measure]:
 
 
 def _added(name: str, seen: Series, peer: str, target: float | None = None) -> Measure:
-    """What the proxy adds to a direct call, beside what a peer adds."""
+    """Cost that the proxy adds to a direct call, beside that of a peer."""
     interval = seen.ratio_interval("proxy", peer, "direct")
     return Measure(
         name, "µs", seen.over("proxy"), peer, seen.over(peer), target, _NEAR, interval=interval

@@ -46,7 +46,7 @@ class Measure:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Where the median lies with 95 % confidence, whatever the distribution (sign test).
+    """Return the 95 % confidence interval of the median, for any distribution (sign test).
 
     The k-th smallest and the k-th largest value; k is the largest for which a fair coin
     comes up heads fewer than k times in at most 2.5 % of ``len(values)`` tosses. Of fewer
@@ -103,7 +103,7 @@ def write(measures: list[Measure], name: str, settings: Mapping[str, object]) ->
 
 
 def plot(measures: list[Measure], added: dict[str, dict[str, float]], name: str) -> None:
-    """What each path adds, and how each ratio stands to its target."""
+    """Plot the cost of each path, and each ratio beside its target."""
     import matplotlib as mpl
 
     mpl.use("Agg")

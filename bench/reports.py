@@ -37,7 +37,7 @@ from bench.report import Measure
 NODES = 5_000
 SWEEP = (1_000, 5_000, 10_000, 20_000)
 SECONDS = 20.0
-"""For which the target's run is measured: all tokens are asked about anew. Others: less."""
+"""Duration of the target's run: all tokens are asked about anew. Others: less."""
 
 _SECONDS_OF_OTHERS = 20.0
 _MOST_SETTLING = 45.0
@@ -49,7 +49,7 @@ _FEW = 50  # objects that wait in queues where nothing is wrong
 
 @dataclass(frozen=True)
 class Run:
-    """What some nodes cost; ``rate`` is of reports taken a second, answers are in milliseconds.
+    """Costs of some nodes; ``rate`` is of reports taken a second, answers are in milliseconds.
 
     ``takeover`` is seconds from the start of the program to its first pass over all nodes.
     ``writes`` are objects written a second, ``passes`` the milliseconds of some passes.
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def held(self) -> bool:
-        """Whether the reports were taken as they came; if not, one process is at its end."""
+        """True if the reports were taken as they came; if not, one process is at its end."""
         return self.rate > 0.98 * self.nodes / INTERVAL
 
     @property
@@ -118,8 +118,8 @@ def reporting(
     """Nodes that report until the stack ends, a process for each part."""
     loaders = [stack.enter_context(program("bench.node_link", *map(str, share))) for share in parts]
     _tell(loaders, json.dumps({"port": manager.report_port, "authority": authority}))
-    for one in loaders:
-        if one.stdout.readline() != "ready\n":
+    for loader in loaders:
+        if loader.stdout.readline() != "ready\n":
             raise SystemExit("bench: a node does not connect")
     _tell(loaders, "go")
     return loaders
@@ -205,9 +205,9 @@ def _measures(found: Run) -> list[Measure]:
 
 
 def settings(runs: Sequence[Run]) -> dict[str, object]:
-    """How it was measured, for the page of results."""
+    """Describe the measurement for the page of results."""
     sizes = [len(large_cluster.status(node, 0)) for node in range(20)]
-    sent = [len(one) for node in range(20) for one in node_link.messages(node)]
+    sent = [len(message) for node in range(20) for message in node_link.messages(node)]
     return {
         **{f"{one.nodes} nodes": str(one) for one in runs},
         "connections": "one a node, TLS, its own token"
@@ -246,7 +246,7 @@ def plot(runs: Sequence[Run], name: str = "reports") -> None:
         axes.annotate("target", (NODES, bound), textcoords="offset points", xytext=(14, -3))
     for axes in (left, middle, right):
         axes.set(xlabel=f"nodes × {PODS} pods, each {INTERVAL:g} s", ylim=(0, None), xlim=(0, None))
-        axes.set_xticks(nodes, [f"{one:,}" for one in nodes])
+        axes.set_xticks(nodes, [f"{node:,}" for node in nodes])
         axes.spines[["top", "right"]].set_visible(False)
     report.RESULTS.mkdir(exist_ok=True)
     figure.savefig(report.RESULTS / f"{name}.png", dpi=110)
@@ -264,20 +264,20 @@ def shares(nodes: int, connections: int) -> list[tuple[int, int, int]]:
 
 
 def _tell(loaders: Sequence[Any], word: str) -> None:
-    for one in loaders:
-        one.stdin.write(f"{word}\n")
-        one.stdin.flush()
+    for loader in loaders:
+        loader.stdin.write(f"{word}\n")
+        loader.stdin.flush()
 
 
 class ReportMark(NamedTuple):
-    """What became of reports since the last mark: how long answers took, and refusals."""
+    """Reports since the last mark: the times of their answers, and refusals."""
 
     milliseconds: list[float]
     refused: int
 
 
 def mark(loaders: Sequence[Any]) -> ReportMark:
-    """What became of reports since the last mark."""
+    """Set a mark; return the reports since the last one."""
     _tell(loaders, "mark")
     found = [json.loads(loader.stdout.readline()) for loader in loaders]
     took = sorted(1e3 * one for each in found for one in each["took"])

@@ -1,4 +1,4 @@
-"""How fast the scheduler decides, without any API: pods a second of CPU.
+"""Speed of the scheduler's decisions without any API: pods a second of CPU.
 
 ``python -m bench.scheduler_core`` measures and writes bench/results/scheduler_core.*;
 ``--koordinator`` shows what Koordinator's plugins cost beside Kubernetes', ``--gangs`` how fast
@@ -66,7 +66,7 @@ _WHY = (
     "One changed row costs some sixty numpy calls, each of a microsecond; pods by domain are "
     "summed anew for each decision; a class that was never seen scans all nodes."
 )
-"""What holds back what is missed."""
+"""Reasons for missed targets."""
 
 
 class Load(NamedTuple):
@@ -145,7 +145,7 @@ def pods_a_second(load: Load, *, koordinator: bool = False, quotas: int = 0) -> 
     config = read_scheduler_config(OF_KOORDINATOR) if koordinator else default_scheduler_config()
     if quotas:
         config = read_scheduler_config(OF_QUOTAS)
-    scheduler, rng = Scheduler([one.profile for one in config.profiles]), random.Random(1)
+    scheduler, rng = Scheduler([profile.profile for profile in config.profiles]), random.Random(1)
     for number in range(load.nodes):
         scheduler.nodes.set(read_node(node(number)))
         usage = {"cpu": 100 * (number % 200), "memory": (number % 100) << 30}
@@ -215,7 +215,7 @@ def add_reservations(scheduler: Scheduler, nodes: int) -> None:
 def gangs_a_second(quotas: int, gangs: int = 500, size: int = 32, nodes: int = 5_000) -> float:
     """Pods a second of CPU time, each in a gang by annotations whose pods come one by one."""
     config = read_scheduler_config(OF_GANGS)
-    scheduler = Scheduler([one.profile for one in config.profiles])
+    scheduler = Scheduler([profile.profile for profile in config.profiles])
     for number in range(nodes):
         scheduler.nodes.set(read_node(node(number)))
     reader = PodReader(scheduler.nodes)
@@ -263,7 +263,7 @@ def add_quota(scheduler: Scheduler, metadata: dict[str, Any], cpus: int) -> None
 
 
 def costs_of_quotas(number: int, rounds: int) -> Iterator[str]:
-    """What a decision costs with so many quotas, each with pods of a class; in turns."""
+    """Cost of a decision with so many quotas, each with pods of a class; in turns."""
     load = Load(5_000, number, "plain", 12 * number)
     without, with_all = list[float](), list[float]()
     for _ in range(rounds):
@@ -274,7 +274,7 @@ def costs_of_quotas(number: int, rounds: int) -> Iterator[str]:
 
 
 def costs_of_koordinator(loads: tuple[Load, ...], rounds: int) -> Iterator[str]:
-    """What a decision costs with Koordinator's plugins, in proportion to one without; in turns."""
+    """Cost of a decision with Koordinator's plugins, over one without; in turns."""
     for load in loads:
         without, with_all = list[float](), list[float]()
         for _ in range(rounds):

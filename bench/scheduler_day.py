@@ -40,7 +40,9 @@ class Day:
 
     def __init__(self, nodes: int, seed: int = 1) -> None:
         self.rng = random.Random(seed)
-        self.scheduler = Scheduler([one.profile for one in default_scheduler_config().profiles])
+        self.scheduler = Scheduler(
+            [profile.profile for profile in default_scheduler_config().profiles]
+        )
         self.reader = PodReader(self.scheduler.nodes)
         self.now = 0.0
         self.made = 0

@@ -46,7 +46,7 @@ _WHY = (
     "The scheduler's one core is busy throughout, the API's is not; what a decision costs is in "
     "scheduler_core, and the rest of the CPU a pod is for three events, a Binding and an Event."
 )
-"""What holds back what is missed."""
+"""Reasons for missed targets."""
 
 
 class Load(NamedTuple):
@@ -270,7 +270,7 @@ def main(rounds: int = ROUNDS, *, quick: bool = False) -> None:
         for load in loads:
             taken[load].append(run(load))
             print(f"{load}: {taken[load][-1]}", flush=True)
-    measures = [one for load, runs in taken.items() for one in measures_of(load, runs)]
+    measures = [measure for load, runs in taken.items() for measure in measures_of(load, runs)]
     print(report.table(measures))
     if not quick:
         settings = {"rounds": rounds, "pods": "of 200 ReplicaSets, spread by the defaults"}

@@ -54,7 +54,7 @@ _WHY = {
     "server takes most of them; the start of the program, 0.8 s, is part of it.",
     "CPU a pod": "The start of the program, 0.8 s of CPU, is part of it.",
 }
-"""What holds back what is missed."""
+"""Reasons for missed targets."""
 _ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 _PODS_NOTE = f"{KINDS} classes, all waiting at the start"
 
@@ -106,7 +106,7 @@ class Turn:
 
 
 def why_not() -> str | None:
-    """What keeps this bench from running."""
+    """Return why this bench cannot run here."""
     folder = os.environ.get(ASSETS)
     if not folder or shutil.which("kube-scheduler", path=folder) is None:
         return f"no kube-scheduler in the folder that {ASSETS} names"
@@ -297,17 +297,17 @@ NULL_FIGURES = (
 def measures_of(
     load: Load, turns: dict[str, list[Turn]], peer: str, figures: Iterable[Figure]
 ) -> Iterator[Measure]:
-    for one in figures:
-        mine, theirs = ([one.value(turn) for turn in turns[who]] for who in (OURS, peer))
+    for figure in figures:
+        mine, theirs = ([figure.value(turn) for turn in turns[who]] for who in (OURS, peer))
         ratios = [mine / theirs for mine, theirs in zip(mine, theirs, strict=True)]
         yield Measure(
-            f"{load}: {one.name}",
-            one.unit,
+            f"{load}: {figure.name}",
+            figure.unit,
             statistics.median(mine),
             peer,
             statistics.median(theirs),
-            one.target if peer in (THEIRS, NULL) else None,
-            _WHY.get(one.name, ""),
+            figure.target if peer in (THEIRS, NULL) else None,
+            _WHY.get(figure.name, ""),
             report.median_interval(ratios),
         )
 
@@ -333,7 +333,9 @@ def measure_peer(rounds: int) -> None:
 def measure_nulls(rounds: int) -> None:
     load, schedulers = LOADS[0], nulls()
     turns = _turns(load, {OURS: ours, **schedulers}, rounds)
-    measures = [one for who in schedulers for one in measures_of(load, turns, who, NULL_FIGURES)]
+    measures = [
+        measure for who in schedulers for measure in measures_of(load, turns, who, NULL_FIGURES)
+    ]
     print(report.table(measures))
     report.write(measures, "scheduler_null", {"rounds": rounds, "pods": _PODS_NOTE})
 

@@ -43,7 +43,7 @@ class Cluster:
     """
 
     def __init__(self) -> None:
-        profiles = [one.profile for one in default_scheduler_config().profiles]
+        profiles = [profile.profile for profile in default_scheduler_config().profiles]
         self._scheduler = Scheduler(profiles)
         self._kinds = {kind.resource: kind for kind in cluster_kinds(self._scheduler)}
         self._reader = PodReader(self._scheduler.nodes)
@@ -124,7 +124,7 @@ class Cluster:
 
 
 class _Beside:
-    """What happens while pods are measured."""
+    """Churn while pods are measured."""
 
     def __init__(self, cluster: Cluster, churn: Churn) -> None:
         self._cluster = cluster
@@ -234,7 +234,7 @@ def main(rounds: int = ROUNDS, only: str = "", *, quick: bool = False) -> None:
     memory.keep_freed()  # as the program does
     workloads = [one for one in WORKLOADS if only in one.name]
     if quick:
-        rounds, workloads = 1, [one.scaled(QUICK) for one in workloads]
+        rounds, workloads = 1, [workload.scaled(QUICK) for workload in workloads]
     measures = measure(workloads, rounds)
     print(report.table(measures))
     if not quick and not only:

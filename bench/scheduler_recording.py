@@ -1,4 +1,4 @@
-"""What recording costs the scheduler: CPU of the event loop a pod, and bytes of the file.
+"""Costs of recording in the scheduler: CPU of the event loop a pod, and bytes of the file.
 
 ``python -m bench.scheduler_recording`` measures and writes bench/results/scheduler_recording.*.
 """

@@ -1,4 +1,4 @@
-"""What many waiting pods cost a Deployment that fits, in the scheduler's loop, without any API.
+"""Cost of many waiting pods for a Deployment that fits, in the scheduler's loop, without API.
 
 ``python -m bench.scheduler_waiting`` measures and writes bench/results/scheduler_waiting.*, as
 ``bench.scheduler_core`` does after its own measures.
@@ -52,9 +52,11 @@ class CrowdedCluster:
         memory.keep_freed()  # as the program does
         memory.collect_young_only()
         read = read_scheduler_config(config) if config else default_scheduler_config()
-        self.scheduler = Scheduler([one.profile for one in read.profiles])
+        self.scheduler = Scheduler([profile.profile for profile in read.profiles])
         self.reader = PodReader(self.scheduler.nodes)
-        self.kinds = {one.name: one for one in cluster_kinds(self.scheduler)}
+        self.kinds = {
+            cluster_kind.name: cluster_kind for cluster_kind in cluster_kinds(self.scheduler)
+        }
         for number in range(nodes):
             self.node(f"node-{number}")
 
@@ -171,7 +173,7 @@ def _node_added(pods: int) -> tuple[float, float]:
 
 
 def _follow(pods: int) -> float:
-    """How much a replica grows that does not lead, after a tenth of so many pods, in MiB."""
+    """Return the growth in MiB of a replica that does not lead, after a tenth of so many pods."""
     cluster, before = CrowdedCluster(nodes=100), 0.0
     for one in range(pods):
         cluster.pod(f"p{one}", "1", labels={"index": str(one)})

@@ -28,7 +28,7 @@ class Series:
         return statistics.median(self._differences(path, base))
 
     def over_interval(self, path: str, base: str = "direct") -> tuple[float, float]:
-        """Where ``over`` lies."""
+        """Confidence interval of ``over``."""
         return median_interval(self._differences(path, base))
 
     def _differences(self, path: str, base: str) -> list[float]:
@@ -36,7 +36,7 @@ class Series:
         return [ours - theirs for ours, theirs in pairs]
 
     def ratio_interval(self, path: str, peer: str, base: str | None = None) -> tuple[float, float]:
-        """Where the ratio to a peer lies, of each round's own; ``base`` is taken from both."""
+        """Confidence interval of the ratio to a peer, by round; ``base`` is taken from both."""
         values = self._values
         bases = values[base] if base else [0.0] * len(values[path])
         rounds = zip(values[path], values[peer], bases, strict=True)

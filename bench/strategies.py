@@ -1,4 +1,4 @@
-"""What deciding on a full node costs: a round of all strategies, and koordlet as a whole.
+"""Costs of deciding on a full node: a round of all strategies, and koordlet as a whole.
 
 The node is simulated (``tests/support/simulated_node``: cgroup v2, 64 CPUs, 2 NUMA nodes, 110
 pods of 3 containers), every gate is on and the NodeSLO asks for everything. The peer of a
@@ -109,7 +109,7 @@ class DecidedNode(SimulatedNode):
                     path.write_text("50000 100000\n" if limited else f"{text}\n")
 
     def pod_list(self) -> str:
-        """What the kubelet would say runs."""
+        """Return the kubelet's list of pods."""
         return json.dumps({"items": [_item(record) for record in self.records]})
 
 
@@ -252,7 +252,7 @@ def _item(record: PodRecord) -> dict[str, object]:
     amounts = {name: f"{n}m" if name == "cpu" else str(n) for name, n in _each(demand).items()}
     limits = {**amounts, "cpu": "500m", "memory": str(1 << 30)} if "cpu" in amounts else amounts
     resources = {"requests": amounts, "limits": limits}
-    names = [one.name for one in record.containers.values()]
+    names = [container.name for container in record.containers.values()]
     return {
         "metadata": {
             "name": pod.name,
@@ -268,8 +268,12 @@ def _item(record: PodRecord) -> dict[str, object]:
             "phase": "Running",
             "qosClass": "BestEffort" if "cpu" not in amounts else "Burstable",
             "containerStatuses": [
-                {"name": one.name, "containerID": f"containerd://{ident}", "state": {"running": {}}}
-                for ident, one in record.containers.items()
+                {
+                    "name": container.name,
+                    "containerID": f"containerd://{ident}",
+                    "state": {"running": {}},
+                }
+                for ident, container in record.containers.items()
             ],
         },
     }

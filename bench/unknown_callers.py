@@ -39,8 +39,8 @@ def measure() -> tuple[list[Measure], dict[str, object]]:
         settle(manager, NODES)
         words = (str(RATE), str(ADDRESSES))
         callers = stack.enter_context(program("bench.unknown_callers_link", *words))
-        told = {"port": manager.report_port, "authority": authority}
-        for line in (json.dumps(told), "go"):
+        given = {"port": manager.report_port, "authority": authority}
+        for line in (json.dumps(given), "go"):
             callers.stdin.write(f"{line}\n")
             callers.stdin.flush()
         callers.stdout.readline()

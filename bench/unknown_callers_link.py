@@ -19,12 +19,12 @@ _FIRST = 600_000
 
 def main(rate: float, addresses: int) -> None:
     """Ask where to connect, connect, and report at a steady rate; "mark" as nodes do."""
-    told = json.loads(sys.stdin.readline())
-    context = ssl.create_default_context(cadata=told["authority"])
+    given = json.loads(sys.stdin.readline())
+    context = ssl.create_default_context(cadata=given["authority"])
     context.set_alpn_protocols(["h2"])
     answers = Answers()
     opened = [
-        Connection(_FIRST + number, told["port"], context, answers) for number in range(addresses)
+        Connection(_FIRST + number, given["port"], context, answers) for number in range(addresses)
     ]
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin, selectors.EVENT_READ)
@@ -42,7 +42,7 @@ def main(rate: float, addresses: int) -> None:
                 if key.data is not None:
                     key.data.read()
                 elif sys.stdin.readline() == "mark\n":
-                    print(answers.told(), flush=True)
+                    print(answers.summary(), flush=True)
                 else:
                     os._exit(1)
             if left <= 0:

@@ -50,7 +50,7 @@ class Turn(NamedTuple):
 
 
 def pod(number: int) -> dict[str, Any]:
-    """What a Deployment's controller creates: some 5 KB."""
+    """Return a pod as a Deployment's controller creates it: some 5 KB."""
     labels = {
         "app.kubernetes.io/name": "checkout",
         "app.kubernetes.io/instance": "checkout-eu-central",
@@ -112,7 +112,10 @@ def _container(name: str, number: int) -> dict[str, Any]:
         "image": f"registry.example/shop/{name}:v1.{number}.3",
         "imagePullPolicy": "IfNotPresent",
         "env": [
-            *({"name": one, "value": f"{one.lower()}.shop.svc.cluster.local"} for one in settings),
+            *(
+                {"name": setting, "value": f"{setting.lower()}.shop.svc.cluster.local"}
+                for setting in settings
+            ),
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         ],
         "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
@@ -188,7 +191,7 @@ async def _ask(manager: Manager, authority: str, seed: int) -> Turn:
 
 
 def _check(status: int, answer: bytes) -> None:
-    """Whether the pod has become a batch pod."""
+    """Check that the pod has become a batch pod."""
     response = json.loads(answer)["response"] if status == 200 else {}
     patch = base64.b64decode(response.get("patch", ""))
     if b"kubernetes.io~1batch-cpu" not in patch and b"kubernetes.io/batch-cpu" not in patch:
@@ -217,10 +220,10 @@ def measure(rounds: int) -> list[Measure]:
 def measures(turns: Sequence[Turn], name: str) -> list[Measure]:
     """The medians of turns; CPU is all that the manager spent meanwhile, by pods."""
     p50, p99 = (
-        statistics.median(percentile(one.latencies, share) for one in turns)
+        statistics.median(percentile(turn.latencies, share) for turn in turns)
         for share in (0.5, 0.99)
     )
-    cores = statistics.median(one.cores for one in turns)
+    cores = statistics.median(turn.cores for turn in turns)
     name += f"pod mutation over HTTPS, {RATE:g}/s of {len(json.dumps(pod(0))) / 1e3:.1f} KB"
     return [
         Measure(f"{name}, p50", "ms", p50, "", None, None),

@@ -18,7 +18,7 @@ VARIABLES = "KDD"
 IGNORED = go_flags()
 """klog's flags, of which only -v means something."""
 HOST_MOUNT = "/hostfs"
-"""Where Koordinator's DaemonSet mounts the host, and its daemon runs the vendors' tools."""
+"""Mount of the host in Koordinator's DaemonSet, where the daemon runs the vendors' tools."""
 _OTHER_NAMES = {"PRINTS_OUTPUT_FILE": "KDD_PRINTS_OUTPUT_FILE", "CONFIG_FILE": "KDD_CONFIG_FILE"}
 _KEYS = {
     "oneshot": "KDD_ONESHOT",

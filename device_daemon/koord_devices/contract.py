@@ -31,7 +31,7 @@ class ToolError(Exception):
 
 
 class NodeAccess(Protocol):
-    """What a vendor may use of the node.
+    """Access of vendors to the node.
 
     ``tree`` reads sysfs, which is at ``sys_root``, and lists ``dev_root``. ``steady`` is
     CLOCK_MONOTONIC, ``wall`` the wall clock, in seconds, when the probe began.
@@ -45,7 +45,7 @@ class NodeAccess(Protocol):
     wall: float
 
     def run(self, *command: str) -> str:
-        """What a command prints.
+        """Run a command; return its output.
 
         Raises:
             ToolError: it cannot be run, fails, or takes too long.
@@ -53,7 +53,7 @@ class NodeAccess(Protocol):
         ...
 
     def has(self, tool: str) -> bool:
-        """Whether there is a program of this name."""
+        """True if there is a program of this name."""
         ...
 
 
@@ -61,7 +61,7 @@ class AnyVendor(Protocol):
     """One vendor of accelerators."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether a physical PCI function is one of its accelerators."""
+        """True if a physical PCI function is one of its accelerators."""
         ...
 
     def probe(self, node: NodeAccess, functions: Sequence[PCIFunction]) -> Iterable[Accelerator]:

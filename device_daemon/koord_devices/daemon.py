@@ -25,7 +25,7 @@ from koord_devices.report import Report
 RETRY_SECONDS = 60.0
 """Until a vendor that failed is asked again."""
 PATIENCE_SECONDS = 5.0
-"""Until what others answered is written while a vendor has not answered yet."""
+"""Time to wait for a vendor that has not answered before the others' devices are written."""
 SETTLE_SECONDS = 2.0
 """After an event of the kernel: a driver needs a moment, and events come in crowds."""
 
@@ -118,7 +118,11 @@ class Daemon:
             if name in self._deadlines:
                 continue  # it is being asked
             try:
-                own = [one for one in functions if not one.virtual and vendor.owns(one)]
+                own = [
+                    function
+                    for function in functions
+                    if not function.virtual and vendor.owns(function)
+                ]
             except Exception as error:
                 line = " ".join(f"{type(error).__name__}: {error}".split())
                 self._fail(name, "VendorFailed", line)
@@ -182,12 +186,12 @@ class Daemon:
         self.report = replace(report, write_error=self._publisher.publish(report))
 
     def _switches(self, rdma: RDMADevices) -> Iterator[tuple[str, str]]:
-        for one in rdma.devices:
+        for device in rdma.devices:
             try:
-                place = pci.place(self._tree, self.settings.sys_fs_root_dir, one.bus)
+                place = pci.place(self._tree, self.settings.sys_fs_root_dir, device.bus)
             except (OSError, ValueError):
                 continue  # it is being taken away
-            yield one.bus, place.switch
+            yield device.bus, place.switch
 
 
 def _beat() -> float:

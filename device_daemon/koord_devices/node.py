@@ -19,7 +19,7 @@ PATH = (
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     ":/opt/rocm/bin:/opt/mxdriver/bin:/usr/local/xpu/bin:/usr/local/Ascend/driver/tools"
 )
-"""Where vendors install their tools."""
+"""Directories in which vendors install their tools."""
 
 _MOST_BYTES = 4 << 20
 _CHUNK = 1 << 16
@@ -54,13 +54,13 @@ class LocalNode:
         self._path = path
 
     def has(self, tool: str) -> bool:
-        """Whether there is a program of this name."""
+        """True if there is a program of this name."""
         places = (Path(self._host_root, where.lstrip("/"), tool) for where in self._path.split(":"))
         # Links of the host are not followed from here: whoever runs the tool does.
         return any(place.is_symlink() or os.access(place, os.X_OK) for place in places)
 
     def run(self, *command: str) -> str:
-        """What a command prints; stderr only says why one failed."""
+        """Run a command; return its output. Its stderr is only used to explain a failure."""
         if not self.has(command[0]):
             raise ToolError("ToolMissing", f"{command[0]} is not installed in {self._path}")
         argv = [*(() if self._host_root == "/" else ("chroot", self._host_root)), *command]
@@ -86,7 +86,7 @@ class LocalNode:
 
 
 def _read(process: subprocess.Popen[bytes], shown: str, deadline: float) -> tuple[str, str]:
-    """What a process prints until it ends; it is killed if it takes or prints too much."""
+    """Read a process's output until it ends; kill it if it takes or prints too much."""
     parts: dict[int, bytearray] = {}
     with selectors.DefaultSelector() as selector:
         for stream in (process.stdout, process.stderr):

@@ -39,7 +39,7 @@ def serve(settings: DeviceDaemonSettings, get: GetReport) -> StatusServer:
 
 
 def healthz(report: Report, oldest: float) -> StatusPage:
-    """Whether the file is kept up to date; a vendor that fails does not make it ill."""
+    """Report whether the file is kept up to date; a failing vendor does not make it ill."""
     lines = [
         f"{name}: {state.error}\n" for name, state in sorted(report.states.items()) if state.error
     ]
@@ -52,7 +52,7 @@ def healthz(report: Report, oldest: float) -> StatusPage:
 
 
 def readyz(report: Report) -> StatusPage:
-    """Whether the devices were looked at, and written down if there are any."""
+    """Report whether devices were looked for, and written if there are any."""
     if report.written_at and not report.write_error:
         return StatusPage(b"ok\n")
     return StatusPage(b"has not yet looked at the devices\n", status=503)
@@ -76,18 +76,18 @@ def status(report: Report) -> dict[str, Any]:
         "devices": document(report.states, None),
         "rdma": [
             {
-                "id": one.id,
-                "minor": one.minor,
-                "healthy": one.healthy,
-                "message": one.message,
-                "nodeID": one.numa_node,
-                "pcieID": one.pcie,
-                "pcieSwitch": report.switches.get(one.bus, ""),
+                "id": device.id,
+                "minor": device.minor,
+                "healthy": device.healthy,
+                "message": device.message,
+                "nodeID": device.numa_node,
+                "pcieID": device.pcie,
+                "pcieSwitch": report.switches.get(device.bus, ""),
                 "virtualFunctions": [
-                    bus for group in one.virtual_functions for bus in group.addresses
+                    bus for group in device.virtual_functions for bus in group.addresses
                 ],
             }
-            for one in report.rdma.devices
+            for device in report.rdma.devices
         ],
     }
 
@@ -97,7 +97,7 @@ def metrics(report: Report) -> Iterator[str]:
     yield from _metric("devices", "gauge", "Accelerators by vendor and health.")
     for name, state in sorted(report.states.items()):
         for healthy in (True, False):
-            count = sum(one.device.healthy is healthy for one in state.accelerators)
+            count = sum(accelerator.device.healthy is healthy for accelerator in state.accelerators)
             yield f'{_NAME}_devices{{vendor="{name}",healthy="{str(healthy).lower()}"}} {count}\n'
     yield from _metric("vendor_up", "gauge", "Whether the vendor's tool answered.")
     for name, state in sorted(report.states.items()):

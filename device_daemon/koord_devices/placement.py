@@ -1,4 +1,4 @@
-"""Where an accelerator is in the machine. Reads sysfs through the node it is given."""
+"""Location of an accelerator in the machine. Reads sysfs through the node it is given."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from koord_devices.core.inventory import VendorState, answered
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of probing a vendor: its accelerators, or why there are none.
+    """Result of probing a vendor: its accelerators, or the reason for none.
 
     ``seconds`` is how long it took, ``at`` the wall clock when it began.
     """

@@ -46,7 +46,7 @@ class Publisher:
         return failure
 
     def remembered(self) -> dict[str, VendorState]:
-        """What the file says that an earlier run left."""
+        """Read the state that an earlier run left in the file."""
         if not self._settings.prints_output_file:
             return {}
         try:

@@ -1,4 +1,4 @@
-"""What the daemon knows at a moment, for its files and pages."""
+"""State of the daemon at a moment, for its files and pages."""
 
 from __future__ import annotations
 
@@ -30,4 +30,8 @@ class Report:
     @property
     def accelerators(self) -> list[Accelerator]:
         """All of all vendors."""
-        return [one for name in sorted(self.states) for one in self.states[name].accelerators]
+        return [
+            accelerator
+            for name in sorted(self.states)
+            for accelerator in self.states[name].accelerators
+        ]

@@ -1,4 +1,4 @@
-"""Which vendors there are: the modules of ``vendors``, and those of other distributions."""
+"""Available vendors: the modules of ``vendors``, and those of other distributions."""
 
 from __future__ import annotations
 

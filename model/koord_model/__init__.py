@@ -1,4 +1,4 @@
-"""What pykoord talks about, as values without behaviour towards the world.
+"""Pykoord's vocabulary: values without behaviour towards the world.
 
 Glossary:
     Pod, Container   what a hook is called for, over any transport.

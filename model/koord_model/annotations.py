@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def read(pod: Pod, key: str, parse: Callable[[str], T]) -> T | None:
-    """What ``parse`` makes of an annotation, or ``None`` where the pod has none.
+    """Parse an annotation with ``parse``; ``None`` if the pod does not have it.
 
     Raises:
         ValueError: ``parse`` did not accept the text; one line names pod and key.
@@ -50,7 +50,7 @@ _OBJECT: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(
 
 
 def about(pod: Pod, key: str) -> str:
-    """How lines about a pod's annotation begin."""
+    """Return the beginning of lines about a pod's annotation."""
     return f"pod {pod.full_name}: annotation {key}"
 
 

@@ -11,14 +11,14 @@ from koord_model.keys import ANNOTATION_BLKIO_QOS
 from koord_model.pod import Pod
 
 MOST_BLOCKS = 64
-"""What is read of one list: an annotation could have tens of thousands."""
+"""Largest number of blocks read from one list: an annotation could have tens of thousands."""
 
 MOST = (1 << 63) - 1
 """Operations, bytes or µs: what the kernel's numbers hold."""
 
 
 class BlockType(StrEnum):
-    """What a block's name names."""
+    """Kind of thing that a block's name refers to."""
 
     DEVICE = "device"  # "/dev/vda"
     VOLUME_GROUP = "volumegroup"  # LVM's
@@ -27,7 +27,7 @@ class BlockType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockQoS:
-    """What is asked of one device; ``None`` leaves it alone, a limit of 0 is none.
+    """Limits of one device; ``None`` leaves it alone, a limit of 0 is none.
 
     ``*_iops`` are operations a second, ``*_bps`` bytes a second, ``weight`` 1 to 100.
     Latencies are µs, their percentiles percent: of io.cost, as ``model_*`` (bytes or operations
@@ -69,7 +69,7 @@ def read(fields: Fields) -> BlkIOQoS:
 
 
 def of_pod(pod: Pod) -> tuple[BlkIOQoS, tuple[str, ...]]:
-    """What a pod's annotation asks for, nothing without one; lines on what was ignored."""
+    """Return a pod's own settings, none without annotation; and lines on ignored parts."""
     ignored: list[str] = []
     fields = fields_of(pod, ANNOTATION_BLKIO_QOS, ignored)
     found = BlkIOQoS() if fields is None else BlkIOQoS(enable=True, blocks=_blocks(fields))
@@ -77,8 +77,8 @@ def of_pod(pod: Pod) -> tuple[BlkIOQoS, tuple[str, ...]]:
 
 
 def _blocks(fields: Fields) -> tuple[BlockQoS, ...]:
-    read_blocks = (_block(one) for one in fields.objects("blocks", MOST_BLOCKS))
-    return tuple(one for one in read_blocks if one is not None)
+    read_blocks = (_block(block) for block in fields.objects("blocks", MOST_BLOCKS))
+    return tuple(block for block in read_blocks if block is not None)
 
 
 def _block(fields: Fields) -> BlockQoS | None:

@@ -1,4 +1,4 @@
-"""When the cgroup above all pods of one of Kubernetes' classes may be idle.
+"""Conditions for an idle cgroup above all pods of one of Kubernetes' classes.
 
 An idle group (``cpu.idle`` 1) runs when no sibling wants the CPU, and yields at once
 to one that wakes up. What is below it keeps its weights among itself. But:
@@ -28,7 +28,7 @@ BEST_EFFORT_SHARES = 2
 
 
 def refused(kube_qos: KubeQoS, view: NodeView) -> str:
-    """Why a class's group cannot be made idle; "" where it can."""
+    """Return why a class's group cannot be made idle; "" if it can."""
     if KNOB not in view.kernel.knobs:
         return "this kernel has no cpu.idle"
     if kube_qos is KubeQoS.GUARANTEED:

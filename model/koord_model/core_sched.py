@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class GroupKind(StrEnum):
-    """What names a group: names of different kinds never mean the same group."""
+    """Source of a group's name: names of different kinds never mean the same group."""
 
     NONE = "none"  # tasks without a cookie
     DEFAULT = "default"  # all pods that name no group

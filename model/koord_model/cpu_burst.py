@@ -15,7 +15,7 @@ MOST_QUOTA_SECONDS = 10**9
 
 
 class BurstPolicy(StrEnum):
-    """What is done for pods that run into their CPU limit."""
+    """Help for pods that run into their CPU limit."""
 
     NONE = "none"
     CPU_BURST = "cpuBurstOnly"  # what they did not use lately they may use at once
@@ -46,7 +46,7 @@ def read(fields: Fields, usual: CPUBurst) -> CPUBurst:
 
 
 def of_pod(pod: Pod, node: CPUBurst) -> tuple[CPUBurst, tuple[str, ...]]:
-    """What holds for a pod: its annotation, laid over the node's; lines on what was ignored."""
+    """Return a pod's settings: its annotation over the node's; and lines on ignored parts."""
     ignored: list[str] = []
     fields = fields_of(pod, ANNOTATION_CPU_BURST, ignored)
     found = node if fields is None else _of_limits(fields, node)

@@ -19,14 +19,14 @@ from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class
 
 @dataclass(frozen=True, slots=True)
 class OwnCPUQoS:
-    """What a pod itself wants; ``group_identity`` is ``None`` where it has none."""
+    """A pod's own settings; ``group_identity`` is ``None`` where it has none."""
 
     enable: bool = True
     group_identity: int | None = None
 
 
 def own_cpu_qos(pod: Pod) -> tuple[OwnCPUQoS | None, tuple[str, ...]]:
-    """What the annotation asks for, ``None`` without one, and lines on ignored fields.
+    """Parse a pod's own settings, ``None`` without annotation; and lines on ignored fields.
 
     Raises:
         ValueError: not a JSON object; one line says how.
@@ -65,6 +65,6 @@ def kube_class(kube: KubeQoS, slo: NodeSLO) -> QoSClass:
 
 
 def any_enabled(slo: NodeSLO) -> bool:
-    """Whether the CPU strategy of any class of pods is on."""
+    """True if the CPU strategy of any class of pods is on."""
     strategies: list[CPUQoS] = [slo.of(qos).cpu for qos in (QoSClass.LSR, QoSClass.LS, QoSClass.BE)]
-    return any(one.enable for one in strategies)
+    return any(strategy.enable for strategy in strategies)

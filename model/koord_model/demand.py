@@ -1,4 +1,4 @@
-"""What a pod's specification asks for, as the scheduler computes it. No IO."""
+"""Resource demand of a pod's specification, as the scheduler computes it. No IO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE: Amounts = {}
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the pod's specification asks for.
+    """Resource demand of a pod's specification.
 
     ``requests`` and ``limits`` are the whole pod's; those of containers are by container
     name. ``started`` is seconds since the epoch. ``priority_name`` is Kubernetes' priority class,
@@ -57,7 +57,7 @@ def amounts(quantities: Mapping[str, object] | None) -> Amounts:
 def requested(
     requests: Mapping[str, object] | None, limits: Mapping[str, object] | None
 ) -> Amounts:
-    """Where only a limit is given, Kubernetes takes it for the request too."""
+    """Return requests, completed by limits: where there is only a limit, it is the request too."""
     return {**amounts(limits), **amounts(requests)}
 
 
@@ -75,12 +75,12 @@ def whole_pod(
     """
     beside: dict[str, int] = {}
     most: dict[str, int] = {}
-    for one in inits:
-        if one.beside:
-            _add(beside, one.amounts)
+    for init in inits:
+        if init.beside:
+            _add(beside, init.amounts)
             _raise(most, beside)
         else:
-            alone = dict(one.amounts)
+            alone = dict(init.amounts)
             _add(alone, beside)
             _raise(most, alone)
     together = dict(beside)

@@ -63,7 +63,7 @@ def rdma_devices(pod: Pod) -> tuple[tuple[RDMA, ...], tuple[str, ...]]:
 
 
 def where(pod: Pod) -> str:
-    """How lines about the annotation begin."""
+    """Return the beginning of lines about the annotation."""
     return f"{about(pod, ANNOTATION_DEVICE_ALLOCATED)}:"
 
 
@@ -73,11 +73,11 @@ _OBJECT: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(
 
 
 def _devices(
-    pod: Pod, kind: str, one: Callable[[Fields], _Device | None]
+    pod: Pod, kind: str, read_device: Callable[[Fields], _Device | None]
 ) -> tuple[tuple[_Device, ...], tuple[str, ...]]:
     given = read(pod, ANNOTATION_DEVICE_ALLOCATED, lambda text: decode(_OBJECT, text))
     ignored: list[str] = []
-    found = [one(fields) for fields in Fields(given, where(pod), ignored).objects(kind)]
+    found = [read_device(fields) for fields in Fields(given, where(pod), ignored).objects(kind)]
     return tuple(device for device in found if device is not None), tuple(ignored)
 
 

@@ -178,9 +178,9 @@ def annotated_names(
 
 
 def _namespaces(annotations: Fields) -> tuple[str, ...]:
-    """Of what is listed, what can be a namespace: the names become paths of the API."""
+    """Return the listed names that can be namespaces: they become paths of the API."""
     listed = annotated_names(annotations, ANNOTATION_QUOTA_NAMESPACES)
-    found = tuple(one for one in listed if is_namespace(one))
+    found = tuple(name for name in listed if is_namespace(name))
     if found != listed:
         expected = "a JSON list of namespaces"
         annotations.refuse(ANNOTATION_QUOTA_NAMESPACES, expected, "what is none is left out")

@@ -1,4 +1,4 @@
-"""What a batch pod's containers ask for, as its annotation says.
+"""Batch resources of a pod's containers, from its annotation.
 
 The webhook takes ``batch-cpu`` and ``batch-memory`` out of reach of the
 kubelet, which knows nothing of them, and leaves them in the annotation
@@ -58,7 +58,7 @@ def batch_resources(pod: Pod) -> Mapping[str, BatchResources] | None:
     Raises:
         ValueError: the annotation is not valid JSON, or names no containers; one line says how.
     """
-    return _told_of(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse)) or None
+    return _with_subject(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse)) or None
 
 
 def init_resources(pod: Pod) -> Mapping[str, BatchResources]:
@@ -67,17 +67,19 @@ def init_resources(pod: Pod) -> Mapping[str, BatchResources]:
     Raises:
         ValueError: the annotation is not valid JSON, or names no containers; one line says how.
     """
-    return _told_of(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse_inits))
+    return _with_subject(pod, read(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC, parse_inits))
 
 
-def _told_of(pod: Pod, found: Mapping[str, BatchResources] | None) -> Mapping[str, BatchResources]:
+def _with_subject(
+    pod: Pod, found: Mapping[str, BatchResources] | None
+) -> Mapping[str, BatchResources]:
     """The same, with lines that begin with the pod."""
     begin = f"{about(pod, ANNOTATION_EXTENDED_RESOURCE_SPEC)}: "
     return {
-        name: replace(one, ignored=tuple(begin + line for line in one.ignored))
-        if one.ignored
-        else one
-        for name, one in (found or {}).items()
+        name: replace(spec, ignored=tuple(begin + line for line in spec.ignored))
+        if spec.ignored
+        else spec
+        for name, spec in (found or {}).items()
     }
 
 

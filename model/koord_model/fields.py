@@ -65,7 +65,7 @@ class Fields:
                 self._refuse(path, given, "an object", "left out")
 
     def has(self, name: str) -> bool:
-        """Whether a field is there, whatever is in it."""
+        """True if a field is there, whatever is in it."""
         return self._given.get(name) is not None
 
     def take(
@@ -76,7 +76,7 @@ class Fields:
         expected: str,
         otherwise: str = "default kept",
     ) -> T | U:
-        """What ``accept`` makes of a field; it raises ``ValueError`` for what it does not take."""
+        """Convert a field with ``accept``, which raises ``ValueError`` for unacceptable values."""
         given = self._given.get(name)
         if given is None:
             return default

@@ -35,7 +35,7 @@ def int32(text: str | None) -> int | None:
 
 
 def wait_seconds(text: str) -> float:
-    """How long a gang may wait; 0: it does not say."""
+    """Parse the time that a gang may wait; 0 if there is none."""
     try:
         return duration.seconds(text)
     except ValueError:
@@ -66,7 +66,7 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def minimum(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, str]:
-    """Where a pod says how many members have to start together, and what it says."""
+    """Return the source and the text of a pod's minimum of members that start together."""
     if given := labels.get(LABEL_GANG_MIN_AVAILABLE):
         return f"label {LABEL_GANG_MIN_AVAILABLE}", given
     key = ANNOTATION_GANG_MIN_AVAILABLE
@@ -74,7 +74,7 @@ def minimum(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[
 
 
 def minimum_problem(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:
-    """What is wrong with the minimum that a pod names; "" if nothing is, or it names none."""
+    """Return the error of the minimum that a pod names; "" if it is right, or not there."""
     name, given = minimum(labels, annotations)
     number = int32(given)
     if not given or (number is not None and number >= 0):

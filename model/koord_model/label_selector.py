@@ -12,7 +12,7 @@ Labels = Mapping[str, str]
 
 
 class Operator(StrEnum):
-    """What a label is held against."""
+    """Operator of a requirement on a label."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -32,7 +32,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Labels) -> bool:
-        """Whether these labels fulfil it."""
+        """True if these labels fulfil it."""
         if self.operator is Operator.EXISTS:
             return self.key in labels
         if self.operator is Operator.DOES_NOT_EXIST:
@@ -48,8 +48,8 @@ class LabelSelector:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Labels) -> bool:
-        """Whether an object with these labels is meant."""
-        return all(one.matches(labels) for one in self.requirements)
+        """True if an object with these labels is selected."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 def parse(given: object, where: str) -> LabelSelector:
@@ -70,8 +70,8 @@ def parse(given: object, where: str) -> LabelSelector:
         raise ValueError(f"{where} has matchLabels or matchExpressions of a wrong kind")  # noqa: TRY004 - input
     equal = [_equal(key, value, where) for key, value in labels.items()]
     others = [
-        _requirement(one, f"{where}.matchExpressions[{index}]")
-        for index, one in enumerate(expressions)
+        _requirement(expression, f"{where}.matchExpressions[{index}]")
+        for index, expression in enumerate(expressions)
     ]
     return LabelSelector((*equal, *others))
 
@@ -92,7 +92,7 @@ def _requirement(given: object, where: str) -> Requirement:
         said = shown(given.get("operator"))
         raise ValueError(f"{where}.operator is {said}; expected one of {words}") from None
     values = given.get("values") or []
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError(f"{where}.values is {shown(values)}; expected a list of text")
     if bool(values) is not (operator in _WITH_VALUES):
         wanted = "values" if operator in _WITH_VALUES else "no values"

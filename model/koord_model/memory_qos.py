@@ -17,7 +17,7 @@ MOST_BYTES = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class MemoryQoS:
-    """What of a pod's memory is protected, and when it is held back; a disabled class is neutral.
+    """Protection and throttling of a pod's memory; a disabled class is neutral.
 
     ``min_limit``, ``low_limit`` are percent of the request; ``throttling`` is where between
     request and limit (0: nowhere). ``wmark_*`` are of vendors' kernels: ratio in percent,
@@ -43,7 +43,7 @@ class MemoryQoS:
 
 
 class PodPolicy(StrEnum):
-    """What a pod's annotation begins with."""
+    """Base of the settings in a pod's annotation."""
 
     DEFAULT = "default"  # what its class has
     NONE = "none"  # nothing
@@ -70,7 +70,7 @@ def read(fields: Fields, usual: MemoryQoS) -> MemoryQoS:
 
 
 def of_pod(pod: Pod, of_class: MemoryQoS) -> tuple[MemoryQoS, tuple[str, ...]]:
-    """What holds for a pod of a class; lines on what was ignored.
+    """Return the settings of a pod of a class; and lines on ignored parts.
 
     The fields of the annotation ``koordinator.sh/memoryQOS`` are laid over what its
     ``policy`` names; with "none" they count for nothing.

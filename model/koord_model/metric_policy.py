@@ -1,15 +1,15 @@
-"""What NodeMetric's policy may say, for whoever writes it and for whoever follows it. No IO."""
+"""Bounds of NodeMetric's policy, for its writer and its readers. No IO."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 MOST_SECONDS = 12 * 3600
-"""What the node's metric cache keeps; older points nobody can aggregate."""
+"""Period kept by the node's metric cache; older points cannot be aggregated."""
 
 
 class MemoryPolicy(StrEnum):
-    """Which memory counts as used."""
+    """Memory that counts as used."""
 
     WITHOUT_PAGE_CACHE = "usageWithoutPageCache"
     WITH_PAGE_CACHE = "usageWithPageCache"

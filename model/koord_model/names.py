@@ -1,4 +1,4 @@
-"""How Kubernetes' names, and the keys and values of labels, are written. No IO."""
+"""Syntax of Kubernetes' names, and of labels' keys and values. No IO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMESPACE = "a namespace: up to 63 lower-case letters, digits and -"
 
 
 def is_label_key(text: str) -> bool:
-    """Whether it is a name, with or without a DNS subdomain before it."""
+    """True if it is a name, with or without a DNS subdomain before it."""
     prefix, slash, name = text.rpartition("/")
     if slash and not is_object_name(prefix):
         return False
@@ -26,15 +26,15 @@ def is_label_key(text: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """Whether it is a name or empty."""
+    """True if it is a name or empty."""
     return not text or _NAME.fullmatch(text) is not None
 
 
 def is_object_name(text: str) -> bool:
-    """Whether it is a DNS subdomain, as the names of most kinds of objects are."""
+    """True if it is a DNS subdomain, as the names of most kinds of objects are."""
     return len(text) <= _LONGEST_SUBDOMAIN and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_namespace(text: str) -> bool:
-    """Whether a namespace can have this name: a DNS label."""
+    """True if a namespace can have this name: a DNS label."""
     return len(text) <= _LONGEST_NAMESPACE and _NAMESPACE.fullmatch(text) is not None

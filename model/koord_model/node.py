@@ -1,4 +1,4 @@
-"""What a hook may know about the node: a frozen view, built by the agent."""
+"""The node in the view of a hook: frozen, built by the agent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What this node's kernel and devices offer.
+    """Features of this node's kernel and devices.
 
     ``knobs`` are names of the knob table (``koord_host.knobs.table``) whose files are
     there. ``core_sched`` is whether tasks can be given core scheduling cookies.

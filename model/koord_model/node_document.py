@@ -1,4 +1,4 @@
-"""What the annotations of a Node and of its NodeResourceTopology say about its CPUs.
+"""Annotations about CPUs, of a Node and of its NodeResourceTopology.
 
 Each reader is given the decoded object, and gives what it could read, with lines on
 what it ignored.
@@ -31,7 +31,7 @@ _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 
 
 def normalization_ratio(document: Mapping[str, object]) -> tuple[float, tuple[str, ...]]:
-    """How much faster a CPU here is than the reference; 1 where the Node does not say."""
+    """Return the speed of a CPU here over the reference's; 1 where the Node has none."""
     ignored: list[str] = []
     annotations = _annotations(document, "Node", ignored)
     key, expected = ANNOTATION_CPU_NORMALIZATION_RATIO, f"a number above 0, up to {MAX_RATIO:g}"
@@ -47,7 +47,7 @@ def _ratio(given: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CPUBasicInfo:
-    """What CPUs a node has, and whether hyper-threads and turbo are on."""
+    """Model of a node's CPUs, and their features that are on: hyper-threads, turbo."""
 
     model: str
     hyper_threads: bool = False
@@ -55,7 +55,7 @@ class CPUBasicInfo:
 
 
 def cpu_basic_info(document: Mapping[str, object]) -> tuple[CPUBasicInfo | None, tuple[str, ...]]:
-    """What a NodeResourceTopology says of the CPUs' make; ``None`` where it does not say."""
+    """Parse the CPUs' model of a NodeResourceTopology; ``None`` where there is none."""
     ignored: list[str] = []
     annotations = _annotations(document, "NodeResourceTopology", ignored)
     given = _object(annotations, ANNOTATION_CPU_BASIC_INFO, ignored)

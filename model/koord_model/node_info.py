@@ -1,4 +1,4 @@
-"""Facts about the node's machine, as collectors find them and reports show them. No IO."""
+"""Description of the node's machine, for collectors and reports. No IO."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NodeCPUInfo:
     @property
     def online(self) -> tuple[Processor, ...]:
         """The CPUs that run."""
-        return tuple(one for one in self.processors if one.online)
+        return tuple(processor for processor in self.processors if processor.online)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the cluster asks of this node: a NodeSLO.
+"""Settings of the cluster for this node: a NodeSLO.
 
 Defaults are Koordinator's, where a class that is not enabled is neutral.
 ``koord_model.node_slo_document`` reads one.
@@ -58,7 +58,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class NetworkQoS:
-    """What a class is promised (request) and may use at most (limit)."""
+    """Bandwidth that is guaranteed to a class (request), and its maximum (limit)."""
 
     enable: bool = False
     ingress_request: Bandwidth = Bandwidth()
@@ -79,14 +79,14 @@ class ClassQoS:
 
 
 class CPUPolicy(StrEnum):
-    """How classes are kept apart on the CPU."""
+    """Separation of classes on the CPU."""
 
     GROUP_IDENTITY = "groupIdentity"
     CORE_SCHED = "coreSched"
 
 
 class NetPolicy(StrEnum):
-    """Who shapes the network; ``NONE``: nobody."""
+    """Agent that shapes the network; ``NONE``: nobody."""
 
     NONE = ""
     TC = "tc"
@@ -121,7 +121,7 @@ RECOMMENDED: Mapping[QoSClass, ClassQoS] = {
     ),
     QoSClass.SYSTEM: ClassQoS(memory=memory_qos.RECOMMENDED[QoSClass.SYSTEM]),
 }
-"""What holds for a class that is enabled without saying more."""
+"""Settings of a class that is enabled without any of its own."""
 
 
 @dataclass(frozen=True, slots=True)

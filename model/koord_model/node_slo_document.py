@@ -64,12 +64,12 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
     system = spec.of("systemStrategy")
     classes = {qos: _class(strategy.of(name), qos) for qos, name in _CLASSES.items()}
     total = _total_bandwidth(system)
-    shaped = total > 0 or any(one.network.enable for one in classes.values())
+    shaped = total > 0 or any(class_qos.network.enable for class_qos in classes.values())
     slo = NodeSLO(
         cpu_policy=policies.word("cpuPolicy", CPUPolicy.GROUP_IDENTITY),
         # Koordinator's default is tc, also where nothing is said of the network.
         net_policy=policies.word("netQOSPolicy", NetPolicy.TC if shaped else NetPolicy.NONE),
-        classes={qos: one for qos, one in classes.items() if one != ClassQoS()},
+        classes={qos: class_qos for qos, class_qos in classes.items() if class_qos != ClassQoS()},
         threshold=used_threshold.read(spec.of("resourceUsedThresholdWithBE"), UsedThreshold()),
         burst=cpu_burst.read(spec.of("cpuBurstStrategy"), CPUBurst()),
         system=system_strategy.read(system),
@@ -188,7 +188,7 @@ def _strategies(fields: Fields) -> Mapping[str, Mapping[str, object]]:
 
 def _host_applications(spec: Fields) -> tuple[HostApplication, ...]:
     read = [_host_application(fields) for fields in spec.objects("hostApplications")]
-    return tuple(one for one in read if one is not None)
+    return tuple(application for application in read if application is not None)
 
 
 def _host_application(fields: Fields) -> HostApplication | None:

@@ -1,4 +1,4 @@
-"""How soon a container is killed when memory runs out, as its pod's annotations say.
+"""Order in which containers are killed when memory runs out, from their pods' annotations.
 
 ``koordinator.sh/oom-score-adj-spec`` has a score by container name, which goes before
 the score for all containers in ``koordinator.sh/oom-score-adj``.

@@ -1,4 +1,4 @@
-"""What hooks want changed, and how the patches of several become one."""
+"""Changes that hooks want, and the merge of several hooks' patches."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def checked(patch: object, kind: type[AnyPatch]) -> AnyPatch:
     for (group, name), value in claims(patch):
         allowed = _kind(group, name)
         if not isinstance(value, allowed) or isinstance(value, bool) or not isinstance(name, str):
-            expected = " or ".join(one.__name__ for one in allowed)
+            expected = " or ".join(kind.__name__ for kind in allowed)
             raise TypeError(f"{field_name(group, name)} is {value!r}; expected {expected}")
         least = 0 if group == "hugepage_limits" else -_INT64
         if isinstance(value, int) and not least <= value < _INT64:
@@ -221,7 +221,7 @@ def _patch(
 
 
 def _named(kind: type, among: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind) if one.name in among)
+    return tuple(field.name for field in fields(kind) if field.name in among)
 
 
 _MAPS_OF = {kind: _named(kind, _MAPS) for kind in (Patch, NodePatch)}

@@ -32,7 +32,7 @@ class Pod:
 
     @property
     def full_name(self) -> str:
-        """How it is called in lines for people: "namespace/name"."""
+        """Name in lines for people: "namespace/name"."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -52,10 +52,10 @@ _VM_HANDLERS = ("kata", "firecracker", "cloud-hypervisor", "qemu")
 
 
 def runs_in_vm(pod: Pod) -> bool:
-    """Whether the pod's processes are, or may be, inside a virtual machine.
+    """True if the pod's processes are, or may be, inside a virtual machine.
 
     The host's cgroups then hold the hypervisor, and what its files say has no
-    bearing on the pod's own processes. Told by the runtime handler's name; while
+    bearing on the pod's own processes. It shows in the runtime handler's name; while
     that of a runtime class is not known, it may be any.
     """
     if not pod.runtime_handler:

@@ -89,7 +89,7 @@ def binary_text(amount: int) -> str:
 
 
 def _plain(quantity: str | int | float) -> int | None:
-    """What is digits only, as most of a metric's thousands of amounts are."""
+    """Parse digits alone, as most of a metric's thousands of amounts are."""
     if isinstance(quantity, str) and quantity.isascii() and quantity.isdigit():
         return int(quantity) if len(quantity) < _LONGEST else None
     return None

@@ -93,7 +93,7 @@ def class_group(qos: QoSClass) -> str:
 
 
 def class_limits(slo: NodeSLO) -> Mapping[str, ResctrlLimits]:
-    """What the shared groups may use, by name: nothing for a disabled class."""
+    """Return the limits of the shared groups by name: none for a disabled class."""
     return {name: _class_limit(name, slo) for name in CLASS_GROUPS}
 
 
@@ -109,7 +109,7 @@ def _class_limit(name: str, slo: NodeSLO) -> ResctrlLimits:
 
 
 def resctrl_limits(pod: Pod) -> tuple[ResctrlLimits | None, tuple[str, ...]]:
-    """What a pod's annotation asks for, and a line for each field that cannot be used.
+    """Parse the limits of a pod's annotation, with a line for each unusable field.
 
     ``None`` where nothing is desired, or nothing of it can be used.
     """
@@ -155,7 +155,7 @@ _Value = TypeVar("_Value", CacheWays, int)
 
 @dataclass(frozen=True, slots=True)
 class DomainValues(Generic[_Value]):
-    """What is desired of one resource: everywhere, and in the domains that are named."""
+    """Values desired of one resource: everywhere, and in the named domains."""
 
     everywhere: _Value | None = None
     by_domain: Mapping[int, _Value] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the scheduler gave a pod: CPUs of its own, or NUMA nodes to stay on.
+"""The scheduler's allocation for a pod: CPUs of its own, or NUMA nodes to stay on.
 
 It says so in the annotation ``scheduling.koordinator.sh/resource-status``.
 """
@@ -109,7 +109,7 @@ def parse(text: str) -> ResourceStatus:
 def _has_cpu(node: _NumaNode) -> bool:
     resources = node.resources or _Resources()
     given = (resources.cpu, resources.batch_cpu)
-    amounts = [0 if one is None else whole(one) for one in given]
+    amounts = [0 if quantity is None else whole(quantity) for quantity in given]
     if min(amounts) < 0:
         raise ValueError(f"NUMA node {node.node}: less than no CPU")
     return max(amounts) > 0

@@ -1,4 +1,4 @@
-"""What a service account's token says of itself, unverified; only the API server can verify it.
+"""Claims of a service account's token, unverified; only the API server can verify them.
 
 So it is good for turning away what cannot be right, and for nothing else.
 """
@@ -26,7 +26,7 @@ class Claims(msgspec.Struct, frozen=True):
 
     @property
     def audiences(self) -> tuple[str, ...]:
-        """For whom the token is."""
+        """Audiences of the token."""
         return (self.audience,) if isinstance(self.audience, str) else self.audience
 
 
@@ -34,7 +34,7 @@ _CLAIMS = msgspec.json.Decoder(Claims)
 
 
 def claims_of(token: str) -> Claims | None:
-    """What a token claims; ``None`` where it is not a JSON Web Token."""
+    """Decode the claims of a token; ``None`` if it is not a JSON Web Token."""
     parts = token.split(".")
     if len(token) > _LONGEST or len(parts) != 3 or not all(parts):
         return None

@@ -1,6 +1,6 @@
-"""Which source is believed about what: for each fact one row, which the code decides by. No IO.
+"""Precedence of sources: a row for each property, by which the code decides. No IO.
 
-Several sources describe the same things at different times. For each fact a row says whose
+Several sources describe the same things at different times. For each property a row says whose
 statement counts (the first of ``believed`` that makes one), how long, and what it means if a
 source says nothing. That a statement is the latest is a reason only where a row says so.
 docs/sources.md shows the table.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Source(StrEnum):
-    """Who says something; the values are for people."""
+    """Source of a statement; the values are for people."""
 
     SETTING = "koordlet's setting"
     CGROUPS = "cgroups"
@@ -35,7 +35,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class Property:
     """A row: who is believed, the best first, until when, and what absence means."""
 
     name: str
@@ -46,150 +46,150 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Belief(Generic[T]):
-    """What is believed, and whose statement it is."""
+    """A believed value, and the source of its statement."""
 
     value: T
     source: Source
 
 
-def believe(fact: Fact, statements: Mapping[Source, T]) -> Belief[T] | None:
+def believe(row: Property, statements: Mapping[Source, T]) -> Belief[T] | None:
     """The statement that counts; ``None`` if nobody who is believed makes one.
 
     A source without an opinion is left out of ``statements``: an empty value is a statement.
     """
-    source = next((one for one in fact.believed if one in statements), None)
+    source = next((source for source in row.believed if source in statements), None)
     return None if source is None else Belief(statements[source], source)
 
 
-LABELS = Fact(
+LABELS = Property(
     "labels and annotations of a pod",
     (Source.LIST, Source.HOOKS, Source.RECORD),
     "the next list",
     "a label that the list lacks is not set",
 )
-CGROUP_PARENT = Fact(
+CGROUP_PARENT = Property(
     "cgroup of a pod",
     (Source.HOOKS, Source.RECORD, Source.LIST),
     "the pod ends",
     "computed from class, UID, cgroup driver and cgroup root, as the kubelet does",
 )
-RUNTIME_HANDLER = Fact(
+RUNTIME_HANDLER = Property(
     "runtime handler of a pod",
     (Source.HOOKS, Source.RECORD),
     "the pod ends",
     "without a runtime class the default one; with one the pod may be a virtual machine, "
     "and its cgroups are left alone",
 )
-RUNTIME_CLASS = Fact(
+RUNTIME_CLASS = Property(
     "runtime class of a pod",
     (Source.LIST, Source.RECORD),
     "the pod ends",
     "none",
 )
-ADDRESS = Fact(
+ADDRESS = Property(
     "address of a pod",
     (Source.LIST, Source.HOOKS, Source.RECORD),
     "the next list",
     "no opinion: the next source counts",
 )
-KUBE_QOS = Fact(
+KUBE_QOS = Property(
     "Kubernetes class of a pod",
     (Source.HOOKS, Source.RECORD, Source.LIST),
     "the pod ends",
     "a list without it: computed from the specification, as Kubernetes does",
 )
-DEMAND = Fact(
+DEMAND = Property(
     "requests, priority and owner of a pod",
     (Source.LIST, Source.RECORD),
     "the next list",
     "not known: strategies that need them leave the pod alone",
 )
-LIMITS_ASKED = Fact(
+LIMITS_ASKED = Property(
     "limits that the kubelet asks for",
     (Source.HOOKS, Source.LIST, Source.RECORD),
     "a hook call counts until a list that was requested after it; "
     "a list counts if the kubelet has accepted its specification",
     "no opinion: the cgroup keeps what it has",
 )
-LIMITS_IN_FORCE = Fact(
+LIMITS_IN_FORCE = Property(
     "limits in force",
     (Source.CGROUPS,),
     "the next read; what the kubelet wrote last is the base of every strategy",
     "the container has ended",
 )
-PRESENCE = Fact(
+PRESENCE = Property(
     "presence of a pod or container",
     (Source.CGROUPS, Source.LIST, Source.HOOKS, Source.RECORD),
     "its cgroup has no processes; an empty cgroup counts for 60 s after the last source that "
     "named the pod",
     "a cgroup that is gone, and that the list lacks: it has ended",
 )
-COMPLETE = Fact(
+COMPLETE = Property(
     "completeness of the list of pods",
     (Source.CGROUPS, Source.LIST),
     "a cgroup with processes that no source names makes a list of static pods alone "
     "incomplete, and any other list for 60 s",
     "not complete: exclusive CPUs are not known, and strategies keep what they have",
 )
-KUBELET_CPUS = Fact(
+KUBELET_CPUS = Property(
     "exclusive CPUs of the kubelet",
     (Source.KUBELET_STATE, Source.RECORD),
     "the next good read",
     "a file that was never there, or never a state: none; one that could never be read: not "
     "known, and no CPUs are shared out",
 )
-RESERVED_CPUS = Fact(
+RESERVED_CPUS = Property(
     "CPUs that the Node keeps out of all pools",
     (Source.API, Source.RECORD),
     "the API server says otherwise",
     "a Node that the API server does not have: none; not known until it has said so, and no CPUs "
     "are shared out",
 )
-SCHEDULED_CPUS = Fact(
+SCHEDULED_CPUS = Property(
     "exclusive CPUs of LSE and LSR pods",
     (Source.LIST, Source.HOOKS, Source.RECORD),
     "the pod ends",
     "no CPUs of its own",
 )
-ONLINE_CPUS = Fact(
+ONLINE_CPUS = Property(
     "online CPUs and NUMA nodes",
     (Source.KERNEL,),
     "the next good read",
     "what cannot be read stays as it was",
 )
-CGROUP_DRIVER = Fact(
+CGROUP_DRIVER = Property(
     "cgroup driver",
     (Source.SETTING, Source.CGROUPS, Source.KUBELET_CONFIG, Source.DEFAULT),
     "checked every 10 s; koordlet restarts if another one is found",
     "systemd is assumed until the kubelet's groups exist",
 )
-CGROUP_ROOT = Fact(
+CGROUP_ROOT = Property(
     "cgroup root of the kubelet",
     (Source.CGROUPS, Source.KUBELET_CONFIG, Source.DEFAULT),
     "checked every 10 s; koordlet restarts if another one is found",
     "the root of the hierarchy",
 )
-NODE_OBJECTS = Fact(
+NODE_OBJECTS = Property(
     "Node, NodeSLO, NodeMetric's policy",
     (Source.API, Source.RECORD, Source.RULES_FILE, Source.DEFAULT),
     "the API server says otherwise",
     "an object that was deleted: the rules file, else defaults; a field that cannot be used "
     "has its default",
 )
-KUBELET_POLICIES = Fact(
+KUBELET_POLICIES = Property(
     "policies of the kubelet",
     (Source.KUBELET,),
     "the next answer",
     "NodeResourceTopology has none",
 )
-NODE_USAGE = Fact(
+NODE_USAGE = Property(
     "usage of the node and its system, in the manager",
     (Source.NODE_METRIC,),
     "degradeTimeMinutes after the report",
     "no sample is no offer: the last whole report counts until then, or nothing is offered",
 )
 
-FACTS = (
+PROPERTIES = (
     LABELS,
     CGROUP_PARENT,
     RUNTIME_HANDLER,

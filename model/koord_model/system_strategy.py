@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from koord_model.fields import Fields
 
 MOST = (1 << 31) - 1
-"""What a sysctl of the kernel's type ``int`` holds."""
+"""Largest value of a sysctl of the kernel's type ``int``."""
 
 _FEATURE = re.compile(r"(?!NO_)[A-Z][A-Z0-9_]{0,62}")
 

@@ -1,4 +1,4 @@
-"""How a node's network traffic is divided: classes, who is in them, what a pod may use."""
+"""Division of a node's network traffic: classes, their members, limits of pods."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class PodBandwidth:
 
 
 def pod_bandwidth(pod: Pod) -> PodBandwidth:
-    """What a pod's annotation ``koordinator.sh/networkQOS`` limits it to.
+    """Return the bandwidth limits of a pod's annotation ``koordinator.sh/networkQOS``.
 
     Raises:
         ValueError: the annotation is malformed; one line names pod, key and value.

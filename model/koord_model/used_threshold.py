@@ -8,7 +8,7 @@ from enum import StrEnum
 from koord_model.fields import Fields
 
 MOST_PERCENT = 1_000_000
-"""Of what the node has to allocate; more are typing errors."""
+"""Upper bound of percentages of a node's allocatable; more are typing errors."""
 
 MOST_SECONDS = 86_400
 """A day: nothing remembers usage for longer."""
@@ -20,14 +20,14 @@ _INT32 = 1 << 31
 
 
 class SuppressPolicy(StrEnum):
-    """How best-effort pods are held down: to certain CPUs, or to a quota on all of them."""
+    """Means to hold down best-effort pods: certain CPUs, or a quota on all of them."""
 
     CPUSET = "cpuset"
     CFS_QUOTA = "cfsQuota"
 
 
 class CPUEvictPolicy(StrEnum):
-    """What best-effort pods' CPU is compared with: what they may have, or what was sold."""
+    """Reference for best-effort pods' CPU: their present limit, or the amount sold."""
 
     REAL_LIMIT = "evictByRealLimit"
     ALLOCATABLE = "evictByAllocatable"
@@ -91,7 +91,7 @@ _PAIRS = (
         "cpu_allocatable_evict",
     ),
 )
-"""Which fields must be below which: as the document and as the class spell them."""
+"""Pairs of fields of which one must be below the other, in document's and class's spelling."""
 
 
 def read(fields: Fields, usual: UsedThreshold) -> UsedThreshold:
@@ -161,7 +161,9 @@ def _without_contradictions(
         bottom, top = getattr(found, lower), getattr(found, upper)
         if bottom is not None and top is not None and bottom >= top:
             defaults = getattr(usual, lower), getattr(usual, upper)
-            words = " and ".join("unset" if one is None else str(one) for one in defaults)
+            words = " and ".join(
+                "unset" if percent is None else str(percent) for percent in defaults
+            )
             fields.refuse(
                 lower_name if fields.has(lower_name) else upper_name,
                 f"{lower_name} below {upper_name}",

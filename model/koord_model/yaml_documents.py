@@ -9,7 +9,7 @@ import yaml
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, where PyYAML was built with it: ten times as fast."""
 _REPEATED = 1 << 20
-"""How many bytes aliases may add to a text; a few hundred bytes of them can mean billions."""
+"""Largest number of bytes that aliases may add: a few hundred bytes can mean billions."""
 _REASON = 100  # characters of what may quote the value
 
 
@@ -73,5 +73,5 @@ def _problem(error: yaml.YAMLError) -> str:
     if mark is None:
         return " ".join(str(error).split())[:_REASON]
     context, problem = (getattr(error, name, None) for name in ("context", "problem"))
-    text = ", ".join(one for one in (context, problem) if one)
+    text = ", ".join(text for text in (context, problem) if text)
     return f"{text[:_REASON]} (line {mark.line + 1}, column {mark.column + 1})"

@@ -1,1 +1,1 @@
-"""What a control-plane program serves over HTTPS: admission webhooks, aggregated APIs."""
+"""HTTPS services of a control-plane program: admission webhooks, aggregated APIs."""

@@ -57,7 +57,7 @@ def strategies(names: Iterable[str]) -> tuple[Strategy, ...]:
         ScenarioError: there is none of a name.
     """
     found, _ = select_enabled(asdict(KoordletSettings()), dict.fromkeys(DEFAULTS, True))
-    known = {one.name: one for one in found}
+    known = {file.name: file for file in found}
     wanted = tuple(names)
     for name in wanted:
         if name not in known:

@@ -65,14 +65,14 @@ def _simulate(arguments: argparse.Namespace) -> None:
 def _show(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
     reports = [report(run) for run in runs]
     if arguments.json:
-        documents = [one.document() for one in reports]
+        documents = [report.document() for report in reports]
         shown = documents if len(documents) > 1 else documents[0]
         sys.stdout.write(json.dumps(shown, indent=2) + "\n")
         return
     if arguments.decisions:
-        for one in runs[0].said:
-            about = f" {one.about}" if one.about else ""
-            sys.stdout.write(f"{one.at:6.0f} s {one.strategy}{about}: {one.outcome}\n")
+        for line in runs[0].said:
+            about = f" {line.about}" if line.about else ""
+            sys.stdout.write(f"{line.at:6.0f} s {line.strategy}{about}: {line.outcome}\n")
         sys.stdout.write("\n")
     for number, found in enumerate(reports):
         sys.stdout.write("\n" * (number > 0) + "\n".join(lines(found)) + "\n")

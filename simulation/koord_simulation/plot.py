@@ -41,15 +41,15 @@ def plot(run: Run, path: Path) -> None:
     _cpu(axes[0], times, run)
     _memory(axes[1], times, run)
     _latency(axes[2], times, run)
-    for one in axes:
-        one.grid(color="#dddddd", linewidth=0.6)
-        one.set_axisbelow(True)
-        _mark(one, (two.at / unit for two in run.evictions), _EVICTION, "eviction")
-        _mark(one, (two.at / unit for two in run.kills), _KILL, "killed for memory")
-        handles, labels = one.get_legend_handles_labels()
+    for ax in axes:
+        ax.grid(color="#dddddd", linewidth=0.6)
+        ax.set_axisbelow(True)
+        _mark(ax, (two.at / unit for two in run.evictions), _EVICTION, "eviction")
+        _mark(ax, (two.at / unit for two in run.kills), _KILL, "killed for memory")
+        handles, labels = ax.get_legend_handles_labels()
         if len(labels) > 1:
             # Beside the curves, which it would hide.
-            one.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.005, 1.0))
+            ax.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.005, 1.0))
     axes[2].set_xlabel(word)
     axes[2].set_xlim(0, max(float(times[-1]), 1 / unit))
     try:
@@ -89,5 +89,5 @@ def _latency(axes: Axes, times: Floats, run: Run) -> None:
 
 
 def _mark(axes: Axes, at: Iterable[float], color: str, name: str) -> None:
-    for number, one in enumerate(sorted(set(at))):
-        axes.axvline(one, color=color, linewidth=1, label=name if number == 0 else None)
+    for number, moment in enumerate(sorted(set(at))):
+        axes.axvline(moment, color=color, linewidth=1, label=name if number == 0 else None)

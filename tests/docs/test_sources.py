@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord_model.sources import FACTS, Source
+from koord_model.sources import PROPERTIES, Source
 
 from tests.docs.words import marked, page, rows
 
@@ -11,9 +11,9 @@ TABLE = rows(marked(page("sources.md"), "sources"))
 
 def test_the_table_is_that_of_the_code() -> None:
     assert [
-        [fact.name, ", ".join(fact.believed), fact.until, fact.absence] for fact in FACTS
+        [row.name, ", ".join(row.believed), row.until, row.absence] for row in PROPERTIES
     ] == TABLE
 
 
 def test_each_source_is_believed_about_something() -> None:
-    assert {source for fact in FACTS for source in fact.believed} == set(Source)
+    assert {source for row in PROPERTIES for source in row.believed} == set(Source)

@@ -1,7 +1,7 @@
 import pytest
-from koord_model.sources import FACTS, Belief, Fact, Source, believe
+from koord_model.sources import PROPERTIES, Belief, Property, Source, believe
 
-FACT = Fact("a fact", (Source.HOOKS, Source.LIST), "then", "nothing")
+FACT = Property("a row", (Source.HOOKS, Source.LIST), "then", "nothing")
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ def test_the_first_that_makes_a_statement_is_believed(
     assert believe(FACT, statements) == believed
 
 
-def test_each_fact_has_one_row() -> None:
-    assert len({fact.name for fact in FACTS}) == len(FACTS)
+def test_each_property_has_one_row() -> None:
+    assert len({row.name for row in PROPERTIES}) == len(PROPERTIES)

@@ -1,1 +1,1 @@
-"""What `make mutants` consists of: faults, trials in forks, and what is known of earlier ones."""
+"""Parts of `make mutants`: faults, trials in forks, and results of earlier ones."""

@@ -1,1 +1,1 @@
-"""What is known of accelerators, and how it is written. No IO."""
+"""State of accelerators, and its documents. No IO."""

@@ -67,7 +67,7 @@ _LISTED = msgspec.json.Decoder(list[msgspec.Raw])
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When devices are written, and for how many seconds that holds."""
+    """Time at which devices are written, and the seconds for which that holds."""
 
     at: float
     seconds: float
@@ -76,17 +76,17 @@ class Expiry:
 def document(states: Mapping[str, VendorState], expiry: Expiry | None) -> Document:
     """All accelerators, by vendor and minor; without ``expiry`` no times."""
     return [
-        _device(one, states[vendor], expiry)
+        _device(accelerator, states[vendor], expiry)
         for vendor in sorted(states)
-        for one in states[vendor].accelerators
+        for accelerator in states[vendor].accelerators
     ]
 
 
-def _device(one: Accelerator, state: VendorState, expiry: Expiry | None) -> dict[str, Any]:
-    device = one.device
+def _device(accelerator: Accelerator, state: VendorState, expiry: Expiry | None) -> dict[str, Any]:
+    device = accelerator.device
     written: dict[str, Any] = {
-        "vendor": one.vendor,
-        "model": one.model,
+        "vendor": accelerator.vendor,
+        "model": accelerator.model,
         "uuid": device.id,
         "minor": str(device.minor),
         "resources": {
@@ -94,25 +94,26 @@ def _device(one: Accelerator, state: VendorState, expiry: Expiry | None) -> dict
             for name, each in device.resources.items()
             if each or not name.endswith("memory")
         },
-        "topology": _topology(one),
+        "topology": _topology(accelerator),
         "status": _status(device),
     }
-    if one.driver:
-        written["driver"] = one.driver
-    if one.details:
-        written["details"] = dict(one.details)
+    if accelerator.driver:
+        written["driver"] = accelerator.driver
+    if accelerator.details:
+        written["details"] = dict(accelerator.details)
     if expiry is not None:
         written["timestamp"] = rfc3339(state.answered_at)
         written["expiryTime"] = rfc3339(expiry.at + expiry.seconds)
     return written
 
 
-def _topology(one: Accelerator) -> dict[str, Any]:
-    device = one.device
+def _topology(accelerator: Accelerator) -> dict[str, Any]:
+    device = accelerator.device
     topology: dict[str, Any] = {}
-    if one.links:
+    if accelerator.links:
         topology["p2pLinks"] = [
-            {"peerMinor": ",".join(map(str, link.peers)), "type": link.type} for link in one.links
+            {"peerMinor": ",".join(map(str, link.peers)), "type": link.type}
+            for link in accelerator.links
         ]
     topology["socketID"] = str(device.socket)
     topology["nodeID"] = str(device.numa_node)
@@ -139,7 +140,7 @@ def encode(given: Document) -> bytes:
 
 
 def states_of(text: str | bytes) -> dict[str, VendorState]:
-    """What was known when a file was written, by vendor: nothing of it is confirmed yet.
+    """Read the states of a written file by vendor: nothing of it is confirmed yet.
 
     What is not a device is left out; of a file that is not JSON nothing is known.
     """
@@ -148,10 +149,12 @@ def states_of(text: str | bytes) -> dict[str, VendorState]:
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return {}
     found: dict[str, list[tuple[Accelerator, float]]] = {}
-    for one, at in _devices(given):
-        found.setdefault(one.vendor, []).append((one, at))
+    for accelerator, at in _devices(given):
+        found.setdefault(accelerator.vendor, []).append((accelerator, at))
     return {
-        vendor: VendorState(tuple(one for one, _ in each), max(at for _, at in each))
+        vendor: VendorState(
+            tuple(accelerator for accelerator, _ in each), max(at for _, at in each)
+        )
         for vendor, each in found.items()
     }
 
@@ -159,19 +162,19 @@ def states_of(text: str | bytes) -> dict[str, VendorState]:
 def _devices(given: list[msgspec.Raw]) -> Iterator[tuple[Accelerator, float]]:
     for raw in given:
         try:
-            one = _WRITTEN.decode(raw)
-            yield _read(one), from_rfc3339(one.timestamp)
+            document = _WRITTEN.decode(raw)
+            yield _read(document), from_rfc3339(document.timestamp)
         except (msgspec.MsgspecError, RecursionError, UnicodeError, ValueError):
             continue
 
 
-def _read(one: _Written) -> Accelerator:
-    topology, status = one.topology, one.status
+def _read(written: _Written) -> Accelerator:
+    topology, status = written.topology, written.status
     device = SchedulableDevice(
         type="gpu",
-        id=one.uuid,
-        minor=int(one.minor),
-        resources={name: whole(each) for name, each in one.resources.items()},
+        id=written.uuid,
+        minor=int(written.minor),
+        resources={name: whole(each) for name, each in written.resources.items()},
         healthy=status.healthy,
         reason=status.reason,
         message=status.message,
@@ -183,4 +186,6 @@ def _read(one: _Written) -> Accelerator:
     links = (
         DeviceLink(tuple(map(int, link.peers.split(","))), link.type) for link in topology.links
     )
-    return Accelerator(device, one.vendor, one.model, one.driver, tuple(links), one.details)
+    return Accelerator(
+        device, written.vendor, written.model, written.driver, tuple(links), written.details
+    )

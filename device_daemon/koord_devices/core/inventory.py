@@ -1,4 +1,4 @@
-"""What is known of each vendor's accelerators: its latest answer, and what that leaves out.
+"""State of each vendor's accelerators: its latest answer, completed by earlier ones.
 
 - An accelerator that was there and is not in an answer stays, and is not healthy (``NotFound``):
   pods may hold it.
@@ -33,19 +33,24 @@ def answered(state: VendorState, found: Iterable[Accelerator], at: float) -> Ven
     """The state after an answer; ``at`` is the wall clock, seconds since the epoch."""
     named: dict[str, Accelerator] = {}
     unnamed: list[str] = []
-    for one in found:
-        known = one if one.device.id else _remembered(one, state.accelerators)
+    for accelerator in found:
+        known = (
+            accelerator if accelerator.device.id else _remembered(accelerator, state.accelerators)
+        )
         if known is not None:
             known = _completed(known, state.accelerators)
         if known is None:
-            where = one.device.bus or f"minor {one.device.minor}"
-            unnamed.append(f"{one.vendor} {where}: {one.device.message or 'it has no identifier'}")
+            device = accelerator.device
+            where = device.bus or f"minor {device.minor}"
+            unnamed.append(
+                f"{accelerator.vendor} {where}: {device.message or 'it has no identifier'}"
+            )
         else:
             named.setdefault(known.device.id, known)
-    for one in state.accelerators:
-        if one.device.id not in named:
+    for accelerator in state.accelerators:
+        if accelerator.device.id not in named:
             line = "its vendor's tool lists it no longer"
-            named[one.device.id] = one.unhealthy("NotFound", line)
+            named[accelerator.device.id] = accelerator.unhealthy("NotFound", line)
     return VendorState(_in_order(named.values()), at, unnamed=tuple(unnamed))
 
 
@@ -54,38 +59,40 @@ def failed(state: VendorState, reason: str, error: str) -> VendorState:
     return replace(
         state,
         accelerators=tuple(
-            one.unhealthy(reason, error)
-            if one.device.healthy or one.device.reason == state.reason
-            else one
-            for one in state.accelerators
+            accelerator.unhealthy(reason, error)
+            if accelerator.device.healthy or accelerator.device.reason == state.reason
+            else accelerator
+            for accelerator in state.accelerators
         ),
         reason=reason,
         error=error,
     )
 
 
-def _remembered(one: Accelerator, known: Sequence[Accelerator]) -> Accelerator | None:
+def _remembered(accelerator: Accelerator, known: Sequence[Accelerator]) -> Accelerator | None:
     """A device without identifier as it was known, by its place, with what is wrong now."""
     for before in known:
         same = (
-            before.device.bus == one.device.bus
-            if one.device.bus
-            else before.device.minor == one.device.minor
+            before.device.bus == accelerator.device.bus
+            if accelerator.device.bus
+            else before.device.minor == accelerator.device.minor
         )
         if same:
-            return before.unhealthy(one.device.reason, one.device.message)
+            return before.unhealthy(accelerator.device.reason, accelerator.device.message)
     return None
 
 
-def _completed(one: Accelerator, known: Sequence[Accelerator]) -> Accelerator:
+def _completed(accelerator: Accelerator, known: Sequence[Accelerator]) -> Accelerator:
     """One that is out of order, with what its tool does not say of it any more."""
-    if one.device.healthy or all(one.device.resources.values()):
-        return one
+    if accelerator.device.healthy or all(accelerator.device.resources.values()):
+        return accelerator
     for before in known:
-        if before.device.id == one.device.id:
-            return before.unhealthy(one.device.reason, one.device.message)
-    return one
+        if before.device.id == accelerator.device.id:
+            return before.unhealthy(accelerator.device.reason, accelerator.device.message)
+    return accelerator
 
 
 def _in_order(found: Iterable[Accelerator]) -> tuple[Accelerator, ...]:
-    return tuple(sorted(found, key=lambda one: (one.device.minor, one.device.id)))
+    return tuple(
+        sorted(found, key=lambda accelerator: (accelerator.device.minor, accelerator.device.id))
+    )

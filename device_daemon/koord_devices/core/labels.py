@@ -16,27 +16,32 @@ _NO_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def labels(accelerators: Iterable[Accelerator], rdma: int) -> dict[str, str]:
-    """How many there are of each vendor, model and driver; ``rdma`` is the count of RDMA devices.
+    """Count devices by vendor, model and driver; ``rdma`` is the number of RDMA devices.
 
     The node's ``gpu-vendor``, ``gpu-model`` and ``gpu-driver-version`` are Koordinator's, and there
     only where all accelerators agree.
     """
     by_vendor: dict[str, list[Accelerator]] = {}
-    for one in accelerators:
-        by_vendor.setdefault(one.vendor, []).append(one)
+    for accelerator in accelerators:
+        by_vendor.setdefault(accelerator.vendor, []).append(accelerator)
     found: dict[str, str] = {}
     for vendor, each in sorted(by_vendor.items()):
         found[f"{PREFIX}/{vendor}.count"] = str(len(each))
-        found[f"{PREFIX}/{vendor}.healthy"] = str(sum(one.device.healthy for one in each))
-        linked = sorted({link.type for one in each for link in one.links})
+        found[f"{PREFIX}/{vendor}.healthy"] = str(
+            sum(accelerator.device.healthy for accelerator in each)
+        )
+        linked = sorted({link.type for accelerator in each for link in accelerator.links})
         found |= {f"{PREFIX}/{vendor}.link": "_".join(linked)} if linked else {}
     if rdma:
         found[f"{PREFIX}/rdma.count"] = str(rdma)
-    everything = [one for each in by_vendor.values() for one in each]
+    everything = [accelerator for each in by_vendor.values() for accelerator in each]
     for name, values in (
-        (LABEL_GPU_VENDOR, {one.vendor for one in everything}),
-        (LABEL_GPU_MODEL, {one.model.removeprefix("NVIDIA ") for one in everything}),
-        (LABEL_GPU_DRIVER_VERSION, {one.driver for one in everything}),
+        (LABEL_GPU_VENDOR, {accelerator.vendor for accelerator in everything}),
+        (
+            LABEL_GPU_MODEL,
+            {accelerator.model.removeprefix("NVIDIA ") for accelerator in everything},
+        ),
+        (LABEL_GPU_DRIVER_VERSION, {accelerator.driver for accelerator in everything}),
     ):
         value = _NO_LABEL.sub("-", values.pop())[:63].strip("-._") if len(values) == 1 else ""
         if value:

@@ -37,9 +37,9 @@ def _neighbours(pairs: Iterable[Pair]) -> dict[int, set[int]]:
     neighbours: dict[int, set[int]] = defaultdict(set)
     for pair in pairs:
         if len(pair) == 2:
-            one, other = pair
-            neighbours[one].add(other)
-            neighbours[other].add(one)
+            first, other = pair
+            neighbours[first].add(other)
+            neighbours[other].add(first)
     return neighbours
 
 

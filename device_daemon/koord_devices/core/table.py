@@ -31,7 +31,7 @@ def table(
     rows = [
         _HEADER,
         *map(_accelerator, accelerators),
-        *(_rdma(one, switches.get(one.bus, "")) for one in rdma.devices),
+        *(_rdma(device, switches.get(device.bus, "")) for device in rdma.devices),
     ]
     if len(rows) == 1:
         return "No accelerator and no RDMA device found.\n"
@@ -43,15 +43,15 @@ def table(
     )
 
 
-def _accelerator(one: Accelerator) -> tuple[str, ...]:
-    size = one.device.resources.get(GPU_MEMORY, 0)
+def _accelerator(accelerator: Accelerator) -> tuple[str, ...]:
+    size = accelerator.device.resources.get(GPU_MEMORY, 0)
     return _row(
-        one.device,
-        one.vendor,
-        one.model,
+        accelerator.device,
+        accelerator.vendor,
+        accelerator.model,
         f"{size / (1 << 30):.0f} GiB" if size else _NOTHING,
-        " ".join(_links(one)),
-        str(one.details.get("pcieSwitch", "")),
+        " ".join(_links(accelerator)),
+        str(accelerator.details.get("pcieSwitch", "")),
     )
 
 
@@ -79,6 +79,6 @@ def _row(
     )
 
 
-def _links(one: Accelerator) -> Iterator[str]:
-    for link in one.links:
+def _links(accelerator: Accelerator) -> Iterator[str]:
+    for link in accelerator.links:
         yield f"{link.type}:{','.join(map(str, link.peers))}"

@@ -60,7 +60,7 @@ def memory(text: str, unit: str = "") -> int:
 
 
 def link_matrix(text: str, prefix: str, kinds: Mapping[str, str]) -> dict[Pair, str]:
-    """How devices are linked, of a matrix whose rows and columns are named PREFIX and a number.
+    """Parse the links of a matrix whose rows and columns are named PREFIX and a number.
 
     ``kinds`` are the kinds of link that count, and what they are called in the file. A link
     counts if both directions say so.
@@ -97,7 +97,7 @@ def objects(text: str, *keys: str) -> list[Mapping[str, Any]]:
         given = next((given[key] for key in keys if key in given), [given])
     if not isinstance(given, list):
         raise OutputError("it printed no JSON array")
-    return [one for one in given if isinstance(one, Mapping)]
+    return [item for item in given if isinstance(item, Mapping)]
 
 
 def decode(text: str) -> Any:
@@ -116,7 +116,7 @@ def decode(text: str) -> Any:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where values are that begin with a bracket, one after the other."""
+    """Spans of values that begin with a bracket, one after the other."""
     place = 0
     for _ in range(_MOST_BRACKETS):
         bracket = _BRACKET.search(text, place)

@@ -8,7 +8,7 @@ _DISPLAY_OR_ACCELERATOR = ("3", "12", "2")
 
 
 def concerns_devices(message: bytes) -> str:
-    """What happened to a device that may be an accelerator or a network card; else "".
+    """Describe the event of a possible accelerator or network card; "" for any other device.
 
     Of PCI functions the class is known: "30200", without a leading zero.
     """

@@ -34,7 +34,7 @@ _NOT_NAMES = "0x"
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """What a tool says of one GPU; what it does not say is empty."""
+    """A tool's record of one GPU; missing values are empty."""
 
     bus: str = ""
     unique_id: str = ""
@@ -47,18 +47,19 @@ class Vendor:
     """Reads sysfs, and asks a tool for the rest."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is a GPU: their bridges and sound devices are AMD's, too."""
+        """True if it is a GPU: their bridges and sound devices are AMD's, too."""
         return function.vendor == _VENDOR and function.pci_class.startswith(_CLASSES)
 
     def probe(self, node: NodeAccess, functions: Sequence[PCIFunction]) -> list[Accelerator]:
         """All GPUs on the bus, but those that are part of a processor."""
         entries = _entries(node)
-        named = {pci.address(one.bus): one for one in entries if one.bus}
+        named = {pci.address(entry.bus): entry for entry in entries if entry.bus}
         if not named and len(entries) == len(functions):
             # Early versions do not say where a GPU is; they list them by address.
-            named = dict(zip((one.address for one in functions), entries, strict=True))
+            named = dict(zip((function.address for function in functions), entries, strict=True))
         minors = {
-            one.address: _minor(node, one.address, index) for index, one in enumerate(functions)
+            function.address: _minor(node, function.address, index)
+            for index, function in enumerate(functions)
         }
         linked = _links(node, minors)
         found = (
@@ -67,7 +68,7 @@ class Vendor:
             )
             for address, minor in minors.items()
         )
-        return [one for one in found if not _part_of_a_processor(one)]
+        return [accelerator for accelerator in found if not _part_of_a_processor(accelerator)]
 
 
 def _minor(node: NodeAccess, address: str, index: int) -> int:
@@ -103,12 +104,12 @@ def _accelerator(
     return Accelerator(there, "amd", model, driver, linked, details)
 
 
-def _part_of_a_processor(one: Accelerator) -> bool:
-    return 0 < one.device.resources.get(GPU_MEMORY, 0) < _PART_OF_A_PROCESSOR
+def _part_of_a_processor(accelerator: Accelerator) -> bool:
+    return 0 < accelerator.device.resources.get(GPU_MEMORY, 0) < _PART_OF_A_PROCESSOR
 
 
 def _entries(node: NodeAccess) -> list[ToolEntry]:
-    """What a tool says; nothing where there is none, or it fails: sysfs has what is needed."""
+    """Read a tool's records; none without a tool, or if it fails: sysfs has the essentials."""
     try:
         if node.has("amd-smi"):
             return list(amd_smi(node.run("amd-smi", "static", "--json")))
@@ -122,15 +123,15 @@ def _entries(node: NodeAccess) -> list[ToolEntry]:
 
 def amd_smi(text: str) -> Iterator[ToolEntry]:
     """The GPUs of ``amd-smi static --json``: an array, from version 25 on one in "gpu_data"."""
-    for one in objects(text, "gpu_data"):
-        unit = at(one, "vram", "size", "unit").removesuffix("B")
-        serial = at(one, "asic", "asic_serial").lower()
+    for entry in objects(text, "gpu_data"):
+        unit = at(entry, "vram", "size", "unit").removesuffix("B")
+        serial = at(entry, "asic", "asic_serial").lower()
         yield ToolEntry(
-            at(one, "bus", "bdf"),
+            at(entry, "bus", "bdf"),
             serial,
-            at(one, "asic", "market_name"),
-            memory(at(one, "vram", "size", "value"), unit),
-            at(one, "driver", "version"),
+            at(entry, "asic", "market_name"),
+            memory(at(entry, "vram", "size", "value"), unit),
+            at(entry, "driver", "version"),
         )
 
 
@@ -144,7 +145,7 @@ def rocm_smi(text: str) -> Iterator[ToolEntry]:
             continue
         card = cards[name]
         names = (at(card, key) for key in ("Card Series", "Card series", "Device Name"))
-        model = next((one for one in names if one and not one.startswith(_NOT_NAMES)), "")
+        model = next((label for label in names if label and not label.startswith(_NOT_NAMES)), "")
         size = at(card, "VRAM Total Memory (B)")
         yield ToolEntry(at(card, "PCI Bus"), at(card, "Unique ID"), model, memory(size), driver)
 
@@ -164,7 +165,7 @@ def _links(node: NodeAccess, minors: Mapping[str, int]) -> dict[int, tuple[Devic
 
 
 def xgmi(tree: FileTree, nodes: str, minors: Mapping[str, int]) -> dict[Pair, str]:
-    """Which GPUs, by minor, XGMI links, as the kernel's compute driver says it."""
+    """Read the XGMI links between GPUs, by minor, from the kernel's compute driver."""
     try:
         names = tree.names(nodes)
     except OSError:

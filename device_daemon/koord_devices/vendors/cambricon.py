@@ -38,7 +38,7 @@ class Vendor:
     """Asks cnmon."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is an MLU, and no bridge."""
+        """True if it is an MLU, and no bridge."""
         return function.vendor == _VENDOR and not function.pci_class.startswith("06")
 
     def probe(self, node: NodeAccess, functions: Sequence[PCIFunction]) -> list[Accelerator]:
@@ -90,7 +90,7 @@ def driver_of(table: str) -> str:
 
 
 def health(info: str) -> tuple[bool, str]:
-    """Whether a card is good, and what is wrong: the line "Device" that is not its PCI number."""
+    """Return a card's health and problem, from the line "Device" that is not its PCI number."""
     states = [value for key, value in pairs(info) if key == "Device" and number(value) is None]
     if not states or states[-1] in ("Good", ""):
         return True, ""

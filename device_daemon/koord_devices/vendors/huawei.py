@@ -31,7 +31,7 @@ _VENDOR, _ACCELERATOR = "19e5", "12"
 _BRIDGES = ("1710", "1711")
 _HEALTHY = ("OK", "Warning", "General Warning", "")
 _AI_CPUS = {"Ascend-910B": 0, "Ascend-910B2": 6, "Ascend-910B3": 7, "Ascend-910B4": 7}
-"""Where npu-smi does not tell; the numbers are Koordinator's."""
+"""Numbers of AI CPUs where npu-smi has none; they are Koordinator's."""
 _AI_CORES = {"Ascend-310P3": 8}
 
 
@@ -49,7 +49,7 @@ class Vendor:
     """Asks npu-smi."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is an NPU: Huawei's network cards and its servers' bridges are not."""
+        """True if it is an NPU: Huawei's network cards and its servers' bridges are not."""
         return (
             function.vendor == _VENDOR
             and function.pci_class.startswith(_ACCELERATOR)
@@ -177,7 +177,7 @@ def chip_memory(usages: Mapping[str, str]) -> int:
 
 
 def _links(node: NodeAccess, chips: Sequence[Chip]) -> dict[int, tuple[DeviceLink, ...]]:
-    """How chips are linked; nothing where this version, or this card, cannot say."""
+    """Read the links of chips; none where this version, or this card, does not report them."""
     try:
         matrix = link_matrix(node.run("npu-smi", "info", "-t", "topo"), "NPU", {"HCCS": "HCCS"})
     except ToolError:

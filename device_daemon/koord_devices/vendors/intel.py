@@ -35,7 +35,7 @@ class Vendor:
     """Reads sysfs, and asks xpu-smi for the rest."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is a GPU of its own, not part of the processor."""
+        """True if it is a GPU of its own, not part of the processor."""
         return (
             function.vendor == _VENDOR
             and function.pci_class.startswith(_DISPLAY)
@@ -47,10 +47,10 @@ class Vendor:
         known: Mapping[str, IntelDevice] = {}
         if node.has("xpu-smi"):
             found = discovered(node.run("xpu-smi", "discovery", "-j"))
-            known = {pci.address(one.bus): one for one in found}
+            known = {pci.address(entry.bus): entry for entry in found}
         return [
-            _accelerator(node, index, one, known.get(one.address))
-            for index, one in enumerate(functions)
+            _accelerator(node, index, function, known.get(function.address))
+            for index, function in enumerate(functions)
         ]
 
 
@@ -79,11 +79,11 @@ def discovered(text: str) -> Iterator[IntelDevice]:
     Raises:
         OutputError: the text is not such a list.
     """
-    for one in objects(text, "device_list"):
-        index = number(at(one, "device_id"))
-        bus = at(one, "pci_bdf_address")
-        if index is not None and bus and at(one, "device_function_type") != "virtual":
-            yield IntelDevice(index, bus, at(one, "device_name"))
+    for entry in objects(text, "device_list"):
+        index = number(at(entry, "device_id"))
+        bus = at(entry, "pci_bdf_address")
+        if index is not None and bus and at(entry, "device_function_type") != "virtual":
+            yield IntelDevice(index, bus, at(entry, "device_name"))
 
 
 def detail(text: str) -> tuple[int, str]:

@@ -24,7 +24,7 @@ _VENDOR = "1d22"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What of a row an inventory needs."""
+    """The part of a row that an inventory needs."""
 
     bus: str
     minor: int
@@ -37,7 +37,7 @@ class Vendor:
     """Asks xpu_smi."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is an XPU, and no bridge."""
+        """True if it is an XPU, and no bridge."""
         return function.vendor == _VENDOR and not function.pci_class.startswith("06")
 
     def probe(self, node: NodeAccess, functions: Sequence[PCIFunction]) -> list[Accelerator]:

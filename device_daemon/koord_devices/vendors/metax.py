@@ -50,7 +50,7 @@ class Vendor:
     """Asks mx-smi."""
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is a GPU, and no bridge."""
+        """True if it is a GPU, and no bridge."""
         return function.vendor == _VENDOR and not function.pci_class.startswith("06")
 
     def probe(self, node: NodeAccess, functions: Sequence[PCIFunction]) -> list[Accelerator]:
@@ -65,42 +65,42 @@ class Vendor:
         return [
             _accelerator(
                 node,
-                one,
-                hardware.get(one.minor, ""),
-                uncorrectable(errors.get(one.minor, "")),
-                fields(versions.get(one.minor, "")).get("KMD", ""),
-                linked.get(one.minor, ()),
+                gpu,
+                hardware.get(gpu.minor, ""),
+                uncorrectable(errors.get(gpu.minor, "")),
+                fields(versions.get(gpu.minor, "")).get("KMD", ""),
+                linked.get(gpu.minor, ()),
             )
-            for one in listed
+            for gpu in listed
         ]
 
 
 def _accelerator(
     node: NodeAccess,
-    one: ListedGPU,
+    gpu: ListedGPU,
     hardware: str,
     errors: int,
     driver: str,
     linked: tuple[DeviceLink, ...],
 ) -> Accelerator:
     reason, message = "", ""
-    if one.why:
-        reason, message = "NotAvailable", f"mx-smi says not available: {one.why}"
+    if gpu.why:
+        reason, message = "NotAvailable", f"mx-smi says not available: {gpu.why}"
     elif errors:
         reason, message = "ECCError", f"{errors} uncorrectable memory errors"
     said = fields(hardware)
     device = SchedulableDevice(
         type="gpu",
-        id=one.uuid,
-        minor=one.minor,
+        id=gpu.uuid,
+        minor=gpu.minor,
         resources={GPU_CORE: 100, GPU_MEMORY: memory(said.get("Memory Capacity", ""))},
         healthy=not reason,
         reason=reason,
         message=message,
-        bus=one.bus,
+        bus=gpu.bus,
     )
     there, details = placed(device, node)
-    model = (said.get("Model Name") or one.chip).removeprefix("MetaX ")
+    model = (said.get("Model Name") or gpu.chip).removeprefix("MetaX ")
     return Accelerator(there, "metax", model, driver, linked, details)
 
 
@@ -133,7 +133,7 @@ def uncorrectable(text: str) -> int:
 
 
 def _links(node: NodeAccess) -> dict[int, tuple[DeviceLink, ...]]:
-    """How GPUs are linked; nothing where this version cannot say."""
+    """Read the links of GPUs; none where this version does not report them."""
     try:
         return links(link_matrix(node.run("mx-smi", "topo", "-m"), "GPU", {"MX": "MetaXLink"}))
     except ToolError:

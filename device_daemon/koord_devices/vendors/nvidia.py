@@ -29,7 +29,7 @@ class Vendor:
         self._health: dict[str, GPUHealth] = {}
 
     def owns(self, function: PCIFunction) -> bool:
-        """Whether it is a GPU: their bridges and sound cards are NVIDIA's, too."""
+        """True if it is a GPU: their bridges and sound cards are NVIDIA's, too."""
         return function.vendor == _VENDOR and function.pci_class.startswith(_DISPLAY)
 
     def probe(self, node: NodeAccess, functions: Sequence[PCIFunction]) -> list[Accelerator]:
@@ -45,36 +45,36 @@ class Vendor:
     ) -> Iterator[Accelerator]:
         details = node.gpus.details()
         linked = links(_pairs(readings, details))
-        for one in readings:
-            detail = details.get(one.uuid, GPUDetails(one.uuid))
-            health = self._health.setdefault(one.uuid, GPUHealth())
-            reason, message = health.judge(one, node.steady)
+        for reading in readings:
+            detail = details.get(reading.uuid, GPUDetails(reading.uuid))
+            health = self._health.setdefault(reading.uuid, GPUHealth())
+            reason, message = health.judge(reading, node.steady)
             if not reason and detail.row_failure:
                 reason, message = "RowRemapFailure", "a failed row of memory cannot be remapped"
-            device, more = placed(_device(one, reason, message), node)
+            device, more = placed(_device(reading, reason, message), node)
             yield Accelerator(
                 device,
                 "nvidia",
-                one.model,
+                reading.model,
                 node.gpus.driver,
-                linked.get(one.minor, ()),
+                linked.get(reading.minor, ()),
                 more | _details(detail),
             )
 
 
-def _device(one: GPUReading, reason: str, message: str) -> SchedulableDevice:
+def _device(reading: GPUReading, reason: str, message: str) -> SchedulableDevice:
     device = SchedulableDevice(
         type="gpu",
-        id=one.uuid,
-        minor=one.minor,
-        resources={GPU_CORE: 100, GPU_MEMORY: one.memory},
-        bus=one.bus,
+        id=reading.uuid,
+        minor=reading.minor,
+        resources={GPU_CORE: 100, GPU_MEMORY: reading.memory},
+        bus=reading.bus,
     )
     return device if not reason else replace(device, healthy=False, reason=reason, message=message)
 
 
 def _pairs(readings: Sequence[GPUReading], details: Mapping[str, GPUDetails]) -> dict[Pair, str]:
-    minors = {one.uuid: one.minor for one in readings}
+    minors = {reading.uuid: reading.minor for reading in readings}
     return {
         frozenset((minors[uuid], minors[other])): "NVLink"
         for uuid, detail in details.items()
@@ -89,7 +89,7 @@ def _details(detail: GPUDetails) -> dict[str, Any]:
         found["eccUncorrected"] = detail.uncorrected
     if detail.instances:
         found["migInstances"] = [
-            {"uuid": one.uuid, "profile": one.profile, "memory": one.memory}
-            for one in detail.instances
+            {"uuid": instance.uuid, "profile": instance.profile, "memory": instance.memory}
+            for instance in detail.instances
         ]
     return found

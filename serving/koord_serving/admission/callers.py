@@ -1,4 +1,4 @@
-"""Who may ask webhooks: API servers that show a certificate or a token, where that is asked for.
+"""Authentication of webhooks' callers: API servers with a certificate or a token, if required.
 
 Kubernetes' API servers show nothing by default, so by default everybody may. The server's own
 health is for everybody always.
@@ -24,7 +24,7 @@ _SECONDS = 10.0  # a mounted file changes by a renamed link, which no watch on i
 
 
 class UnknownCallerError(Exception):
-    """Who asks may not; one line, with the HTTP ``status``."""
+    """Rejection of a caller; one line, with the HTTP ``status``."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -46,11 +46,11 @@ class WebhookCallers:
             else None
         )
         self.problem = f"{rules.ca_file}: not read yet" if rules.ca_file else ""
-        """Why nobody can show a certificate, in a line; "" where somebody can."""
+        """Reason why no client can show a certificate, in a line; "" if one can."""
 
     @property
     def asks_for_certificates(self) -> bool:
-        """Whether clients are asked for one in the handshake."""
+        """True if clients are asked for a certificate in the handshake."""
         return bool(self._rules.ca_file)
 
     def listens(self, tls: ListenerTls) -> None:

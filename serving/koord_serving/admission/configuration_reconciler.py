@@ -45,7 +45,7 @@ class WebhookConfigurationReconciler:
         on_warning: OnWarning = ignore_warning,
     ) -> None:
         self._api = api
-        self._targets = {_key(one): one for one in targets}
+        self._targets = {_key(target): target for target in targets}
         self._bundle = bundle
         self._ready = ready
         self._leads = leads
@@ -64,8 +64,8 @@ class WebhookConfigurationReconciler:
     async def run(self) -> None:
         """Until cancelled."""
         informers = SharedInformers(self._api, on_warning=self._on_warning)
-        for key, one in self._targets.items():
-            self._watch(informers, key, one)
+        for key, target in self._targets.items():
+            self._watch(informers, key, target)
         self.wake()
         async with anyio.create_task_group() as group:
             group.start_soon(informers.run)
@@ -131,7 +131,7 @@ class WebhookConfigurationReconciler:
         self._left[_key(target)] = names
 
     def _was_deleted(self, target: CABundleTarget, found: Object | None) -> bool:
-        """Whether somebody has deleted it meanwhile.
+        """True if somebody has deleted it meanwhile.
 
         It is not made again then: when all is being uninstalled, a configuration without its
         server would keep every pod from being created.

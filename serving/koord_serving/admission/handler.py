@@ -73,7 +73,7 @@ class AdmissionHandler(Generic[V]):
         self._idle.set()
 
     async def answer(self, request: web.Request, webhook: Webhook[V]) -> web.Response:
-        """What is answered; nothing that a client sends makes it raise."""
+        """Answer a request; nothing that a client sends makes it raise."""
         started = self._monotonic()
         self._count(1)
         operation, status = "", 200

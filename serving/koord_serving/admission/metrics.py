@@ -1,4 +1,4 @@
-"""What the webhooks' server counts."""
+"""Counters of the webhooks' server."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 
 
 class AdmissionOutcome(StrEnum):
-    """What became of a request."""
+    """Outcome of a request."""
 
     ADMITTED = "admitted"
     CHANGED = "changed"
     REFUSED = "refused"
     UNKNOWN_CALLER = "unknown_caller"
-    """Who asked may not ask, or could not be told."""
+    """The caller is not accepted, or could not be identified."""
     MALFORMED = "malformed"
     """It was no AdmissionReview."""
     FAILED = "failed"

@@ -14,7 +14,7 @@ _SECONDS = 3.0
 
 
 async def self_check(host: str, port: int, bundle: bytes, name: str) -> str:
-    """Why a client would get no answer there, in a line; "" if all is well.
+    """Return why a client would get no answer there, in a line; "" if it gets one.
 
     ``name`` must be in the certificate. Without a ``bundle`` any certificate is accepted.
     """

@@ -77,7 +77,7 @@ class AdmissionServer(Generic[V]):
 
     @property
     def port(self) -> int:
-        """Where it listens; of port 0 the one picked, once started."""
+        """Port of the listener; of port 0 the one picked, once started."""
         return self._port
 
     async def start(self) -> None:
@@ -114,7 +114,7 @@ class AdmissionServer(Generic[V]):
         await runner.cleanup()
 
     def problem(self) -> str:
-        """Why this replica should get no requests now, in a line; "" where it should."""
+        """Return why this replica should get no requests now, in a line; "" if it should."""
         if self._draining:
             return "this replica is stopping"
         if reason := self._tls.problem(self._now()):

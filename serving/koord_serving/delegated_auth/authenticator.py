@@ -1,4 +1,4 @@
-"""Who the callers of an aggregated API are, and what they may do, by the API server's word."""
+"""Identity and permissions of an aggregated API's callers, by the API server's word."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from koord_serving.delegated_auth.review_pool import (
 from koord_serving.limits.core.ttl_cache import TTLCache
 
 ANSWER_SECONDS = 10.0
-"""For which the API server's answers are good, as with its own extension servers."""
+"""Lifetime of the API server's answers, as with its own extension servers."""
 
 _TOKENS = ReviewLimits(known=32, unknown=32, each=4)
 _ACCESS = ReviewLimits(known=0, unknown=32, each=8)
 
-CONNECTIONS = sum(one.known + one.unknown for one in (_TOKENS, _ACCESS))
+CONNECTIONS = sum(limits.known + limits.unknown for limits in (_TOKENS, _ACCESS))
 """That the client needs so that no review waits for another."""
 
 _CAPACITY = 4096
@@ -74,7 +74,7 @@ class DelegatedAuthenticator:
         return await self._token_reviews.run(key, review, unknown_caller)
 
     async def refusal(self, user: User, attributes: AccessAttributes) -> str:
-        """Why a user may not do this, in a line; "" if it may.
+        """Return why a user may not do this, in a line; "" if it may.
 
         Raises:
             ApiError: the API server cannot be asked.

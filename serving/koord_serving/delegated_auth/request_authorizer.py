@@ -1,4 +1,4 @@
-"""Whether a request for a plain path may be answered, by the API server, as kube-rbac-proxy does.
+"""Authorization of requests for plain paths by the API server, as in kube-rbac-proxy.
 
 A bearer token goes into a TokenReview, its user into a SubjectAccessReview about the path. Requests
 to the API server are bounded: unknown callers must not spend what this program's own requests need.
@@ -31,7 +31,7 @@ from koord_serving.delegated_auth.review_pool import (
 from koord_serving.limits.core.ttl_cache import TTLCache
 
 ANSWER_SECONDS = 10.0
-"""For which an answer is good, as with the API server's own extension servers."""
+"""Lifetime of an answer, as with the API server's own extension servers."""
 
 _REVIEWS = ReviewLimits(known=4, unknown=4, each=4, qps=2.0, burst=8)
 _REVIEW_SECONDS = 5.0
@@ -75,7 +75,7 @@ class RequestAuthorizer:
         self._reviews: ReviewPool[AccessVerdict] = ReviewPool(_REVIEWS, monotonic=monotonic)
 
     async def check(self, authorization: str, verb: str, path: str) -> AccessVerdict:
-        """Whether who sends this header may do this to a path."""
+        """Decide if the sender of this header may do this to a path."""
         token = bearer_token(authorization)
         if not token:
             return AccessVerdict(401, "send a bearer token")

@@ -93,8 +93,8 @@ class ReviewPool(Generic[T]):
 
     def close(self) -> None:
         """Cancel what is under way."""
-        for one in self._running.values():
-            one.cancel()
+        for running in self._running.values():
+            running.cancel()
 
     def _begin(
         self, key: Hashable, review: Callable[[], Coroutine[Any, Any, T]], unknown_caller: str
@@ -124,7 +124,7 @@ async def review_token(api: Api, token: str, audience: str = "") -> User | None:
 
 
 async def review_access(api: Api, user: User, attributes: AccessAttributes) -> AccessAnswer:
-    """Whether a user may do something.
+    """Ask the API server if a user may do something.
 
     Raises:
         ApiError: the API server cannot be asked.

@@ -90,7 +90,7 @@ class CertificateFolder:
             self._changed()
 
     def _waits(self, certificate: bytes, current: bytes, now: datetime) -> bool:
-        """Whether clients do not trust a certificate yet, and we have another one to show."""
+        """True if clients do not trust a certificate yet, and we have another one to show."""
         if not current or self._tls.problem(now):
             return False
         return not self._trusted.has_announced(certificate, now - _ANNOUNCED)

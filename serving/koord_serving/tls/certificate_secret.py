@@ -74,7 +74,7 @@ class CertificateSecret:
         self._problems = LogDeduplicator()
         self._last: certificates.SecretData = {}
         self.bundle = b""
-        """Whom clients have to trust, PEM; empty until the Secret was read."""
+        """Authorities for clients to trust, PEM; empty until the Secret was read."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -126,13 +126,13 @@ class CertificateSecret:
         return self._follow(data)
 
     def _lost(self) -> certificates.SecretData:
-        """What the Secret held; who deletes it wants another authority."""
-        return {name: one for name, one in self._last.items() if name != certificates.CA_KEY}
+        """Return the deleted Secret's data without its authority, which is to be replaced."""
+        return {name: value for name, value in self._last.items() if name != certificates.CA_KEY}
 
     def _document(self, found: Object | None, data: certificates.SecretData) -> Object:
         meta = {"name": self._secret, "namespace": self._namespace}
         before = found or {"apiVersion": "v1", "kind": "Secret", "metadata": meta}
-        encoded = {name: base64.b64encode(one).decode() for name, one in data.items()}
+        encoded = {name: base64.b64encode(value).decode() for name, value in data.items()}
         return {**before, "data": encoded}
 
     def _follow(self, data: certificates.SecretData) -> float:

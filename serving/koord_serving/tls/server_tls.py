@@ -1,4 +1,4 @@
-"""What servers show their clients, and how that changes while they serve.
+"""Certificates of servers, and their replacement while they serve.
 
 Each handshake takes the certificate that is in force at that moment, from a context made for
 it: loading into the context in use would leave an RSA certificate beside an ECDSA one, and
@@ -53,13 +53,13 @@ class ServerTls:
         return True
 
     def problem(self, now: datetime) -> str:
-        """Why no client would trust us now, "" where nothing is known against it."""
+        """Return why clients would not trust us now, "" if no reason is known."""
         if self.pair is None:
             return "there is no certificate yet"
         return certificates.problem(self.pair.certificate, self.pair.key, now)
 
     def expiry(self) -> datetime | None:
-        """When the certificate in force ends."""
+        """Return when the certificate in force ends."""
         return certificates.expiry(self.pair.certificate) if self.pair else None
 
 

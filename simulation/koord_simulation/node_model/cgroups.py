@@ -46,7 +46,7 @@ _NEW: Mapping[str, Value] = {
     "memory.wmark_scale_factor": 50,
     "blkio.cost.weight": 100,
 }
-"""What a new group has; 0 or nothing where no value is given."""
+"""Values of a new group; 0 or nothing where no value is given."""
 
 SYSCTLS: Mapping[str, str] = {"vm.min_free_kbytes": "67584", "vm.watermark_scale_factor": "10"}
 """Those that the model knows, as they are at boot."""
@@ -108,9 +108,9 @@ class SimulatedCgroups:
 
     def remove(self, group: str) -> None:
         """The group is gone, and those below it."""
-        for one in (*self.below(group, ""), group):
-            del self._values[one], self._children[one]
-            for target in [target for target in self._baselines if target.place == one]:
+        for place in (*self.below(group, ""), group):
+            del self._values[place], self._children[place]
+            for target in [target for target in self._baselines if target.place == place]:
                 del self._baselines[target]
         self._children[_above(group)].remove(group)
         self.changes += 1
@@ -148,7 +148,7 @@ class SimulatedCgroups:
         level = self._children.get(group, [])
         while level:
             found += level
-            level = [child for one in level for child in self._children[one]]
+            level = [child for parent in level for child in self._children[parent]]
         return tuple(found)
 
     def cpus(self, group: str) -> frozenset[int]:
@@ -165,7 +165,7 @@ class SimulatedCgroups:
 
     @property
     def desired(self) -> Mapping[Owner, tuple[DesiredValue, ...]]:
-        """What is wanted now, by whom."""
+        """Present desired values by owner."""
         return self._desired
 
     def set_desired(self, desired: Mapping[Owner, tuple[DesiredValue, ...]]) -> None:
@@ -184,7 +184,7 @@ class SimulatedCgroups:
             if self._read_back(target, value, now) != now:
                 changes.append(ValueChange(target, now, value))
         self._write(changes, frozenset(wanted))
-        asked = {one.target for group in desired.values() for one in group}
+        asked = {desired_value.target for group in desired.values() for desired_value in group}
         for target in [target for target in self._baselines if target not in asked]:
             if self._values[target.place][target.knob] == self._baselines[target]:
                 del self._baselines[target]
@@ -193,12 +193,12 @@ class SimulatedCgroups:
         by_target: dict[Target, list[tuple[Owner, DesiredValue]]] = {}
         refused: set[RefusedWrite] = set()
         for owner, group in desired.items():
-            for one in group:
-                why = self._wrong(one)
+            for desired_value in group:
+                why = self._wrong(desired_value)
                 if why:
-                    refused.add(RefusedWrite(one.target, one.value, why))
+                    refused.add(RefusedWrite(desired_value.target, desired_value.value, why))
                 else:
-                    by_target.setdefault(one.target, []).append((owner, one))
+                    by_target.setdefault(desired_value.target, []).append((owner, desired_value))
         self._refuse(refused)
         return {
             target: arbitrate(KNOBS[target.knob], found).value
@@ -261,7 +261,7 @@ class SimulatedCgroups:
     # ---- the kernel's rules
 
     def _rule(self, target: Target, value: Value) -> str:
-        """Why a kernel would refuse; "" if it would not."""
+        """Return why a kernel would refuse a value; "" if it would not."""
         place, knob = target
         if knob == CPUS:
             return self._cpuset_rule(place, cpuset.parse(str(value)))
@@ -296,9 +296,9 @@ class SimulatedCgroups:
                 return f"{above} has less"
             above = _above(above)
         if any(
-            ratio < one - 1e-6
-            for one in map(self._ratio, self.below(place, "cpu"))
-            if one != math.inf
+            ratio < lower - 1e-6
+            for lower in map(self._ratio, self.below(place, "cpu"))
+            if lower != math.inf
         ):
             return "a group below has more"
         return ""

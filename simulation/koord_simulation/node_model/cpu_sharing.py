@@ -1,4 +1,4 @@
-"""How the CPUs of a node are shared in one second. No IO.
+"""Sharing of a node's CPUs in one second. No IO.
 
 1. A container wants at most as many CPUs as it may run on, and its groups' quotas allow; where
    a group's quota is short, its children get of it by weight what they want at most.
@@ -29,9 +29,9 @@ from koord_simulation.node_model.machine import SimulatedMachine
 
 _BIT = "cpu.bvt_warp_ns"
 _YIELDS = 0.03
-"""What a task counts that gives way at once: an idle one, or one of group identity -1."""
+"""Weight of a task that gives way at once: an idle one, or one of group identity -1."""
 _LINGERS = 0.15
-"""What any other counts at least: it runs on until the kernel lets another wake up over it."""
+"""Least weight of any other task: it runs on until the kernel lets another wake up over it."""
 _ENOUGH = 1e-9
 
 
@@ -57,7 +57,7 @@ class CPUBlock(NamedTuple):
 
 
 class CPUAllotment(NamedTuple):
-    """What came of one second, by container: cores wanted as far as allowed, and given.
+    """Result of one second by container: cores wanted as far as allowed, and given.
 
     ``busy`` is how much of each atom is used, 0 to 1.
     """
@@ -83,7 +83,7 @@ class CPUSharing:
         self.masks = [allowed[group] for group in leaves]
         self.sizes = [mask.bit_count() for mask in self.masks]
         self.atoms = _atoms(full, self.masks)
-        self.quotas = [min(one.quota for one in chain[-2:]) for chain in self._above]
+        self.quotas = [min(group.quota for group in chain[-2:]) for chain in self._above]
         """The stricter of each container's quota and its pod's, in cores."""
         self.bursts = [leaf.burst for leaf in self._leaves]
         """Cores of one period that a container may have saved up."""
@@ -118,14 +118,14 @@ class CPUSharing:
         )
 
     def _pressing(self) -> Floats:
-        """How much a core wanted by one container (column) loads the CPUs another (row) uses."""
+        """Load of one container's wanted core (column) on the CPUs that another (row) uses."""
         count = len(self._leaves)
         kinds = list(dict.fromkeys(self.masks))
         place = np.array([kinds.index(mask) for mask in self.masks], np.intp)
         overlap = np.array([[(a & b).bit_count() for b in kinds] for a in kinds], np.float64)
         sizes = np.array(self.sizes, np.float64)
         weights = np.array([self._flat(number) for number in range(count)])
-        yields = [any(one.yields for one in chain) for chain in self._above]
+        yields = [any(group.yields for group in chain) for chain in self._above]
         least = np.where(yields, _YIELDS, _LINGERS)
         ahead = np.clip(2 * weights / np.maximum(weights[:, None] + weights, 1e-30), least, 1.0)
         ahead = np.where(yields, least, ahead)
@@ -137,7 +137,7 @@ class CPUSharing:
         """Its part of the node by weights alone, were all busy."""
         part, above = 1.0, self._root
         for group in self._above[number]:
-            part *= group.weight / sum(one.weight for one in above.children)
+            part *= group.weight / sum(child.weight for child in above.children)
             above = group
         return part
 

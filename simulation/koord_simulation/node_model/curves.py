@@ -1,4 +1,4 @@
-"""How much a pod would use over time, if it were alone. No IO.
+"""Demand of a pod over time, if it were alone. No IO.
 
 Curves have the unit of their user (cores, bytes) and can be added:
 ``Constant(2) + Spikes(height=4, every=600, lasts=20)``. Time is seconds of the run.
@@ -109,8 +109,8 @@ class Noise(DemandCurve):
         keep = float(np.exp(-step / self.lasts))
         fresh = random.normal(0.0, self.size * np.sqrt(1 - keep**2), len(times)).tolist()
         noise, now = [], 0.0
-        for one in fresh:
-            now = keep * now + one
+        for shock in fresh:
+            now = keep * now + shock
             noise.append(now)
         return np.array(noise)
 

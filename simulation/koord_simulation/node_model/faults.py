@@ -1,4 +1,4 @@
-"""What goes wrong with what koordlet sees, and when. No IO."""
+"""Faults in koordlet's view of the node, and their times. No IO."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 
 class FaultKind(StrEnum):
-    """What goes wrong."""
+    """Kind of fault."""
 
     MISSING = "missing"  # metrics are not measured
     STUCK = "stuck"  # metrics are measured, and always the same
@@ -35,7 +35,7 @@ class Fault:
     seconds: float = 0.0
 
     def holds(self, now: float) -> bool:
-        """Whether it is so now."""
+        """True if the fault is present now."""
         return self.start <= now < self.end
 
 
@@ -48,26 +48,28 @@ class Faults:
 
     def turn(self, now: float) -> None:
         """Let it be that second of the run."""
-        self._now = [one for one in self._faults if one.holds(now)] if self._faults else []
+        self._now = [fault for fault in self._faults if fault.holds(now)] if self._faults else []
 
     def has(self, kind: FaultKind) -> bool:
-        """Whether there is one of a kind now."""
-        return any(one.kind is kind for one in self._now)
+        """True if there is a fault of a kind now."""
+        return any(fault.kind is kind for fault in self._now)
 
     def starts(self, kind: FaultKind, now: float) -> bool:
-        """Whether one of a kind starts in this very second."""
-        return any(one.kind is kind and one.start <= now < one.start + 1 for one in self._now)
+        """True if a fault of a kind starts in this very second."""
+        return any(
+            fault.kind is kind and fault.start <= now < fault.start + 1 for fault in self._now
+        )
 
     def of_metric(self, kind: FaultKind, metric: str) -> bool:
-        """Whether a metric is missing, or stuck."""
-        return any(one.kind is kind and fnmatchcase(metric, one.metrics) for one in self._now)
+        """True if a metric is missing, or stuck."""
+        return any(fault.kind is kind and fnmatchcase(metric, fault.metrics) for fault in self._now)
 
     @property
     def any_metrics(self) -> bool:
-        """Whether any metric is not as it should be."""
+        """True if any metric is missing or stuck."""
         return self.has(FaultKind.MISSING) or self.has(FaultKind.STUCK)
 
     @property
     def clock(self) -> float:
-        """How far the wall clock is off, in seconds."""
-        return sum(one.seconds for one in self._now if one.kind is FaultKind.CLOCK)
+        """Error of the wall clock in seconds."""
+        return sum(fault.seconds for fault in self._now if fault.kind is FaultKind.CLOCK)

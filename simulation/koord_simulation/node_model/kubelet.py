@@ -1,4 +1,4 @@
-"""What kubelet, runtime and hooks make of a pod: its cgroups and their first values. No IO.
+"""Creation of a pod by kubelet, runtime and hooks: its cgroups and first values. No IO.
 
 Shares, quotas and limits by Kubernetes' rules, of batch resources as Koordinator's hook sets
 them. CPUs of its own for a pod that was given some; containers of LS pods then run on what is
@@ -46,7 +46,7 @@ class Kubelet:
         cgroups.create(layout.kube_qos_group(KubeQoS.BEST_EFFORT), cpu_shares=_LEAST_SHARES)
 
     def system(self) -> SimulatedContainer:
-        """What runs beside pods."""
+        """The system's own processes, beside pods."""
         return SimulatedContainer(SYSTEM_GROUP, ContainerMemory(SYSTEM_GROUP, _SYSTEM_ADJ))
 
     def start(self, pod: Workload, view: PodView) -> list[SimulatedContainer]:
@@ -54,10 +54,12 @@ class Kubelet:
         count = pod.containers
         self._cgroups.create(view.group, **self._values(pod, count))
         leaves = []
-        for one in view.containers:
-            self._cgroups.create(one.group, **self._values(pod, 1))
-            held = ContainerMemory(one.group, self._oom_score_adj(pod), cold_part=pod.cold)
-            leaves.append(SimulatedContainer(one.group, held, pod, view.uid, one.container.id))
+        for container in view.containers:
+            self._cgroups.create(container.group, **self._values(pod, 1))
+            held = ContainerMemory(container.group, self._oom_score_adj(pod), cold_part=pod.cold)
+            leaves.append(
+                SimulatedContainer(container.group, held, pod, view.uid, container.container.id)
+            )
         self._pods[view.uid] = (pod, view)
         self._level()
         return leaves
@@ -92,7 +94,7 @@ class Kubelet:
         return int(min(max(1000 - 1000 * asked / self._machine.memory, 3), 999))
 
     def _level(self) -> None:
-        """What depends on all pods: the burstable group's shares, who runs on which CPUs."""
+        """Update the values that depend on all pods: burstable shares, CPUs of shared pools."""
         burstable = [pod for pod, _ in self._pods.values() if pod.kube is KubeQoS.BURSTABLE]
         shares = sum(int(pod.cpu_request() * pod.containers * 1024) for pod in burstable)
         self._cgroups.put(self._burstable, "cpu.shares", min(max(shares, _LEAST_SHARES), 262144))
@@ -100,10 +102,10 @@ class Kubelet:
         for pod, view in self._pods.values():
             cpus = pod.cpus or (pool if pod.qos is QoSClass.LS else "")
             if cpus:
-                for one in view.containers:
-                    self._cgroups.put(one.group, CPUS, cpus)
+                for container in view.containers:
+                    self._cgroups.put(container.group, CPUS, cpus)
 
     def _pool(self, taken: Iterable[str]) -> str:
-        """What pods share, where some have CPUs of their own; else ""."""
+        """Return the CPUs that pods share where some have CPUs of their own; else ""."""
         own = frozenset().union(*map(cpuset.parse, taken))
         return cpuset.render(cpuset.parse(self._machine.online) - own) if own else ""

@@ -1,4 +1,4 @@
-"""How long requests take, from how busy the CPUs are that a container uses. No IO.
+"""Latency of requests, from the load of the CPUs that a container uses. No IO.
 
 ``S`` is the time on an idle machine times what slows it down. On top comes waiting:
 
@@ -61,7 +61,7 @@ def latency(
     throttle: Floats,
     behind: Floats,
 ) -> Latency:
-    """What it comes to.
+    """Compute the latency.
 
     ``service`` is S in milliseconds, ``load`` is ρ, ``behind`` seconds of work left over in the
     container's own time.

@@ -87,13 +87,13 @@ class SimulatedMachine:
     def numa_cpus(self) -> dict[int, frozenset[int]]:
         """CPUs by NUMA node."""
         return {
-            node: frozenset(one.id for one in self.processors if one.node == node)
+            node: frozenset(processor.id for processor in self.processors if processor.node == node)
             for node in range(self.numa_nodes)
         }
 
     @property
     def layout(self) -> Layout:
-        """Where its cgroups are."""
+        """Layout of its cgroups."""
         return Layout(self.cgroup_version, Driver.CGROUPFS)
 
     @cached_property
@@ -112,12 +112,12 @@ class SimulatedMachine:
 
     @property
     def kernel(self) -> Kernel:
-        """What its kernel offers."""
+        """Features of its kernel."""
         return Kernel(self.knobs, core_sched=True, resctrl=self.resctrl)
 
     @property
     def facts(self) -> tuple[object, ...]:
-        """What collectors find out about it once."""
+        """Constant results of collectors."""
         mask = f"{(1 << self.llc_ways) - 1:x}" if self.resctrl else ""
         share = self.memory // self.numa_nodes
         nodes = tuple(

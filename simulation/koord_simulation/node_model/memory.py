@@ -63,12 +63,12 @@ class ContainerMemory:
 
     @property
     def usage(self) -> float:
-        """What is charged to its cgroup."""
+        """Bytes charged to its cgroup."""
         return self.anon + self.hot + self.cold
 
     @property
     def cold_bytes(self) -> float:
-        """What it has and does not need."""
+        """Bytes that it has and does not need."""
         return self.cold + max(self.cold_part * self.wants - self.swapped, 0.0)
 
 
@@ -115,93 +115,102 @@ class MemoryModel:
     @property
     def free(self) -> float:
         """Free memory."""
-        return self._total - self._system - sum([one.usage for one in self.held])
+        return self._total - self._system - sum([container.usage for container in self.held])
 
     def step(self, at: float, system: float) -> list[MemoryKill]:
         """A second passes, in which the system beside the pods uses so much."""
         self._system = system
-        grown = [self._grow(one, at) for one in self.held]
+        grown = [self._grow(container, at) for container in self.held]
         killed: list[MemoryKill] = []
         for bounds in self._bounds:
             self._hold(bounds, grown, at, killed)
         if self.free < self._watermark:
             self._reclaim_node(grown, at, killed)
-        for one in self.held:
-            if at >= one.dead_until:
-                one.stall = max(one.stall, _missing(one))
+        for container in self.held:
+            if at >= container.dead_until:
+                container.stall = max(container.stall, _missing(container))
         return killed
 
     def reclaim(self, group: str, size: float) -> float:
         """Proactive reclaim of a group (``memory.reclaim``); how much it came to."""
-        members = [one for one in self.held if _within(one.group, group)]
-        return self._take(members, [one.usage for one in members], size)
+        members = [container for container in self.held if _within(container.group, group)]
+        return self._take(members, [member.usage for member in members], size)
 
-    def _grow(self, one: ContainerMemory, at: float) -> float:
+    def _grow(self, container: ContainerMemory, at: float) -> float:
         """Have a container take what it wants; how much more than a second ago."""
-        one.stall = 0.0
-        if at < one.dead_until:
+        container.stall = 0.0
+        if at < container.dead_until:
             return 0.0
-        before = one.anon
-        self.swap_used -= max(one.swapped - one.wants, 0.0)
-        one.swapped = min(one.swapped, one.wants)
-        one.anon = one.wants - one.swapped
-        hot, cold = (1 - one.cold_part) * one.wants_cache, one.cold_part * one.wants_cache
-        one.hot = min(one.hot + _HOT_AGAIN * max(hot - one.hot, 0.0), hot)
-        one.cold = min(one.cold + _COLD_AGAIN * max(cold - one.cold, 0.0), cold)
-        if one.started > at - 1:
-            one.hot, one.cold = hot, cold
-        return max(one.anon - before, 0.0)
+        before = container.anon
+        self.swap_used -= max(container.swapped - container.wants, 0.0)
+        container.swapped = min(container.swapped, container.wants)
+        container.anon = container.wants - container.swapped
+        hot, cold = (
+            (1 - container.cold_part) * container.wants_cache,
+            container.cold_part * container.wants_cache,
+        )
+        container.hot = min(container.hot + _HOT_AGAIN * max(hot - container.hot, 0.0), hot)
+        container.cold = min(container.cold + _COLD_AGAIN * max(cold - container.cold, 0.0), cold)
+        if container.started > at - 1:
+            container.hot, container.cold = hot, cold
+        return max(container.anon - before, 0.0)
 
     def _hold(
         self, bounds: _GroupLimit, grown: list[float], at: float, killed: list[MemoryKill]
     ) -> None:
         members = [self.held[number] for number in bounds.members]
-        usage = sum([one.anon + one.hot + one.cold for one in members])
+        usage = sum([member.anon + member.hot + member.cold for member in members])
         if usage <= bounds.high and usage <= bounds.most:
             return
         over = usage - bounds.high
         if over > _SOME_BYTES:
-            over -= self._take(members, [one.usage for one in members], over)
+            over -= self._take(members, [member.usage for member in members], over)
             if over > _SOME_BYTES:
                 wait = min(1.0, over / (0.05 * max(bounds.high, 1.0)))
-                for number, one in zip(bounds.members, members, strict=True):
-                    one.stall = max(one.stall, wait)
-                    one.anon -= min(0.9 * grown[number], one.anon)
-        over = sum([one.usage for one in members]) - bounds.most
+                for number, container in zip(bounds.members, members, strict=True):
+                    container.stall = max(container.stall, wait)
+                    container.anon -= min(0.9 * grown[number], container.anon)
+        over = sum([member.usage for member in members]) - bounds.most
         if over > _SOME_BYTES:
-            over -= self._take(members, [one.usage for one in members], over)
+            over -= self._take(members, [member.usage for member in members], over)
         while over > _SOME_BYTES:
-            largest = max(members, key=lambda one: one.anon)
+            largest = max(members, key=lambda container: container.anon)
             over -= self._kill(largest, at, bounds.group, killed)
 
     def _reclaim_node(self, grown: list[float], at: float, killed: list[MemoryKill]) -> None:
         if self.free < self._min_free:
             # Who asks for memory has to reclaim it first.
-            for one, more in zip(self.held, grown, strict=True):
+            for container, more in zip(self.held, grown, strict=True):
                 if more > 0:
-                    one.stall = max(one.stall, 0.1)
+                    container.stall = max(container.stall, 0.1)
         for protection in (self._low, self._min):
             need = self._watermark - self.free
             if need > _SOME_BYTES:
                 bare = [
-                    max(one.usage - kept, 0.0)
-                    for one, kept in zip(self.held, protection, strict=True)
+                    max(container.usage - kept, 0.0)
+                    for container, kept in zip(self.held, protection, strict=True)
                 ]
                 self._take(self.held, bare, need)
         while self.free < self._min_free:
-            alive = [one for one in self.held if one.anon > 0 and one.adj > -1000]
+            alive = [
+                container for container in self.held if container.anon > 0 and container.adj > -1000
+            ]
             if not alive:
                 return
             self._kill(max(alive, key=self.badness), at, "", killed)
 
-    def badness(self, one: ContainerMemory) -> float:
-        """Who has most of it is killed first."""
-        return 1000 * (one.anon + one.swapped) / (self._total + self._swap) + one.adj
+    def badness(self, container: ContainerMemory) -> float:
+        """Return the score by which the OOM killer chooses: the highest first."""
+        return (
+            1000 * (container.anon + container.swapped) / (self._total + self._swap) + container.adj
+        )
 
-    def _kill(self, one: ContainerMemory, at: float, where: str, killed: list[MemoryKill]) -> float:
+    def _kill(
+        self, container: ContainerMemory, at: float, where: str, killed: list[MemoryKill]
+    ) -> float:
         """Kill a container, and those it is to die with; the bytes that frees."""
-        pod = one.group.rpartition("/")[0]
-        doomed = [one]
+        pod = container.group.rpartition("/")[0]
+        doomed = [container]
         if self._cgroups.now(pod, "memory.oom.group") == 1:
             doomed = [other for other in self.held if _within(other.group, pod)]
         freed = sum(other.usage for other in doomed)
@@ -222,7 +231,8 @@ class MemoryModel:
         left = list(bare)
         for kind in ("cold", "cold anon", "hot", "hot anon"):
             parts = [
-                min(self._part(one, kind), free) for one, free in zip(members, left, strict=True)
+                min(self._part(container, kind), free)
+                for container, free in zip(members, left, strict=True)
             ]
             whole = sum(parts)
             if kind.endswith("anon"):
@@ -232,37 +242,39 @@ class MemoryModel:
             if whole <= 0:
                 continue
             share = min(1.0, (need - taken) / whole)
-            for number, (one, part) in enumerate(zip(members, parts, strict=True)):
-                self._lose(one, kind, part * share)
+            for number, (container, part) in enumerate(zip(members, parts, strict=True)):
+                self._lose(container, kind, part * share)
                 left[number] -= part * share
             taken += whole * share
             if taken >= need - _SOME_BYTES:
                 break
         return taken
 
-    def _part(self, one: ContainerMemory, kind: str) -> float:
+    def _part(self, container: ContainerMemory, kind: str) -> float:
         if kind == "cold":
-            return one.cold
+            return container.cold
         if kind == "hot":
-            return one.hot
+            return container.hot
         if kind == "cold anon":
-            return min(max(one.cold_part * one.wants - one.swapped, 0.0), one.anon)
-        return one.anon
+            return min(
+                max(container.cold_part * container.wants - container.swapped, 0.0), container.anon
+            )
+        return container.anon
 
-    def _lose(self, one: ContainerMemory, kind: str, size: float) -> None:
+    def _lose(self, container: ContainerMemory, kind: str, size: float) -> None:
         if kind == "cold":
-            one.cold -= size
+            container.cold -= size
         elif kind == "hot":
-            one.hot -= size
+            container.hot -= size
         else:
-            one.anon -= size
-            one.swapped += size
+            container.anon -= size
+            container.swapped += size
             self.swap_used += size
 
     def _find_bounds(self) -> list[_GroupLimit]:
         members: dict[str, list[int]] = {}
-        for number, one in enumerate(self.held):
-            for group in _chain(one.group):
+        for number, container in enumerate(self.held):
+            for group in _chain(container.group):
                 members.setdefault(group, []).append(number)
         found = []
         # From the leaves up: a pod's own limit strikes before that of its class.
@@ -273,11 +285,11 @@ class MemoryModel:
         return found
 
     def _protections(self, knob: str) -> list[float]:
-        """How much of each container is protected, as far as the groups above it are."""
+        """Return each container's protected bytes, as far as the groups above it are protected."""
         own: dict[str, float] = {}
         children: dict[str, set[str]] = {}
-        for one in self.held:
-            for group in _chain(one.group):
+        for container in self.held:
+            for group in _chain(container.group):
                 own[group] = float(self._cgroups.now(group, knob) or 0)
                 children.setdefault(group.rpartition("/")[0], set()).add(group)
         reach: dict[str, float] = {}
@@ -293,16 +305,18 @@ class MemoryModel:
                     reach[group] = own[group] * min(1.0, there / asked) if asked else 0.0
             return reach[group]
 
-        return [effective(one.group) for one in self.held]
+        return [effective(container.group) for container in self.held]
 
 
-def _missing(one: ContainerMemory) -> float:
+def _missing(container: ContainerMemory) -> float:
     """The part of the second in which tasks wait for what was taken from them."""
-    hot = (1 - one.cold_part) * one.wants_cache
-    needs = (1 - one.cold_part) * one.wants + hot
+    hot = (1 - container.cold_part) * container.wants_cache
+    needs = (1 - container.cold_part) * container.wants + hot
     if needs <= 0:
         return 0.0
-    gone = max(hot - one.hot, 0.0) + max(one.swapped - one.cold_part * one.wants, 0.0)
+    gone = max(hot - container.hot, 0.0) + max(
+        container.swapped - container.cold_part * container.wants, 0.0
+    )
     return min(1.0, 2 * gone / needs)
 
 

@@ -1,4 +1,4 @@
-"""What koordlet would have measured of the node: newest values and windows of them. No IO.
+"""Koordlet's measurements of the node: newest values and windows of them. No IO.
 
 Kinds, units and labels are those of koordlet's ``metric_kinds``. A value that was not measured is
 NaN here and never kept. Of kinds that are kept each second the last hour is remembered, of those
@@ -57,8 +57,8 @@ class _Series:
         if self._last[0] is labels:
             return self._last[1]
         columns = []
-        for one in labels:
-            column = self._columns.setdefault(one, len(self._columns))
+        for label in labels:
+            column = self._columns.setdefault(label, len(self._columns))
             if column == len(self._newest):
                 self._newest.append(np.nan)
                 self._seen.append(-np.inf)
@@ -72,8 +72,8 @@ class _Series:
 
     def newest(self, since: float) -> dict[Labels, float]:
         return {
-            one: self._newest[column]
-            for one, column in self._columns.items()
+            labels: self._newest[column]
+            for labels, column in self._columns.items()
             if self._seen[column] >= since
         }
 
@@ -156,7 +156,7 @@ class SimulatedMetrics:
 
     def fact(self, kind: type[F]) -> F | None:
         """The newest fact of a kind."""
-        return next((one for one in self.facts if isinstance(one, kind)), None)
+        return next((fact for fact in self.facts if isinstance(fact, kind)), None)
 
     # ---- History
 

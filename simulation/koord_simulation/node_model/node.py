@@ -100,7 +100,7 @@ class SimulatedNode:
         self._stale = True
 
     def set_classes(self, classes: Mapping[str, CacheShare]) -> None:
-        """Which cgroups' tasks are in which resctrl groups."""
+        """Assign cgroups' tasks to resctrl groups."""
         if classes != self._classes:
             self._classes = classes
             self._stale = True

@@ -65,11 +65,11 @@ class Sensors:
         if leaves is not self._of:
             self._lay_out(leaves)
         held = [leaf.held for leaf in leaves]
-        anon = np.array([one.anon for one in held])
-        cache = np.array([one.cache for one in held])
+        anon = np.array([container.anon for container in held])
+        cache = np.array([container.cache for container in held])
         self._each_second(state, anon, cache)
         if second % 10 == 0:
-            cold = np.array([one.cold_bytes for one in held])
+            cold = np.array([container.cold_bytes for container in held])
             self._each_ten(state, anon + cache, np.minimum(cold, cache))
         if second % 60 == 0:
             self._cycles(state)
@@ -91,10 +91,11 @@ class Sensors:
         self._request = float(sum(pod.requests.get(BATCH_CPU, 0) for pod in batch.values()))
         classes = [class_group(leaf.pod.qos) if leaf.pod else "" for leaf in own]
         self._classes = {
-            name: np.array([one == name for one in classes], bool) for name in CLASS_GROUPS
+            name: np.array([class_name == name for class_name in classes], bool)
+            for name in CLASS_GROUPS
         }
-        self._cycle_labels = tuple((*one, "cycle") for one in self._labels)
-        self._instruction_labels = tuple((*one, "instruction") for one in self._labels)
+        self._cycle_labels = tuple((*label, "cycle") for label in self._labels)
+        self._instruction_labels = tuple((*label, "instruction") for label in self._labels)
         self._cpus_seen = -1
         self._owed = np.zeros(len(own))
 
@@ -168,7 +169,7 @@ class Sensors:
         occupied = [float(state.occupied[pods][of].sum()) for of in self._classes.values()]
         moved = [float(state.moved[pods][of].sum()) for of in self._classes.values()]
         self._put("resctrl_resource_llc", names, np.array(occupied))
-        totals = tuple((*one, "total") for one in names)
+        totals = tuple((*labels, "total") for labels in names)
         self._put("resctrl_resource_mb", totals, np.array(moved))
 
     def _cycles(self, state: NodeSecond) -> None:
@@ -187,7 +188,7 @@ class Sensors:
 
     @property
     def be_limit(self) -> float:
-        """What best-effort pods may have, in millicores, as the collector computes it."""
+        """Return the millicores of best-effort pods, as the collector computes them."""
         if self._cpus_seen != self._cgroups.changes:
             self._cpus_seen = self._cgroups.changes
             groups = [self._be, *self._be_groups]
@@ -224,5 +225,5 @@ class Sensors:
 
 def _pressures(labels: Sequence[Labels]) -> tuple[Labels, ...]:
     return tuple(
-        (*one, resource, "avg10", degree) for one in labels for resource, degree in _PRESSURES
+        (*label, resource, "avg10", degree) for label in labels for resource, degree in _PRESSURES
     )

@@ -1,4 +1,4 @@
-"""What makes work take longer than on an idle machine: neighbours in the core, cache, memory bus.
+"""Slowdown of work by neighbours in the core, in the cache and on the memory bus.
 
 - **core**: with both threads of a core busy each is 1.5 times as slow. The balancer prefers idle
   cores, so that the thread beside is busy with the square of how busy its pool is.
@@ -30,7 +30,7 @@ _HITTING = 0.2
 
 
 class CacheShare(NamedTuple):
-    """What a resctrl group may use: its name, ways in percent, memory bandwidth in percent."""
+    """Limits of a resctrl group: its name, ways in percent, memory bandwidth in percent."""
 
     name: str = ""
     ways: CacheWays = CacheWays()
@@ -38,7 +38,7 @@ class CacheShare(NamedTuple):
 
 
 class Slowdown(NamedTuple):
-    """What came of a second, by container.
+    """Slowdown in a second, by container.
 
     ``times`` is how many times slower it is, ``occupied`` bytes of cache, ``moved`` bytes over
     the memory bus.
@@ -64,8 +64,8 @@ class SlowdownModel:
         self._bytes, self._sensitivity, self._bandwidth = columns.T
         self._bus = machine.bandwidth
         kinds = list(dict.fromkeys(shares))
-        self._of = np.array([kinds.index(one) for one in shares], np.intp)
-        self._mb = np.array([one.mb / 100 for one in shares], np.float64)
+        self._of = np.array([kinds.index(share) for share in shares], np.intp)
+        self._mb = np.array([share.mb / 100 for share in shares], np.float64)
         self._reach = _ways(machine.llc_ways, kinds)
         self._way = machine.llc_bytes / machine.llc_ways
         self._beside = sharing.beside
@@ -103,9 +103,9 @@ class SlowdownModel:
 def _ways(count: int, kinds: Sequence[CacheShare]) -> Floats:
     """A row a group, 1 for each way that it may use; at least one way each."""
     reach = np.zeros((len(kinds), count))
-    for row, one in zip(reach, kinds, strict=True):
-        first = min(one.ways.start * count // 100, count - 1)
-        row[first : max(-(-one.ways.end * count // 100), first + 1)] = 1.0
+    for row, kind in zip(reach, kinds, strict=True):
+        first = min(kind.ways.start * count // 100, count - 1)
+        row[first : max(-(-kind.ways.end * count // 100), first + 1)] = 1.0
     return reach
 
 

@@ -80,7 +80,7 @@ class Workload:
 
     @property
     def latency_sensitive(self) -> bool:
-        """Whether its latency is reported."""
+        """True if its latency is reported."""
         return self.service > 0
 
     @property
@@ -127,7 +127,7 @@ class Workload:
         return int(self.requested(self.limits, MEMORY, BATCH_MEMORY))
 
     def view(self, machine: SimulatedMachine, at: float) -> PodView:
-        """How koordlet sees it, started at ``at`` seconds since the epoch."""
+        """Return koordlet's view of it, started at ``at`` seconds since the epoch."""
         layout, uid = machine.layout, f"uid-{self.namespace}-{self.name}"
         labels = dict(self.labels)
         if self.qos is not QoSClass.NONE:
@@ -161,8 +161,8 @@ class Workload:
             record,
             layout.pod_group(self.kube, uid),
             tuple(
-                ContainerView(one, container_group(record, one, layout))
-                for one in containers.values()
+                ContainerView(container, container_group(record, container, layout))
+                for container in containers.values()
             ),
         )
 

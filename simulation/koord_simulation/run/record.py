@@ -1,4 +1,4 @@
-"""What is written down of a run, second by second. No IO."""
+"""Recording of a run, second by second. No IO."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Run:
 
     def evicted(self) -> list[str]:
         """The pods that were evicted, in order."""
-        return [one.pod for one in self.evictions]
+        return [eviction.pod for eviction in self.evictions]
 
 
 def blank(scenario: Scenario) -> Run:
@@ -95,5 +95,5 @@ def blank(scenario: Scenario) -> Run:
     seconds, pods = scenario.seconds, len(scenario.pods)
     node = [np.zeros(seconds) for _ in range(6)]
     of_pods = [np.full((seconds, pods), np.nan) for _ in range(5)]
-    names = [one.name for one in fields(Run)[1:12]]
+    names = [field.name for field in fields(Run)[1:12]]
     return Run(scenario, **dict(zip(names, [*node, *of_pods], strict=True)))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a run comes to: a few numbers, and lines of text for people. No IO.
+"""Summary of a run: a few numbers, and lines of text for people. No IO.
 
 ``direction_changes`` is how often an hour what best-effort pods may use turns from more to
 less or back: a strategy that swings shows by it. ``p99`` of a pod is the mean over the seconds
@@ -23,7 +23,7 @@ _MOST_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class PodReport:
-    """How a pod that serves requests fared; latencies are milliseconds."""
+    """Service of a pod that serves requests; latencies are milliseconds."""
 
     pod: str
     qos: str
@@ -63,9 +63,9 @@ class RunReport:
     def document(self) -> dict[str, object]:
         """As JSON has it; numbers to six digits."""
         found = {**asdict(self), "be_kept_percent": self.be_kept_percent}
-        found["evictions"] = [one._asdict() for one in self.evictions]
-        found["kills"] = [one._asdict() for one in self.kills]
-        found["pods"] = [asdict(one) for one in self.pods]
+        found["evictions"] = [eviction._asdict() for eviction in self.evictions]
+        found["kills"] = [kill._asdict() for kill in self.kills]
+        found["pods"] = [asdict(pod) for pod in self.pods]
         return {key: _short(value) for key, value in found.items()}
 
 
@@ -87,15 +87,17 @@ def report(run: Run) -> RunReport:
         be_allowed_mean=float(allowed.mean()),
         direction_changes=direction_changes(allowed) * _HOUR / len(allowed),
         pods=tuple(_pods(run, since)),
-        evictions=tuple(one for one in run.evictions if one.at >= since),
-        kills=tuple(one for one in run.kills if one.at >= since),
-        refused=dict(Counter(f"{one.target.knob}: {one.why}" for _, one in run.refused)),
+        evictions=tuple(eviction for eviction in run.evictions if eviction.at >= since),
+        kills=tuple(kill for kill in run.kills if kill.at >= since),
+        refused=dict(
+            Counter(f"{refusal.target.knob}: {refusal.why}" for _, refusal in run.refused)
+        ),
         problems=tuple(dict.fromkeys(line for _, line in run.problems)),
     )
 
 
 def direction_changes(curve: Floats) -> int:
-    """How often a curve turns; where it stands still it does not."""
+    """Count the turns of a curve; where it stands still it does not turn."""
     steps = np.diff(curve)
     ways = np.sign(steps[np.abs(steps) > 1e-9])
     return int(np.count_nonzero(ways[1:] != ways[:-1]))
@@ -130,8 +132,8 @@ def lines(found: RunReport) -> Iterator[str]:
         f"{found.be_allowed_least:.1f} at least; {found.direction_changes:.1f} turns an hour"
     )
     if found.pods:
-        p99 = sum(one.p99 for one in found.pods) / len(found.pods)
-        worst = max(one.worst for one in found.pods)
+        p99 = sum(pod.p99 for pod in found.pods) / len(found.pods)
+        worst = max(pod.worst for pod in found.pods)
         yield f"services: p99 {p99:.1f} ms on average, {worst:.1f} ms in the worst seconds"
         yield ""
         yield from _columns([_HEADER, *map(_row, found.pods)])
@@ -149,29 +151,29 @@ def lines(found: RunReport) -> Iterator[str]:
 _HEADER = ("pod", "class", "p50 ms", "p99 ms", "worst ms", "throttled", "CPUs")
 
 
-def _row(one: PodReport) -> tuple[str, ...]:
+def _row(pod: PodReport) -> tuple[str, ...]:
     return (
-        one.pod,
-        one.qos,
-        f"{one.p50:.1f}",
-        f"{one.p99:.1f}",
-        f"{one.worst:.1f}",
-        f"{one.throttled:.1%}",
-        f"{one.cores:.2f}",
+        pod.pod,
+        pod.qos,
+        f"{pod.p50:.1f}",
+        f"{pod.p99:.1f}",
+        f"{pod.worst:.1f}",
+        f"{pod.throttled:.1%}",
+        f"{pod.cores:.2f}",
     )
 
 
 def _evictions(found: Iterable[EvictionLine]) -> Iterator[str]:
     """A line each; the arithmetic with the first of a strategy, for it is long."""
     explained: set[str] = set()
-    for one in found:
-        line = f"{one.at:.0f} s {one.pod} by {one.strategy}"
-        yield line if one.strategy in explained else f"{line}: {one.why}"
-        explained.add(one.strategy)
+    for eviction in found:
+        line = f"{eviction.at:.0f} s {eviction.pod} by {eviction.strategy}"
+        yield line if eviction.strategy in explained else f"{line}: {eviction.why}"
+        explained.add(eviction.strategy)
 
 
-def _kill(one: OOMKill) -> str:
-    return f"{one.at:.0f} s {one.pod} ({f'limit of {one.where}' if one.where else 'node'})"
+def _kill(kill: OOMKill) -> str:
+    return f"{kill.at:.0f} s {kill.pod} ({f'limit of {kill.where}' if kill.where else 'node'})"
 
 
 def _few(what: str, found: Sequence[str]) -> Iterator[str]:
@@ -194,7 +196,7 @@ def _short(value: object) -> object:
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, list):
-        return [_short(one) for one in value]
+        return [_short(item) for item in value]
     if isinstance(value, dict):
-        return {key: _short(one) for key, one in value.items()}
+        return {key: _short(item) for key, item in value.items()}
     return value

@@ -83,7 +83,9 @@ class Simulation:
         self.measured = SimulatedMetrics()
         self.faults = Faults(scenario.faults)
         self.sensors = Sensors(scenario.machine, self.cgroups, self.measured, self.faults)
-        self._strategies = [one for one in strategies if one.name in scenario.strategies]
+        self._strategies = [
+            strategy for strategy in strategies if strategy.name in scenario.strategies
+        ]
         self._slo = scenario.slo_at(0)
         self._bare_slo = scenario.with_modes(NodeSLO())
         self._slo_due = sorted(scenario.slo_changes)
@@ -155,10 +157,10 @@ class Simulation:
         running = self._running.values()
         leaves = [self._system]
         columns, parts = [0], [1]
-        for one in running:
-            leaves += one.leaves
-            columns += [one.number + 1] * len(one.leaves)
-            parts += [len(one.leaves)] * len(one.leaves)
+        for pod in running:
+            leaves += pod.leaves
+            columns += [pod.number + 1] * len(pod.leaves)
+            parts += [len(pod.leaves)] * len(pod.leaves)
         self._columns, self._parts = np.array(columns, np.intp), np.array(parts)
         self._places = np.array(columns[1:], np.intp) - 1
         self._best_effort = np.array(
@@ -168,10 +170,10 @@ class Simulation:
         self._views()
 
     def _views(self) -> None:
-        """What koordlet knows of pods and of the node changes with them."""
-        self._pods = tuple(one.view for one in self._running.values())
+        """Update koordlet's views of pods and of the node."""
+        self._pods = tuple(pod.view for pod in self._running.values())
         machine = self.scenario.machine
-        pods = [one.record.pod for one in self._pods]
+        pods = [pod.record.pod for pod in self._pods]
         pools = topology(machine.numa_cpus, pods, KubeletCPUs())
         self._node_view = NodeView(
             pools, slo=self._slo, kernel=machine.kernel, idle_classes=machine.idle_classes
@@ -226,9 +228,9 @@ class Simulation:
         shares = {
             group: share
             for _, plan in found.done()
-            for one in plan.caches
-            for share in [cache_share(one.limits)]
-            for group in one.groups
+            for cache in plan.caches
+            for share in [cache_share(cache.limits)]
+            for group in cache.groups
         }
         self.node.set_classes(shares)
         for _, one_shot in found.one_shot:
@@ -239,20 +241,24 @@ class Simulation:
 
     def _evict(self, view: StrategyView, found: RoundPlans) -> None:
         self.account.observe(view)
-        claims = [one for one in found.claims if one[1] is StrategyMode.ON]
+        claims = [claim for claim in found.claims if claim[1] is StrategyMode.ON]
         if not claims:
             return
         choice = select_evictions(claims, self.account.room(view.steady), refusal)
         for warned in choice.warned:
             self.account.warn(warned.pod.uid, view.steady)
-        for one in choice.evictions:
-            grace = grace_seconds(one.pod)
-            self.account.book(one.pod, one.claim.resource, one.frees, grace, view.steady)
-            self.account.accepted(one.pod.uid, view.steady)
-            self._terminate(one.pod, grace)
-            why = str(one.decision)
+        for eviction in choice.evictions:
+            grace = grace_seconds(eviction.pod)
+            self.account.book(
+                eviction.pod, eviction.claim.resource, eviction.frees, grace, view.steady
+            )
+            self.account.accepted(eviction.pod.uid, view.steady)
+            self._terminate(eviction.pod, grace)
+            why = str(eviction.decision)
             self.run.evictions.append(
-                EvictionLine(self.second, one.pod.name, one.strategy, one.claim.rule, why)
+                EvictionLine(
+                    self.second, eviction.pod.name, eviction.strategy, eviction.claim.rule, why
+                )
             )
 
     def _terminate(self, pod: PodView, grace: float) -> None:
@@ -288,9 +294,9 @@ class Simulation:
         run.throttled[second][places] = np.nan_to_num(run.throttled[second][places])
         for killed in state.killed:
             name = next(
-                one.pod.full_name
-                for one in self.node.leaves
-                if one.group == killed.group and one.pod
+                leave.pod.full_name
+                for leave in self.node.leaves
+                if leave.group == killed.group and leave.pod
             )
             run.kills.append(OOMKill(second, name, killed.where))
         for refused in self.cgroups.refused[self._refused :]:
@@ -300,7 +306,7 @@ class Simulation:
         self._record_decisions(found)
 
     def _missed(self, second: int) -> float:
-        """What best-effort pods would have used that were evicted."""
+        """Return the usage that evicted best-effort pods would have had."""
         return sum(
             float(self._cpu[second, number + 1])
             for number in self._ended
@@ -325,7 +331,7 @@ class Simulation:
 
 
 def cache_share(limits: ResctrlLimits) -> CacheShare:
-    """What a resctrl group may use; the machine's caches are one, so that no domain has its own."""
+    """Return a resctrl group's limits; the machine's caches are one, so no domain has its own."""
     return CacheShare(
         limits.group, limits.llc or CacheWays(), 100 if limits.mb is None else max(limits.mb, 10)
     )

@@ -134,7 +134,7 @@ def memory(given: object) -> DemandCurve:
 def _curve(given: object, level: Callable[[object], float]) -> DemandCurve:
     """A level, one curve by its name ("sine: {mean: 2, swing: 1}"), or a list of both, added."""
     if isinstance(given, list):
-        return Sum(tuple(_curve(one, level) for one in given))
+        return Sum(tuple(_curve(part, level) for part in given))
     if not isinstance(given, Mapping):
         return Constant(level(given))
     return Sum(tuple(_shapes(given, level)))

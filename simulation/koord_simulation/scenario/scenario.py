@@ -47,7 +47,7 @@ class Scenario:
             raise ValueError(f"a run of {self.seconds} s; expected 1 at least")
 
     def slo_at(self, second: float) -> NodeSLO:
-        """What the cluster asks for then, modes of the strategies in it."""
+        """Return the cluster's settings at that time, with modes of the strategies."""
         since = [start for start in self.slo_changes if start <= second]
         return self.with_modes(self.slo_changes[max(since)] if since else self.slo)
 

@@ -99,7 +99,7 @@ def _scenario(ignored: list[str]) -> dict[str, Read]:
         return found
 
     def changes(given: object) -> dict[float, NodeSLO]:
-        return {seconds(_number(at)): slo(one) for at, one in mapping(given).items()}
+        return {seconds(_number(at)): slo(document) for at, document in mapping(given).items()}
 
     return {
         "name": text,
@@ -179,8 +179,8 @@ def _machine(given: object) -> SimulatedMachine:
 
 def _pods(given: object) -> tuple[Workload, ...]:
     found: list[Workload] = []
-    for place, one in enumerate(listed(given)):
-        fields = _values(one, _POD, f"[{place}]: ")
+    for place, item in enumerate(listed(given)):
+        fields = _values(item, _POD, f"[{place}]: ")
         many = fields.pop("count", None)
         if "name" not in fields:
             raise ValueError(f"[{place}] has no name")
@@ -196,8 +196,8 @@ def _pods(given: object) -> tuple[Workload, ...]:
 
 def _faults(given: object) -> tuple[Fault, ...]:
     found = []
-    for place, one in enumerate(listed(given)):
-        fields = _values(one, _FAULT, f"[{place}]: ")
+    for place, item in enumerate(listed(given)):
+        fields = _values(item, _FAULT, f"[{place}]: ")
         if not {"kind", "start"} <= fields.keys():
             raise ValueError(f"[{place}] wants kind and start")
         found.append(Fault(**fields))
@@ -206,7 +206,7 @@ def _faults(given: object) -> tuple[Fault, ...]:
 
 def _strategies(given: object) -> dict[str, StrategyMode]:
     if isinstance(given, list):
-        return {text(one): StrategyMode.ON for one in given}
+        return {text(name): StrategyMode.ON for name in given}
     found = {}
     for name, word in mapping(given).items():
         if not isinstance(word, bool | str) or word not in _MODES:
@@ -234,7 +234,7 @@ def _word(words: type[FaultKind] | type[QoSClass], given: object) -> FaultKind |
     try:
         return words(text(given))
     except ValueError:
-        known = ", ".join(one for one in words if one)
+        known = ", ".join(word for word in words if word)
         raise ValueError(f"{shown(given)}; expected {known}") from None
 
 

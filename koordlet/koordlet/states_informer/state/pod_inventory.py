@@ -23,7 +23,7 @@ from koord_model.sources import (
     LIMITS_ASKED,
     RUNTIME_CLASS,
     RUNTIME_HANDLER,
-    Fact,
+    Property,
     Source,
     believe,
 )
@@ -292,7 +292,7 @@ def _merge(known: _KnownPod) -> PodRecord:
     )
 
 
-def _believed(fact: Fact, values: Mapping[Source, object], name: str) -> object:
+def _believed(fact: Property, values: Mapping[Source, object], name: str) -> object:
     quiet = name in _EMPTY_SAYS_NOTHING
     found = believe(fact, {source: one for source, one in values.items() if one or not quiet})
     return found.value if found is not None else ""

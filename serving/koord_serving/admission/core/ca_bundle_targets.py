@@ -46,7 +46,7 @@ def configuration_target(
         resource,
         document["metadata"]["name"],
         lambda found, pem: _configuration(document, found, ours, pem),
-        others=lambda found: [str(one.get("name")) for one in _of_others(found, ours)],
+        others=lambda found: [str(webhook.get("name")) for webhook in _of_others(found, ours)],
     )
 
 
@@ -65,16 +65,23 @@ def config_map_target(name: str, namespace: str, key: str) -> CABundleTarget:
 
 
 def _of_others(found: Object | None, ours: Collection[str]) -> list[Object]:
-    return [one for one in (found or {}).get("webhooks") or [] if one.get("name") not in ours]
+    return [
+        webhook
+        for webhook in (found or {}).get("webhooks") or []
+        if webhook.get("name") not in ours
+    ]
 
 
 def _configuration(
     ours: Object, found: Object | None, names: Collection[str], pem: bytes
 ) -> Object:
     made = copy.deepcopy(found) if found is not None else copy.deepcopy(ours)
-    before = {str(one.get("name")): one for one in (found or {}).get("webhooks") or []}
+    before = {str(webhook.get("name")): webhook for webhook in (found or {}).get("webhooks") or []}
     made["webhooks"] = [
-        *(_webhook(one, before.get(str(one["name"]), {}), pem) for one in ours["webhooks"]),
+        *(
+            _webhook(webhook, before.get(str(webhook["name"]), {}), pem)
+            for webhook in ours["webhooks"]
+        ),
         *copy.deepcopy(_of_others(found, names)),
     ]
     if found is not None:
@@ -104,13 +111,13 @@ def _both(ours: Object, theirs: Object) -> Object:
         made["matchLabels"] = labels
     asked = ours.get("matchExpressions") or []
     # Another value of the same label asked for as well would leave nothing over.
-    keys = {one["key"] for one in asked if one["operator"] == "In"}
+    keys = {expression["key"] for expression in asked if expression["operator"] == "In"}
     expressions = [
-        one
-        for one in theirs.get("matchExpressions") or []
-        if one.get("operator") != "In" or one.get("key") not in keys
+        expression
+        for expression in theirs.get("matchExpressions") or []
+        if expression.get("operator") != "In" or expression.get("key") not in keys
     ]
-    expressions += [one for one in asked if one not in expressions]
+    expressions += [expression for expression in asked if expression not in expressions]
     if expressions:
         made["matchExpressions"] = expressions
     return made

@@ -1,4 +1,4 @@
-"""Which callers of webhooks are answered. No IO."""
+"""Rules for accepted callers of webhooks. No IO."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class WebhookDefinition(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class WebhookClientConfig:
-    """Where API servers find the webhooks; whom they trust there is added when it is known.
+    """Address of the webhooks for API servers; the bundle to trust is added when it is known.
 
     That is a Service in ``namespace``, the manager's, or else ``url`` ("https://host:port").
     """
@@ -128,8 +128,11 @@ def _webhook(row: WebhookDefinition[Any], client_config: WebhookClientConfig) ->
             {
                 "apiGroups": [row.group],
                 "apiVersions": [row.version],
-                "operations": [str(one) for one in row.operations],
-                "resources": [row.resource, *(f"{row.resource}/{one}" for one in row.subresources)],
+                "operations": [str(operation) for operation in row.operations],
+                "resources": [
+                    row.resource,
+                    *(f"{row.resource}/{subresource}" for subresource in row.subresources),
+                ],
                 "scope": "*",
             }
         ],

@@ -1,4 +1,4 @@
-"""What changed of an object, as a JSON Patch (RFC 6902). No IO.
+"""Difference between two states of an object, as a JSON Patch (RFC 6902). No IO.
 
 Lists are compared place by place: what grew or shrank did so at the end. What is the very same
 object before and after is not looked into, so that a patch costs what changed.

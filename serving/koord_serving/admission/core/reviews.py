@@ -95,7 +95,7 @@ def read(body: bytes) -> AdmissionRequest:
 
 
 def answer(admission: AdmissionRequest, verdict: AdmissionResponse) -> bytes:
-    """What is answered: allowed or not, what to change, what to warn of."""
+    """Encode the response: allowed or not, the changes, the warnings."""
     said: dict[str, Any] = {"uid": admission.uid, "allowed": not verdict.refusal}
     if verdict.refusal:
         said["status"] = {"code": verdict.code, "message": _one_line(verdict.refusal)}
@@ -103,13 +103,13 @@ def answer(admission: AdmissionRequest, verdict: AdmissionResponse) -> bytes:
         said["patchType"] = "JSONPatch"
         said["patch"] = base64.b64encode(msgspec.json.encode(steps)).decode()
     if verdict.warnings:
-        lines = (_one_line(one) for one in verdict.warnings[:_WARNINGS])
+        lines = (_one_line(warning) for warning in verdict.warnings[:_WARNINGS])
         said["warnings"] = [line[:_WARNING_LETTERS] for line in lines]
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": said})
 
 
 def changes(admission: AdmissionRequest, verdict: AdmissionResponse) -> bool:
-    """Whether the object is admitted otherwise than it was sent."""
+    """True if the object is admitted otherwise than it was sent."""
     admitted_as = verdict.object
     return not verdict.refusal and admitted_as is not None and admitted_as != admission.object
 

@@ -35,7 +35,7 @@ class FrontProxy:
     extras: tuple[str, ...]
 
     def trusts(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Whether a client's certificate, verified by ``ca``, is that of a front proxy."""
+        """True if a client's certificate, verified by ``ca``, is that of a front proxy."""
         if not certificate:
             return False
         return not self.names or bool(self.names & common_names(certificate))
@@ -88,7 +88,7 @@ def _first(found: Mapping[str, list[str]], names: Iterable[str]) -> str:
 
 
 def _lower(data: Mapping[str, object], key: str) -> tuple[str, ...]:
-    return tuple(one.lower() for one in _strings(data, key))
+    return tuple(string.lower() for string in _strings(data, key))
 
 
 def _strings(data: Mapping[str, object], key: str) -> list[str]:
@@ -98,6 +98,6 @@ def _strings(data: Mapping[str, object], key: str) -> list[str]:
         found = json.loads(given) if isinstance(given, str) and given else []
     except ValueError:
         found = None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
         raise ValueError(f"{key} is not a list of names in JSON")
-    return [one for one in found if one]
+    return [item for item in found if item]

@@ -1,4 +1,4 @@
-"""What a client asks for: a request's parameters, as the real API server reads them. No IO."""
+"""Options of a client's request, parsed as the real API server does. No IO."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StatusError(Exception):
 
 
 class ObjectForm(Enum):
-    """What objects are shown as."""
+    """Form in which objects are shown."""
 
     OBJECT = "object"
     TABLE = "table"
@@ -50,7 +50,7 @@ class ObjectForm(Enum):
 
 
 class ResourceVersionMatch(StrEnum):
-    """How to match the version of a list."""
+    """Match of a list's version."""
 
     UNSET = ""
     NOT_OLDER_THAN = "NotOlderThan"
@@ -59,7 +59,7 @@ class ResourceVersionMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NameSelector:
-    """Which objects are selected; ``excluded`` names and, where ``none`` is set, all are not."""
+    """Selection of objects; ``excluded`` names and, where ``none`` is set, all are left out."""
 
     only: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -67,11 +67,11 @@ class NameSelector:
 
     @property
     def all(self) -> bool:
-        """Whether every object is selected."""
+        """True if every object is selected."""
         return self.only is None and not self.excluded and not self.none
 
     def include(self, name: str) -> bool:
-        """Whether this object is selected."""
+        """True if this object is selected."""
         if self.none or name in self.excluded:
             return False
         return self.only is None or name in self.only
@@ -101,7 +101,7 @@ class ListOptions:
     @property
     def name(self) -> str:
         """The only name that may be among the objects, by which access is granted; "" for any."""
-        exact = (one.values for one in self.fields if one.operator is Operator.IN)
+        exact = (field.values for field in self.fields if field.operator is Operator.IN)
         (name,) = next(exact, ("",))
         return "" if name in (".", "..") or {"/", "%"} & {*name} else name
 
@@ -145,13 +145,13 @@ def continuation(version: int, after: str) -> str:
 
 
 def form(accept: str) -> ObjectForm:
-    """What the client would rather have of what we can give.
+    """Return the client's preferred form of those that are available.
 
     Raises:
         RefusedError: it takes nothing of ours.
     """
-    for one in accept.split(",") if accept else ["*/*"]:
-        kind, *more = (part.strip() for part in one.split(";"))
+    for choice in accept.split(",") if accept else ["*/*"]:
+        kind, *more = (part.strip() for part in choice.split(";"))
         given = dict(part.split("=", 1) for part in more if "=" in part)
         if kind not in ("application/json", "application/*", "*/*"):
             continue
@@ -213,11 +213,11 @@ def _check_watch(options: ListOptions) -> None:
 def _names(fields: Sequence[Requirement], labels: LabelSelector) -> NameSelector:
     only: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
-    for one in fields:
-        if one.operator is Operator.NOT_IN:
-            excluded |= one.values
+    for field in fields:
+        if field.operator is Operator.NOT_IN:
+            excluded |= field.values
         else:
-            only = one.values if only is None else only & one.values
+            only = field.values if only is None else only & field.values
     # The objects have no labels.
     return NameSelector(only, excluded, not labels.matches({}))
 
@@ -252,7 +252,7 @@ def _requirement(text: str) -> Requirement:
         return Requirement(key, operator, frozenset({match["value"]}))
     if match["set"]:
         operator = Operator.IN if match["set"] == "in" else Operator.NOT_IN
-        values = frozenset(one.strip() for one in match["values"].split(","))
+        values = frozenset(value.strip() for value in match["values"].split(","))
         return Requirement(key, operator, values)
     return Requirement(key, Operator.EXISTS)
 

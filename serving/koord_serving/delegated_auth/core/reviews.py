@@ -17,7 +17,7 @@ _BEARER = re.compile(r"Bearer +([!-~]+) *", re.IGNORECASE)
 
 
 class AccessAttributes(NamedTuple):
-    """What a user wants to do; ``path`` is set if it is not about a resource.
+    """A user's request to be authorized; ``path`` is set if it is not about a resource.
 
     ``fields`` and ``labels`` are what a list or a watch is limited to.
     """
@@ -36,12 +36,14 @@ class AccessAttributes(NamedTuple):
         found: Object = {key: value for key, value in self._asdict().items() if value}
         for name, key in (("fields", "fieldSelector"), ("labels", "labelSelector")):
             if requirements := found.pop(name, ()):
-                found[key] = {"requirements": [_requirement(one) for one in requirements]}
+                found[key] = {
+                    "requirements": [_requirement(requirement) for requirement in requirements]
+                }
         return found
 
 
 class AccessAnswer(NamedTuple):
-    """Whether a user may do it, and the reason of the API server's authorizer."""
+    """Decision on a user's request, and the reason of the API server's authorizer."""
 
     allowed: bool
     reason: str = ""
@@ -84,7 +86,7 @@ def reviewed_user(review: Object, audience: str = "") -> User | None:
         name,
         str(user.get("uid") or ""),
         tuple(map(str, user.get("groups") or ())),
-        tuple(sorted((str(key), tuple(map(str, one or ()))) for key, one in extra.items())),
+        tuple(sorted((str(key), tuple(map(str, values or ()))) for key, values in extra.items())),
     )
 
 

@@ -1,4 +1,4 @@
-"""Who a caller is, as Kubernetes describes users. No IO."""
+"""Description of a caller, as Kubernetes describes users. No IO."""
 
 from __future__ import annotations
 

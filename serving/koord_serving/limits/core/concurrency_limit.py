@@ -1,4 +1,4 @@
-"""How much may be under way at once, in all and for each of those who ask. No IO."""
+"""Limit of concurrent requests, in all and for each client. No IO."""
 
 from __future__ import annotations
 

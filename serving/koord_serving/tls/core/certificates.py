@@ -37,7 +37,7 @@ CA_NAME = "webhook-cert-ca"
 CA_LIFE = timedelta(days=3652)
 LIFE = timedelta(days=365)
 SKEW = timedelta(minutes=5)
-"""How far a certificate's life begins before it is made: clocks differ."""
+"""Time by which a certificate's life begins before it is made: clocks differ."""
 
 OVERLAP = timedelta(hours=24)
 """From trusting the next authority to its first signature, until every API server has heard;
@@ -56,7 +56,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class CertificatePlan:
-    """What the Secret should hold, ``None`` where it does already; and what clients trust.
+    """Desired data of the Secret, ``None`` where it is right already; and the bundle to trust.
 
     ``bundle`` is PEM. ``reasons`` are lines for the log, one for each thing that is renewed.
     """
@@ -75,7 +75,7 @@ class _Pair:
 
 
 def plan(data: SecretData, now: datetime, names: Sequence[str]) -> CertificatePlan:
-    """What to do about the Secret at a time (with a time zone); ``names`` are the server's.
+    """Plan the Secret's data at a time (with a time zone); ``names`` are the server's.
 
     The first is the one that clients ask for; addresses are names, too.
     """
@@ -113,7 +113,7 @@ def bundle(data: SecretData, now: datetime) -> bytes:
 
 
 def problem(certificate: bytes, key: bytes, now: datetime) -> str:
-    """Why a server cannot show this certificate, in a line; "" where it can."""
+    """Return why a server cannot show this certificate, in a line; "" if it can."""
     found = _certificate(certificate)
     if found is None:
         return "is not a certificate in PEM"
@@ -123,13 +123,13 @@ def problem(certificate: bytes, key: bytes, now: datetime) -> str:
 
 
 def expiry(certificate: bytes) -> datetime | None:
-    """When a certificate ends; ``None`` where it is none."""
+    """Return when a certificate ends; ``None`` if it is not a certificate."""
     found = _certificate(certificate)
     return found.not_valid_after_utc if found else None
 
 
 def is_issued_by(certificate: bytes, authorities: Iterable[bytes]) -> bool:
-    """Whether one of these authorities, each in PEM, has issued a server's certificate.
+    """True if one of these authorities, each in PEM, has issued a server's certificate.
 
     It may have done so by those in between, which come with the certificate.
     """
@@ -137,8 +137,8 @@ def is_issued_by(certificate: bytes, authorities: Iterable[bytes]) -> bool:
         chain = x509.load_pem_x509_certificates(certificate)
     except _UNREADABLE:
         return False
-    known = [found for one in authorities if (found := _certificate(one)) is not None]
-    return any(_issued(one, authority) for one in chain for authority in known)
+    known = [found for pem in authorities if (found := _certificate(pem)) is not None]
+    return any(_issued(link, authority) for link in chain for authority in known)
 
 
 # The authority.
@@ -199,7 +199,7 @@ def _signer(data: SecretData, certificate: str, key: str) -> _Pair | None:
 
 
 def _signs(pair: _Pair | None, now: datetime) -> bool:
-    """Whether it can sign and has years to do so."""
+    """True if it can sign and has years to do so."""
     if pair is None or pair.key is None or _untimely(pair.certificate, now):
         return False
     return not _old(pair.certificate, now)
@@ -236,7 +236,7 @@ def _new_authority(now: datetime) -> _Pair:
 def _server_is_due(
     server: _Pair | None, authority: _Pair, now: datetime, names: Sequence[str]
 ) -> str:
-    """Why the server needs another certificate, "" where it does not."""
+    """Return why the server needs another certificate, "" if it does not."""
     if server is None:
         return "there is none"
     if server.key is None:
@@ -362,7 +362,7 @@ def _untimely(certificate: x509.Certificate, now: datetime) -> str:
 
 
 def _old(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether less than a third of its life is left."""
+    """True if less than a third of its life is left."""
     life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
     return certificate.not_valid_after_utc - now < life / 3
 

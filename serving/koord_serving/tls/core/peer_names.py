@@ -1,4 +1,4 @@
-"""What a client's certificate calls it. No IO."""
+"""Names of a client in its certificate. No IO."""
 
 from __future__ import annotations
 

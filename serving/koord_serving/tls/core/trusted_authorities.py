@@ -1,4 +1,4 @@
-"""Which authorities clients are to trust while these change. No IO.
+"""Authorities for clients to trust while these change. No IO.
 
 Several servers show certificates, and change to new ones some time apart. So an authority is
 trusted before the first server shows a certificate of it, and stays so after the last one did.
@@ -29,23 +29,29 @@ class TrustedAuthorities:
     def see(self, bundle: bytes, now: datetime) -> None:
         """These authorities (PEM) are in force; the first ones have long been, for all we know."""
         since = now if self._last else _LONG_AGO
-        for one in _authorities(bundle):
-            self._since.setdefault(one, since)
-            self._last.pop(one, None)
-            self._last[one] = now
-        kept = [one for one, at in self._last.items() if now < at + self._overlap][-_MOST:]
-        self._last = {one: self._last[one] for one in kept}
-        self._since = {one: self._since[one] for one in kept}
+        for authority in _authorities(bundle):
+            self._since.setdefault(authority, since)
+            self._last.pop(authority, None)
+            self._last[authority] = now
+        kept = [authority for authority, at in self._last.items() if now < at + self._overlap][
+            -_MOST:
+        ]
+        self._last = {authority: self._last[authority] for authority in kept}
+        self._since = {authority: self._since[authority] for authority in kept}
 
     def bundle(self, current: bytes, now: datetime) -> bytes:
         """``current`` as it is, followed by those of before that are still trusted."""
         listed = _authorities(current)
-        before = [one for one in self._last if one not in listed and _is_valid(one, now)]
+        before = [
+            authority
+            for authority in self._last
+            if authority not in listed and _is_valid(authority, now)
+        ]
         return b"\n".join((current.rstrip(), *before, b"")) if before else current
 
     def has_announced(self, certificate: bytes, before: datetime) -> bool:
-        """Whether a server's certificate is of an authority that was in force ``before``."""
-        known = [one for one, at in self._since.items() if at <= before]
+        """True if a server's certificate is of an authority that was in force ``before``."""
+        known = [authority for authority, at in self._since.items() if at <= before]
         return certificates.is_issued_by(certificate, known)
 
 
