@@ -145,6 +145,7 @@ ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 
 CPU = "cpu"
 MEMORY = "memory"
+HUGE_PAGES = "hugepages-"
 BATCH_CPU = "kubernetes.io/batch-cpu"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
 MID_CPU = "kubernetes.io/mid-cpu"

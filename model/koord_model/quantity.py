@@ -1,16 +1,23 @@
-"""Kubernetes quantities ("500m", "1Gi", 2) as exact numbers."""
+"""Kubernetes quantities ("500m", "1Gi", 2): read as exact numbers, and written. No IO."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import ROUND_UP, Context, Decimal
+from functools import lru_cache
 
 from koord_model.excerpt import excerpt
+from koord_model.keys import CPU, HUGE_PAGES
 
 _LONGEST = 64
 """Characters; exact arithmetic on more is work a pod's author could make us do."""
 
 _EXACT = Context(prec=2 * _LONGEST)
+
+_OF_BYTES = ("memory", "storage")
+"""How names of resources end that are counted in bytes."""
+
 
 # A sign, digits with or without a point, then an exponent or a suffix.
 _QUANTITY = re.compile(
@@ -74,18 +81,55 @@ def nano(quantity: str | int | float) -> int:
     return int(_EXACT.multiply(10**9, _exact(quantity)).to_integral_value(ROUND_UP))
 
 
+def quantity_text(resource: str, amount: int) -> str:
+    """An amount as ``koord_model.demand`` has it: CPU in thousandths, all else whole.
+
+    As Kubernetes writes it (``Quantity.String()``): nothing is rounded, and the suffix is the
+    largest that is exact; a power of 1024 for bytes, of 1000 for all else.
+    """
+    if resource == CPU:
+        return milli_text(amount)
+    is_bytes = resource.endswith(_OF_BYTES) or resource.startswith(HUGE_PAGES)
+    return binary_text(amount) if is_bytes else decimal_text(amount)
+
+
+def quantity_texts(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Amounts as quantities, by resource, in the order of their names."""
+    return {name: quantity_text(name, amount) for name, amount in sorted(amounts.items())}
+
+
+def nano_text(amount: int) -> str:
+    """Billionths: 1,500,000 is "1500u"."""
+    for power, suffix in enumerate(("n", "u", "m")):
+        if amount % 1000 ** (power + 1):
+            return f"{amount // 1000**power}{suffix}"
+    return decimal_text(amount // 10**9)
+
+
 def milli_text(amount: int) -> str:
-    """Thousandths as a quantity: "500m", or whole where it is whole."""
-    return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    """Thousandths: 1500 is "1500m", 2000 is "2"."""
+    return f"{amount}m" if amount % 1000 else decimal_text(amount // 1000)
+
+
+def decimal_text(amount: int) -> str:
+    """Pieces: 100 is "100", 5000 is "5k"."""
+    return _with_suffix(amount, 1000, ("", "k", "M", "G", "T", "P", "E"))
 
 
 def binary_text(amount: int) -> str:
-    """Bytes as a quantity: with the largest suffix that is exact, or rounded up from 10 on."""
-    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
-        unit = int(_SUFFIXES[suffix])
-        if amount >= 10 * unit or (amount and amount % unit == 0):
-            return f"{-(-amount // unit)}{suffix}"
-    return str(amount)
+    """Bytes: 1536 MiB is "1536Mi". Below 1024 they are written as pieces, as in Go."""
+    if abs(amount) < 1024:
+        return decimal_text(amount)
+    return _with_suffix(amount, 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
+
+
+@lru_cache(maxsize=4096)
+def _with_suffix(amount: int, step: int, suffixes: tuple[str, ...]) -> str:
+    power = 0
+    while amount and amount % step == 0 and power < len(suffixes) - 1:
+        amount //= step
+        power += 1
+    return f"{amount}{suffixes[power]}"
 
 
 def _plain(quantity: str | int | float) -> int | None:

@@ -4,7 +4,15 @@ from koord_model import keys
 def test_those_of_nodes_and_devices_too() -> None:
     named = {name: value for name, value in vars(keys).items() if name.isupper()}
     assert {value.partition("/")[0] for value in named.values()} <= {
-        *("cpu", "memory", "kubernetes.io", "huawei.com", "pykoord", "koordinator.sh"),
+        *(
+            "cpu",
+            "memory",
+            "hugepages-",
+            "kubernetes.io",
+            "huawei.com",
+            "pykoord",
+            "koordinator.sh",
+        ),
         *("kubelet.koordinator.sh", "node.koordinator.sh", "scheduling.koordinator.sh"),
         *("pod.koordinator.sh", "quota.scheduling.koordinator.sh", "config.koordinator.sh"),
         *("analysis.koordinator.sh", "metrics.koordinator.sh", "hami.io"),

@@ -1,10 +1,21 @@
 import math
+import operator
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_model.quantity import binary_text, milli, milli_text, whole
+from koord_model import demand
+from koord_model.quantity import (
+    binary_text,
+    decimal_text,
+    milli,
+    nano,
+    nano_text,
+    quantity_text,
+    quantity_texts,
+    whole,
+)
 
 _FACTORS = {
     "m": Fraction(1, 1000),
@@ -94,21 +105,70 @@ def test_digits_only_are_read_as_any_other_quantity(text: str) -> None:
     assert read(text) == read(padded) or len(padded) > 64
 
 
-@given(st.integers(0, 10**9))
-def test_thousandths_are_written_as_they_are_read(amount: int) -> None:
-    assert milli(milli_text(amount)) == amount
+# ---- written
+
+RESOURCES = (
+    *("cpu", "memory", "ephemeral-storage", "requests.storage", "hugepages-2Mi"),
+    *("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory", "koordinator.sh/gpu-memory-ratio"),
+)
+amounts = st.integers(-(1 << 63), 1 << 63) | st.builds(
+    operator.mul, st.integers(-2000, 2000), st.sampled_from((10**3, 10**9, 10**15, 2**20, 2**40))
+)
 
 
-@given(st.integers(0, 1 << 63))
-def test_bytes_are_written_with_two_digits_or_exactly(amount: int) -> None:
-    text = binary_text(amount)
-    assert amount <= whole(text) < amount + max(1, amount / 10)
-    assert len(text.rstrip("EPTGMKi")) <= 5
+@given(st.sampled_from(RESOURCES), amounts)
+def test_what_is_written_reads_as_the_same(resource: str, amount: int) -> None:
+    assert demand.amount(resource, quantity_text(resource, amount)) == amount
+
+
+@given(amounts)
+def test_billionths_are_written_as_they_are_read(amount: int) -> None:
+    assert nano(nano_text(amount)) == amount
+
+
+@pytest.mark.parametrize(
+    ("amount", "cpu", "memory", "pieces"),
+    [
+        (0, "0", "0", "0"),
+        (1, "1m", "1", "1"),
+        (1000, "1", "1k", "1k"),
+        (1024, "1024m", "1Ki", "1024"),
+        (1500, "1500m", "1500", "1500"),
+        (-1500, "-1500m", "-1500", "-1500"),
+        (-2048, "-2048m", "-2Ki", "-2048"),
+        (5_000_000, "5k", "5000000", "5M"),
+        (1536 << 20, "1610612736m", "1536Mi", "1610612736"),
+        (10_752 << 20, "11274289152m", "10752Mi", "11274289152"),
+        (3 << 30, "3221225472m", "3Gi", "3221225472"),
+        (1 << 62, "4611686018427387904m", "4Ei", "4611686018427387904"),
+        (10**18, "1P", "976562500000000Ki", "1E"),
+    ],
+)
+def test_quantities_are_written_as_kubernetes_writes_them(
+    amount: int, cpu: str, memory: str, pieces: str
+) -> None:
+    assert quantity_texts({"memory": amount, "cpu": amount, "pods": amount}) == {
+        "cpu": cpu,
+        "memory": memory,
+        "pods": pieces,
+    }
+
+
+@given(amounts)
+def test_no_larger_suffix_is_exact(amount: int) -> None:
+    for text, step, suffixes in (
+        (decimal_text(amount), 1000, ("", "k", "M", "G", "T", "P", "E")),
+        (binary_text(amount), 1024, ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")),
+    ):
+        digits = text.rstrip("kKMGTPEi")
+        suffix = text.removeprefix(digits)
+        if amount and suffix in suffixes[:-1] and (step == 1000 or abs(amount) >= 1024):
+            assert int(digits) % step
 
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [(0, "0"), (1 << 30, "1Gi"), (3 << 29, "1536Mi"), (10**9, "954Mi"), (10_239, "10239")],
+    [(0, "0"), (7, "7n"), (1_500_000, "1500u"), (15 * 10**8, "1500m"), (2 * 10**12, "2k")],
 )
-def test_bytes_get_the_largest_suffix_that_says_enough(amount: int, text: str) -> None:
-    assert binary_text(amount) == text
+def test_billionths_get_the_largest_suffix_that_is_exact(amount: int, text: str) -> None:
+    assert nano_text(amount) == text

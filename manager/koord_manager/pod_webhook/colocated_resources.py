@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from koord_model.priority import PriorityClass
-from koord_model.quantity import milli
+from koord_model.quantity import decimal_text, milli
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook.document import PodDocument
@@ -65,7 +65,7 @@ def _amounts(given: Object, names: Names) -> Object:
         if old not in result:
             continue
         try:
-            amount = str(milli(result[old])) if old == CPU else result[old]
+            amount = decimal_text(milli(result[old])) if old == CPU else result[old]
         except ValueError:
             continue  # the API refuses an invalid quantity
         del result[old]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from koord_model.quantity import quantity_text
 
 from koord_scheduler.framework.class_scores import PluginReasons
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
-from koord_scheduler.state.resources import quantity_of
 
 _MOST = 3
 
@@ -80,5 +80,5 @@ def _near_miss(node: str, at: int, found: Sequence[PluginReasons]) -> NearMiss:
             others[plugin] = None
         elif not note and reason.shortage is not None:
             resource, lacking, _ = reason.shortage
-            lacks.append(Lack(resource, quantity_of(resource, int(lacking[at]))))
+            lacks.append(Lack(resource, quantity_text(resource, int(lacking[at]))))
     return NearMiss(node, tuple(lacks), tuple(others), tuple(notes))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from koord_kube.views.pod import Quantities
 from koord_model.demand import Amounts, InitContainer, whole_pod
-from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, LABEL_QOS, MEMORY
+from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, HUGE_PAGES, LABEL_QOS, MEMORY
 from koord_model.quantity import nano
 
 from koord_scheduler.objects.pod import ContainerStatus, PodInfo, SchedulingContainer
@@ -19,7 +19,6 @@ from koord_scheduler.objects.pod import ContainerStatus, PodInfo, SchedulingCont
 _BILLION = 10**9
 _OF_NO_REQUEST = {CPU: _BILLION // 10, MEMORY: 200 * 2**20 * _BILLION}
 """What a container without a request counts as in scores: 100 millicores, 200 MiB."""
-HUGE_PAGES = "hugepages-"
 _BATCH = frozenset((BATCH_CPU, BATCH_MEMORY))
 """Instead of CPU and memory. What hooks make of them is in the container's cgroup, which a kubelet
 of 1.33 or newer reports as the CPU that is requested.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from koord_model.keys import CPU, MEMORY
+from koord_model.keys import CPU, HUGE_PAGES, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.objects.requests import HUGE_PAGES
 from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
 from koord_scheduler.state.arrays import Amounts, Rows
 from koord_scheduler.state.cluster_state import ClusterState

@@ -8,12 +8,13 @@ from operator import itemgetter
 
 import numpy as np
 from koord_model.keys import CPU, MEMORY
+from koord_model.quantity import quantity_text
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
 from koord_scheduler.program.explanation import Document
 from koord_scheduler.state.cluster_state import ClusterState
-from koord_scheduler.state.resources import PODS, quantity_of
+from koord_scheduler.state.resources import PODS
 
 _CLASSES = 8
 _NODES = 5
@@ -109,4 +110,4 @@ def _waited(pod: QueuedPod, now: float, epoch: float) -> float:
 def _asks(pod: PodClass) -> str:
     """What each of its pods requests, in one line."""
     amounts = ((name, amount) for name, amount in pod.amounts if name != PODS and amount)
-    return ", ".join(f"{quantity_of(name, amount)} {name}" for name, amount in amounts)[:_REASON]
+    return ", ".join(f"{quantity_text(name, amount)} {name}" for name, amount in amounts)[:_REASON]

@@ -8,9 +8,7 @@ from sys import intern
 
 import numpy as np
 from koord_model.keys import CPU, MEMORY
-from koord_model.quantity import binary_text, milli_text
 
-from koord_scheduler.objects.requests import HUGE_PAGES
 from koord_scheduler.state.arrays import Amounts, Rows, heightened, lengthened
 
 PODS = "pods"
@@ -203,11 +201,3 @@ class NamedColumns:
 
 def _place(one: tuple[str, float]) -> tuple[int, str]:
     return _ORDER.get(one[0], len(_ORDER)), one[0]
-
-
-def quantity_of(resource: str, amount: int) -> str:
-    """An amount of ``ResourceColumns`` as a quantity: "500m" of CPU, "1178Mi" of memory, "2"."""
-    if resource == CPU:
-        return milli_text(amount)
-    is_bytes = resource.endswith(("memory", "storage")) or resource.startswith(HUGE_PAGES)
-    return binary_text(amount) if is_bytes else str(amount)

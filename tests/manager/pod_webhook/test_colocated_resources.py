@@ -39,7 +39,7 @@ CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
         ({"requests": {"cpu": "0.0001"}}, {"requests": {CPU: "1"}}),
         (
             {"requests": {"memory": "1"}, "limits": {"cpu": "1"}},
-            {"requests": {MEMORY: "1", CPU: "1000"}, "limits": {CPU: "1000"}},
+            {"requests": {MEMORY: "1", CPU: "1k"}, "limits": {CPU: "1k"}},
         ),
         ({"requests": {"cpu": "much"}}, {"requests": {"cpu": "much"}}),
         ({"requests": None, "claims": []}, {"requests": None, "claims": []}),

@@ -54,7 +54,7 @@ def test_a_plain_pod_becomes_a_batch_pod_in_all_steps() -> None:
     assert (verdict.refusal, verdict.warnings) == ("", ())
     pod = verdict.object
     assert pod is not None
-    batch = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "1Gi"}
+    batch = {"kubernetes.io/batch-cpu": "2k", "kubernetes.io/batch-memory": "1Gi"}
     gpu = {
         "koordinator.sh/gpu-core": "50",
         "koordinator.sh/gpu-memory-ratio": "50",

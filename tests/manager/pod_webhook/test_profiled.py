@@ -37,7 +37,7 @@ def requested(given: Object) -> Object:
     return found
 
 
-RENAMED = {"kubernetes.io/batch-cpu": "1000"}
+RENAMED = {"kubernetes.io/batch-cpu": "1k"}
 
 
 @pytest.mark.parametrize(

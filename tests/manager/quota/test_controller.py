@@ -64,7 +64,7 @@ async def test_a_profile_makes_a_quota_of_its_nodes_and_keeps_it_so(bench: Bench
     tree = bench.api.get(QUOTA_PROFILES, "p", "quotas")["metadata"]["labels"][LABEL_QUOTA_TREE]
     labels = made["metadata"]["labels"]
     assert (labels[LABEL_QUOTA_TREE], labels[LABEL_QUOTA_IS_ROOT]) == (tree, "true")
-    assert made["spec"]["min"] == {"cpu": "4", "memory": str(8 << 30)}
+    assert made["spec"]["min"] == {"cpu": "4", "memory": "8Gi"}
     bench.api.put(NODES, node("n3", "red"))
     await bench.until(lambda: quota(bench)["spec"]["min"]["cpu"] == "8")
     version, handled = quota(bench)["metadata"]["resourceVersion"], controller.loop.handled

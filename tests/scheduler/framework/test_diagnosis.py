@@ -80,7 +80,7 @@ def test_the_nearest_nodes_lack_the_least_of_what_they_have() -> None:
     assert diagnosis_of(nodes, "50", "20000000001").nearest == (
         NearMiss("almost", (Lack("cpu", "500m"),), ()),
         NearMiss("some", (Lack("cpu", "10"),), ()),
-        NearMiss("both", (Lack("cpu", "10"), Lack("memory", "2690Mi")), ()),
+        NearMiss("both", (Lack("cpu", "10"), Lack("memory", "2820130817")), ()),
     )
     without_cpu = [node("none", cpu="0", memory="64Gi"), node("some", cpu="1", memory="64Gi")]
     assert [one.node for one in diagnosis_of(without_cpu, "50", "1Gi").nearest] == ["some", "none"]

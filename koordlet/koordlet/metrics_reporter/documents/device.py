@@ -26,7 +26,7 @@ from koord_model.keys import (
     LABEL_GPU_VENDOR,
 )
 from koord_model.node_info import GPUs, RDMADevices, SchedulableDevice, XPUs
-from koord_model.quantity import milli
+from koord_model.quantity import milli, quantity_texts
 from koord_model.times import rfc3339
 
 Object = dict[str, Any]
@@ -149,7 +149,7 @@ def _info(one: SchedulableDevice, listed: Iterable[Mapping[str, Any]], at: float
         "id": one.id,
         "minor": one.minor,
         "health": one.healthy,
-        "resources": {name: str(one.resources[name]) for name in sorted(one.resources)},
+        "resources": quantity_texts(one.resources),
     }
     if one.labels:
         info["labels"] = dict(sorted(one.labels.items()))

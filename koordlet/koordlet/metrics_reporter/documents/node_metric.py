@@ -21,6 +21,7 @@ from koord_model.node_info import GPUs, NodeMemoryInfo, SchedulableDevice
 from koord_model.node_slo import HostApplication
 from koord_model.priority import priority_class_or_default
 from koord_model.qos import kube_qos, qos_class_or_default
+from koord_model.quantity import quantity_texts
 from koord_model.times import rfc3339
 
 from koordlet.metric_cache.core.interface import (
@@ -30,7 +31,6 @@ from koordlet.metric_cache.core.interface import (
     TimeWindow,
 )
 from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
-from koordlet.metrics_reporter.documents.quantities import count, millicores, resources, size
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 Json = dict[str, Any]
@@ -309,26 +309,27 @@ def _applications(usage: _Usage, applications: Iterable[HostApplication]) -> Ite
 
 
 def _used(cores: float, memory: float) -> Json:
-    return {"resources": {CPU: millicores(round(cores * 1000)), _MEMORY: size(round(memory))}}
+    return _resource_map({CPU: round(cores * 1000), _MEMORY: round(memory)})
 
 
 def _device(device: SchedulableDevice, percent: float, memory: float) -> Json:
     total = device.resources.get(GPU_MEMORY, 0)
+    amounts = {
+        GPU_CORE: round(percent),
+        GPU_MEMORY: round(memory),
+        GPU_MEMORY_RATIO: round(100 * memory / total) if total else 0,
+    }
     return {
         "type": device.type,
         "id": device.id,
         "minor": device.minor,
         "health": device.healthy,
-        "resources": {
-            GPU_CORE: count(round(percent)),
-            GPU_MEMORY: size(round(memory)),
-            GPU_MEMORY_RATIO: count(round(100 * memory / total) if total else 0),
-        },
+        **_resource_map(amounts),
     }
 
 
 def _resource_map(amounts: Mapping[str, int] | None) -> Json:
-    return {} if amounts is None else {"resources": resources(amounts)}
+    return {} if amounts is None else {"resources": quantity_texts(amounts)}
 
 
 def _whole_map(given: Json) -> Json:

@@ -13,9 +13,8 @@ from typing import Any
 from koord_model.fields import Fields, milli_quantity, quantity
 from koord_model.keys import CPU, LABEL_NUMA_RESERVATION
 from koord_model.node_info import NumaNode
-from koord_model.quantity import whole
+from koord_model.quantity import quantity_text, whole
 
-from koordlet.metrics_reporter.documents.quantities import millicores, size
 from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs, annotations_of
 
 Object = dict[str, Any]
@@ -100,11 +99,10 @@ def _amounts(cpus: int, node: NumaNode | None, *, huge: bool) -> dict[str, int]:
 
 
 def _resource(name: str, capacity: int, allocatable: int) -> Object:
-    spelled = millicores if name == CPU else size
-    free = spelled(allocatable)
+    free = quantity_text(name, allocatable)
     return {
         "name": name,
-        "capacity": spelled(capacity),
+        "capacity": quantity_text(name, capacity),
         "allocatable": free,
         "available": free,
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from koord_model.demand import amounts
+from koord_model.quantity import quantity_text
 
 from koord_manager.noderesource.core.desired_node import DesiredNode
 
@@ -95,4 +96,7 @@ def _status(
 
 
 def _quantities(values: Mapping[str, int | None]) -> dict[str, str | None]:
-    return {name: None if value is None else str(value) for name, value in values.items()}
+    return {
+        name: None if value is None else quantity_text(name, value)
+        for name, value in values.items()
+    }

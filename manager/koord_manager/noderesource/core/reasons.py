@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from koord_model.decision import Decision, Term
 from koord_model.keys import ANNOTATION_BATCH_WHY, ANNOTATION_ORIGIN_ALLOCATABLE
+from koord_model.quantity import quantity_texts
 
 from koord_manager.noderesource.core.calculation import CalculationPass
 from koord_manager.noderesource.core.node_state import NodeState
@@ -92,5 +93,5 @@ class Reasons:
     def _origin(self) -> str:
         """Batch resources before what other schedulers gave away, for those schedulers."""
         both = zip(TIERS[0], self.levels[0].tolist(), strict=True)
-        amounts = {name: str(level) for name, level in both if level != NONE}
+        amounts = quantity_texts({name: level for name, level in both if level != NONE})
         return msgspec.json.encode({"resources": amounts}).decode()

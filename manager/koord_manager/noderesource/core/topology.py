@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY
+from koord_model.quantity import quantity_texts
 
 from koord_manager.noderesource.core.fleet import DesiredZone
 
@@ -29,7 +30,8 @@ def _zone(zone: Mapping[str, Any], desired: DesiredZone | None) -> Object:
     if desired is None:
         return dict(zone)
     kept = {str(one.get("name")): one for one in zone.get("resources") or ()}
-    for name, amount in ((BATCH_CPU, str(desired.cpu)), (BATCH_MEMORY, str(desired.memory))):
+    batch = quantity_texts({BATCH_CPU: desired.cpu, BATCH_MEMORY: desired.memory})
+    for name, amount in batch.items():
         amounts = {"capacity": amount, "allocatable": amount, "available": amount}
         kept[name] = {**kept.get(name, {}), "name": name, **amounts}
     return {**zone, "resources": [kept[name] for name in sorted(kept)]}

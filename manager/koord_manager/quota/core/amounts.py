@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from koord_model.demand import Amounts
-from koord_model.keys import CPU
-from koord_model.quantity import milli_text
+from koord_model.quantity import quantity_text, quantity_texts
 
 
 def total(lists: Iterable[Amounts]) -> Amounts:
@@ -28,19 +27,10 @@ def excess(amounts: Amounts, bound: Amounts) -> Iterator[str]:
     """Where they are more than the bound, which is 0 for resources that it does not name."""
     for name in sorted(amounts):
         if amounts[name] > bound.get(name, 0):
-            yield f"{name} {text(name, amounts[name])} > {text(name, bound.get(name, 0))}"
-
-
-def text(name: str, amount: int) -> str:
-    """An amount as a quantity."""
-    return milli_text(amount) if name == CPU else str(amount)
-
-
-def quantities(amounts: Amounts) -> Mapping[str, str]:
-    """Amounts as quantities."""
-    return {name: text(name, amount) for name, amount in sorted(amounts.items())}
+            most = quantity_text(name, bound.get(name, 0))
+            yield f"{name} {quantity_text(name, amounts[name])} > {most}"
 
 
 def encode(amounts: Amounts) -> str:
     """Amounts as an annotation has them."""
-    return msgspec.json.encode(quantities(amounts)).decode()
+    return msgspec.json.encode(quantity_texts(amounts)).decode()

@@ -23,9 +23,10 @@ from koord_model.keys import (
     MID_MEMORY,
     NVIDIA_GPU,
 )
+from koord_model.quantity import quantity_text
 
 from koord_manager.profiles.core.placing import inside
-from koord_manager.quota.core.amounts import encode, text, total
+from koord_manager.quota.core.amounts import encode, total
 
 _CHARGED = {
     *(CPU, MEMORY, "ephemeral-storage"),
@@ -131,8 +132,9 @@ def _counted(found: QuotaAccount, charge: QuotaCharge) -> Amounts:
 
 def _refusal(found: QuotaAccount, requests: Amounts, before: Amounts, after: Amounts) -> str:
     over = [
-        f"{name}: {text(name, amount)} more than the {text(name, before.get(name, 0))} in use, "
-        f"{text(name, found.bound[name])} at most"
+        f"{name}: {quantity_text(name, amount)} more than the "
+        f"{quantity_text(name, before.get(name, 0))} in use, "
+        f"{quantity_text(name, found.bound[name])} at most"
         for name, amount in sorted(requests.items())
         if name in found.bound and after[name] > found.bound[name]
     ]

@@ -17,10 +17,11 @@ from koord_model.keys import (
     LABEL_QUOTA_TREE,
 )
 from koord_model.names import is_label_value
+from koord_model.quantity import quantity_texts
 
 from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.profiles.core.placing import inside
-from koord_manager.quota.core.amounts import encode, quantities, total
+from koord_manager.quota.core.amounts import encode, total
 from koord_manager.quota.core.profile import QuotaProfile
 
 Object = dict[str, Any]
@@ -80,7 +81,7 @@ def new_quota(profile: QuotaProfile, desired: DesiredQuota) -> Object:
             "labels": dict(desired.labels),
             "annotations": _annotations(desired),
         },
-        "spec": {"min": quantities(desired.min), "max": quantities(desired.max)},
+        "spec": {"min": quantity_texts(desired.min), "max": quantity_texts(desired.max)},
     }
 
 
@@ -96,7 +97,7 @@ def quota_patch(desired: DesiredQuota, existing: Object) -> Object:
         metadata["annotations"] = _annotations(desired)
     found: Object = {"metadata": metadata} if metadata else {}
     spec = {
-        name: {**dict.fromkeys(before), **quantities(now)}
+        name: {**dict.fromkeys(before), **quantity_texts(now)}
         for name, before, now in (
             ("min", quota.min, desired.min),
             ("max", quota.max, desired.max),

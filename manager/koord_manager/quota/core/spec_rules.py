@@ -16,8 +16,7 @@ from koord_model.keys import (
     ANNOTATION_SHARED_WEIGHT,
 )
 from koord_model.names import NAMESPACE, is_namespace
-
-from koord_manager.quota.core.amounts import text
+from koord_model.quantity import quantity_text
 
 ANNOTATIONS = frozenset(
     {
@@ -91,13 +90,14 @@ def namespace_problems(annotations: Mapping[str, object]) -> list[str]:
 def _negative(where: str, amounts: Amounts) -> Iterator[str]:
     for name, amount in amounts.items():
         if amount < 0:
-            yield f"{where}.{name} is {text(name, amount)}; expected 0 or more"
+            yield f"{where}.{name} is {quantity_text(name, amount)}; expected 0 or more"
 
 
 def _above_max(where: str, amounts: Amounts, most: Amounts) -> Iterator[str]:
     for name, amount in amounts.items():
         if name not in most:
-            yield f"{where}.{name} is {text(name, amount)}; expected it in spec.max too"
+            yield f"{where}.{name} is {quantity_text(name, amount)}; expected it in spec.max too"
         elif amount > most[name]:
-            bound = text(name, most[name])
-            yield f"{where}.{name} is {text(name, amount)}; expected spec.max, {bound}, or less"
+            bound = quantity_text(name, most[name])
+            asked = quantity_text(name, amount)
+            yield f"{where}.{name} is {asked}; expected spec.max, {bound}, or less"

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 from koord_model.keys import ANNOTATION_RECOMMENDATION_CHECKPOINT, CPU, MEMORY
+from koord_model.quantity import binary_text, milli_text
 from koord_model.times import from_rfc3339, rfc3339
 from koord_prediction import checkpoint as files
 from koord_prediction.checkpoint import Checkpoint
@@ -171,6 +172,6 @@ def _says(state: str, reason: str, message: str) -> Json:
 def _container(one: ContainerRecommendation) -> Json:
     resources = {}
     for prefix, amount in (("", one.request), (LIMITS, one.limit)):
-        resources[f"{prefix}{CPU}"] = f"{round(amount.cpu * 1000)}m"
-        resources[f"{prefix}{MEMORY}"] = f"{round(amount.memory) >> 20}Mi"
+        resources[f"{prefix}{CPU}"] = milli_text(round(amount.cpu * 1000))
+        resources[f"{prefix}{MEMORY}"] = binary_text(round(amount.memory) >> 20 << 20)
     return {"containerName": one.container, "resources": resources}

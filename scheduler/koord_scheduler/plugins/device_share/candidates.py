@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
+from koord_model.quantity import quantity_text
+
 from koord_scheduler.plugins.device_share.device_needs import DeviceNeed
 from koord_scheduler.plugins.device_share.device_object import VirtualFunction
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import FreeDevice, NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices, exact_text
+from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices
 
 Mask = int
 """NUMA nodes as bits."""
@@ -178,7 +180,7 @@ def nearest_miss(need: DeviceNeed, count: int, found: Candidates) -> str:
 
     nearest = min(lacking, key=lambda one: (lack(one), one.device.minor))
     parts = ", ".join(
-        f"{exact_text(name, free)} of {exact_text(name, amount)} {name}"
+        f"{quantity_text(name, free)} of {quantity_text(name, amount)} {name}"
         for name, free, amount in lacks(nearest)
     )
     return f"{begin}; {need.type} {nearest.device.minor} has {parts}"

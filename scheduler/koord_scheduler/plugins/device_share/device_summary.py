@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from koord_model.demand import Amounts
+from koord_model.quantity import quantity_text
 
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices, exact_text
+from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 
 _ByDevice = Mapping[str, Mapping[int, Amounts]]
 
@@ -56,4 +57,4 @@ def _by_type(pods: Iterable[tuple[str, PodDevices]]) -> dict[str, object]:
 
 
 def _texts(amounts: Amounts) -> dict[str, str]:
-    return {name: exact_text(name, amount) for name, amount in sorted(amounts.items())}
+    return {name: quantity_text(name, amount) for name, amount in sorted(amounts.items())}

@@ -12,12 +12,11 @@ import msgspec
 from koord_model.excerpt import excerpt
 from koord_model.fields import Fields, quantity
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
-from koord_model.quantity import whole
+from koord_model.quantity import quantity_text, whole
 
 from koord_scheduler.plugins.device_share.device_object import ResourceAmounts, VirtualFunction
 
 _MOST = 1 << 53
-_UNITS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
 class PodDevice(NamedTuple):
@@ -95,7 +94,7 @@ def written_pod_devices(devices: PodDevices) -> str:
 
 
 def _document(one: PodDevice) -> dict[str, Any]:
-    resources = {name: exact_text(name, amount) for name, amount in one.resources}
+    resources = {name: quantity_text(name, amount) for name, amount in one.resources}
     found: dict[str, Any] = {"minor": one.minor, "resources": resources}
     if one.id:
         found["id"] = one.id
@@ -108,12 +107,3 @@ def _document(one: PodDevice) -> dict[str, Any]:
     if one.template:
         extension["gpuSharedResourceTemplate"] = one.template
     return {**found, "extension": extension} if extension else found
-
-
-def exact_text(name: str, amount: int) -> str:
-    """A whole amount as a quantity; bytes with the largest unit in which they are whole."""
-    if name.endswith("memory"):
-        for unit, size in _UNITS:
-            if amount and amount % size == 0:
-                return f"{amount // size}{unit}"
-    return str(amount)

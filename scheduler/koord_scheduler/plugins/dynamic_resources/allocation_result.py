@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from koord_model.quantity import nano_text
 
 from koord_scheduler.plugins.dynamic_resources.allocator import ChosenDevice, ClaimDevices
-from koord_scheduler.plugins.dynamic_resources.capacity import amount_text
 from koord_scheduler.plugins.dynamic_resources.objects import (
     DeviceClaimConfiguration,
     ResourceClaimSpec,
@@ -43,7 +43,7 @@ def _result(one: ChosenDevice) -> Document:
         found["tolerations"] = msgspec.to_builtins(request.tolerations)
     if one.consumed:
         found["consumedCapacity"] = {
-            name: amount_text(amount) for name, amount in one.consumed.items()
+            name: nano_text(amount) for name, amount in one.consumed.items()
         }
     if device.device.binding_conditions:
         found["bindingConditions"] = device.device.binding_conditions

@@ -45,14 +45,6 @@ def fits(device: DRADevice, consumed: Mapping[str, int], used: Mapping[str, int]
     )
 
 
-def amount_text(amount: int) -> str:
-    """An amount as a quantity."""
-    for suffix, unit in (("", _ONE), ("m", 10**6), ("u", 10**3)):
-        if amount % unit == 0:
-            return f"{amount // unit}{suffix}"
-    return f"{amount}n"
-
-
 def _consumed(asked: Quantity | None, capacity: DeviceCapacity) -> int:
     policy = capacity.request_policy
     if asked is None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
+from koord_model.quantity import quantity_texts
 
-from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaTrees, TreeQuota
 
 
@@ -103,5 +103,5 @@ def _exceeded(
 
 
 def _listed(amounts: Amounts) -> str:
-    listed = [f"{name}:{text}" for name, text in quantities(amounts).items()]
+    listed = [f"{name}:{text}" for name, text in quantity_texts(amounts).items()]
     return ",".join(listed) or "<empty>"

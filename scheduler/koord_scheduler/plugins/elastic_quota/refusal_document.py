@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from koord_scheduler.objects.quantities import quantities, quantity
+from koord_model.quantity import quantity_text, quantity_texts
+
 from koord_scheduler.plugins.elastic_quota.admission import QuotaRefusal
 from koord_scheduler.plugins.elastic_quota.quota_trees import TreeQuota
 from koord_scheduler.plugins.elastic_quota.summary import QuotaPod
@@ -30,9 +31,9 @@ def refusal_document(
         "quota": found.quota,
         "path": list(found.path),
         "non_preemptible": found.non_preemptible,
-        "limit": quantities(found.limit),
-        "used": quantities(found.used),
-        "lacks": quantities(over),
+        "limit": quantity_texts(found.limit),
+        "used": quantity_texts(found.used),
+        "lacks": quantity_texts(over),
         "resource": first,
         "holders": _largest({key: pod.amounts.get(first, 0) for key, pod in pods.items()}, first),
         "borrowers": _largest(_borrowed(one, first), first),
@@ -51,4 +52,4 @@ def _borrowed(one: TreeQuota, resource: str) -> dict[str, int]:
 def _largest(amounts: Mapping[str, int], resource: str) -> dict[str, str]:
     ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
     some = [(name, amount) for name, amount in ordered if amount > 0][:_MOST_SHOWN]
-    return {name: quantity(resource, amount) for name, amount in some}
+    return {name: quantity_text(resource, amount) for name, amount in some}

@@ -23,8 +23,8 @@ from koord_model.keys import (
     LABEL_QUOTA_IS_PARENT,
     LABEL_QUOTA_PARENT,
 )
+from koord_model.quantity import quantity_texts
 
-from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.plugins.elastic_quota.quota_object import ReadQuota
 from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaRules, QuotaTrees, TreeQuota
 
@@ -49,7 +49,7 @@ def reported_amounts(trees: QuotaTrees, one: TreeQuota) -> dict[str, Amounts]:
 def report_patch(trees: QuotaTrees, one: TreeQuota, read: ReadQuota) -> Mapping[str, Any] | None:
     """The merge patch that says how a quota stands; ``None``: the API says so already."""
     annotations = {
-        key: json.dumps(quantities(amounts))
+        key: json.dumps(quantity_texts(amounts))
         for key, amounts in reported_amounts(trees, one).items()
         if _positive(read.reported.get(key, {})) != _positive(amounts)
     }
@@ -59,7 +59,7 @@ def report_patch(trees: QuotaTrees, one: TreeQuota, read: ReadQuota) -> Mapping[
     used, before = one.node.used, read.quota.used
     if _positive(before) != _positive(used):
         gone = dict.fromkeys(before.keys() - used.keys())
-        body["status"] = {"used": {**quantities(used), **gone}}
+        body["status"] = {"used": {**quantity_texts(used), **gone}}
     if not body:
         return None
     # A charge for a pod that is not known here yet would be lost if it were not this version.
@@ -74,8 +74,8 @@ def reserved_quotas(namespace: str, rules: QuotaRules) -> list[dict[str, Any]]:
     root = {"labels": {**labels, LABEL_QUOTA_PARENT: ""}}
     return [
         _object(ROOT_QUOTA, namespace, root, {}),
-        _object(DEFAULT_QUOTA, namespace, {}, {"max": quantities(rules.default_max)}),
-        _object(SYSTEM_QUOTA, namespace, {}, {"max": quantities(rules.system_max)}),
+        _object(DEFAULT_QUOTA, namespace, {}, {"max": quantity_texts(rules.default_max)}),
+        _object(SYSTEM_QUOTA, namespace, {}, {"max": quantity_texts(rules.system_max)}),
     ]
 
 

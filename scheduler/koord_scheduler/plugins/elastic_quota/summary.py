@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from koord_model.demand import Amounts
+from koord_model.quantity import quantity_texts
 
-from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaTrees, TreeQuota
 
 
@@ -48,11 +48,11 @@ def quota_summary(
         "runtimeVersion": one.tree.version,
         "allowLentResource": node.lends,
         "tree": trees.tree_name(one),
-        **{name: quantities(listed) for name, listed in amounts.items()},
+        **{name: quantity_texts(listed) for name, listed in amounts.items()},
     }
     if pods is not None:
         document["podCache"] = {
-            key: {"isAssigned": pod.has_node, "resource": quantities(pod.amounts)}
+            key: {"isAssigned": pod.has_node, "resource": quantity_texts(pod.amounts)}
             for key, pod in sorted(pods.items())
         }
     return document

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from koord_model.quantity import quantity_text
 from koord_model.times import rfc3339
 
 from koord_scheduler.plugins.load_aware.columns import NodeLoads
 from koord_scheduler.plugins.load_aware.load_node import NodeThresholds, thresholds
 from koord_scheduler.plugins.load_aware.load_table import LoadTable
-from koord_scheduler.state.resources import quantity_of
 
 _SUMS = ("filter", "filterProd", "score", "scoreProd")
 
@@ -42,7 +42,7 @@ def load_document(loads: NodeLoads, table: LoadTable, row: int) -> dict[str, Any
 
 def _quantities(resources: Iterable[str], amounts: Iterable[float]) -> dict[str, str]:
     both = zip(resources, amounts, strict=True)
-    return {name: quantity_of(name, int(amount)) for name, amount in both}
+    return {name: quantity_text(name, int(amount)) for name, amount in both}
 
 
 def _per_cent(resources: Iterable[str], found: NodeThresholds) -> dict[str, Any]:

@@ -9,11 +9,10 @@ import msgspec
 from koord_model import duration
 from koord_model.demand import Amounts, amounts
 from koord_model.excerpt import excerpt
-from koord_model.keys import ANNOTATION_RAW_ALLOCATABLE, ANNOTATION_USAGE_THRESHOLDS
+from koord_model.keys import ANNOTATION_RAW_ALLOCATABLE, ANNOTATION_USAGE_THRESHOLDS, HUGE_PAGES
 
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node
-from koord_scheduler.objects.requests import HUGE_PAGES
 from koord_scheduler.plugins.load_aware.settings import (
     AggregatedThresholds,
     LoadSettings,

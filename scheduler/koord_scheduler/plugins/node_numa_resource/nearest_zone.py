@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koord_model.keys import CPU
+from koord_model.quantity import quantity_text
 
 from koord_scheduler.plugins.node_numa_resource.allocator import NodeAllocator
-from koord_scheduler.state.resources import quantity_of
 
 
 def nearest_zone(allocator: NodeAllocator, *, by_zone: bool) -> str:
@@ -34,7 +34,7 @@ def _lacks(allocator: NodeAllocator, zone: int) -> tuple[float, tuple[str, ...]]
     for name, lacking in _lacking(allocator, zone):
         has = allocator.machine.zones[zone].get(name, 0)
         total += lacking / has if has else float("inf")
-        texts.append(f"{quantity_of(name, lacking)} {name}")
+        texts.append(f"{quantity_text(name, lacking)} {name}")
     return total, (str(zone), *texts) if texts else ()
 
 

@@ -20,8 +20,8 @@ from koord_model.keys import (
 )
 from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import KubeQoS, QoSClass, qos_class
+from koord_model.quantity import quantity_texts
 
-from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.plugins.node_numa_resource.node_allocation import NUMAAllocation
 from koord_scheduler.plugins.node_numa_resource.policies import (
     CPUBindPolicy,
@@ -141,7 +141,7 @@ def resource_status(allocation: NUMAAllocation) -> str:
         written["cpuset"] = cpuset.render(allocation.cpus)
     if allocation.zones:
         written["numaNodeResources"] = [
-            {"node": node, "resources": quantities(dict(has))} for node, has in allocation.zones
+            {"node": node, "resources": quantity_texts(dict(has))} for node, has in allocation.zones
         ]
     return msgspec.json.encode(written).decode()
 

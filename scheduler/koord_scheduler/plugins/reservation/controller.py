@@ -9,10 +9,10 @@ import anyio
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
+from koord_model.quantity import quantity_texts
 
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.io.limited_writer import Write
-from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.plugins.reservation.lifecycle import Owners, Removal, next_step, sorted_owners
 from koord_scheduler.plugins.reservation.objects import CurrentOwner
 from koord_scheduler.plugins.reservation.reservation import Reservation
@@ -97,4 +97,4 @@ class ReservationController:
             for resource, amount in pod.usage.request:
                 if resource in allocated:
                     allocated[resource] += int(amount)
-        return Owners(sorted_owners(found), allocated, quantities(allocated))
+        return Owners(sorted_owners(found), allocated, quantity_texts(allocated))

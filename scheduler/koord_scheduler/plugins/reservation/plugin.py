@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+from koord_model.quantity import quantity_texts
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.service_provider import Service
-from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.plugin import (
     ANOTHER_POD,
     AcrossNodes,
@@ -225,8 +225,8 @@ def _item(offer: Offer) -> dict[str, Any]:
         "available": one.is_available,
         "allocateOnce": one.allocate_once,
         "allocatePolicy": one.policy,
-        "allocatable": quantities(one.allocatable),
-        "allocated": quantities(
+        "allocatable": quantity_texts(one.allocatable),
+        "allocated": quantity_texts(
             {name: amount for name, amount in offer.allocated.items() if name in one.allocatable}
         ),
         "assignedPods": offer.owners,

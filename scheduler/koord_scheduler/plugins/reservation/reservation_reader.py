@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
+from koord_model.quantity import quantity_texts
 
 from koord_scheduler.classes.placed_pod import numa_allocation, placed_usage, pod_devices
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
 from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, PodInfo, SchedulingSpec
-from koord_scheduler.objects.quantities import quantities
 from koord_scheduler.plugins.device_share.device_needs import NO_DEVICE_NEEDS
 from koord_scheduler.plugins.node_numa_resource.pod_requirements import NO_REQUIREMENTS
 from koord_scheduler.plugins.reservation.lifecycle import NO_LIFE
@@ -100,7 +100,7 @@ class ReservationReader:
             self._may_preempt(one, spec),
             "",
             one.status_message,
-            ReservedRoom(one.name, one.uid, one.resource_version, quantities(one.allocatable)),
+            ReservedRoom(one.name, one.uid, one.resource_version, quantity_texts(one.allocatable)),
         )
         key = reservation_key(one.name)
         return ClusterPod(

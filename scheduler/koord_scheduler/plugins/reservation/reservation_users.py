@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
+from koord_model.quantity import quantity_text
 
 from koord_scheduler.plugin import AcrossNodes, Reason, normalized
 from koord_scheduler.plugins.reservation.class_reservations import ClassReservations
@@ -21,7 +22,6 @@ from koord_scheduler.plugins.reservation.pod_needs import ReserveNeeds
 from koord_scheduler.plugins.reservation.reservation import DEFAULT_POLICY
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
-from koord_scheduler.state.resources import quantity_of
 
 OTHER_NODE = "node(s) didn't match the nodeName specified by reservation"
 POLICY_CONFLICT = "node(s) reservation allocate policy conflict"
@@ -153,7 +153,7 @@ def nearest_reservation(
 
     best = min(offers, key=lambda one: (relative(one), one.reservation.name))
     missing = ", ".join(
-        f"{quantity_of(name, int(lack))} {name}" for name, lack in lacks(best).items()
+        f"{quantity_text(name, int(lack))} {name}" for name, lack in lacks(best).items()
     )
     return f"reservation {best.reservation.name} lacks {missing}" if missing else ""
 

@@ -108,7 +108,7 @@ def test_the_whole_object() -> None:
                     "health": True,
                     "resources": {
                         "koordinator.sh/gpu-core": "100",
-                        "koordinator.sh/gpu-memory": "85899345920",
+                        "koordinator.sh/gpu-memory": "80Gi",
                         "koordinator.sh/gpu-memory-ratio": "100",
                     },
                     "topology": {

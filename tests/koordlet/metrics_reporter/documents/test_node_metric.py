@@ -7,19 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from koord_model.node_info import GPUs, NodeMemoryInfo, NumaNode, SchedulableDevice
 from koord_model.node_slo import HostApplication
 from koord_model.pod import Container, Pod
 from koord_model.qos import QoSClass
-from koord_model.quantity import milli, whole
 from koordlet.metric_cache.core.interface import AggregatedSeries, Aggregation, TimeWindow
 from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.ring_cache import RingCache
 from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
 from koordlet.metrics_reporter.documents.node_metric import NodeMetricInputs, build, merge_patch
-from koordlet.metrics_reporter.documents.quantities import count, millicores, size
 from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
 
 from tests.support.merge_patch import merged
@@ -349,29 +345,3 @@ def test_a_patch_leaves_nothing_of_an_older_status(samples: Samples) -> None:
     newer = status_of(bare, policy=MetricCollectPolicy(durations=()))
     assert merged({"status": older}, merge_patch(newer)) == {"status": newer}
     assert merged({"status": newer}, merge_patch(older)) == {"status": older}
-
-
-@pytest.mark.parametrize(
-    ("amount", "cpu", "memory", "pieces"),
-    [
-        (0, "0", "0", "0"),
-        (1, "1m", "1", "1"),
-        (1000, "1", "1k", "1k"),
-        (1024, "1024m", "1Ki", "1024"),
-        (1500, "1500m", "1500", "1500"),
-        (5_000_000, "5k", "5000000", "5M"),
-        (1536 << 20, "1610612736m", "1536Mi", "1610612736"),
-        (3 * GIB, "3221225472m", "3Gi", "3221225472"),
-    ],
-)
-def test_quantities_are_spelled_as_go_spells_them(
-    amount: int, cpu: str, memory: str, pieces: str
-) -> None:
-    assert (millicores(amount), size(amount), count(amount)) == (cpu, memory, pieces)
-
-
-@given(st.integers(0, 1 << 60))
-def test_quantities_say_what_they_were_given(amount: int) -> None:
-    assert milli(millicores(amount)) == amount
-    assert whole(size(amount)) == amount
-    assert whole(count(amount)) == amount

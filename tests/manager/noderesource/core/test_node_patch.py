@@ -47,7 +47,7 @@ def both(**amounts: Any) -> dict[str, Any]:
         (
             NODE,
             DesiredNode(resources={BATCH_CPU: 5000, BATCH_MEMORY: 1 << 30}),
-            both(cpu="5000", memory="1073741824"),
+            both(cpu="5k", memory="1Gi"),
             None,
         ),
         (NODE, DesiredNode(resources={BATCH_CPU: None}), both(cpu=None), None),
@@ -71,7 +71,7 @@ def both(**amounts: Any) -> dict[str, Any]:
         (
             {"status": {**NODE["status"], "allocatable": {"cpu": "7900m"}}},
             DesiredNode(resources={BATCH_CPU: 4000}),
-            {"status": {"allocatable": {BATCH_CPU: "4000"}}},
+            {"status": {"allocatable": {BATCH_CPU: "4k"}}},
             None,
         ),
         # One amount over the threshold takes the others with it; it is not about labels.

@@ -21,7 +21,7 @@ CPU = resource("cpu", "4")
 def test_batch_resources_are_put_among_the_others_by_name() -> None:
     other = {"name": "node-1", "resources": [CPU]}
     assert zones_patch([zone(CPU), other], [DesiredZone("node-0", 1500, 1024)]) == {
-        "zones": [zone(CPU, resource(BATCH_CPU, "1500"), resource(BATCH_MEMORY, "1024")), other]
+        "zones": [zone(CPU, resource(BATCH_CPU, "1500"), resource(BATCH_MEMORY, "1Ki")), other]
     }
 
 

@@ -8,7 +8,6 @@ import pytest
 from koord_scheduler.plugins.device_share.device_object import VirtualFunction
 from koord_scheduler.plugins.device_share.pod_devices import (
     PodDevice,
-    exact_text,
     read_pod_devices,
     written_pod_devices,
 )
@@ -55,10 +54,3 @@ def test_a_device_that_cannot_be_used_costs_itself() -> None:
 def test_what_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="device-allocated"):
         read_pod_devices(text)
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"), [(0, "0"), (16 << 30, "16Gi"), ((10 << 30) + 1024, "10485761Ki"), (7, "7")]
-)
-def test_bytes_are_exact(amount: int, text: str) -> None:
-    assert exact_text("koordinator.sh/gpu-memory", amount) == text
