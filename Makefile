@@ -11,8 +11,8 @@ VM_PYTEST := $(PYTEST) -o cache_dir=.pytest_cache/vm
 PARTS := -m "not integration and not containerd and not vm"
 WHOLE := -m "(integration or containerd) and not quiet and not vm"
 MEASURED := -m quiet
-# Two a processor: more than a third of the time of the tests of parts, they wait.
-WORKERS := $(shell expr 2 '*' $$(nproc))
+# More than processors: a third of the time of the tests of parts, they wait.
+WORKERS := $(shell expr $$(nproc) '*' 3 / 2)
 # A test of the clock or of real processes that fails is tried once more, by itself: one that passes
 # only then is a defect of the test or of the product, to be looked at. The first summary names it.
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none

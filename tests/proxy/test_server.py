@@ -298,7 +298,7 @@ async def living(shared: socket.socket, backend: Path) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("run", "restarts"), [(uvloop.run, 100), (asyncio.run, 20)], ids=["uvloop", "asyncio"]
+    ("run", "restarts"), [(uvloop.run, 40), (asyncio.run, 10)], ids=["uvloop", "asyncio"]
 )
 def test_no_call_is_lost_however_often_the_proxy_is_restarted(tmp_path, run, restarts):
     callers = [Caller(tmp_path / "p.sock") for _ in range(4)]
