@@ -11,18 +11,19 @@ FACTORY = FrameFactory()
 
 
 @pytest.mark.parametrize(
-    ("written", "expected"),
+    ("write", "given", "expected"),
     [
-        (frames.window_update(7, 2**31 - 1), FACTORY.credit(7, 2**31 - 1)),
-        (frames.rst_stream(2**31 - 1, frames.CANCEL), FACTORY.reset(2**31 - 1)),
-        (frames.goaway(5, 11, "calm"), FACTORY.goaway(5, 11, b"calm")),
-        (frames.goaway(0, 0, "ü"), FACTORY.goaway(0, 0, "ü".encode())),
-        (frames.EMPTY_SETTINGS, FACTORY.settings()),
-        (frames.frame(0xEE, 0xFF, 1, bytes(70_000)), rfc.frame(0xEE, 0xFF, 1, bytes(70_000))),
+        (frames.window_update, (7, 2**31 - 1), FACTORY.credit(7, 2**31 - 1)),
+        (frames.rst_stream, (2**31 - 1, frames.CANCEL), FACTORY.reset(2**31 - 1)),
+        (frames.goaway, (5, 11, "calm"), FACTORY.goaway(5, 11, b"calm")),
+        (frames.goaway, (0, 0, "ü"), FACTORY.goaway(0, 0, "ü".encode())),
+        (frames.frame, (frames.SETTINGS, 0, 0), frames.EMPTY_SETTINGS),
+        (frames.frame, (frames.SETTINGS, 0, 0), FACTORY.settings()),
+        (frames.frame, (0xEE, 0xFF, 1, bytes(70_000)), rfc.frame(0xEE, 0xFF, 1, bytes(70_000))),
     ],
 )
-def test_writes(written, expected):
-    assert written == expected
+def test_writes(write, given, expected):
+    assert write(*given) == expected
 
 
 def test_numbers_are_those_of_the_rfc():
@@ -97,7 +98,9 @@ class TestContent:
 class TestFrameBuffer:
     def test_gives_back_what_it_need_not_keep(self):
         data = b"whole"
-        assert FrameBuffer().feed(data) is data
+        buffer = FrameBuffer()
+        assert len(buffer) == 0
+        assert buffer.feed(data) is data
 
     def test_joins_when_enough_is_there(self):
         buffer = FrameBuffer()
@@ -106,7 +109,7 @@ class TestFrameBuffer:
         assert buffer.feed(b"c") == b""
         assert buffer.feed(b"") == b""
         assert len(buffer) == 3
-        assert buffer.feed(b"def") == b"abcdef"
+        assert buffer.feed(b"de") == b"abcde"
         assert len(buffer) == 0
         assert buffer.feed(b"g") == b"g"
 

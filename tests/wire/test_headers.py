@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import hpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from koord_wire import headers
 from koord_wire.frames import COMPRESSION_ERROR, ProtocolError
-from koord_wire.headers import HeaderReader, RequestHeaders, refusal
+from koord_wire.headers import (
+    HeaderReader,
+    RequestHeaders,
+    indexed_literal,
+    refusal,
+    response_status,
+)
 
 from tests.support import frames as rfc
 from tests.support.frames import literals, table_size
@@ -187,3 +193,65 @@ class TestRefusal:
 @pytest.mark.parametrize("size", [0, 1, 30, 31, 32, 127, 158, 159, 4096, 65_536, 2**32 - 1])
 def test_table_size_is_as_hpack_says(size):
     assert headers.table_size(size) == rfc.table_size(size)
+
+
+NO_HPACK = b"\x80"
+"""An index of nothing: a block with it is refused by all that read it to its end."""
+
+
+class TestStatus:
+    """The first field is cut out, whatever its form, and a block of an uncommon form read whole."""
+
+    @given(
+        updates=st.integers(0, 3),
+        form=st.sampled_from([0x00, 0x10, 0x40]),
+        name=st.integers(8, 14),
+        status=st.text("0123456789", min_size=1, max_size=300),
+        huffman=st.booleans(),
+        behind=st.sampled_from([b"", literals([("x", "y")]), NO_HPACK]),
+    )
+    @example(0, 0x00, 8, "2" * 126, False, NO_HPACK)
+    @example(0, 0x00, 8, "2" * 127, False, NO_HPACK)
+    @example(1, 0x40, 14, "200", True, NO_HPACK)
+    def test_of_a_literal(self, updates, form, name, status, huffman, behind):
+        text = hpack.hpack.HuffmanEncoder(
+            hpack.huffman_constants.REQUEST_CODES, hpack.huffman_constants.REQUEST_CODES_LENGTH
+        ).encode(status.encode())
+        value = text if huffman else status.encode()
+        length = hpack.hpack.encode_integer(len(value), 7)
+        length[0] |= 0x80 * huffman
+        block = table_size(0) * updates + bytes((form | name,)) + length + value
+        if behind is NO_HPACK and len(value) >= 127:
+            with pytest.raises(ProtocolError):
+                response_status(block + behind)
+        else:
+            assert response_status(block + behind) == int(status)
+
+    @pytest.mark.parametrize("updates", [0, 1, 2])
+    def test_of_an_index(self, updates):
+        block = table_size(0) * updates + b"\x88" + NO_HPACK
+        assert response_status(block) == 200
+
+    def test_of_another_form(self):
+        literal = literals([(":status", "201")])
+        assert response_status(literal) == 201
+        for unread in (literal + NO_HPACK, b"\x20" * 2, b"", b"\x48", table_size(31) + b"\x88"):
+            with pytest.raises(ProtocolError):
+                response_status(unread)
+
+    @pytest.mark.parametrize("block", [literals([("x", "200")]), literals([(":status", "OK")])])
+    def test_that_is_none(self, block):
+        with pytest.raises(ProtocolError, match="begins with"):
+            response_status(block)
+
+    def test_memory_is_bounded(self, monkeypatch):
+        monkeypatch.setattr(headers, "_STATUSES", {})
+        for number in range(2 * headers.MAX_SEEN):
+            assert response_status(literals([(":status", str(number))])) == number
+        assert len(headers._STATUSES) == headers.MAX_SEEN
+
+
+def test_a_literal_that_the_table_remembers():
+    decoder = hpack.Decoder()
+    decoder.decode(indexed_literal(b"a", b"b" * 200))
+    assert [*decoder.header_table.dynamic_entries] == [(b"a", b"b" * 200)]

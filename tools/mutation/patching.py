@@ -12,7 +12,8 @@ Functions = dict[str, list[FunctionType]]
 
 
 def imported_functions() -> Functions:
-    """All functions that there are, by file."""
+    """All functions that there are, by file; also of those kept from the collector."""
+    gc.unfreeze()
     found = defaultdict(list)
     for function in gc.get_objects():
         if type(function) is FunctionType:

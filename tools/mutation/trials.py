@@ -19,6 +19,7 @@ import coverage
 import pytest
 from hypothesis import Phase, settings
 
+from tests.support import databases
 from tools.mutation import patching
 from tools.mutation.faults import Fault, program
 from tools.mutation.forks import in_fork
@@ -88,6 +89,7 @@ class Trials:
             if passed:
                 seconds[number] = time.monotonic() - start
             measuring.switch_context(str(number + 1))
+            databases.take_unclosed()  # coverage's own
             start = time.monotonic()
         measuring.stop()
         data = measuring.get_data()
