@@ -82,15 +82,8 @@ class Trials:
         files = [str(self._root / module) for module in self._modules]
         measuring = coverage.Coverage(data_file=None, config_file=False, include=files)
         measuring.start()
-        seconds = {}
-        measuring.switch_context("0")
-        start = time.monotonic()
-        for number, passed in enumerate(_run(items)):
-            if passed:
-                seconds[number] = time.monotonic() - start
-            measuring.switch_context(str(number + 1))
-            databases.take_unclosed()  # coverage's own
-            start = time.monotonic()
+        taken = enumerate(self._measured(measuring, items))
+        seconds = {number: passed for number, passed in taken if passed is not None}
         measuring.stop()
         data = measuring.get_data()
         lines: Lines = {}
@@ -99,6 +92,17 @@ class Trials:
             ran = {line: {int(one) for one in who if one} for line, who in contexts}
             lines[str(Path(file).relative_to(self._root))] = ran
         return Baseline(seconds, lines)
+
+    @staticmethod
+    def _measured(measuring: coverage.Coverage, items: list[pytest.Item]) -> Iterator[float | None]:
+        """Seconds of each test, with a context of its own; None if it fails."""
+        run = _run(items)
+        for number in range(len(items)):
+            measuring.switch_context(str(number))
+            databases.take_unclosed()  # coverage's own
+            start = time.monotonic()
+            passed = next(run)
+            yield time.monotonic() - start if passed else None
 
     def _faults(self, file: str, baseline: Baseline) -> Iterable[tuple[str, Fault, list[int]]]:
         """Faults that this file may notice and that are not settled, with tests, quickest first."""
