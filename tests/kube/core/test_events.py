@@ -55,6 +55,12 @@ def test_long_names_and_messages_are_cut(name: str) -> None:
     assert found["message"].endswith("é…")
 
 
+def test_a_message_has_all_the_bytes_that_it_may() -> None:
+    for size, text in ((1024, "x" * 1024), (1025, "x" * 1021 + "…"), (9999, "x" * 1021 + "…")):
+        found = event(CONFIG, "R", "x" * size, MANAGER, AT, warning=False)
+        assert found["message"] == text
+
+
 @pytest.mark.parametrize("message", ["two\n lines", " two  lines "])
 def test_a_message_is_one_line(message: str) -> None:
     assert event(CONFIG, "R", message, MANAGER, AT, warning=False)["message"] == "two lines"

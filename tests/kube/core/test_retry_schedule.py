@@ -128,3 +128,42 @@ def test_an_outage_is_not_filled_with_tries(kinds: int, seed: int) -> None:
     tries = sum(len(kind.tries) for kind in ran.values())
     own = kinds * (10 + 2 * 300 / PACE.cap * 1.5)
     assert tries <= own + 300 / (TIMING.probe / 2)
+
+
+# ---- the rules, one by one
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+def test_a_success_brings_all_forward_that_wait_within_the_spread(chance: float) -> None:
+    schedule = RetrySchedule(lambda: chance, TIMING)
+    first, other = RequestRetry(), RequestRetry()
+    assert schedule.failed(first, 10.0, 100.0), "one goes soon, so that the end is noticed"
+    assert first.due == 10 + TIMING.probe * (1 + chance) / 2
+    assert not schedule.failed(other, 10.0, 100.0)
+    assert other.due == 110.0
+    assert set(schedule.succeeded(10.2)) == {first, other}
+    assert first.due == other.due == 10.2 + TIMING.spread * chance
+    assert not schedule.succeeded(10.3)
+
+
+def test_another_goes_soon_where_one_leaves() -> None:
+    schedule = RetrySchedule(lambda: 0.0, TIMING)
+    first, other = RequestRetry(), RequestRetry()
+    schedule.failed(first, 0.0, 100.0)
+    schedule.failed(other, 0.0, 100.0)
+    assert schedule.left(first, 5.0)
+    assert other.due == 5 + TIMING.probe / 2
+    assert not schedule.left(other, 5.0)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_one_that_fails_alone_is_left_alone_twice_as_long_each_time(answered: bool) -> None:
+    schedule, retry = RetrySchedule(lambda: 0.0, TIMING), RequestRetry()
+    schedule.failed(retry, 0.0, 0.0)
+    assert (retry.answered, retry.not_before) == (0, 0.0)
+    for failures in range(1, 8):
+        now = 100.0 * failures
+        if not answered:
+            schedule.succeeded(now)
+        schedule.failed(retry, now, 0.0, was_answered=answered)
+        assert retry.not_before == now + min(TIMING.cap, TIMING.first * 2**failures)

@@ -91,3 +91,19 @@ def test_no_key_is_processing_twice_and_none_is_lost(steps):
     for key in processing:
         schedule.done(key)
     assert {schedule.take(now + 100) for _ in wanted} == wanted
+
+
+def test_a_failed_key_alone_is_brought_forward_and_not_while_processing():
+    schedule = WorkSchedule()
+    schedule.bring_forward("n2", 0)
+    assert len(schedule) == 0
+    schedule.add("n1", 0)
+    schedule.take(0)
+    schedule.failed("n1", 10)
+    schedule.bring_forward("n1", 5)
+    assert schedule.next_at() == 5
+    assert schedule.take(5) == "n1"
+    schedule.bring_forward("n1", 6)
+    assert len(schedule) == 0
+    schedule.failed("n1", 20)
+    assert schedule.next_at() == 20
