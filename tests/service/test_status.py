@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from koord_service import status
+from koord_service import page_server
 from koord_service.sockets import SocketInUseError
 from koord_service.status import (
     MakePage,
@@ -246,16 +246,16 @@ def test_a_client_that_hangs_up_early_disturbs_nobody(capfd: pytest.CaptureFixtu
 
 
 def test_a_silent_client_blocks_nobody_and_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert status._Handler.timeout == 10.0
-    monkeypatch.setattr(status._Handler, "timeout", 1.0)
+    assert page_server.PageHandler.timeout == 10.0
+    monkeypatch.setattr(page_server.PageHandler, "timeout", 1.0)
     with serving() as server, connect(server) as silent:
         assert ask(server, "/healthz")[0] == 200
         assert hung_up_on(silent)
 
 
 def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_CONNECTIONS", 3)
-    monkeypatch.setattr(status._Handler, "timeout", 2 * PATIENCE)
+    monkeypatch.setattr(page_server, "_CONNECTIONS", 3)
+    monkeypatch.setattr(page_server.PageHandler, "timeout", 2 * PATIENCE)
     with serving() as server, contextlib.ExitStack() as stack:
         threads = threading.active_count()
         silent = [stack.enter_context(connect(server)) for _ in range(6)]
@@ -271,9 +271,9 @@ def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_slow_clients_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status._Handler, "timeout", 2 * PATIENCE)
+    monkeypatch.setattr(page_server.PageHandler, "timeout", 2 * PATIENCE)
     with serving() as server, contextlib.ExitStack() as stack:
-        for _ in range(2 * status._CONNECTIONS):
+        for _ in range(2 * page_server._CONNECTIONS):
             slow = stack.enter_context(connect(server))
             slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Slow: ")
         assert [ask(server, "/healthz")[0] for _ in range(5)] == [200] * 5
@@ -343,7 +343,7 @@ def test_a_port_in_use_is_one_clear_error() -> None:
 
 
 def test_start_and_stop_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status._Handler, "timeout", 2 * PATIENCE)
+    monkeypatch.setattr(page_server.PageHandler, "timeout", 2 * PATIENCE)
     server = StatusServer("127.0.0.1:0", PAGES)
     assert server.address == "127.0.0.1:0"
     server.stop()
@@ -473,7 +473,7 @@ class TestUpdates:
     def test_another_machine_changes_nothing(
         self, server: StatusServer, bodies: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(status, "_peer", lambda _: "10.0.0.7")
+        monkeypatch.setattr(page_server, "peer_host", lambda _: "10.0.0.7")
         answer = say(server, "PUT /level HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 0")
         assert b" 403 " in answer
         assert not bodies

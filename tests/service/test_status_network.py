@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_service import status
+from koord_service import page_server
 from koord_service.certificate_files import CertificateFiles
 from koord_service.status import Access, StatusPage, StatusServer, is_local
 
@@ -38,7 +38,7 @@ def certificates(tmp_path: Path) -> Certificates:
 @pytest.fixture
 def from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody is taken for one on another machine: a test has but this one."""
-    monkeypatch.setattr(status, "_peer", lambda _: "192.0.2.7")
+    monkeypatch.setattr(page_server, "peer_host", lambda _: "192.0.2.7")
 
 
 @contextlib.contextmanager
@@ -112,7 +112,7 @@ def test_curl_gets_it_too(certificates: Certificates) -> None:
 def test_a_stalled_handshake_is_hung_up_on(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch, from_elsewhere: None
 ) -> None:
-    monkeypatch.setattr(status, "_HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(page_server, "_HANDSHAKE_SECONDS", 0.2)
     with (
         serving(tls=files(certificates).context) as port,
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as silent,
@@ -195,10 +195,10 @@ def test_people_on_the_node_get_all_pages_under_its_own_name_alone(address: str)
 def test_one_peer_cannot_hold_all_connections(
     monkeypatch: pytest.MonkeyPatch, from_elsewhere: None
 ) -> None:
-    monkeypatch.setattr(status._Handler, "timeout", 2 * PATIENCE)
+    monkeypatch.setattr(page_server.PageHandler, "timeout", 2 * PATIENCE)
     with serving() as port, contextlib.ExitStack() as open_ones:
         held = []
-        for _ in range(status._OF_ONE_PEER + 1):
+        for _ in range(page_server._OF_ONE_PEER + 1):
             silent = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
             open_ones.enter_context(contextlib.closing(silent))
             held.append(silent)
@@ -210,9 +210,9 @@ def test_one_peer_cannot_hold_all_connections(
 def test_stalled_handshakes_keep_nobody_out(
     certificates: Certificates, monkeypatch: pytest.MonkeyPatch, from_elsewhere: None
 ) -> None:
-    monkeypatch.setattr(status, "_HANDSHAKE_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(page_server, "_HANDSHAKE_SECONDS", 2 * PATIENCE)
     with serving(tls=files(certificates).context) as port, contextlib.ExitStack() as open_ones:
-        for _ in range(2 * status._OF_ONE_PEER):
+        for _ in range(2 * page_server._OF_ONE_PEER):
             silent = socket.create_connection(("127.0.0.1", port))
             open_ones.enter_context(contextlib.closing(silent))
             silent.sendall(b"\x16\x03\x01")  # and no more of its hello

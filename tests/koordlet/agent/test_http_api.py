@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from koord_kube.client import Client, Cluster
-from koord_service import status
+from koord_service import page_server
 from koord_service.settings import SettingsError, parse
 from koord_service.status import StatusPage
 from koordlet.agent.config import KoordletSettings
@@ -48,7 +48,7 @@ def certificates(tmp_path: Path) -> Certificates:
 
 @pytest.fixture
 def from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status, "_peer", lambda _: "192.0.2.7")
+    monkeypatch.setattr(page_server, "peer_host", lambda _: "192.0.2.7")
 
 
 def read(*arguments: str) -> KoordletSettings:
