@@ -23,7 +23,7 @@ class ClassPlugin:
 
 
 def class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: ClusterState) -> ClassPlugin:
-    """What a plugin answers, as far as a profile has enabled it."""
+    """The answer of a plugin, as far as a profile has enabled it."""
     plugin, filters, weight = enabled
     return ClassPlugin(
         plugin,

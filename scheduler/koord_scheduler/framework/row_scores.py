@@ -85,7 +85,7 @@ class RowScores:
         self._state, self._seen = state, position
 
     def _state_of_others(self) -> Hashable:
-        """What answers depend on beside the rows; ``base`` is up to date then."""
+        """All that answers depend on beside the rows; ``base`` is up to date then."""
         nodes, base = self._nodes, self._base
         if base is not None:
             base.refresh()

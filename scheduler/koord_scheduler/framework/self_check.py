@@ -50,8 +50,7 @@ class SelfCheck:
         same = np.array_equal(resources.requested[:, row], requested)
         if same and np.array_equal(resources.scored[:, row], scored):
             return False
-        resources.requested[:, row] = requested
-        resources.scored[:, row] = scored
+        resources.replace_asked(row, requested, scored.tolist())
         self._nodes.journal.add(row)
         return True
 

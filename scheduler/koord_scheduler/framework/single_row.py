@@ -1,4 +1,4 @@
-"""What plugins say about a class of pods of one row at a time, in plain numbers. No IO."""
+"""Answers of plugins about one row at a time, in plain numbers. No IO."""
 
 from __future__ import annotations
 

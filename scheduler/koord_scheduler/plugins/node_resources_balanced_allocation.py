@@ -12,12 +12,13 @@ from koord_model.keys import CPU, MEMORY
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import MAX_SCORE, Plugin, RowScore, Score
 from koord_scheduler.plugins.dynamic_resources.backed_resources import add_devices, devices_state
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, picked_lines, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.resources import ALWAYS
+from koord_scheduler.state.room import EVEN, RoomColumns, evenness_of_two
 
 _HALF = MAX_SCORE / 2
-_EVEN = _HALF + _HALF // 2
+_UNCHANGED = _HALF + _HALF // 2
 """The score where a pod changes nothing."""
 
 
@@ -40,8 +41,12 @@ class NodeResourcesBalancedAllocation(Plugin):
         amount = np.array([[asked[name]] for name in compared])
 
         deviation = _deviation_of_two if len(compared) == 2 else _deviation
+        is_usual = compared == [CPU, MEMORY] and not pod.extended_resources
 
         def score(rows: Rows) -> Amounts:
+            room = resources.room()
+            if is_usual and not room.lacks[span(rows)].any():
+                return _score_of_both(room, resources.requested[:2], rows, amount)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             if pod.extended_resources:
@@ -50,9 +55,7 @@ class NodeResourcesBalancedAllocation(Plugin):
             np.maximum(has, 1.0, out=has)
             before = _evenness(deviation(np.minimum(taken / has, 1.0), known))
             taken += amount
-            after = _evenness(deviation(np.minimum(taken / has, 1.0), known))
-            found: Amounts = _HALF + np.floor((_HALF + after - before) / 2)
-            return found
+            return _score(_evenness(deviation(np.minimum(taken / has, 1.0), known)), before)
 
         return score
 
@@ -69,14 +72,14 @@ class NodeResourcesBalancedAllocation(Plugin):
             has, taken = resources.allocatable.item, resources.requested.item
             has_first, has_second = has(first, row), has(second, row)
             if not (has_first > 0 and has_second > 0):
-                return _EVEN  # as even with the pod as without
+                return _UNCHANGED  # as even with the pod as without
             took_first, took_second = taken(first, row), taken(second, row)
             before = min(took_first / has_first, 1.0) - min(took_second / has_second, 1.0)
             took_first += first_more
             took_second += second_more
             after = min(took_first / has_first, 1.0) - min(took_second / has_second, 1.0)
-            was = math.floor((1 - abs(before / 2)) * MAX_SCORE)
-            becomes = math.floor((1 - abs(after / 2)) * MAX_SCORE)
+            was = math.floor((1 - abs(before / 2)) * EVEN)
+            becomes = math.floor((1 - abs(after / 2)) * EVEN)
             return _HALF + (_HALF + becomes - was) // 2
 
         return score
@@ -89,9 +92,26 @@ class NodeResourcesBalancedAllocation(Plugin):
         return {name: float(amounts.get(name, 0)) for name in self._resources}
 
 
+def _score_of_both(room: RoomColumns, requested: Amounts, rows: Rows, amount: Amounts) -> Amounts:
+    """By CPU and memory, of nodes that have both."""
+    fractions = picked_lines(requested, rows) + amount
+    fractions /= picked_lines(room.divisors, rows)
+    return _score(evenness_of_two(fractions), room.evenness[span(rows)])
+
+
+def _score(after: Amounts, before: Amounts) -> Amounts:
+    """Higher where a pod makes a node evener; ``after`` is overwritten, all are whole numbers."""
+    after -= before
+    after += _HALF
+    after *= 0.5
+    np.floor(after, out=after)
+    after += _HALF
+    return after
+
+
 def _evenness(deviation: Amounts) -> Amounts:
     """100 where all resources are taken alike, 50 where they are as uneven as can be."""
-    found: Amounts = np.floor((1 - deviation) * MAX_SCORE)
+    found: Amounts = np.floor((1 - deviation) * EVEN)
     return found
 
 

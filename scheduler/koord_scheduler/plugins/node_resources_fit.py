@@ -11,6 +11,7 @@ from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import (
+    MAX_SCORE,
     Filter,
     Limit,
     Plugin,
@@ -25,10 +26,11 @@ from koord_scheduler.plugins.dynamic_resources.backed_resources import (
     backing_classes_of,
     devices_state,
 )
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, span
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, picked, picked_lines, span
 from koord_scheduler.state.cluster_state import ClusterState, PodUsage
 from koord_scheduler.state.resource_scores import OF_ONE, ResourceScore, least_allocated
 from koord_scheduler.state.resources import ALWAYS, PODS, SCORED, Request
+from koord_scheduler.state.room import RoomColumns
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,20 @@ class NodeResourcesFit(Plugin):
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         request = self._request(pod, nodes)
         names = [name for name, _ in request]
-        columns = nodes.resources.columns(names)
-        amounts = np.array([[amount] for _, amount in request]).reshape(-1, 1)
+        resources, columns = nodes.resources, nodes.resources.columns(names)
+        amounts = [amount for _, amount in request]
 
         def can_run(rows: Rows) -> Mask:
-            free = _free(pod, nodes, names, columns.now, rows)
-            found: Mask = np.logical_and.reduce(amounts <= free)
-            return found
+            at: Rows | slice
+            if pod.extended_resources:
+                free, at = _free(pod, nodes, names, columns.now, rows), slice(None)
+                lines = list(range(len(names)))
+            else:
+                free, at, lines = resources.room().free, span(rows), columns.listed
+            found: Mask | None = None
+            for line, amount in zip(lines, amounts, strict=True):
+                found = both(found, free[line][at] >= amount)
+            return found if found is not None else np.ones(len(rows), np.bool_)
 
         return can_run
 
@@ -129,10 +138,16 @@ class NodeResourcesFit(Plugin):
         names = [name for name in settings.weights if amounts.get(name) or name in ALWAYS]
         columns = resources.columns(names)
         amount = np.array([[float(amounts.get(name, 0))] for name in names]).reshape(-1, 1)
-        weights = np.array([[float(settings.weights[name])] for name in names]).reshape(-1, 1)
+        of_each = [settings.weights[name] for name in names]
+        weights = np.array(of_each, np.float64).reshape(-1, 1)
         scored = [(place, SCORED[name]) for place, name in enumerate(names) if name in SCORED]
+        is_usual = names == [CPU, MEMORY] and settings.strategy is least_allocated
+        is_usual &= not settings.skips_zero and not pod.extended_resources
 
         def score(rows: Rows) -> Amounts:
+            room = resources.room()
+            if is_usual and not room.lacks[span(rows)].any():
+                return _least_allocated_of_both(room, rows, amount, of_each)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             for place, column in scored:
@@ -191,6 +206,26 @@ class NodeResourcesFit(Plugin):
         return bool(slash) and (
             resource in ignored.ignored_resources or group in ignored.ignored_groups
         )
+
+
+def _least_allocated_of_both(
+    room: RoomColumns, rows: Rows, amount: Amounts, weights: Sequence[int]
+) -> Amounts:
+    """The score by CPU and memory of nodes that have both."""
+    scores, (first, second) = picked_lines(room.left, rows) - amount, weights
+    np.maximum(scores, 0.0, out=scores)
+    scores *= MAX_SCORE
+    scores /= picked_lines(room.divisors, rows)
+    np.floor(scores, out=scores)
+    mean: Amounts = scores[0]
+    if first == second:
+        mean += scores[1]
+        mean *= 0.5
+    else:
+        mean *= first
+        mean += second * scores[1]
+        mean /= first + second
+    return np.floor(mean, out=mean)
 
 
 def _scored_amounts(pod: PodClass) -> dict[str, int]:

@@ -64,6 +64,16 @@ def picked(table: Amounts, numbers: Rows, rows: Rows) -> Amounts:
     return found
 
 
+def picked_lines(table: Amounts, rows: Rows) -> Amounts:
+    """Of all lines of a table these rows; it may be a view: for reading only."""
+    at = span(rows)
+    if isinstance(at, slice):
+        return table[:, at]
+    if len(rows) < _FEW:
+        return table.take(rows, axis=1, mode="clip")
+    return np.array([line.take(rows, mode="clip") for line in table])
+
+
 def both(one: Mask | None, other: Mask | None) -> Mask | None:
     """Where both hold; ``None`` stands for everywhere."""
     if one is None or other is None:

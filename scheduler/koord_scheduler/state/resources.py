@@ -10,6 +10,7 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.state.arrays import Amounts, Rows, heightened, lengthened
+from koord_scheduler.state.room import RoomColumns
 
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -24,6 +25,8 @@ Request = tuple[tuple[str, float], ...]
 NOWHERE = len(ALWAYS) + 1
 """The column of a resource that no node has: of it there is nothing, and nothing is asked for."""
 _ORDER = {name: place for place, name in enumerate((*ALWAYS, PODS))}
+_MANY_TOUCHED = 64
+"""Rows; numpy is faster for all rows than plain numbers are for more of them."""
 _SPARE = 16
 """So many columns of resources that no node has any more stay, in case that one has them again."""
 
@@ -49,12 +52,25 @@ class ResourceColumns:
         self.allocatable: Amounts = np.zeros((len(self.names), length))
         self.requested: Amounts = np.zeros((len(self.names), length))
         self.scored: Amounts = np.zeros((2, length))
+        self._room: RoomColumns | None = None
+        self._touched: set[int] = set()
+
+    def room(self) -> RoomColumns:
+        """Columns that follow from the amounts, as they are now."""
+        if self._room is None or len(self._touched) > _MANY_TOUCHED:
+            self._room = RoomColumns(self.allocatable, self.requested, self.scored)
+        else:
+            for row in self._touched:
+                self._room.update(row, self.allocatable, self.requested, self.scored)
+        self._touched.clear()
+        return self._room
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows, which have nothing yet."""
         self.allocatable = lengthened(self.allocatable, length, 0)
         self.requested = lengthened(self.requested, length, 0)
         self.scored = lengthened(self.scored, length, 0)
+        self._room = None
 
     def column(self, name: str) -> int:
         """The column of a resource, the same for one ``version``; ``NOWHERE`` if it has none."""
@@ -92,6 +108,7 @@ class ResourceColumns:
 
     def set_allocatable(self, row: int, amounts: Mapping[str, int]) -> None:
         """What a node has, in place of what it had."""
+        self._touched.add(row)
         for column in np.flatnonzero(self.allocatable[:, row]).tolist():
             if not amounts.get(self.names[column]):
                 self.allocatable[column, row] = 0
@@ -105,6 +122,7 @@ class ResourceColumns:
 
     def add(self, row: int, request: Request, scored: tuple[float, float], sign: int = 1) -> None:
         """A pod is on a node, or with -1 for ``sign`` not any more."""
+        self._touched.add(row)
         for name, amount in request:
             column = self._column_of.get(name)
             if column is None:
@@ -113,6 +131,11 @@ class ResourceColumns:
                 self.requested[column, row] += sign * amount
         self.scored[0, row] += sign * scored[0]
         self.scored[1, row] += sign * scored[1]
+
+    def replace_asked(self, row: int, requested: Amounts, scored: Sequence[float]) -> None:
+        """Requests of the pods of a row, by column, in place of those that were counted."""
+        self._touched.add(row)
+        self.requested[:, row], self.scored[:, row] = requested, scored
 
     def _add_elsewhere(self, row: int, name: str, amount: float) -> None:
         rows = self._elsewhere.setdefault(name, {})
@@ -127,6 +150,7 @@ class ResourceColumns:
         column = self._column_of.get(name)
         if column is None:
             column = self._column_of[name] = self._spare_column()
+            self._room = None
             self.names[column] = name
             self.version += 1
             for row, amount in self._elsewhere.pop(name, {}).items():
@@ -166,6 +190,7 @@ class ResourceColumns:
             self.names[column] = ""
             self._free.append(column)
         self._unused.clear()
+        self._room = None
         self.version += 1
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.state.resources import ALWAYS, NOWHERE, PODS, ResourceColumns
+from koord_scheduler.state.room import RoomColumns
 
 from tests.support.reservations import ReservationCluster
 
@@ -31,7 +32,8 @@ def test_columns_are_of_what_nodes_have(seed: int) -> None:
             has[row] = some
         else:
             sign = -1 if rng.random() < 0.3 else 1
-            resources.add(row, resources.request(some), (0.0, 0.0), sign)
+            scored = float(some.get("cpu", 0)), float(some.get("memory", 0))
+            resources.add(row, resources.request(some), scored, sign)
             for name, amount in some.items():
                 asked[row][name] += sign * amount
         for name in NAMES:
@@ -45,12 +47,22 @@ def test_columns_are_of_what_nodes_have(seed: int) -> None:
                 assert resources.requested[column].tolist() == [one[name] for one in asked]
         assert not resources.requested[NOWHERE].any()
         assert columns.now.tolist() == [resources.column(name) for name in kept]
+        assert columns.listed == columns.now.tolist()
+        if rng.random() < 0.5:
+            check_room(resources)
     for row in range(ROWS):
         resources.set_allocatable(row, {})
         resources.add(row, resources.request(asked[row]), (0.0, 0.0), -1)
     assert not resources.requested.any()
     assert not resources.allocatable.any()
     assert not any(resources.asked_on(0).values())
+
+
+def check_room(resources: ResourceColumns) -> None:
+    """What is kept up to date is what it would be anew."""
+    fresh = RoomColumns(resources.allocatable, resources.requested, resources.scored)
+    for name, kept in vars(resources.room()).items():
+        assert kept.tolist() == vars(fresh)[name].tolist(), name
 
 
 def test_columns_of_what_no_node_has_are_given_back() -> None:

@@ -105,7 +105,7 @@ class NodeNUMAResource(Plugin):
         return lambda row: not decides(row) or bool(can_run(np.array([row]))[0])
 
     def _row_decides(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
-        """Whether NUMA nodes or CPUs of a row decide anything; ``None`` where all do."""
+        """A test of rows: NUMA nodes or CPUs decide something there; ``None`` if on all."""
         needs = self._needs(pod)
         if isinstance(needs, str) or needs.binds or needs.says.topology_policy:
             return None
