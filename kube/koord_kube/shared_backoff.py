@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -55,14 +56,18 @@ class SharedBackoff:
         retry: RequestRetry,
         wait: float,
         error: ApiError = _NO_ANSWER,
+        longest: float = math.inf,
     ) -> None:
-        """Wait for the next try of what failed just now; see ``RetrySchedule.failed``."""
+        """Wait for the next try of what failed just now; see ``RetrySchedule.failed``.
+
+        If the server asked for more than ``longest`` seconds, that counts.
+        """
         now = self._monotonic()
         earlier = self._schedule.failed(
             retry,
             now,
             wait,
-            retry_after=error.retry_after,
+            retry_after=min(error.retry_after, longest),
             was_answered=not error.is_outage,
         )
         if earlier:
@@ -92,17 +97,21 @@ class SharedBackoff:
 class RequestBackoff:
     """The waits between the tries of one request: they grow from ``first`` to ``cap`` seconds.
 
-    They are at least what the server asked for, and shared with all others that ask it.
+    They are at least what the server asked for, but no more than ``longest`` for that, and shared
+    with all others that ask it.
     """
 
-    def __init__(self, shared: SharedBackoff, first: float, cap: float) -> None:
+    def __init__(
+        self, shared: SharedBackoff, first: float, cap: float, longest: float = math.inf
+    ) -> None:
         self._shared = shared
+        self._longest = longest
         self._backoff = Backoff(first, cap)
         self._retry = RequestRetry()
 
     async def pause(self, error: ApiError) -> None:
         """Wait for the next try of the request, which failed with ``error``."""
-        await self._shared.pause(self._retry, self._backoff.next(), error)
+        await self._shared.pause(self._retry, self._backoff.next(), error, self._longest)
 
 
 @runtime_checkable

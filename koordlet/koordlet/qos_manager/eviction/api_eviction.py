@@ -13,13 +13,10 @@ What it answers (Kubernetes' ``pkg/registry/core/pod/storage/eviction.go``):
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 from koord_kube.protocol.api import Api, ApiError, ConflictError, NotFoundError, Object
 from koord_kube.protocol.resources import PODS
+from koord_kube.shared_backoff import RequestBackoff, SharedBackoff, backoff_of
 from koord_model.pod import Pod
-from koord_service.backoff import Backoff
 
 from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.states_informer.state.pod_inventory import PodRecord
@@ -40,18 +37,16 @@ class EvictionApiBackend:
     name = "the Eviction API"
     pod_stays = False
 
-    def __init__(
-        self, api: Api, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    ) -> None:
+    def __init__(self, api: Api, backoff: SharedBackoff | None = None) -> None:
         self._api = api
-        self._sleep = sleep
+        self._shared = backoff or backoff_of(api)
 
     async def evict(
         self, record: PodRecord, grace_seconds: float, *, forced: bool
     ) -> EvictionOutcome:
         """Request the eviction; retry a few times if the server fails."""
         pod = record.pod
-        backoff = Backoff(_FIRST, _LONGEST)
+        backoff = RequestBackoff(self._shared, _FIRST, _LONGEST, longest=_LONGEST)
         asked_for = eviction(pod, FORCED_GRACE if forced else None)
         for left in reversed(range(_TRIES)):
             try:
@@ -60,7 +55,7 @@ class EvictionApiBackend:
                 outcome = outcome_of(error)
                 if outcome.end not in (EvictionResult.FAILED, EvictionResult.UNKNOWN) or not left:
                     return outcome
-                await self._sleep(max(backoff.next(), min(error.retry_after, _LONGEST)))
+                await backoff.pause(error)
             else:
                 return EvictionOutcome(EvictionResult.EVICTED)
         raise AssertionError  # pragma: no cover - the last try returns

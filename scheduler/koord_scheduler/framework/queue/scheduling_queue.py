@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from koord_service.backoff import exponential
+
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.classes.pod_reader import WaitingPod
 from koord_scheduler.extenders.refusal import ExtenderRefusal
@@ -322,7 +324,7 @@ class SchedulingQueue:
 
     def pause(self, failures: int) -> float:
         """The seconds of back-off after so many earlier failures."""
-        return min(self._first * 2.0 ** min(failures, 30), self._most)
+        return exponential(self._first, self._most, failures + 1)
 
     def tick(self, now: float) -> float | None:
         """Let those come whose time has come; returns when the next one's does."""

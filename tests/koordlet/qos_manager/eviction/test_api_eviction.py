@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.resources import PODS
+from koord_kube.shared_backoff import SharedBackoff
 from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
 from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.states_informer.state.pod_inventory import PodRecord
@@ -39,12 +40,16 @@ def put_budget(api: KubeApi, allowed: int, name: str = "budget", **more: Any) ->
     api.put(PDBS, {"metadata": {"name": name}, "spec": spec, "status": status}, "ns")
 
 
-class Slept:
+class Slept(SharedBackoff):
+    """Waits nowhere, and keeps how long it would have been."""
+
     def __init__(self) -> None:
+        super().__init__()
         self.seconds: list[float] = []
 
-    async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
+    async def pause(self, *args: Any) -> None:
+        _, wait, error, longest = args
+        self.seconds.append(max(wait, min(error.retry_after, longest)))
 
 
 @pytest.fixture
@@ -54,7 +59,7 @@ def slept() -> Slept:
 
 @pytest.fixture
 def backend(client: Client, slept: Slept) -> EvictionApiBackend:
-    return EvictionApiBackend(client, sleep=slept)
+    return EvictionApiBackend(client, slept)
 
 
 async def test_the_pod_ends_in_its_own_time_or_in_a_second(
@@ -149,7 +154,7 @@ async def test_without_an_answer_the_result_is_not_known_unless_it_is_found_out(
     record = put_pod(api)
     api.fail(hang=True, times=9)
     async with Client(Cluster(api.url), Limits(answer=0.05)) as client:
-        outcome = await EvictionApiBackend(client, sleep=slept).evict(record, 30, forced=False)
+        outcome = await EvictionApiBackend(client, slept).evict(record, 30, forced=False)
     reason = "pods ns/web/eviction: no answer in time"
     assert outcome == EvictionOutcome(EvictionResult.UNKNOWN, reason)
 
@@ -158,6 +163,4 @@ async def test_an_answer_that_was_lost_is_found_out(api: KubeApi, slept: Slept) 
     record = put_pod(api)
     api.fail(slow=PATIENCE)
     async with Client(Cluster(api.url), Limits(answer=1.0)) as client:
-        assert (
-            await EvictionApiBackend(client, sleep=slept).evict(record, 30, forced=False) == EVICTED
-        )
+        assert await EvictionApiBackend(client, slept).evict(record, 30, forced=False) == EVICTED
