@@ -63,25 +63,25 @@ def test_a_profile_that_scores_by_load() -> None:
 
 
 def test_a_profile_with_gangs_in_the_network() -> None:
-    text = block(page("network-topology.md"), "network topology")
+    text = block(page("scheduler/network-topology.md"), "network topology")
     [profile] = read_scheduler_config(text).profiles
     assert profile.args.coscheduling.aware_network_topology
 
 
 def test_a_profile_with_reservations() -> None:
-    [profile] = read_scheduler_config(block(page("reservations.md"), "reservations")).profiles
+    [profile] = read_scheduler_config(block(page("scheduler/reservations.md"), "reservations")).profiles
     weights = {one.plugin.name: one.weight for one in profile.profile.plugins}
     assert weights["Reservation"] == 5000
 
 
 def test_a_profile_with_quotas() -> None:
-    [profile] = read_scheduler_config(block(page("quotas.md"), "quotas")).profiles
+    [profile] = read_scheduler_config(block(page("scheduler/quotas.md"), "quotas")).profiles
     assert [one.name for one in profile.profile.preempting] == ["ElasticQuota"]
     assert [one.name for one in profile.profile.admitting] == ["ElasticQuota"]
 
 
 def test_a_profile_with_gangs() -> None:
-    [profile] = read_scheduler_config(block(page("gangs.md"), "gangs")).profiles
+    [profile] = read_scheduler_config(block(page("scheduler/gangs.md"), "gangs")).profiles
     assert profile.profile.gangs is not None
     assert profile.profile.gangs.wait_seconds == 600
 
