@@ -24,7 +24,7 @@ from koordctl.placement_text import scheduled_lines, waiting_lines
 from koordctl.replay import lines as replay_lines
 from koordctl.scheduler_documents import PlacementDocument, ReplayDocument
 
-from tests.docs.words import block, page, pages
+from tests.docs.words import block, pages
 from tests.scheduler.program.test_explanation import NOW, Shop
 
 PAGE = pages("scheduler")
@@ -63,25 +63,25 @@ def test_a_profile_that_scores_by_load() -> None:
 
 
 def test_a_profile_with_gangs_in_the_network() -> None:
-    text = block(page("scheduler/network-topology.md"), "network topology")
+    text = block(PAGE, "network topology")
     [profile] = read_scheduler_config(text).profiles
     assert profile.args.coscheduling.aware_network_topology
 
 
 def test_a_profile_with_reservations() -> None:
-    [profile] = read_scheduler_config(block(page("scheduler/reservations.md"), "reservations")).profiles
+    [profile] = read_scheduler_config(block(PAGE, "reservations")).profiles
     weights = {one.plugin.name: one.weight for one in profile.profile.plugins}
     assert weights["Reservation"] == 5000
 
 
 def test_a_profile_with_quotas() -> None:
-    [profile] = read_scheduler_config(block(page("scheduler/quotas.md"), "quotas")).profiles
+    [profile] = read_scheduler_config(block(PAGE, "quotas")).profiles
     assert [one.name for one in profile.profile.preempting] == ["ElasticQuota"]
     assert [one.name for one in profile.profile.admitting] == ["ElasticQuota"]
 
 
 def test_a_profile_with_gangs() -> None:
-    [profile] = read_scheduler_config(block(page("scheduler/gangs.md"), "gangs")).profiles
+    [profile] = read_scheduler_config(block(PAGE, "gangs")).profiles
     assert profile.profile.gangs is not None
     assert profile.profile.gangs.wait_seconds == 600
 
