@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from koord_model.device_allocated import read_pod_devices
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
+from koord_model.quantity import quantity_texts
 
 from koordctl import cluster_client, local_devices
 from koordctl.amounts import UNKNOWN
@@ -186,12 +188,12 @@ def _taken(
             continue
         name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
         try:
-            for kind, listed in json.loads(text).items():
-                for device in listed:
-                    resources = dict(device.get("resources") or {})
-                    taken[node, kind, int(device["minor"])].append((name, resources))
-        except (ValueError, TypeError, KeyError, AttributeError):
+            devices = read_pod_devices(text)
+        except ValueError:
             continue
+        for device in devices:
+            key = node, device.type, device.minor
+            taken[key].append((name, quantity_texts(dict(device.resources))))
     return taken
 
 

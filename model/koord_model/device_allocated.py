@@ -1,70 +1,59 @@
-"""The devices the scheduler gave a pod, as it says in its annotation.
+"""The devices that the scheduler gave a pod, as its annotation says: read, and written. No IO.
 
-``scheduling.koordinator.sh/device-allocated`` lists them by type. One that cannot be
-used is left out with a line; only the type that is asked for is looked at.
+``scheduling.koordinator.sh/device-allocated`` lists them by type. What cannot be used of it is left
+out with a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from koord_model.annotations import about, decode, read
+from koord_model.excerpt import excerpt
 from koord_model.fields import Fields, quantity, text
-from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 from koord_model.pod import Pod
-from koord_model.quantity import whole
+from koord_model.quantity import quantity_text, whole
 
-_Device = TypeVar("_Device")
+ResourceAmounts = tuple[tuple[str, int], ...]
+"""Whole amounts by the names of resources, in the order of these; bytes, per cent or pieces."""
 
 _MOST = 1 << 53
 """Larger amounts are typing errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class GPU:
-    """A GPU, or a part of one: ``core`` and ``memory_ratio`` in percent, ``memory`` in bytes.
+class VirtualFunction(NamedTuple):
+    """A virtual function of a device, by its PCI address; "" where that cannot be used."""
 
-    ``None`` is unset.
+    bus: str
+    minor: int = 0
+
+
+class PodDevice(NamedTuple):
+    """A device, or a part of it, that a pod has.
+
+    ``template`` names the way in which a card is divided, where there are only some.
     """
 
+    type: str
     minor: int
-    core: int | None = None
-    memory: int | None = None
-    memory_ratio: int | None = None
+    resources: ResourceAmounts
+    id: str = ""
+    functions: tuple[VirtualFunction, ...] = ()
+    template: str = ""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The PCI addresses: of its virtual functions, if it is given by those."""
+        found = [one.bus for one in self.functions] if self.functions else [self.id]
+        return tuple(address for address in found if address)
 
 
-@dataclass(frozen=True, slots=True)
-class RDMA:
-    """The PCI addresses of an RDMA device: of its virtual functions, if it is given by those."""
-
-    addresses: tuple[str, ...]
-
-
-def gpus(pod: Pod) -> tuple[tuple[GPU, ...], tuple[str, ...]]:
-    """The pod's GPUs, and lines on what was ignored.
-
-    Raises:
-        ValueError: the annotation is not a JSON object; one line says how.
-    """
-    return _devices(pod, "gpu", _gpu)
-
-
-def rdma_devices(pod: Pod) -> tuple[tuple[RDMA, ...], tuple[str, ...]]:
-    """The pod's RDMA devices, and lines on what was ignored.
-
-    Raises:
-        ValueError: the annotation is not a JSON object; one line says how.
-    """
-    return _devices(pod, "rdma", _rdma)
-
-
-def where(pod: Pod) -> str:
-    """Return the beginning of lines about the annotation."""
-    return f"{about(pod, ANNOTATION_DEVICE_ALLOCATED)}:"
+PodDevices = tuple[PodDevice, ...]
+NO_DEVICES: PodDevices = ()
 
 
 _OBJECT: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(
@@ -72,53 +61,106 @@ _OBJECT: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(
 )
 
 
-def _devices(
-    pod: Pod, kind: str, read_device: Callable[[Fields], _Device | None]
-) -> tuple[tuple[_Device, ...], tuple[str, ...]]:
+def devices_of(pod: Pod, kind: str) -> tuple[PodDevices, tuple[str, ...]]:
+    """The pod's devices of one type, and lines on what was left out of these.
+
+    Raises:
+        ValueError: the annotation is not a JSON object; one line says how.
+    """
     given = read(pod, ANNOTATION_DEVICE_ALLOCATED, lambda text: decode(_OBJECT, text))
     ignored: list[str] = []
-    found = [read_device(fields) for fields in Fields(given, where(pod), ignored).objects(kind)]
-    return tuple(device for device in found if device is not None), tuple(ignored)
+    return tuple(_devices(given, kind, where(pod), ignored)), tuple(ignored)
 
 
-def _gpu(fields: Fields) -> GPU | None:
-    minor = fields.take("minor", -1, _minor, "a device's number", "the device is left out")
-    if minor < 0:
-        if not fields.has("minor"):
-            fields.refuse("minor", "a device's number", "the device is left out")
-        return None
-    resources = fields.of("resources")
-    return GPU(
-        minor,
-        core=_amount(resources, GPU_CORE),
-        memory=_amount(resources, GPU_MEMORY),
-        memory_ratio=_amount(resources, GPU_MEMORY_RATIO),
+def read_pod_devices(annotation: str) -> PodDevices:
+    """All devices in the annotation; what is left out koordlet says.
+
+    Raises:
+        ValueError: it is not a JSON object.
+    """
+    try:
+        given = _OBJECT.decode(annotation)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        said = f"annotation {ANNOTATION_DEVICE_ALLOCATED} is {excerpt(annotation)}"
+        raise ValueError(f"{said}; expected a JSON object") from None
+    return tuple(
+        device
+        for kind in sorted(given or ())
+        for device in _devices(given, kind, ANNOTATION_DEVICE_ALLOCATED, [])
     )
 
 
-def _rdma(fields: Fields) -> RDMA | None:
-    expected, out = "a PCI address", "left out"
-    functions = [
-        vf.take("busID", "", text, expected, out) for vf in fields.of("extension").objects("vfs")
-    ]
-    if functions:
-        return RDMA(tuple(address for address in functions if address))
-    address = fields.take("id", "", text, expected, out)
-    return RDMA((address,)) if address else None
+def where(pod: Pod) -> str:
+    """The beginning of lines about the annotation."""
+    return f"{about(pod, ANNOTATION_DEVICE_ALLOCATED)}:"
 
 
-def _amount(resources: Fields, name: str) -> int | None:
-    return resources.take(name, None, _quantity, "an amount", "left out")
+def _devices(
+    given: Mapping[str, object] | None, kind: str, where: str, ignored: list[str]
+) -> Iterator[PodDevice]:
+    for one in Fields(given, where, ignored).objects(kind):
+        minor = one.take("minor", -1, _minor, "a device's number", "the device is left out")
+        if minor >= 0:
+            yield _device(kind, minor, one)
+        elif not one.has("minor"):
+            one.refuse("minor", "a device's number", "the device is left out")
 
 
-def _quantity(given: object) -> int:
-    amount = whole(quantity(given))
-    if not 0 <= amount <= _MOST:
-        raise ValueError(given)
-    return amount
+def _device(kind: str, minor: int, one: Fields) -> PodDevice:
+    resources, extension = one.of("resources"), one.of("extension")
+    amounts = (
+        (name, resources.take(name, None, _amount, "an amount", "left out"))
+        for name in sorted(name for name, _ in resources.entries())
+    )
+    functions = (
+        VirtualFunction(
+            vf.take("busID", "", text, "a PCI address", "left out"),
+            vf.number("minor", 0, -1, 1 << 20),
+        )
+        for vf in extension.objects("vfs")
+    )
+    return PodDevice(
+        kind,
+        minor,
+        tuple((name, amount) for name, amount in amounts if amount is not None),
+        one.take("id", "", text, "a device's id", "left out"),
+        tuple(functions),
+        extension.text("gpuSharedResourceTemplate"),
+    )
 
 
 def _minor(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 1 << 20:
         raise ValueError(given)
     return given
+
+
+def _amount(given: object) -> int:
+    amount = whole(quantity(given))
+    if not 0 <= amount <= _MOST:
+        raise ValueError(given)
+    return amount
+
+
+def write_pod_devices(devices: PodDevices) -> str:
+    """The annotation for what a pod gets, as koordlet reads it."""
+    written: dict[str, list[dict[str, Any]]] = {}
+    for one in devices:
+        written.setdefault(one.type, []).append(_document(one))
+    return msgspec.json.encode(written).decode()
+
+
+def _document(one: PodDevice) -> dict[str, Any]:
+    resources = {name: quantity_text(name, amount) for name, amount in one.resources}
+    found: dict[str, Any] = {"minor": one.minor, "resources": resources}
+    if one.id:
+        found["id"] = one.id
+    extension: dict[str, Any] = {}
+    if one.functions:
+        # As Go leaves out 0.
+        extension["vfs"] = [
+            {**({"minor": vf.minor} if vf.minor else {}), "busID": vf.bus} for vf in one.functions
+        ]
+    if one.template:
+        extension["gpuSharedResourceTemplate"] = one.template
+    return {**found, "extension": extension} if extension else found

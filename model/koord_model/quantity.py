@@ -16,7 +16,7 @@ _LONGEST = 64
 _EXACT = Context(prec=2 * _LONGEST)
 
 _OF_BYTES = ("memory", "storage")
-"""How names of resources end that are counted in bytes."""
+"""Endings of the names of resources that are counted in bytes."""
 
 
 # A sign, digits with or without a point, then an exponent or a suffix.

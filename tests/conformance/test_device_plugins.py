@@ -9,6 +9,7 @@ from typing import Any
 
 from koord_kube.protocol.api import NotFoundError
 from koord_kube.protocol.request import Request
+from koord_model.device_allocated import PodDevices, read_pod_devices
 from koord_model.keys import GPU_MEMORY_RATIO, LABEL_GPU_VENDOR, NPU_CORE
 from koord_model.times import rfc3339
 from koord_scheduler.classes.pod_class import pod_class
@@ -29,7 +30,6 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     gpu_labels,
     used_devices,
 )
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices, read_pod_devices
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 

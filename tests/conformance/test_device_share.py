@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from koord_model.device_allocated import PodDevices, read_pod_devices
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.classes.pod_reader import PodReader
@@ -22,7 +23,6 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     used_devices,
 )
 from koord_scheduler.plugins.device_share.plugin import DeviceShare, DeviceShareSettings
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices, read_pod_devices
 from koord_scheduler.plugins.device_share.reserved_devices import (
     ReservedDevices,
     allocate_reserved,

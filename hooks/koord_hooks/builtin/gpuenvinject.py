@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koord_model.device_allocated import GPU, gpus, where
+from koord_model.device_allocated import devices_of, where
 from koord_model.keys import (
     GPU_CORE,
     GPU_MEMORY,
@@ -38,7 +38,7 @@ _MOUNTS = {
 
 @hookimpl
 def pre_create_container(container: Container) -> Patch | None:
-    given, ignored = gpus(container.pod)
+    given, ignored = devices_of(container.pod, "gpu")
     if not given:
         return Patch(ignored=ignored) if ignored else None
     minors = ",".join(str(gpu.minor) for gpu in given)
@@ -47,22 +47,19 @@ def pre_create_container(container: Container) -> Patch | None:
     if container.pod.labels.get(LABEL_GPU_ISOLATION_PROVIDER) != _HAMI_CORE:
         return Patch(env=env, why=why, ignored=ignored)
     # The scheduler gives several GPUs to one pod in equal parts.
-    part, missing = given[0], _missing(container, given[0])
-    if part.memory_ratio is None or part.memory_ratio >= 100:
+    part = dict(given[0].resources)
+    missing = _missing(container, part)
+    if part.get(GPU_MEMORY_RATIO, 100) >= 100:
         return Patch(env=env, why=why, ignored=ignored + missing)
-    limits = _limits(part)
+    names = {"CUDA_DEVICE_MEMORY_LIMIT": GPU_MEMORY, "CUDA_DEVICE_SM_LIMIT": GPU_CORE}
+    limits = {name: str(part[resource]) for name, resource in names.items() if resource in part}
     shown = ", ".join(f"{name} {value}" for name, value in limits.items())
     return Patch(
         env=env | limits | _preloaded(container.env),
         mounts=_MOUNTS,
-        why=f"{why}; HAMi-core, {part.memory_ratio} % of the memory → {shown or 'no limits'}",
+        why=f"{why}; HAMi-core, {part[GPU_MEMORY_RATIO]} % of the memory → {shown or 'no limits'}",
         ignored=ignored + missing,
     )
-
-
-def _limits(part: GPU) -> dict[str, str]:
-    amounts = {"CUDA_DEVICE_MEMORY_LIMIT": part.memory, "CUDA_DEVICE_SM_LIMIT": part.core}
-    return {name: str(amount) for name, amount in amounts.items() if amount is not None}
 
 
 def _preloaded(env: Mapping[str, str]) -> dict[str, str]:
@@ -71,11 +68,11 @@ def _preloaded(env: Mapping[str, str]) -> dict[str, str]:
     return {_PRELOAD: ":".join([_LIBRARY, *(library for library in own if library != _LIBRARY)])}
 
 
-def _missing(container: Container, part: GPU) -> tuple[str, ...]:
+def _missing(container: Container, part: Mapping[str, int]) -> tuple[str, ...]:
     begin = f"{where(container.pod)} gpu[0]"
-    if part.memory_ratio is None:
+    if GPU_MEMORY_RATIO not in part:
         return (f"{begin} has no {GPU_MEMORY_RATIO}, which HAMi-core needs (no limits set)",)
-    if part.memory_ratio < 100 and part.memory is None:
-        kept = f"only {GPU_CORE} is limited" if part.core is not None else "no limits set"
+    if part[GPU_MEMORY_RATIO] < 100 and GPU_MEMORY not in part:
+        kept = f"only {GPU_CORE} is limited" if GPU_CORE in part else "no limits set"
         return (f"{begin} has no {GPU_MEMORY}, which HAMi-core needs ({kept})",)
     return ()

@@ -8,7 +8,7 @@ devices; NRI does.
 
 from __future__ import annotations
 
-from koord_model.device_allocated import rdma_devices, where
+from koord_model.device_allocated import devices_of, where
 from koord_model.excerpt import excerpt
 from koord_model.node import NodeView
 from koord_model.patch import Device, Patch
@@ -22,7 +22,7 @@ _MANAGER = f"{_FILES}/rdma_cm"
 
 @hookimpl
 def pre_create_container(container: Container, view: NodeView) -> Patch | None:
-    given, ignored = rdma_devices(container.pod)
+    given, ignored = devices_of(container.pod, "rdma")
     addresses = [address for device in given for address in device.addresses]
     verbs = view.kernel.verbs
     unknown = tuple(

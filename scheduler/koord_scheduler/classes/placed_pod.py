@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from koord_model.device_allocated import (
+    NO_DEVICES,
+    PodDevices,
+    read_pod_devices,
+)
+
 from koord_scheduler.classes.pod_class import host_ports
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_affinity import pod_affinity
 from koord_scheduler.objects.requests import placed_requests
-from koord_scheduler.plugins.device_share.pod_devices import (
-    NO_DEVICES,
-    PodDevices,
-    read_pod_devices,
-)
 from koord_scheduler.plugins.load_aware.pod_load import NO_LOAD, PodLoad, pod_load
 from koord_scheduler.plugins.node_numa_resource.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.plugins.node_numa_resource.pod_requirements import placed_allocation

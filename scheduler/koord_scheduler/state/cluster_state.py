@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from koord_model.demand import amounts
+from koord_model.device_allocated import NO_DEVICES, PodDevices
 
 from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node, Taint
@@ -22,7 +23,6 @@ from koord_scheduler.plugins.coscheduling.network.tree import NetworkNode, Netwo
 from koord_scheduler.plugins.device_share.columns import DeviceColumns
 from koord_scheduler.plugins.device_share.device_object import DeviceReport
 from koord_scheduler.plugins.device_share.gpu_templates import GPUTemplates
-from koord_scheduler.plugins.device_share.pod_devices import NO_DEVICES, PodDevices
 from koord_scheduler.plugins.dynamic_resources.claim_objects import DeviceObjects
 from koord_scheduler.plugins.dynamic_resources.node_answers import NodeAnswers
 from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from koord_model.device_allocated import PodDevices
 from numpy.typing import NDArray
 
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 from koord_scheduler.plugins.load_aware.pod_load import NO_TIMES, PodTimes
 from koord_scheduler.plugins.load_aware.row_load import AssignedPod
 from koord_scheduler.plugins.reservation.columns import PlacedUsage

@@ -38,7 +38,7 @@ def test_a_device_is_found_by_its_address() -> None:
     ("devices", "verbs"),
     [
         ([functions(VF1, VF2)], {"uverbs1", "uverbs2"}),
-        ([{"id": PF.upper()}], {"uverbs0"}),
+        ([{"minor": 0, "id": PF.upper()}], {"uverbs0"}),
         ([{"minor": 0, "id": PF}, functions(VF1)], {"uverbs0", "uverbs1"}),
     ],
     ids=["virtual functions go before the device", "capitals", "several"],
@@ -57,16 +57,23 @@ WHERE = "pod ml/train-0: annotation scheduling.koordinator.sh/device-allocated: 
     ("devices", "view", "kept", "line"),
     [
         (
-            *([functions("0000:99:00.1"), {"id": PF}], VIEW, {MANAGER, "/dev/infiniband/uverbs0"}),
+            *(
+                [functions("0000:99:00.1"), {"minor": 0, "id": PF}],
+                VIEW,
+                {MANAGER, "/dev/infiniband/uverbs0"},
+            ),
             f'"0000:99:00.1" is not an RDMA device of this node; there are: {PF}, {VF1}, {VF2}',
         ),
         (
-            [{"id": PF}],
+            [{"minor": 0, "id": PF}],
             NodeView(),
             set(),
             f'"{PF}" is not an RDMA device of this node; there are: none',
         ),
-        *(([one], VIEW, set(), None) for one in ({"id": 3}, functions(3), functions([]), 7)),
+        *(
+            ([one], VIEW, set(), None)
+            for one in ({"minor": 0, "id": 3}, functions(3), functions([]), 7)
+        ),
     ],
 )
 def test_an_address_the_node_does_not_have_is_reported_and_the_others_stay(
@@ -80,7 +87,7 @@ def test_an_address_the_node_does_not_have_is_reported_and_the_others_stay(
     assert line is None or told == WHERE + line
 
 
-@pytest.mark.parametrize("devices", [(), ({"minor": 0},), ({"id": ""},)])
+@pytest.mark.parametrize("devices", [(), ({"minor": 0},), ({"minor": 0, "id": ""},)])
 def test_a_pod_without_devices_is_left_alone(devices: tuple[Any, ...]) -> None:
     assert ask(*devices) is None
     plain = Container(Pod("p", "n", "u"), "main")

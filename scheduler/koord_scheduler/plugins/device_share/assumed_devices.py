@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from koord_model.device_allocated import PodDevices, write_pod_devices
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 
 from koord_scheduler.plugins.device_share.device_object import NO_MODEL, GPUModel
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices, written_pod_devices
 
 
 class AssumedDevices(NamedTuple):
@@ -33,6 +33,6 @@ def device_reservation(
 ) -> AssumedDevices:
     """What is to be written for devices whose names are ``ids``, by type and minor."""
     named = tuple(one._replace(id=ids.get((one.type, one.minor), "")) for one in devices)
-    annotation = written_pod_devices(named)
+    annotation = write_pod_devices(named)
     annotations = ((ANNOTATION_DEVICE_ALLOCATED, annotation),)
     return AssumedDevices(named, annotations, gpu_model, isolation)

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
+from koord_model.device_allocated import PodDevice, PodDevices, VirtualFunction
 from koord_model.quantity import quantity_text
 
 from koord_scheduler.plugins.device_share.device_needs import DeviceNeed
-from koord_scheduler.plugins.device_share.device_object import VirtualFunction
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import FreeDevice, NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices
 
 Mask = int
 """NUMA nodes as bits."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
+from koord_model.device_allocated import PodDevices
 
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
 from koord_scheduler.plugins.device_share.device_object import (
@@ -27,7 +28,6 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     gpu_labels,
     used_devices,
 )
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 from koord_scheduler.state.arrays import Mask, lengthened
 
 _MOST_KINDS = 1 << 10

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from koord_model.device_allocated import PodDevices
+
 from koord_scheduler.plugins.device_share.candidates import (
     NONE_PREFERRED,
     Candidates,
@@ -23,7 +25,6 @@ from koord_scheduler.plugins.device_share.device_object import GPU_TYPE
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.gpu_allocation import take_gpus, with_memory
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 
 MISSING_DEVICE = DeviceRejection("node(s) missing Device", resolvable=False)
 NOT_JOINT = "node(s) Device Joint-Allocate rules violation"

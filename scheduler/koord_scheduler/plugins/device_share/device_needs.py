@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from koord_model.demand import Amounts
+from koord_model.device_allocated import ResourceAmounts
 from koord_model.keys import (
     GPU,
     GPU_CORE,
@@ -28,7 +29,7 @@ from koord_scheduler.plugins.device_share.device_hints import (
     joint_allocation,
     partition_spec,
 )
-from koord_scheduler.plugins.device_share.device_object import GPU_TYPE, ResourceAmounts
+from koord_scheduler.plugins.device_share.device_object import GPU_TYPE
 from koord_scheduler.plugins.device_share.device_requests import (
     DEVICE_RESOURCES,
     RESOURCES_BY_TYPE,

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
+from koord_model.device_allocated import PodDevices
+
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection, Mask, needed
 from koord_scheduler.plugins.device_share.device_allocation import rejection_before
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
 from koord_scheduler.plugins.device_share.device_object import GPU_TYPE
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 from koord_scheduler.plugins.device_share.reserved_devices import (
     NO_DEVICES_KEPT,
     ReservedDevices,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from koord_kube.views.decode import decode_view
+from koord_model.device_allocated import ResourceAmounts, VirtualFunction
 from koord_model.fields import Fields, quantity
 from koord_model.keys import (
     ANNOTATION_GPU_PARTITIONS,
@@ -30,8 +31,6 @@ _MOST_MINOR = 1 << 20
 _MOST_AMOUNT = 1 << 53
 _LEFT_OUT = "the device is left out"
 
-ResourceAmounts = tuple[tuple[str, int], ...]
-"""Whole amounts by the names of resources, in the order of these; bytes, per cent or pieces."""
 DeviceLabels = tuple[tuple[str, str], ...]
 
 
@@ -50,13 +49,6 @@ class DeviceTopology(NamedTuple):
 
     numa_node: int = -1
     pcie: str = ""
-
-
-class VirtualFunction(NamedTuple):
-    """A virtual function of a device, by its PCI address."""
-
-    bus: str
-    minor: int = 0
 
 
 class VirtualFunctionGroup(NamedTuple):

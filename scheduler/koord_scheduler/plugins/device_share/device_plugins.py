@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from koord_model.device_allocated import PodDevice, PodDevices
 from koord_model.keys import (
     ANNOTATION_BIND_TIMESTAMP,
     ANNOTATION_GPU_MINORS,
@@ -21,7 +22,6 @@ from koord_model.keys import (
 from koord_model.names import is_label_value
 
 from koord_scheduler.plugins.device_share.device_object import GPU_TYPE, GPUModel
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices
 
 HAMI_CORE = "HAMi-core"
 _ONLY_310P = "Ascend-310P3-300I-DUO"

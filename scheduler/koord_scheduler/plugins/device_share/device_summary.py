@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from koord_model.demand import Amounts
+from koord_model.device_allocated import PodDevices
 from koord_model.quantity import quantity_text
 
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 
 _ByDevice = Mapping[str, Mapping[int, Amounts]]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from koord_model.device_allocated import PodDevice, PodDevices
+
 from koord_scheduler.plugins.device_share.candidates import (
     NONE_PREFERRED,
     Candidates,
@@ -23,7 +25,6 @@ from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.gpu_partitions import choose_partition, of_size
 from koord_scheduler.plugins.device_share.gpu_topology import GPUScope, ScopeSearch, gpu_scopes
 from koord_scheduler.plugins.device_share.node_device_state import FreeDevice, NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices
 
 NO_PARTITION_TABLE = "node(s) missing GPU Partition Table"
 NO_SUCH_PARTITION = "node(s) Unsupported number of GPU requests"

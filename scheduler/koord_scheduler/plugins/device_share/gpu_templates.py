@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import msgspec
 from koord_kube.views.decode import decode_view
+from koord_model.device_allocated import ResourceAmounts
 from koord_model.fields import Fields, milli_quantity
 from koord_model.keys import NPU_CORE
 from koord_model.yaml_documents import yaml_document
 
 from koord_scheduler.plugins.device_share.device_needs import DeviceNeed
-from koord_scheduler.plugins.device_share.device_object import ResourceAmounts
 
 _DATA = "data.yaml"
 _LEFT_OUT = "the template is left out"

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
+from koord_model.device_allocated import PodDevices, ResourceAmounts
 from koord_model.keys import (
     GPU_CORE,
     GPU_MEMORY,
@@ -24,11 +25,9 @@ from koord_scheduler.plugins.device_share.device_object import (
     HONOR,
     NodeDevice,
     NodeDevices,
-    ResourceAmounts,
 )
 from koord_scheduler.plugins.device_share.gpu_partitions import GPUPartition, partitions_of_model
 from koord_scheduler.plugins.device_share.gpu_templates import NO_TEMPLATES, ModelTemplates
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 
 _PARTS = (GPU_CORE, GPU_MEMORY_RATIO)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from koord_model.device_allocated import PodDevices
 
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import (
@@ -42,7 +43,6 @@ from koord_scheduler.plugins.device_share.gpu_templates import DEFAULT_SOURCE, T
 from koord_scheduler.plugins.device_share.learned_workload import GPUScores
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
 from koord_scheduler.plugins.device_share.numa_devices import NUMADevices
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
 from koord_scheduler.plugins.device_share.reserved_devices import allocate_reserved, with_devices
 from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask as NUMAMask
 from koord_scheduler.plugins.reservation.fit import Lacks, Offer

@@ -10,22 +10,18 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from koord_model.device_allocated import PodDevice, PodDevices, ResourceAmounts, VirtualFunction
+
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection, Mask, Preferred
 from koord_scheduler.plugins.device_share.device_allocation import allocate
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
-from koord_scheduler.plugins.device_share.device_object import (
-    NodeDevice,
-    NodeDevices,
-    ResourceAmounts,
-    VirtualFunction,
-)
+from koord_scheduler.plugins.device_share.device_object import NodeDevice, NodeDevices
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import (
     NodeDeviceState,
     UsedDevice,
     used_devices,
 )
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices
 
 
 class ReservedDevices(NamedTuple):

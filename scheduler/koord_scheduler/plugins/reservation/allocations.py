@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices
+from koord_model.device_allocated import PodDevices
+
 from koord_scheduler.plugins.device_share.reserved_devices import what_is_left as devices_left
 from koord_scheduler.plugins.node_numa_resource.node_allocation import NUMAAllocation
 from koord_scheduler.plugins.node_numa_resource.reserved_cpus import what_is_left as numa_left

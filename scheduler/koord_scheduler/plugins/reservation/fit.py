@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
+from koord_model.device_allocated import NO_DEVICES, PodDevices
 
-from koord_scheduler.plugins.device_share.pod_devices import NO_DEVICES, PodDevices
 from koord_scheduler.plugins.node_numa_resource.node_allocation import NO_ALLOCATION, NUMAAllocation
 from koord_scheduler.plugins.reservation.reservation import RESTRICTED, Reservation
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
+from koord_model.device_allocated import PodDevice, VirtualFunction
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds, pod_device_needs
 from koord_scheduler.plugins.device_share.device_object import (
     DeviceTopology,
     NodeDevice,
     NodeDevices,
-    VirtualFunction,
     VirtualFunctionGroup,
 )
 from koord_scheduler.plugins.device_share.gpu_partitions import GPUPartition
@@ -20,7 +20,6 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     NodeDeviceState,
     used_devices,
 )
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice
 
 K = "koordinator.sh/"
 S = "scheduling.koordinator.sh/"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.device_allocated import PodDevice, PodDevices
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
 from koord_scheduler.plugins.device_share.device_allocation import NO_ISOLATION, NOT_JOINT, allocate
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
@@ -28,7 +29,6 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     NodeDeviceState,
     used_devices,
 )
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices
 
 from tests.scheduler.plugins.device_share.device_cases import (
     CORE,

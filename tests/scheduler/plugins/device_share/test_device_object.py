@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from koord_model.device_allocated import VirtualFunction
 from koord_scheduler.plugins.device_share.device_object import (
     DeviceReport,
     DeviceTopology,
     NodeDevice,
-    VirtualFunction,
     read_device_report,
 )
 

@@ -12,6 +12,7 @@ from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.api import NotLeadingError, Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import NODES, PODS
+from koord_model.device_allocated import PodDevice
 from koord_model.keys import GPU_CORE, GPU_MEMORY, LABEL_GPU_ISOLATION_PROVIDER, LABEL_HAMI_NODE
 from koord_model.times import rfc3339
 from koord_scheduler.classes.pod_reader import PodReader
@@ -25,7 +26,6 @@ from koord_scheduler.plugins.device_share.assumed_devices import (
 )
 from koord_scheduler.plugins.device_share.binder import DevicePluginAdapter
 from koord_scheduler.plugins.device_share.device_object import GPUModel
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice
 from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
 from koord_scheduler.plugins.volumes.binder import VolumeBinder
 from koord_scheduler.state.cluster_state import ClusterState

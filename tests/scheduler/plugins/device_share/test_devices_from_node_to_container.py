@@ -9,7 +9,7 @@ from koord_manager.noderesource.core.gpu_resource import gpu
 from koord_manager.pod_webhook.device_spec import mutated
 from koord_manager.program.gates import gates_of
 from koord_manager.webhooks.cluster_view import ClusterView
-from koord_model.device_allocated import GPU, RDMA, gpus, rdma_devices
+from koord_model.device_allocated import devices_of
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED, NPU_CORE, NPU_CPU
 from koord_model.node_info import (
     GPUs,
@@ -70,8 +70,11 @@ def test_a_part_of_a_card_and_a_function_under_its_switch() -> None:
     written = dict(device_reservation(found, report.ids).annotations)[ANNOTATION_DEVICE_ALLOCATED]
     assert written is not None
     given = pod_view(annotations={ANNOTATION_DEVICE_ALLOCATED: written}).record.pod
-    assert gpus(given) == ((GPU(1, 50, 40 << 30, 50),), ())
-    assert rdma_devices(given) == ((RDMA(("0000:3b:00.2",)),), ())
+    (part,), ignored = devices_of(given, "gpu")
+    amounts = ((f"{K}gpu-core", 50), (MEMORY, 40 << 30), (RATIO, 50))
+    assert (part.minor, part.resources, ignored) == (1, amounts, ())
+    (nic,), ignored = devices_of(given, "rdma")
+    assert (nic.addresses, ignored) == (("0000:3b:00.2",), ())
 
 
 def test_a_part_of_an_npu_by_its_template() -> None:
@@ -93,7 +96,9 @@ def test_a_part_of_an_npu_by_its_template() -> None:
     written = dict(device_reservation(found, report.ids).annotations)[ANNOTATION_DEVICE_ALLOCATED]
     assert written is not None
     given = pod_view(annotations={ANNOTATION_DEVICE_ALLOCATED: written}).record.pod
-    assert gpus(given) == ((GPU(0, None, 6 << 30, 28),), ())
+    (card,), ignored = devices_of(given, "gpu")
+    assert (card.minor, card.template, ignored) == (0, "vir02", ())
+    assert dict(card.resources) == {**part, RATIO: 28}
 
 
 @pytest.mark.parametrize(

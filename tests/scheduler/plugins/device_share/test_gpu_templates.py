@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from koord_model.device_allocated import ResourceAmounts, read_pod_devices, write_pod_devices
 from koord_model.keys import GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
 from koord_scheduler.plugins.device_share.device_allocation import NO_TEMPLATE, allocate
-from koord_scheduler.plugins.device_share.device_object import (
-    NodeDevice,
-    NodeDevices,
-    ResourceAmounts,
-)
+from koord_scheduler.plugins.device_share.device_object import NodeDevice, NodeDevices
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.gpu_templates import (
     DEFAULT_SOURCE,
@@ -20,7 +17,6 @@ from koord_scheduler.plugins.device_share.gpu_templates import (
     read_gpu_templates,
 )
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import read_pod_devices, written_pod_devices
 
 from tests.scheduler.plugins.device_share.device_cases import needs
 
@@ -55,7 +51,7 @@ def given(requests: dict[str, int], state: NodeDeviceState) -> list[tuple[int, s
     found = allocate(needs(requests), state, DeviceScorer())
     if isinstance(found, DeviceRejection):
         return found.text
-    assert read_pod_devices(written_pod_devices(found)) == found
+    assert read_pod_devices(write_pod_devices(found)) == found
     return [(one.minor, one.template) for one in found]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.device_allocated import PodDevice, PodDevices
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
 from koord_scheduler.plugins.device_share.device_allocation import allocate
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.device_share.pod_devices import PodDevice, PodDevices
 from koord_scheduler.plugins.device_share.reserved_devices import (
     ReservedDevices,
     allocate_reserved,

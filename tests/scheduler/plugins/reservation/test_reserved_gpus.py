@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.device_allocated import PodDevices, read_pod_devices
 from koord_model.keys import (
     ANNOTATION_DEVICE_ALLOCATED,
     GPU,
@@ -19,7 +20,6 @@ from koord_model.keys import (
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugins.device_share.plugin import DeviceShare
-from koord_scheduler.plugins.device_share.pod_devices import PodDevices, read_pod_devices
 
 from tests.support.keeping_cluster import KeepingCluster, Written
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from koord_scheduler.plugins.device_share.device_object import VirtualFunction
-from koord_scheduler.plugins.device_share.pod_devices import (
+from hypothesis import given
+from hypothesis import strategies as st
+from koord_model.device_allocated import (
     PodDevice,
+    VirtualFunction,
     read_pod_devices,
-    written_pod_devices,
+    write_pod_devices,
 )
 
 DEVICES = (
@@ -21,7 +23,7 @@ DEVICES = (
 
 
 def test_it_is_written_as_koordinator_writes_it() -> None:
-    assert json.loads(written_pod_devices(DEVICES)) == {
+    assert json.loads(write_pod_devices(DEVICES)) == {
         "gpu": [
             {
                 "minor": 1,
@@ -40,8 +42,26 @@ def test_it_is_written_as_koordinator_writes_it() -> None:
     }
 
 
-def test_it_reads_the_same_again() -> None:
-    assert read_pod_devices(written_pod_devices(DEVICES)) == DEVICES
+amounts = st.dictionaries(
+    st.sampled_from(("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory", "example.com/npu")),
+    st.integers(0, 1 << 53),
+).map(lambda found: tuple(sorted(found.items())))
+functions = st.builds(VirtualFunction, st.sampled_from(("", "0000:1f:00.2")), st.integers(-1, 9))
+devices = st.builds(
+    PodDevice,
+    st.sampled_from(("gpu", "rdma", "fpga")),
+    st.integers(0, 100),
+    amounts,
+    st.sampled_from(("", "GPU-1")),
+    st.lists(functions, max_size=2).map(tuple),
+    st.sampled_from(("", "vir02")),
+)
+
+
+@given(st.lists(devices))
+def test_what_is_written_reads_as_the_same(given_devices: list[PodDevice]) -> None:
+    by_type = tuple(sorted(given_devices, key=lambda device: device.type))
+    assert read_pod_devices(write_pod_devices(by_type)) == by_type
 
 
 def test_a_device_that_cannot_be_used_costs_itself() -> None:
