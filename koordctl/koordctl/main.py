@@ -52,6 +52,8 @@ from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json
 from koordctl.status_client import AddressError, AskError
 
 PROGRAM = "koordctl"
+_INTERRUPTED = 130
+"""Exit code, as of shells; the user knows why."""
 ADDRESS = "127.0.0.1:9319"
 """Where koord-runtime-proxy serves its status by default."""
 
@@ -64,7 +66,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The console script; exits with 2 on wrong arguments, 1 if the command fails."""
+    """The console script; exits with 2 on wrong arguments, 1 on failure, 130 on Ctrl-C."""
     arguments = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], Iterable[str]] = arguments.command
     try:
@@ -76,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         exit_with(PROGRAM, 2, str(error))
     except (AskError, BacktestError, HooksError, RestoreError) as error:
         exit_with(PROGRAM, 1, str(error))
+    except KeyboardInterrupt:
+        raise SystemExit(_INTERRUPTED) from None
     except BrokenPipeError:
         # The reader, such as head, has closed the pipe: nothing more may be written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,7 +92,7 @@ def _parser() -> _Parser:
         "koord-manager and koord-scheduler decide for the cluster. Only restore, hooks remove and "
         "crds install change anything.",
         epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 invalid "
-        "arguments.",
+        "arguments, 130 interrupted.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")

@@ -60,7 +60,7 @@ class SharedBackoff:
     ) -> None:
         """Wait for the next try of what failed just now; see ``RetrySchedule.failed``.
 
-        If the server asked for more than ``longest`` seconds, that counts.
+        The server may ask for ``longest`` seconds at most.
         """
         now = self._monotonic()
         earlier = self._schedule.failed(

@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from koord_service.terminal import write_error
+
 from koord_simulation.files import ScenarioError, load, strategies
 from koord_simulation.plot import plot
 from koord_simulation.run.record import Run
 from koord_simulation.run.report import lines, report
 from koord_simulation.run.simulation import simulate
+
+PROGRAM = "koord-simulate"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,14 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _simulate(arguments)
     except ScenarioError as error:
-        sys.stderr.write(f"koord-simulate: {error}\n")
+        write_error(PROGRAM, str(error))
         return 2
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="koord-simulate",
+        prog=PROGRAM,
         description="Run koordlet's strategies on a simulated node in accelerated time, and report "
         "how its pods did. See koord_simulation/scenario/scenario_file.py.",
         epilog="For each pod, p50 and p99 are means over the seconds it ran; worst is the 99th "
@@ -50,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 def _simulate(arguments: argparse.Namespace) -> None:
     scenario, ignored = load(arguments.scenario)
     for line in ignored:
-        sys.stderr.write(f"koord-simulate: {line}\n")
+        write_error(PROGRAM, line)
     if arguments.seed is not None:
         scenario = replace(scenario, seed=arguments.seed)
     runs = [simulate(scenario, strategies(scenario.strategies))]

@@ -1,4 +1,6 @@
 import json
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +135,17 @@ def test_a_reader_that_has_seen_enough(serve: Serve) -> None:
         program.stdout.close()
         assert program.stderr.read() == b""
         assert program.wait(PATIENCE) == 0
+
+
+def test_who_interrupts_it_knows_why(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+        server.settimeout(PATIENCE)
+        command = [sys.executable, "-m", "koordctl.main", "node", f"--address={tmp_path}/s"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path) as program:
+            connection, _ = server.accept()
+            with connection:
+                program.send_signal(signal.SIGINT)
+                _, said = program.communicate(timeout=PATIENCE)
+    assert (program.returncode, said) == (130, b"")
