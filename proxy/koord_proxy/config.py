@@ -43,8 +43,8 @@ class ProxySettings:
     )
     report_requested_limits: bool = option(
         False,
-        "tell the kubelet the limits that it requested itself, not those of hooks: kubelets since "
-        "1.33 report the latter as requests of pods, and kube-scheduler counts them",
+        "report to the kubelet the limits that it requested, not those of hooks, which kubelets "
+        "since 1.33 count as requests of pods",
     )
     state_path: str = option(
         "/var/lib/koord-runtime-proxy/state.db",
