@@ -15,6 +15,7 @@ from functools import partial
 
 import anyio
 import uvloop
+from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Limits
 from koord_kube.connect import connect
 from koord_kube.http2_writer import Http2Writer
@@ -52,7 +53,10 @@ class _Outcome:
 async def _run(kubeconfig: str, *, events: bool) -> None:
     async with await connect(kubeconfig, Limits(qps=0)) as client:
         writer = Http2Writer(client.cluster)
-        reporter = PodReporter(writer.write, lambda: binder.unsent > _BUSY) if events else None
+        reports = BackgroundWriter(
+            writer.submit, client.backoff, busy=lambda: binder.unsent > _BUSY
+        )
+        reporter = PodReporter(reports) if events else None
         extenders = ExtenderClient((), {}, ApiDocuments(()))
         binder = Binder(writer.submit, partial(client.get, PODS), _Outcome(reporter), extenders)
         names = [
@@ -80,8 +84,7 @@ async def _run(kubeconfig: str, *, events: bool) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(pods.run)
             group.start_soon(binder.run)
-            if reporter is not None:
-                group.start_soon(reporter.run)
+            group.start_soon(reports.run)
 
 
 if __name__ == "__main__":

@@ -1,70 +1,87 @@
-"""Writes Events about objects; a failure is logged and otherwise ignored."""
+"""Records Events: what a program reports of objects."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 
+import msgspec
+
+from koord_kube.background_writer import BackgroundWriter
 from koord_kube.core.events import EventAggregator, EventSource, event
-from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.protocol.api import Api, ApiError, NotLeadingError, Object
+from koord_kube.protocol.api import Object
+from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import EVENTS
+
+_ENCODER = msgspec.json.Encoder()
 
 
 class EventRecorder:
-    """Records what ``component`` reports of objects; the same thing once in five minutes.
+    """Writes what ``source`` reports by ``writer``; repetitions and floods as ``EventAggregator``.
 
-    ``instance`` is the name of the component's pod. ``on_warning`` gets a line for people when
-    writing begins to fail; an Event that cannot be written is dropped.
+    An Event that cannot be written is lost.
     """
 
     def __init__(
         self,
-        api: Api,
-        component: str,
-        instance: str = "",
+        writer: BackgroundWriter,
+        source: EventSource,
         *,
-        on_warning: OnWarning = ignore_warning,
         wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api = api
-        self._source = EventSource(component, instance)
-        self._on_warning = on_warning
+        self._writer = writer
+        self._source = source
         self._wall = wall
-        self._clock = clock
+        self._monotonic = monotonic
         self._aggregator = EventAggregator()
-        self._failing = False
 
-    async def record(
-        self, regarding: Object, reason: str, message: str, warning: bool = False
+    @property
+    def counts(self) -> Counter[str]:
+        """Those of the writer, and of Events that were ``repeated`` too soon to be written."""
+        return self._writer.counts
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._writer.run()
+
+    def record(
+        self,
+        regarding: Object,
+        reason: str,
+        message: str,
+        *,
+        warning: bool = False,
+        is_numbered: bool = False,
     ) -> None:
-        """Write an Event, unless an equal one was written a short time ago.
+        """Have an Event written soon, unless an equal one was a short time ago.
 
-        ``regarding`` is an object with ``kind`` and ``apiVersion``, or a ``reference``.
-        A ``message`` should not contain numbers that always change: it would never be equal.
+        ``regarding`` is an object with ``kind`` and ``apiVersion``, or a ``reference``. A message
+        that ``is_numbered`` has numbers that always change: it is compared by its reason alone.
         """
         meta = regarding["metadata"]
         about = regarding["kind"], meta.get("namespace", ""), meta["name"], meta.get("uid", "")
-        count = self._aggregator.count((about, reason, message), self._clock())
-        if not count:
-            return
-        given = event(
-            regarding,
-            reason,
-            message,
-            self._source,
-            self._wall(),
-            warning=warning,
-            count=count,
-        )
-        try:
-            await self._api.create(EVENTS, given, given["metadata"]["namespace"])
-        except NotLeadingError:
-            return
-        except ApiError as error:
-            if not self._failing:
-                self._on_warning(f"{error} (Events are not written)")
-            self._failing = True
+        compared = "" if is_numbered else message
+        count, is_combined = self._aggregator.add((about, reason), compared, self._monotonic())
+        if count:
+            message = f"(combined from similar events): {message}" if is_combined else message
+            self.write(regarding, reason, message, warning=warning, count=count)
         else:
-            self._failing = False
+            self.counts["repeated"] += 1
+
+    def write(
+        self,
+        regarding: Object,
+        reason: str,
+        message: str,
+        *,
+        warning: bool = False,
+        count: int = 1,
+    ) -> None:
+        """Have an Event written soon, of which there can be no other."""
+        made = event(
+            regarding, reason, message, self._source, self._wall(), warning=warning, count=count
+        )
+        namespace = made["metadata"]["namespace"]
+        self._writer.put(Request("POST", EVENTS, "", namespace, encoded=_ENCODER.encode(made)))

@@ -6,6 +6,7 @@ about something else, with this program's rights.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlencode
 
@@ -14,6 +15,8 @@ from koord_model.excerpt import excerpt
 _NO_SEGMENTS = ("", ".", "..")
 _SEPARATORS = "/%"
 _PLAIN = ":"  # in names of roles and of ports behind a pod's proxy
+_is_usual = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*", re.ASCII).fullmatch
+"""Almost all names; they are their own encoding, and a tenth of the work."""
 
 
 def path_segment(what: str, text: str) -> str:
@@ -22,6 +25,8 @@ def path_segment(what: str, text: str) -> str:
     Raises:
         ValueError: it cannot be one; one line with the name, which is a ``what``.
     """
+    if _is_usual(text):
+        return text
     if text in _NO_SEGMENTS or any(one in text for one in _SEPARATORS):
         raise ValueError(f'{what} is {excerpt(text)}; expected no ".", "..", "/" or "%"')
     try:
@@ -32,5 +37,7 @@ def path_segment(what: str, text: str) -> str:
 
 def with_query(path: str, query: Mapping[str, str] | Iterable[tuple[str, str]]) -> str:
     """A path and its query, as they are sent."""
+    if not query:
+        return path
     pairs = list(query.items() if isinstance(query, Mapping) else query)
     return f"{path}?{urlencode(pairs)}" if pairs else path

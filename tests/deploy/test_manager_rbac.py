@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
 from koord_kube.lease_elector import LeaseElector
 from koord_kube.protocol.resources import (
@@ -61,6 +60,7 @@ from koord_serving.tls.server_tls import ServerTls
 
 from tests.deploy.manifests import NAMESPACE, containers, environ, installed
 from tests.deploy.rights import Right, missing, rights, unused
+from tests.manager.conftest import event_recorder
 from tests.support.certificates import HAVE_OPENSSL, make_certificates
 from tests.support.kube_api import KubeApi, koordlet_account
 from tests.support.processes import PATIENCE
@@ -216,7 +216,8 @@ class Parts:
         self.api.put(NODES, _node("n1"))
         self.api.put(NODES, _node("n2"))
         self.api.put(NODE_TOPOLOGIES, _topology())
-        configs = SLOConfigInformer(self.client, EventRecorder(self.client, "koord-manager"))
+        recorder = event_recorder(self.client)
+        configs = SLOConfigInformer(self.client, recorder)
 
         def changed(name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
             resources.node_changed(name, before, now)
@@ -228,7 +229,7 @@ class Parts:
         )
         metrics = controller.controller(self.client, nodes, configs, _quiet)
         count = self.api.count
-        async with self.running(configs, nodes, metrics, resources):
+        async with self.running(recorder, configs, nodes, metrics, resources):
             await self.until(lambda: count("create", "nodemetrics") == 2)
             status = {"status": _usage()}
             await self.client.patch(NODE_METRICS, "n1", status, subresource="status")

@@ -9,14 +9,20 @@ from typing import Any
 
 import pytest
 import yaml
+from koord_kube.answers import TaskSubmitter
+from koord_kube.background_writer import BackgroundWriter
+from koord_kube.core.events import EventSource
+from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.api import ApiError, ListPage, NotFoundError, Object, WatchEvent
+from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import DEVICES, NODE_TOPOLOGIES, Resource
+from koord_kube.shared_backoff import SharedBackoff
 from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy
 from koordlet.metrics_reporter.documents.node_metric import NodeMetricStatus
 from koordlet.metrics_reporter.publisher import ObjectPublisher
 from koordlet.metrics_reporter.reporter import NodeMetricReporter
 from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
-from koordlet.qos_manager.eviction.event_writer import PodEventWriter
+from koordlet.qos_manager.eviction.evictor import record_event
 from koordlet.qos_manager.eviction.policy.events import PodEvent
 from koordlet.states_informer.node_objects import NodeObjects
 
@@ -89,6 +95,11 @@ class Noted:
         self._there[resource] = given | {"metadata": {"resourceVersion": "1"}}
         return self._there[resource]
 
+    async def write(self, request: Request) -> bytes:
+        assert request.method == "POST"
+        self._note(request.resource, "create", request.subresource)
+        return b"{}"
+
     async def patch(self, resource: Resource, *_: Any, subresource: str = "", **__: str) -> Object:
         self._note(resource, "patch", subresource)
         return self._there.get(resource, {})
@@ -106,11 +117,12 @@ async def _watch(api: Any, tmp_path: Path) -> None:
 
 async def _say(api: Any) -> None:
     """Tell of a pod."""
-    event_writer = PodEventWriter(api, NAME)
-    event_writer.record(PodEvent(pod_view().record.pod, "evictPodSuccess", "evicted"), 0.0, 0.0)
+    writer = BackgroundWriter(TaskSubmitter(api.write).submit, SharedBackoff())
+    event = PodEvent(pod_view().record.pod, "evictPodSuccess", "evicted")
+    record_event(EventRecorder(writer, EventSource("koordlet", NAME)), event)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-        telling = group.create_task(event_writer.run())
-        while not event_writer.counts["written"]:
+        telling = group.create_task(writer.run())
+        while not writer.counts["written"]:
             await asyncio.sleep(0.01)
         telling.cancel()
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from koord_kube.answers import TaskSubmitter
+from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client, Cluster, Limits
+from koord_kube.core.events import EventSource
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
@@ -19,6 +22,11 @@ from tests.support.processes import PATIENCE
 
 PACE = ReflectorTiming(first=0.004, cap=0.02)
 NAMESPACE, NAME = "koordinator-system", "slo-controller-config"
+
+
+def event_recorder(client: Client) -> EventRecorder:
+    writer = BackgroundWriter(TaskSubmitter(client.write).submit, client.backoff)
+    return EventRecorder(writer, EventSource("koord-manager", "m-1"))
 
 
 @dataclass
@@ -37,10 +45,16 @@ class Bench:
         return task
 
     def configs(self, run: bool = True) -> SLOConfigInformer:
-        recorder = EventRecorder(self.client, "koord-manager", "m-1")
-        made = SLOConfigInformer(self.client, recorder, on_warning=self.told.append, pace=PACE)
+        made = SLOConfigInformer(
+            self.client, self.recorder(), on_warning=self.told.append, pace=PACE
+        )
         if run:
             self.run(made.run())
+        return made
+
+    def recorder(self) -> EventRecorder:
+        made = event_recorder(self.client)
+        self.run(made.run())
         return made
 
     def nodes(

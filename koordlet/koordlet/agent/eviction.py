@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koord_kube.answers import TaskSubmitter
+from koord_kube.background_writer import BackgroundWriter
+from koord_kube.core.events import EventSource
+from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.api import Api
+from koord_service.logs import get_log
 
-from koordlet.agent.config import KoordletSettings, node_name
+from koordlet.agent.config import KoordletSettings
 from koordlet.agent.states_informer import StatesInformer
 from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
 from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
-from koordlet.qos_manager.eviction.event_writer import PodEventWriter
 from koordlet.qos_manager.eviction.evictor import Evictor
 from koordlet.qos_manager.eviction.policy.account import EvictionLimits
 from koordlet.qos_manager.eviction.policy.backend import EvictionBackend
+from koordlet.qos_manager.eviction.policy.events import COMPONENT
 from koordlet.qos_manager.eviction.policy.guard import own_names
+
+_log = get_log("koordlet.evictor")
+
+_MOST_BYTES_OF_EVENTS = 256 << 10
 
 
 def open_evictor(
@@ -36,8 +45,19 @@ def open_evictor(
         # The look after the next one began when it was gone.
         settles=2 * settings.collect_res_used_interval + 1,
     )
-    event_writer = PodEventWriter(api, cluster.name if cluster else node_name(settings, environ))
-    return Evictor(way, limits, event_writer, why_not=why_not, own=own_names(environ))
+    recorder = _recorder(cluster) if cluster is not None and not settings.read_only else None
+    return Evictor(way, limits, recorder, why_not=why_not, own=own_names(environ))
+
+
+def _recorder(cluster: StatesInformer) -> EventRecorder:
+    client = cluster.client
+    writer = BackgroundWriter(
+        TaskSubmitter(client.write).submit,
+        client.backoff,
+        most_bytes=_MOST_BYTES_OF_EVENTS,
+        on_warning=lambda reason: _log.warning("Events are not written", reason=reason),
+    )
+    return EventRecorder(writer, EventSource(COMPONENT, cluster.name))
 
 
 def _backend(settings: KoordletSettings, api: Api | None) -> tuple[EvictionBackend | None, str]:

@@ -6,6 +6,8 @@ Core v1, as Koordinator's programs write them: what an Event needs there is less
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from koord_model.times import rfc3339
@@ -20,6 +22,9 @@ _HOMELESS = "default"
 _LONGEST_MESSAGE = 1024
 _LONGEST_NAME = 253
 _REPEAT_SECONDS = 300.0
+_SIMILAR_SECONDS, _MOST_MESSAGES = 600.0, 10
+_MOST_OBJECTS = 1024
+"""Objects and reasons whose messages are remembered: some 700 bytes each."""
 
 
 class EventSource(NamedTuple):
@@ -84,11 +89,38 @@ def event(
     }
 
 
-class EventAggregator(Repetitions):
-    """Merges repetitions: equal reports become one Event in five minutes, with a count."""
+class EventAggregator:
+    """Bounds the Events of one object, as Kubernetes' recorder does.
+
+    Equal reports become one Event in five minutes, with a count. Where an object's reports of one
+    reason have ten different messages, not ten minutes apart, they are combined: they count as
+    equal from then on.
+    """
 
     def __init__(self) -> None:
-        super().__init__(_REPEAT_SECONDS)
+        self._equal = Repetitions(_REPEAT_SECONDS)
+        self._messages: OrderedDict[int, tuple[float, set[int]]] = OrderedDict()
+
+    def add(self, about: Hashable, message: str, now: float) -> tuple[int, bool]:
+        """Return the count of the Event to write now, 0 for none, and whether it is combined.
+
+        ``about`` is the object and the reason, ``now`` monotonic seconds.
+        """
+        is_combined = self._has_many(hash(about), hash(message), now)
+        return self._equal.count((about, None if is_combined else message), now), is_combined
+
+    def _has_many(self, about: int, message: int, now: float) -> bool:
+        last, messages = self._messages.pop(about, (now, set()))
+        if now - last > _SIMILAR_SECONDS:
+            messages.clear()
+        messages.add(message)
+        has_many = len(messages) >= _MOST_MESSAGES
+        if has_many:
+            messages.pop()
+        self._messages[about] = now, messages
+        if len(self._messages) > _MOST_OBJECTS:
+            self._messages.popitem(last=False)
+        return has_many
 
 
 def _cut(message: str) -> str:

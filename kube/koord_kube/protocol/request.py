@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -84,8 +83,7 @@ _USUAL_LINE = re.compile(
 """API servers write events so: the object need not be parsed to know where it begins and ends."""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A request; as a string it names its object, for people.
 
     A PATCH is a JSON merge patch, or ``is_strategic``: built-in kinds merge lists by their keys.
@@ -98,11 +96,11 @@ class Request:
     name: str = ""
     namespace: str = ""
     subresource: str = ""
-    body: Mapping[str, Any] | None = field(default=None, repr=False)
-    query: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, str] = msgspec.field(default_factory=dict)
     is_strategic: bool = False
     is_of_one: bool = False
-    encoded: bytes = field(default=b"", repr=False)
+    encoded: bytes = b""
 
     @property
     def payload(self) -> bytes:
@@ -130,6 +128,9 @@ class Request:
     def target(self) -> str:
         """The path and query that are sent. Raises ``InvalidRequestError`` as ``path`` does."""
         return with_query(self.path, self.query)
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self})"
 
     def __str__(self) -> str:
         where = "/".join(part for part in (self.namespace, self.name, self.subresource) if part)

@@ -250,7 +250,7 @@ class NodeMetricService:
             uid = about.uid if about else ""
             regarding = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "uid": uid}}
             message = f"koordlet has not reported for {self.store.stale_after(node):g} s"
-            await self._recorder.record(regarding, "NodeMetricStale", message, warning=True)
+            self._recorder.record(regarding, "NodeMetricStale", message, warning=True)
 
     async def _follow_front_proxy(self) -> None:
         logged = ""

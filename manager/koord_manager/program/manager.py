@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import anyio
+from koord_kube.answers import TaskSubmitter
+from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
+from koord_kube.core.events import EventSource
 from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership, LeaseSettings
@@ -58,7 +61,14 @@ class Manager:
             on_warning=self._warn,
         )
         fenced = self._leadership.fenced()
-        recorder = EventRecorder(fenced, _COMPONENT, settings.pod_name, on_warning=self._warn)
+        recorder = EventRecorder(
+            BackgroundWriter(
+                TaskSubmitter(fenced.write).submit,
+                client.backoff,
+                on_warning=lambda line: self._warn(f"{line} (Events are not written)"),
+            ),
+            EventSource(_COMPONENT, settings.pod_name),
+        )
         self._recorder = recorder
         self._configs = SLOConfigInformer(
             client,
@@ -136,6 +146,7 @@ class Manager:
 
     def _parts(self) -> Iterator[Part]:
         yield settle_for_ever
+        yield self._recorder.run
         yield self._configs.run
         yield self._cluster.run
         yield self._webhooks.run

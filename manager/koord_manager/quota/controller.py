@@ -78,7 +78,7 @@ class QuotaProfileController:
             profile = read(document, self._on_warning)
         except ValueError as error:
             # It says nothing that is not in the profile.
-            await self._report(document, "InvalidQuotaProfile", str(error))
+            self._report(document, "InvalidQuotaProfile", str(error))
             raise
         try:
             if not profile.has_tree:
@@ -87,7 +87,7 @@ class QuotaProfileController:
         except NotLeadingError:
             raise
         except ApiError as error:
-            await self._failed(document, error)
+            self._failed(document, error)
             return _SOON_SECONDS
         return self._again
 
@@ -107,14 +107,14 @@ class QuotaProfileController:
         if patch := quota_patch(desired, existing):
             await self._api.patch(ELASTIC_QUOTAS, profile.quota, patch, profile.namespace)
 
-    async def _failed(self, document: Object, error: ApiError) -> None:
+    def _failed(self, document: Object, error: ApiError) -> None:
         self._on_warning(f"quotaprofile: {error}; tried again")
         message = "the quota could not be written; the manager's log says why"
-        await self._report(document, "UpdateQuotaFailed", message)
+        self._report(document, "UpdateQuotaFailed", message)
 
-    async def _report(self, document: Object, reason: str, message: str) -> None:
+    def _report(self, document: Object, reason: str, message: str) -> None:
         about = _kind(QUOTA_PROFILES) | document
-        await self._recorder.record(about, reason, message, warning=True)
+        self._recorder.record(about, reason, message, warning=True)
 
 
 def _kind(resource: Resource) -> Object:

@@ -166,23 +166,21 @@ class SLOConfigInformer:
         before, self._reported = self._reported, now
         for key, line in now.items():
             message = f"{line}; the last good value of {key} stays in force"
-            await self._say("SLOConfigInvalid", message, anew=before.get(key) != line)
+            self._say("SLOConfigInvalid", message, anew=before.get(key) != line)
         for key in before.keys() - now.keys():
             message = f"{key} can be used again and is in force"
-            await self._say("SLOConfigValid", message, warning=False)
+            self._say("SLOConfigValid", message, warning=False)
         unknown = _by_key(self.unknown)
         before, self._told_unknown = self._told_unknown, unknown
         for key, line in unknown.items():
-            await self._say("SLOConfigUnknownField", line, anew=before.get(key) != line)
+            self._say("SLOConfigUnknownField", line, anew=before.get(key) != line)
 
-    async def _say(
-        self, reason: str, message: str, *, anew: bool = True, warning: bool = True
-    ) -> None:
+    def _say(self, reason: str, message: str, *, anew: bool = True, warning: bool = True) -> None:
         """An Event; for people a line as well where it is new to them."""
         if anew:
             self._on_warning(f"ConfigMap {self._full_name}: {message}")
         if config_map := self._informer.objects.get(self._full_name):
-            await self._recorder.record(config_map.reference(), reason, message, warning=warning)
+            self._recorder.record(config_map.reference(), reason, message, warning=warning)
 
 
 def _by_key(problems: tuple[ConfigProblem, ...]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import anyio
 import msgspec
 from koord_kube.api_writer import ApiWriter
+from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
 from koord_kube.leadership import Leadership, LeaseSettings
@@ -239,12 +240,13 @@ class SchedulerProgram:
             return binder.unsent + limited.unsent
 
         self._unsent = unsent
-        self._reporter = reporter = PodReporter(
-            write,
-            lambda: unsent() > _BUSY,
-            instance=self._settings.pod_name,
-            on_warning=self._warn,
+        reports = BackgroundWriter(
+            writer.submit,
+            api.backoff,
+            busy=lambda: unsent() > _BUSY,
+            on_warning=lambda line: self._warn(f"{line} (not reported)"),
         )
+        self._reporter = reporter = PodReporter(reports, instance=self._settings.pod_name)
         reservations = ReservationController(
             self._scheduler, write, self._keep_seconds, on_warning=self._warn
         )
@@ -264,7 +266,7 @@ class SchedulerProgram:
             async with self._extenders, anyio.create_task_group() as group:
                 group.start_soon(limited.run)
                 group.start_soon(binder.run)
-                group.start_soon(reporter.run)
+                group.start_soon(reports.run)
                 group.start_soon(evictor.run)
                 if nodes.reservations.is_used:
                     group.start_soon(reservations.run)

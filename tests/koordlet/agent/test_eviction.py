@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from koord_kube.client import Client, Cluster
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.eviction import open_evictor
 from koordlet.qos_manager.eviction.api_eviction import EvictionApiBackend
@@ -27,7 +28,8 @@ from koordlet.qos_manager.eviction.policy.account import EvictionLimits
 async def test_the_backend_and_the_limits_are_those_of_the_settings(
     flags: dict[str, bool], clustered: bool, name: str
 ) -> None:
-    cluster: Any = SimpleNamespace(name="node-1", client=object()) if clustered else None
+    client = Client(Cluster("http://api"))
+    cluster: Any = SimpleNamespace(name="node-1", client=client) if clustered else None
     limits = {
         "evictions_per_minute": 3,
         "cpu_evict_cool_time_seconds": 7,

@@ -67,6 +67,15 @@ def test_a_message_is_one_line(message: str) -> None:
 
 
 def test_the_same_is_reported_again_only_after_a_while() -> None:
-    repeated = EventAggregator()
+    aggregator = EventAggregator()
     counts = [("a", 0, 1), ("a", 1, 0), ("b", 1, 1), ("a", 299, 0), ("a", 300, 3), ("a", 601, 1)]
-    assert [repeated.count(key, at) for key, at, _ in counts] == [count for *_, count in counts]
+    found = [aggregator.add("about", message, at) for message, at, _ in counts]
+    assert found == [(count, False) for *_, count in counts]
+
+
+def test_ever_new_messages_are_combined_until_ten_minutes_pass_without_any() -> None:
+    aggregator = EventAggregator()
+    found = [aggregator.add("about", f"m {number}", 599.0 * number) for number in range(11)]
+    assert found == [(1, False)] * 9 + [(1, True)] * 2
+    assert aggregator.add("other", "m", 6000.0) == (1, False)
+    assert aggregator.add("about", "m", 7000.0) == (1, False)

@@ -29,9 +29,7 @@ class Told:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
-    async def record(
-        self, regarding: Any, reason: str, _message: str, warning: bool = False
-    ) -> None:
+    def record(self, regarding: Any, reason: str, _message: str, warning: bool = False) -> None:
         assert (regarding["kind"], warning) == ("Node", True)
         self.events.append((regarding["metadata"]["name"], reason))
 

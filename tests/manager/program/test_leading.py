@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.resources import NODE_METRICS, NODE_SLOS, NODES
 from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.program.config import Settings
@@ -17,6 +16,7 @@ from koord_manager.program.leading import LeaderControllers, ManagerContext
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
+from tests.manager.conftest import event_recorder
 from tests.support.certificates import HAVE_OPENSSL
 from tests.support.kube_api import KubeApi
 from tests.support.metrics_service import Manager, make_manager
@@ -39,14 +39,14 @@ class Leader:
         self.api = api
         self.manager: Manager = make_manager(folder)
         self.manager.lead(7)
-        self.configs = SLOConfigInformer(client, EventRecorder(client, "koord-manager"))
+        self.configs = SLOConfigInformer(client, event_recorder(client))
         gates, _ = gates_of("")
         shared = ManagerContext(
             self.configs,
             _view,
             gates | {"ColocationProfileController": False},
             self.manager.service,
-            EventRecorder(client, "koord-manager"),
+            event_recorder(client),
             lambda _line: None,
         )
         self.term = LeaderControllers(Settings(noderesource_interval=0.02), client, shared)

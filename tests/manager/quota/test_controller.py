@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from koord_kube.definitions.catalogue import DEFINITIONS as ALL
-from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.resources import (
     DEFINITIONS,
     ELASTIC_QUOTAS,
@@ -40,7 +39,7 @@ def start(bench: Bench) -> QuotaProfileController:
     controller = QuotaProfileController(
         bench.client,
         bench.nodes(lambda *_: None),
-        EventRecorder(bench.client, "koord-manager", "m-1"),
+        bench.recorder(),
         on_warning=bench.told.append,
         again=0.01,
         pace=PACE,

@@ -21,7 +21,6 @@ from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.qos_manager.core.decision_log import MOST_ENTRIES, DecisionLog
 from koordlet.qos_manager.core.strategy import Strategy, StrategyView
 from koordlet.qos_manager.core.strategy_runner import RoundPlans, StrategyRunner
-from koordlet.qos_manager.eviction.event_writer import PodEventWriter
 from koordlet.qos_manager.eviction.evictor import Evictor
 from koordlet.qos_manager.eviction.policy.account import EvictionLimits
 from koordlet.qos_manager.plan_queue import NodePlan
@@ -90,7 +89,7 @@ class StrategyRun:
         self.evictor = Evictor(
             None,
             EvictionLimits(5, 20, 4),
-            PodEventWriter(None, "n1"),
+            None,
             why_not="a test",
             now=lambda: node.wall,
             monotonic=lambda: node.steady,

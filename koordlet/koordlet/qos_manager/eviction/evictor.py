@@ -12,6 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from koord_kube.core.events import reference
+from koord_kube.event_recorder import EventRecorder
+from koord_kube.protocol.resources import PODS
 from koord_service.error_text import describe_error
 from koord_service.logs import get_log
 
@@ -26,7 +29,6 @@ from koordlet.qos_manager.core.strategy import (
     Term,
 )
 from koordlet.qos_manager.eviction.api_eviction import FORCED_GRACE
-from koordlet.qos_manager.eviction.event_writer import PodEventWriter
 from koordlet.qos_manager.eviction.metrics import EvictionCounts
 from koordlet.qos_manager.eviction.policy import events
 from koordlet.qos_manager.eviction.policy.account import (
@@ -77,14 +79,15 @@ class Evictor:
     """Evicts until cancelled.
 
     ``why_not`` says why no pod is evicted: then ``backend`` is not used, and what would be done is
-    decided and logged, but not done. ``own`` are the names of koordlet's own pod.
+    decided and logged, but not done. ``own`` are the names of koordlet's own pod. ``recorder`` is
+    ``None`` without a cluster.
     """
 
     def __init__(
         self,
         backend: EvictionBackend | None,
         limits: EvictionLimits,
-        event_writer: PodEventWriter,
+        recorder: EventRecorder | None,
         *,
         why_not: str = "",
         own: frozenset[str] = frozenset(),
@@ -99,12 +102,12 @@ class Evictor:
         self._account = EvictionAccount(limits, monotonic(), pretended=self._backend is None)
         self._shadow = EvictionAccount(limits, monotonic(), pretended=True)
         self._effect = EvictionEffect()
-        self._event_writer = event_writer
+        self._recorder = recorder
         self._waiting: asyncio.Queue[tuple[Eviction, EvictionAttempt]] = asyncio.Queue()
         self._news: list[Decided] = []
         self._recent: deque[EvictionAttempt] = deque(maxlen=_MOST_RECENT)
         self._evicting: frozenset[str] = frozenset()
-        self.counts = EvictionCounts(event_writer.counts)
+        self.counts = EvictionCounts(recorder.counts if recorder else None)
 
     @property
     def backend_name(self) -> str:
@@ -158,18 +161,18 @@ class Evictor:
     async def run(self) -> None:
         """Carry out what was chosen, and write Events, until cancelled."""
         way = self._backend
-        if way is None:
-            await self._event_writer.run()
-            return
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._event_writer.run())
+                if self._recorder is not None:
+                    group.create_task(self._recorder.run())
                 while True:
-                    # As many at once as the minute's budget allows.
+                    # As many at once as the minute's budget allows; without a backend none comes.
                     eviction, attempt = await self._waiting.get()
-                    group.create_task(self._carry_out(way, eviction, attempt))
+                    if way is not None:
+                        group.create_task(self._carry_out(way, eviction, attempt))
         finally:
-            await way.close()
+            if way is not None:
+                await way.close()
 
     def _compare(
         self, view: StrategyView, claims: Sequence[tuple[str, StrategyMode, EvictionClaim]]
@@ -318,7 +321,14 @@ class Evictor:
 
     def _record_events(self, pod_events: Iterable[events.PodEvent]) -> None:
         for one in pod_events:
-            self._event_writer.record(one, self._now(), self._monotonic())
+            if self._recorder is not None:
+                record_event(self._recorder, one)
+
+
+def record_event(recorder: EventRecorder, event: events.PodEvent) -> None:
+    """Have an Event written soon; those of a pod and a reason are equal whatever their numbers."""
+    about = reference(PODS, event.pod.name, event.pod.namespace, event.pod.uid)
+    recorder.record(about, event.reason, event.message, warning=event.warning, is_numbered=True)
 
 
 def _grace(eviction: Eviction) -> float:

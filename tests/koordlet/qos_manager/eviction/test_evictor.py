@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from koord_kube.protocol.api import Object
 from koordlet.qos_manager.core.decision_log import EVICTED
 from koordlet.qos_manager.core.strategy import (
     Decision,
@@ -26,7 +27,6 @@ from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetric
 from koordlet.qos_manager.eviction.policy.account import EvictionLimits
 from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.qos_manager.eviction.policy.effect import MOST_IN_VAIN
-from koordlet.qos_manager.eviction.policy.events import PodEvent
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -70,16 +70,18 @@ class FakeBackend:
         self.closed += 1
 
 
-class FakeWriter:
-    """Keeps Events instead of writing them."""
+class FakeRecorder:
+    """Keeps Events instead of writing them: the pod, the reason, the message, and if it warns."""
 
     def __init__(self) -> None:
-        self.said: list[PodEvent] = []
+        self.said: list[tuple[str, str, str, bool]] = []
         self.counts: Counter[str] = Counter()
 
-    def record(self, one: PodEvent, at: float, steady: float) -> None:
-        assert at == AT + steady
-        self.said.append(one)
+    def record(
+        self, about: Object, reason: str, message: str, *, warning: bool, is_numbered: bool
+    ) -> None:
+        assert is_numbered
+        self.said.append((about["metadata"]["uid"], reason, message, warning))
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -96,9 +98,9 @@ class Bench:
 
     def __init__(self, backend: Any, limits: Any, **more: Any) -> None:
         self.at = START
-        self.writer: Any = FakeWriter()
+        self.recorder: Any = FakeRecorder()
         now, steady = lambda: AT + self.at, lambda: self.at
-        self.evictor = Evictor(backend, limits, self.writer, now=now, monotonic=steady, **more)
+        self.evictor = Evictor(backend, limits, self.recorder, now=now, monotonic=steady, **more)
 
     async def round(
         self,
@@ -129,8 +131,8 @@ class Bench:
 
     @property
     def events(self) -> list[tuple[str, str, bool]]:
-        found = [(one.pod.uid, one.reason, one.warning) for one in self.writer.said]
-        self.writer.said.clear()
+        found = [(uid, reason, warning) for uid, reason, _, warning in self.recorder.said]
+        self.recorder.said.clear()
         return found
 
 
@@ -156,9 +158,9 @@ async def test_a_pod_goes_with_an_event_and_counts_until_that_was_measured(
         assert await bench.round([pod, B], claim(1, pod, B, forced=True)) == [GOES]
         assert backend.calls == [("a", 90.0, True)]
         assert bench.evictor.evicting() == {"a"}
-        [event] = bench.writer.said
-        assert (event.pod.uid, event.reason) == ("a", "evictPodSuccess")
-        assert "over = used − 1 with used 9 GiB, still to be freed 1 B" in event.message
+        [(uid, reason, message, _)] = bench.recorder.said
+        assert (uid, reason) == ("a", "evictPodSuccess")
+        assert "over = used − 1 with used 9 GiB, still to be freed 1 B" in message
         # It is on its way out: no other has to go.
         news, waits = await bench.round([pod, B], claim(1, pod, B))
         assert news == "evicted by a backend: memory is short (MemoryEvict)"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from koord_kube.core import events
-from koord_kube.protocol.api import Object
-from koord_kube.protocol.resources import PODS
 from koord_model.pod import Pod
 
 from koordlet.qos_manager.core.strategy import PodNotice, shown
@@ -29,11 +26,6 @@ class PodEvent(NamedTuple):
     message: str
     warning: bool = True
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """What makes two the same, whatever their numbers."""
-        return self.pod.uid, self.reason
-
 
 def of_outcome(eviction: Eviction, outcome: EvictionOutcome, backend: str) -> PodEvent:
     """An Event with the result of an eviction and the numbers behind the decision."""
@@ -55,20 +47,6 @@ def of_notice(strategy: str, notice: PodNotice) -> PodEvent:
     """An Event for a strategy's notice."""
     message = f"{notice.message} ({strategy})"
     return PodEvent(notice.pod.record.pod, notice.reason, message, notice.warning)
-
-
-def event(one: PodEvent, node: str, at: float, count: int = 1) -> Object:
-    """The object to create, at ``at`` seconds since the epoch."""
-    pod = one.pod
-    return events.event(
-        events.reference(PODS, pod.name, pod.namespace, pod.uid),
-        one.reason,
-        one.message,
-        events.EventSource(COMPONENT, node),
-        at,
-        warning=one.warning,
-        count=count,
-    )
 
 
 def _numbers(eviction: Eviction) -> str:
