@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import ssl
 import subprocess
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 HAVE_OPENSSL = shutil.which("openssl") is not None
@@ -27,8 +30,18 @@ class Certificates:
 
 
 def make_certificates(folder: Path, names: str = "IP:127.0.0.1,DNS:localhost") -> Certificates:
-    """``names`` are the server's, as in a certificate's subjectAltName."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """``names`` are the server's, as in a certificate's subjectAltName.
+
+    Folders of one name have the same ones: each call of openssl is a process.
+    """
+    shutil.copytree(_made_once(folder.name, names), folder, dirs_exist_ok=True)
+    return Certificates(folder / "ca.crt", folder / "server.crt", folder / "server.key")
+
+
+@cache
+def _made_once(_: str, names: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="koord-test-certificates-"))
+    atexit.register(shutil.rmtree, folder)
     # OpenSSL asks for both of an authority where Python is 3.13 or newer.
     signs = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign"]
     authority = _self_signed(folder, "ca", [word for one in signs for word in ("-addext", one)])
@@ -36,7 +49,7 @@ def make_certificates(folder: Path, names: str = "IP:127.0.0.1,DNS:localhost") -
     signed = ["-CA", str(authority), "-CAkey", str(folder / "ca.key")]
     more = ["-addext", f"subjectAltName={names}", "-addext", "basicConstraints=CA:FALSE"]
     _request("server", certificate, key, [*signed, *more])
-    return Certificates(authority, certificate, key)
+    return folder
 
 
 def make_self_signed(folder: Path, names: str = "IP:127.0.0.1") -> Certificates:
