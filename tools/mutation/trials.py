@@ -52,7 +52,8 @@ class Trials:
         self._modules = modules
         self._ledger = ledger
         self._killers = killers
-        self._sources: dict[str, str] = {}
+        # Before they are imported: somebody may work on them while this runs.
+        self._sources = {one: (root / one).read_text(encoding="utf-8") for one in modules}
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
@@ -128,17 +129,12 @@ class Trials:
             if own is None:
                 continue  # imported by a test only
             seconds = sum(baseline.seconds[number] for number in tests)
-            put = partial(patching.put, own, program(self._source(module), fault))
+            put = partial(patching.put, own, program(self._sources[module], fault))
             chosen = [items[number] for number in tests]
             passed = in_fork(partial(_passes, chosen, put), 5 * seconds + 5, 10 * seconds + 20)
             if passed != "unfit":
                 trials = self._ledger.trials(module, fault.words)
                 self._ledger.note(trials, file, killed=passed is not True)
-
-    def _source(self, module: str) -> str:
-        if module not in self._sources:
-            self._sources[module] = (self._root / module).read_text(encoding="utf-8")
-        return self._sources[module]
 
 
 def _quickest(tests: set[int], seconds: dict[int, float]) -> list[int]:
