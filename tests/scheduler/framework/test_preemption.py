@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.preemption import Candidates, Preemption, find_candidates
@@ -60,7 +60,6 @@ def state(cluster: FullCluster) -> list[Any]:
     return [*(one.tolist() for one in counted), terms, cluster.scores.feasible().tolist()]
 
 
-@settings(max_examples=150)
 @given(st.integers(0, 1 << 32))
 def test_limits_say_what_filters_say(seed: int) -> None:
     rng = Random(seed)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.classes.placed_pod import placed_usage
 from koord_scheduler.classes.pod_class import PodClass, pod_class
@@ -21,11 +21,11 @@ from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.assembled_scheduler import AssembledCluster
 from tests.support.clusters import random_cluster
+from tests.support.examples import fewer
 from tests.support.scheduler_profile import default_plugins
 
 Document = dict[str, Any]
 STEPS = 15
-EXAMPLES = (settings.default or settings()).max_examples // 3
 NAMES = ("n1", "n2", "n3", "n4")
 
 
@@ -75,7 +75,7 @@ def test_plugins_of_kubernetes(seed: int) -> None:
         check(plugins, pod_class(pod), nodes)
 
 
-@settings(max_examples=EXAMPLES)
+@fewer(3)
 @given(st.integers(0, 1 << 32))
 def test_plugins_of_koordinator(seed: int) -> None:
     cluster = AssembledCluster(Random(seed))

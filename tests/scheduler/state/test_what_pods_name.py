@@ -102,10 +102,10 @@ def test_what_is_named_no_more_is_given_back(
     monkeypatch.setattr(nodes, "_MOST_BYTES_OF_DOMAINS", 20_000)
     monkeypatch.setattr(labels, "_MOST_TABLE_BYTES", 20_000)
     churn = Churn()
-    for number in range(700):
+    for number in range(350):
         churn.turn(number, changes_node=changes_node)
     early = Holdings(churn.columns)
-    for number in range(700, 1400):
+    for number in range(350, 700):
         churn.turn(number, changes_node=changes_node)
     late = Holdings(churn.columns)
     grown = early.grown(late, more=20)

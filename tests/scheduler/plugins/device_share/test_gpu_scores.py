@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.plugins.device_share.gpu_nodes import GpuNodes, GpuRequest, fits
 from koord_scheduler.plugins.device_share.gpu_scores import (
@@ -80,7 +80,6 @@ def test_a_pod_without_gpus_goes_where_gpus_can_do_without_its_cpu() -> None:
 
 
 @given(st.lists(st.floats(-3000, 100), min_size=1))
-@settings(max_examples=20)
 def test_only_the_best_have_all_points(grades: list[float]) -> None:
     grade = np.array(grades)
     scores = as_scores(grade)

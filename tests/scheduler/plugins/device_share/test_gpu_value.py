@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.plugins.device_share.gpu_nodes import WHOLE, GpuNodes, GpuRequest
 from koord_scheduler.plugins.device_share.gpu_value import gpu_value
@@ -18,6 +18,7 @@ from tests.scheduler.plugins.device_share.gpu_cases import (
     some_nodes,
     some_requests,
 )
+from tests.support.examples import fewer
 
 _SMALL, _LARGE = GpuRequest(1000, 10, 1, 300), GpuRequest(8000, 10, 1, 700)
 
@@ -87,7 +88,7 @@ def _by_definition(nodes: GpuNodes, row: int, pods: list[GpuRequest]) -> float:
 
 
 @given(some_nodes(), st.lists(some_requests(), min_size=1, max_size=5))
-@settings(max_examples=15)  # a workload takes a tenth of a second
+@fewer(2)  # a workload takes a tenth of a second
 def test_of_all_nodes_at_once_as_of_each(nodes: GpuNodes, pods: list[GpuRequest]) -> None:
     expected = [_by_definition(nodes, row, pods) for row in range(len(nodes.cpu))]
     assert gpu_value(typical_workload(pods, MODELS))(nodes) == pytest.approx(expected, abs=1e-6)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.cpuset import render
 from koord_scheduler.plugins.node_numa_resource.cpu_topology import CPUTopology, LogicalCPU
@@ -118,7 +118,6 @@ def has_what_it_asked_for(step: Step, machine: NUMAMachine, got: NUMAAllocation)
         assert len(got.zones) <= 1
 
 
-@settings(max_examples=150)
 @given(machines(), STEPS)
 def test_pods_never_have_the_same_cpus_or_more_than_there_is(
     machine: NUMAMachine, steps: list[Step]
