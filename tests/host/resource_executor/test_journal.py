@@ -3,6 +3,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from koord_host.resource_executor.journal import (
     LONGEST_DECISION,
@@ -33,7 +34,7 @@ def journal(path: Path, reported: list[str] | None = None, **options: int) -> Jo
 
 
 def test_one_line_a_change(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "journal.jsonl"
+    path = tmp_path / "new" / "folder" / "journal.jsonl"
     book = journal(path)
     book.add(change(1))
     assert not path.exists()
@@ -73,6 +74,23 @@ def test_rotated_by_size(tmp_path: Path) -> None:
     book.close()
     assert [file.name for file in tmp_path.iterdir() if file.name == "j"] == ["j"]
     Journal("", print).add(change())  # nothing is kept
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_file_is_filled_to_its_last_byte(tmp_path: Path, *, restarts: bool) -> None:
+    path, line = tmp_path / "j", len(msgspec.json.encode(change(0))) + 1
+    book = journal(path, max_bytes=3 * line)
+    for number in range(7):
+        if restarts:
+            book.close()
+            book.close()
+            book = journal(path, max_bytes=3 * line)
+        book.add(change(number))
+        book.flush()
+    book.close()
+    sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
+    assert sizes == {"j": line, "j.1": 3 * line, "j.2": 3 * line}
+    assert [entry.old for entry in read(str(path))] == list(range(7))
 
 
 def test_of_one_group_or_pod(tmp_path: Path) -> None:
@@ -164,15 +182,15 @@ def test_a_decision_of_too_many_words_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "j"
     given = tuple((f"CPU {number}", "\x01" * 50, "cores") for number in range(400))
     long, book = decided("o" * (LONGEST_DECISION - 400)), journal(path)
-    book.add(
-        DecisionEntry("t", "s" * 999, "on", "o" * 99_999, "f" * 9999, given, "p" * 999, "g", "a")
-    )
+    words = "o" * 99_999, "f" * 256, given, "p" * 999, "g", "a"
+    book.add(DecisionEntry("t", "s" * 999, "on", *words))
     book.add(long)
     book.close()
     first, second = read_events(str(path))
     assert isinstance(first, DecisionEntry)
     assert first.outcome == f"{'o' * 255}…"
     assert (first.given, first.group, len(first.pod), first.mode) == ((), "g", 256, "on")
+    assert first.formula == "f" * 256
     assert second == long
     assert len(path.read_bytes().splitlines()[0]) < LONGEST_DECISION
 
