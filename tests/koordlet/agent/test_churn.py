@@ -15,6 +15,7 @@ import pytest
 import yaml
 from koord_hooks.protocol import request_type
 from koord_hooks.stages import Stage
+from koord_model.qos import QoSClass
 from koord_service import repetitions
 from koordlet.agent.agent import Agent
 from koordlet.agent.feature_gates import DEFAULTS
@@ -24,9 +25,8 @@ from koordlet.qos_manager.core.strategy import PodView
 from koordlet.runtime_hooks import hook_answers
 from prometheus_client import generate_latest
 
-from tests.koordlet.qos_manager.test_long_runs import passing
 from tests.support.node.strategies import StrategyNode
-from tests.support.node.workload import everything_on
+from tests.support.node.workload import a_pod, everything_on
 from tests.support.reachable import Holdings
 
 PODS = int(os.environ.get("KOORD_TEST_PODS", "500"))
@@ -34,6 +34,16 @@ PODS = int(os.environ.get("KOORD_TEST_PODS", "500"))
 _AT_ONCE = 5
 _SECONDS = 30.0
 """Of a round: a pod lives for two and a half minutes."""
+
+
+_EVERY = (QoSClass.LS, QoSClass.BE, QoSClass.NONE, QoSClass.LSR, QoSClass.BE)
+
+
+def passing(node: StrategyNode, number: int) -> PodView:
+    """A pod that was not there before."""
+    qos = _EVERY[number % len(_EVERY)]
+    own = f"{8 + number % 4}" if qos is QoSClass.LSR else ""
+    return a_pod(node.layout, f"p{number:06}", qos, 1 + number % 2, own)
 
 
 class Clock(SimpleNamespace):

@@ -18,7 +18,7 @@ from koord_hooks.runner import HookRunner
 from koord_host.planning.outcomes import Outcome
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
-from koordlet.qos_manager.core.decision_log import MOST_ENTRIES, DecisionLog
+from koordlet.qos_manager.core.decision_log import DecisionLog
 from koordlet.qos_manager.core.strategy import Strategy, StrategyView
 from koordlet.qos_manager.core.strategy_runner import RoundPlans, StrategyRunner
 from koordlet.qos_manager.eviction.evictor import Evictor
@@ -62,7 +62,6 @@ class StrategyRun:
         *,
         strategies: Sequence[Strategy] | None = None,
         gates: Mapping[str, bool] = ALL_GATES,
-        remembers: int = MOST_ENTRIES,
     ) -> None:
         self.of = node
         self._stack = ExitStack()
@@ -85,7 +84,7 @@ class StrategyRun:
         chosen, off = select_enabled(asdict(KoordletSettings()), gates)
         self.strategies = tuple(strategies if strategies is not None else chosen)
         self.rounds = StrategyRunner(self.strategies, lambda: 0.0)
-        self.decisions = DecisionLog(remembers)
+        self.decisions = DecisionLog()
         self.evictor = Evictor(
             None,
             EvictionLimits(5, 20, 4),
