@@ -106,12 +106,13 @@ def test_commands_in_the_first_screen() -> None:
     assert any(line.startswith("make test") for line in first_screen)
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
-def test_files_that_readers_are_sent_to_are_there(page: str) -> None:
-    text = (ROOT / page).read_text()
-    # "Add a plugin" and the like name files that the reader is to make.
-    sent = text.partition("## Add a plugin")[0]
-    named = re.findall(r"`((?:\w+/)?koord\w*/[\w/]+\.py)`", sent)
-    roots = [ROOT, *(path.parents[1] for path in ROOT.glob("*/*/py.typed"))]
-    assert named
-    assert [one for one in named if not any((root / one).exists() for root in roots)] == []
+MODULES = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("[a-z]*/**/*.py")]
+EXAMPLES = {"oomscore", "swap", "calm_swap", "acme", "x"}
+"""Modules that readers are shown how to write."""
+
+
+@pytest.mark.parametrize("page", list(written()), ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_that_readers_are_sent_to_are_there(page: Path) -> None:
+    named = re.findall(r"`((?:[\w.]+/)+\w+\.py)[`:]", page.read_text())
+    missing = [one for one in named if not any(module.endswith(f"/{one}") for module in MODULES)]
+    assert [one for one in missing if Path(one).stem.removeprefix("test_") not in EXAMPLES] == []
