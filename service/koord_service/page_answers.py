@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from koord_service.addresses import is_loopback
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
-from koord_service.page_addresses import is_loopback
 from koord_service.page_paths import find_page
 from koord_service.pages import MakePage, Query, QueryError, StatusPage, Update
 
@@ -24,7 +24,7 @@ _LOGGED = LogDeduplicator()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who is served what, and how.
+    """Rules of who is served what, and how.
 
     All of it is about those who ask from another machine: over loopback and unix sockets
     everybody gets every page, with or without TLS. ``public`` are the pages for the others,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from koord_service.addresses import is_loopback, peer_host
 from koord_service.connection_places import ConnectionPlaces
-from koord_service.page_addresses import is_loopback, peer_host
 from koord_service.page_answers import PageAnswers, PageRequest
 from koord_service.pages import QueryError, StatusPage
 
@@ -100,7 +100,7 @@ class PageHandler(BaseHTTPRequestHandler):
         )
 
     def _body(self) -> str:
-        """What stands behind the headers.
+        """Read what stands behind the headers.
 
         Raises:
             QueryError: it is too long, of unknown length, or not text.
@@ -136,5 +136,5 @@ class PageHandler(BaseHTTPRequestHandler):
 
 
 def _begins_tls(connection: socket.socket) -> bool:
-    """Whether the client starts a TLS handshake; the byte stays to be read."""
+    """Return whether the client starts a TLS handshake; the byte stays to be read."""
     return connection.recv(1, socket.MSG_PEEK) == b"\x16"

@@ -19,8 +19,7 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from koord_service.addresses import host_port
-from koord_service.page_addresses import is_local, listen_tcp, parse_target
+from koord_service.addresses import host_port, is_local, listen_tcp, parse_target
 from koord_service.page_answers import EVERYTHING, Access, PageAnswers
 from koord_service.page_server import PageServer
 from koord_service.pages import (
