@@ -61,12 +61,6 @@ def cgroup_version(files: FileReader, root: str, magic: Callable[[str], int] = f
     return 1
 
 
-def cgroup_driver(files: FileReader, root: str, version: int, proc_root: str = "/proc") -> Driver:
-    """Return the kubelet's naming of groups: see ``kubelet_cgroups``."""
-    here = Layout(version, Driver.SYSTEMD, root, proc_root=proc_root)
-    return kubelet_cgroups.find(files, here).driver
-
-
 def layout(
     files: FileReader,
     *,

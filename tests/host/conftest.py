@@ -15,10 +15,11 @@ from koord_host.planning.jobs import Jobs
 from koord_host.planning.outcomes import Outcome, Result, Round
 from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.executor import Executor
-from koord_host.resource_executor.journal import ChangeEntry, Journal, read
+from koord_host.resource_executor.journal import ChangeEntry, Journal
 from koord_host.resource_executor.restore import RestoreResult, restore
 
 from tests.support.fake_cgroupfs import FakeCgroupfs
+from tests.support.journals import read
 
 HOOKS = Owner("hooks", Priority.HOOKS)
 STRATEGY = Owner("cpusuppress", Priority.STRATEGY)

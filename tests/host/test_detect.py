@@ -2,7 +2,7 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from koord_host import detect
+from koord_host import detect, kubelet_cgroups
 from koord_host.knobs.layout import Driver, Layout
 
 from tests.support.fake_cgroupfs import FakeCgroupfs
@@ -59,6 +59,10 @@ def test_no_cgroups() -> None:
         detect.cgroup_version(files, "/nowhere")
 
 
+def driver_of(files: FakeCgroupfs, version: int) -> Driver:
+    return kubelet_cgroups.find(files, Layout(version, Driver.SYSTEMD, ROOT)).driver
+
+
 @pytest.mark.parametrize(
     ("version", "path", "driver"),
     [
@@ -71,9 +75,9 @@ def test_no_cgroups() -> None:
 )
 def test_the_driver_by_what_the_kubelet_made(version: int, path: str, driver: Driver) -> None:
     files = Files()
-    assert detect.cgroup_driver(files, ROOT, version) is Driver.SYSTEMD, "without any process"
+    assert driver_of(files, version) is Driver.SYSTEMD, "without any process"
     files.add(f"{ROOT}/{path}/cgroup.procs")
-    assert detect.cgroup_driver(files, ROOT, version) is driver
+    assert driver_of(files, version) is driver
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def test_the_driver_by_the_kubelets_settings(command: str, config: str, driver: 
         files.add("/proc/7/cmdline", command)
     if config:
         files.add("/var/lib/kubelet/config.yaml", config)
-    assert detect.cgroup_driver(files, ROOT, 2) is driver
+    assert driver_of(files, 2) is driver
 
 
 def test_what_is_given_is_not_looked_for() -> None:

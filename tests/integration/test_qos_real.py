@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from koord_host.resource_executor.journal import ChangeEntry, read
+from koord_host.resource_executor.journal import ChangeEntry
 from koord_model.qos import KubeQoS
 
 from tests.support import kernel_use, kubepods, stress_ng
 from tests.support.containerd import Containerd, why_not
+from tests.support.journals import read
 from tests.support.koordlet_programs import DecidingKoordlet
 from tests.support.kubelet import Kubelet, Pod, settles
 from tests.support.kubepods import CGROUPS, Kubepods

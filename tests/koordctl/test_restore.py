@@ -13,13 +13,14 @@ from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Ta
 from koord_host.resctrl import ResctrlGroups, Tenant
 from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.executor import Executor
-from koord_host.resource_executor.journal import Journal, read
+from koord_host.resource_executor.journal import Journal
 from koord_host.resource_executor.restore import RestoreOutcome, RestoreResult
 from koord_model.resctrl import CacheWays, ResctrlLimits
 from koordctl.restore import RestoreError, put_back, report_json, report_lines
 
 from koordctl import main as program
 from tests.support.fake_cgroupfs import FakeCgroupfs
+from tests.support.journals import read
 from tests.support.node import FakeKernel
 
 GROUP = "kubepods/pod1"

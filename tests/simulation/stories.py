@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from koord_model.qos import QoSClass
 from koord_simulation.node_model.curves import Constant
 from koord_simulation.node_model.machine import GIB, SimulatedMachine
 from koord_simulation.node_model.workload import Workload
-from koord_simulation.run.simulation import strategy_of
 from koord_simulation.scenario.scenario import Scenario
 from koordlet.qos_manager.core.strategy import Plan, Strategy, StrategyView
 
@@ -48,12 +46,11 @@ class Recorder:
         self.memories: list[object] = []
         self.cpus_known: list[bool] = []
         self._plans = plans or (Plan(),)
-        module = ModuleType(f"somewhere.{name}")
-        module.GATE = "Gate"  # type: ignore[attr-defined]
-        module.Settings = Settings  # type: ignore[attr-defined]
-        module.settings = lambda slo: Settings(slo.threshold.cpu_suppress)  # type: ignore[attr-defined]
-        module.plan = self.plan  # type: ignore[attr-defined]
-        self.strategy: Strategy = strategy_of(module)
+        self.strategy = Strategy(
+            *(name, "Gate", 1.0, Settings),
+            lambda slo: Settings(slo.threshold.cpu_suppress),
+            self.plan,
+        )
 
     def plan(self, view: StrategyView, settings: Settings, memory: object) -> Plan:
         self.views.append(view)

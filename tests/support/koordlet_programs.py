@@ -13,11 +13,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from koord_demo.programs import console_script
-from koord_host.resource_executor.journal import ChangeEntry, read
+from koord_host.resource_executor.journal import ChangeEntry
 from koord_model.qos import KubeQoS
 from koordctl.koordlet_documents import WhyDocument
 
 from koordctl import proxy_documents
+from tests.support.journals import read
 from tests.support.kubepods import LAYOUT
 from tests.support.pod_cases import RULES
 from tests.support.processes import PATIENCE, get, until

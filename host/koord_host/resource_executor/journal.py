@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -225,37 +225,6 @@ class Journal:
             self._on_problem(self.problem)
 
 
-def read(path: str, *, group: str = "", pod: str = "") -> Iterator[ChangeEntry]:
-    """The changes in a journal, oldest first; of one group or pod only, if one is named.
-
-    Raises:
-        OSError: the journal cannot be read; one that is not there is empty.
-    """
-    return (
-        event for event in read_events(path, group=group, pod=pod) if isinstance(event, ChangeEntry)
-    )
-
-
-def read_events(path: str, *, group: str = "", pod: str = "") -> Iterator[Event]:
-    """All that is in a journal, oldest first, as ``read`` does.
-
-    Lines that are none (the disk was full, somebody wrote there) are passed over.
-
-    Raises:
-        OSError: the journal cannot be read; one that is not there is empty.
-    """
-    for file in [*_rotated(path), Path(path)]:
-        if not file.exists():
-            continue
-        with file.open("rb") as lines:
-            for text in lines:
-                event = decode(text)
-                if event is None:
-                    continue
-                if (not group or event.group == group) and (not pod or event.pod == pod):
-                    yield event
-
-
 def decode(text: bytes) -> Event | None:
     """A line of a journal; ``None`` for what is none."""
     try:
@@ -282,15 +251,6 @@ def _encoded(event: Event) -> bytes:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _FEWER else f"{text[: _FEWER - 1]}…"
-
-
-def _rotated(path: str) -> list[Path]:
-    found = []
-    number = 1
-    while (rotated := Path(f"{path}.{number}")).exists():
-        found.append(rotated)
-        number += 1
-    return found[::-1]
 
 
 def _ends_a_line(path: str) -> bool:

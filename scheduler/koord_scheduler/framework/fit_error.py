@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koord_scheduler.framework.diagnosis import Diagnosis
-from koord_scheduler.framework.nearest_miss import NearMiss
 
 NO_NODES = "no nodes available to schedule pods"
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -49,14 +48,6 @@ def failed_preemption(nodes: int, tried: int, reasons: Mapping[str, int]) -> str
 def preemption_message(reason: str) -> str:
     """What DefaultPreemption says where it does nothing."""
     return f"preemption: {reason}"
-
-
-def near_miss_message(miss: NearMiss) -> str:
-    """What a node lacks, as "n1 lacks 500m cpu", and which plugins reject it for another reason."""
-    lacks = ", ".join(f"{one.quantity} {one.resource}" for one in miss.lacks)
-    plugins = ", ".join(miss.plugins)
-    parts = f"lacks {lacks}" if lacks else "", f"is rejected by {plugins}" if plugins else ""
-    return f"{miss.node} {' and '.join(filter(None, parts))}"
 
 
 def _available(number: int, nodes: int, reasons: Iterable[str]) -> str:

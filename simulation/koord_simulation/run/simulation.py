@@ -13,7 +13,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
 
 import numpy as np
 from koord_model.node import NodeView
@@ -52,12 +51,6 @@ def simulate(scenario: Scenario, strategies: Sequence[Strategy] = ()) -> Run:
     for _ in range(scenario.seconds):
         simulation.step()
     return simulation.run
-
-
-def strategy_of(module: ModuleType, interval: float = 1.0) -> Strategy:
-    """A strategy made of its module, run each ``interval`` seconds."""
-    name = module.__name__.rpartition(".")[2]
-    return Strategy(name, module.GATE, interval, module.Settings, module.settings, module.plan)
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ from koord_host.resource_executor.journal import (
     DecisionEntry,
     Journal,
     decode,
-    read,
-    read_events,
 )
 from koord_model.times import rfc3339_milli
+
+from tests.support.journals import read, read_events
 
 
 def change(number: int = 0, group: str = "g", pod: str = "ns/p") -> ChangeEntry:

@@ -7,10 +7,12 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_host.resource_executor.journal import ChangeEntry, DecisionEntry, Journal, read_events
+from koord_host.resource_executor.journal import ChangeEntry, DecisionEntry, Journal
 from koordlet.qos_manager import journal_line
 from koordlet.qos_manager.core.decision_log import DecisionKey, DecisionRecord, of_pod
 from koordlet.qos_manager.core.strategy import Decision, StrategyMode, Term
+
+from tests.support.journals import read_events
 
 GIVEN = (Term("capacity", 16, "cores"), Term("used", float("inf"), "%"), Term("x", None))
 ENTRY = DecisionRecord(

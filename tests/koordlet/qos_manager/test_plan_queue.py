@@ -11,18 +11,14 @@ from koord_host.planning.desired_values import DesiredValue, Owner, Priority, Ta
 from koord_host.resctrl import ResctrlGroups
 from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.executor import Executor
-from koord_host.resource_executor.journal import (
-    DecisionEntry,
-    HookAnswerEntry,
-    Journal,
-    read_events,
-)
+from koord_host.resource_executor.journal import DecisionEntry, HookAnswerEntry, Journal
 from koord_model.resctrl import CacheWays, ResctrlLimits
 from koordlet.qos_manager.core.strategy import CacheClass
 from koordlet.qos_manager.plan_queue import NodePlan, PlanQueue
 from koordlet.runtime_hooks.reconciler.reconciler import HOOKS, AppliedPlans
 from koordlet.runtime_hooks.reconciler.tasks import TaskReconciler
 
+from tests.support.journals import read_events
 from tests.support.node import FakeKernel
 
 BE = "kubepods/besteffort"

@@ -14,7 +14,7 @@ from koord_kube.views.pod import ResourceRequirements
 from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
-from koord_scheduler.framework.fit_error import NO_NODES, fit_error_message, near_miss_message
+from koord_scheduler.framework.fit_error import NO_NODES, fit_error_message
 from koord_scheduler.framework.nearest_miss import Lack, NearMiss
 from koord_scheduler.framework.pre_filter import merge_pre_filter
 from koord_scheduler.framework.profile import EnabledPlugin
@@ -157,8 +157,3 @@ def test_messages_say_what_the_diagnosis_has() -> None:
         "1/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). Then."
     )
     assert fit_error_message(diagnosis_of([], "2", "1Gi"), "Then.") == NO_NODES
-    assert near_miss_message(diagnosis.nearest[0]) == "n2 lacks 500m cpu"
-    both = NearMiss("n4", (Lack("cpu", "1"), Lack("pods", "1")), ("NodePorts", "NodeName"))
-    assert near_miss_message(both) == (
-        "n4 lacks 1 cpu, 1 pods and is rejected by NodePorts, NodeName"
-    )

@@ -21,7 +21,7 @@ from koord_host.netlink import TrafficReport
 from koord_host.planning.jobs import CancelToken, InlineJobs, Jobs
 from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.executor import Executor
-from koord_host.resource_executor.journal import ChangeEntry, Journal, read
+from koord_host.resource_executor.journal import ChangeEntry, Journal
 from koord_host.resource_executor.restore import RestoreResult
 from koord_model import cpuset
 from koord_model.keys import ANNOTATION_RESOURCE_STATUS, CPU, MEMORY
@@ -34,6 +34,7 @@ from koordlet.qos_manager.core.strategy import PodView
 from koordlet.runtime_hooks.hook_metrics import ReconcileMetrics
 from prometheus_client import CollectorRegistry
 
+from tests.support.journals import read
 from tests.support.node.kernel import CPUS, FakeKernel
 from tests.support.node.pods import PodSpec
 from tests.support.node.runtime import FakeRuntime

@@ -47,15 +47,13 @@ def adjustment(
     *,
     resources: pb.LinuxResources | None = None,
     oom_score_adj: int | None = None,
-    cgroups_path: str = "",
     env: Mapping[str, str | None] = _NOTHING,
     annotations: Mapping[str, str | None] = _NOTHING,
     mounts: Iterable[pb.Mount] = (),
     devices: Iterable[pb.LinuxDevice] = (),
-    hooks: pb.Hooks | None = None,
 ) -> pb.ContainerAdjustment:
     """Changes to a container that is being made. Before NRI 0.7 the OOM score stays as it is."""
-    made = pb.ContainerAdjustment(mounts=mounts, hooks=hooks)
+    made = pb.ContainerAdjustment(mounts=mounts)
     for name, value in env.items():
         made.env.add(key=name if value is not None else removed(name), value=value or "")
     for name, value in annotations.items():
@@ -64,8 +62,6 @@ def adjustment(
         made.linux.resources.CopyFrom(resources)
     if oom_score_adj is not None:
         made.linux.oom_score_adj.value = oom_score_adj
-    if cgroups_path:
-        made.linux.cgroups_path = cgroups_path
     for device in devices:
         made.linux.devices.append(device)
     return made
@@ -80,7 +76,7 @@ def update(
 
 
 def removed(name: str) -> str:
-    """How NRI writes that a variable, annotation, mount or device is to be taken away."""
+    """The name by which NRI takes a variable or an annotation away."""
     return f"-{name}"
 
 
@@ -93,11 +89,6 @@ def mount(
 ) -> pb.Mount:
     """A mount; with a destination that is mounted already it takes that one's place."""
     return pb.Mount(destination=destination, source=source, type=type, options=options)
-
-
-def no_mount(destination: str) -> pb.Mount:
-    """A mount that is to be taken away."""
-    return pb.Mount(destination=removed(destination))
 
 
 def device(
@@ -114,23 +105,6 @@ def device(
     made = pb.LinuxDevice(path=path, type=type, major=major, minor=minor)
     for given, place in ((mode, made.file_mode), (uid, made.uid), (gid, made.gid)):
         _set(place, given)
-    return made
-
-
-def no_device(path: str) -> pb.LinuxDevice:
-    """A device that is to be taken away."""
-    return pb.LinuxDevice(path=removed(path))
-
-
-def hook(
-    path: str, *args: str, env: Mapping[str, str] | None = None, timeout: int | None = None
-) -> pb.Hook:
-    """A program that the runtime starts at some moment; put it into ``pb.Hooks``.
-
-    ``args`` begin with the program's name, as for exec; ``timeout`` is seconds.
-    """
-    made = pb.Hook(path=path, args=args, env=[f"{k}={v}" for k, v in (env or {}).items()])
-    _set(made.timeout, timeout)
     return made
 
 

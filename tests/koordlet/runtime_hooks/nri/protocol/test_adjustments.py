@@ -8,10 +8,7 @@ from koordlet.runtime_hooks.nri.protocol.adjustments import (
     adjustment,
     device,
     from_model,
-    hook,
     mount,
-    no_device,
-    no_mount,
     update,
 )
 from koordlet.runtime_hooks.nri.protocol.convert import to_resources
@@ -81,12 +78,10 @@ def test_adjustment_adds_and_takes_away():
     made = adjustment(
         resources=given,
         oom_score_adj=-5,
-        cgroups_path="/elsewhere",
         env={"A": "1", "B": None, "C": ""},
         annotations={"x": "y", "gone": None},
-        mounts=[mount("/data", "/srv"), no_mount("/tmp")],
-        devices=[device("/dev/x", 1, 2, mode=0o600, uid=0, gid=5), no_device("/dev/y")],
-        hooks=pb.Hooks(create_runtime=[hook("/bin/h", "h", "-v", env={"K": "V"}, timeout=3)]),
+        mounts=[mount("/data", "/srv")],
+        devices=[device("/dev/x", 1, 2, mode=0o600, uid=0, gid=5)],
     )
     assert made == pb.ContainerAdjustment(
         annotations={"x": "y", "-gone": ""},
@@ -97,20 +92,12 @@ def test_adjustment_adds_and_takes_away():
                 type="bind",
                 options=["rbind", "rprivate", "rw"],
             ),
-            pb.Mount(destination="-/tmp"),
         ],
         env=[
             pb.KeyValue(key="A", value="1"),
             pb.KeyValue(key="-B"),
             pb.KeyValue(key="C"),
         ],
-        hooks=pb.Hooks(
-            create_runtime=[
-                pb.Hook(
-                    path="/bin/h", args=["h", "-v"], env=["K=V"], timeout=pb.OptionalInt(value=3)
-                )
-            ]
-        ),
         linux=pb.LinuxContainerAdjustment(
             devices=[
                 pb.LinuxDevice(
@@ -122,10 +109,8 @@ def test_adjustment_adds_and_takes_away():
                     uid=pb.OptionalUInt32(value=0),
                     gid=pb.OptionalUInt32(value=5),
                 ),
-                pb.LinuxDevice(path="-/dev/y"),
             ],
             resources=given,
-            cgroups_path="/elsewhere",
             oom_score_adj=pb.OptionalInt(value=-5),
         ),
     )
