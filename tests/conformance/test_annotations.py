@@ -10,9 +10,10 @@ from typing import Any
 from koord_manager.noderesource.webhook.resource_amplification import mutate_node_status
 from koord_manager.webhooks.cluster_view import ClusterView
 from koord_model import cpuset, node_document
-from koord_model.device_allocated import gpus, rdma_devices
+from koord_model.device_allocated import devices_of
 from koord_model.extended_resources import batch_resources
 from koord_model.fields import Fields as Read
+from koord_model.keys import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koord_model.node import SharedPool
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, Processor
 from koord_model.pod import Pod
@@ -63,11 +64,14 @@ def _extended(given: Object, pod: Pod) -> Object:
 
 
 def _devices(given: Object, pod: Pod) -> Object:
+    fields = {"core": GPU_CORE, "memory": GPU_MEMORY, "ratio": GPU_MEMORY_RATIO}
     listed = [
-        {"minor": one.minor, "core": one.core, "memory": one.memory, "ratio": one.memory_ratio}
-        for one in gpus(pod)[0]
+        {"minor": device.minor}
+        | {field: dict(device.resources).get(name) for field, name in fields.items()}
+        for device in devices_of(pod, "gpu")[0]
     ]
-    return {"gpu": listed, "rdma": [list(one.addresses) for one in rdma_devices(pod)[0]]}
+    addresses = (list(device.addresses) for device in devices_of(pod, "rdma")[0])
+    return {"gpu": listed, "rdma": [known for known in addresses if known]}
 
 
 def _node(given: Object, pod: Pod) -> Object:
