@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -86,7 +87,7 @@ class ControlPlaneProgram:
             OSError: an address is in use, or not this machine's.
         """
         stop = anyio.Event()
-        on_signals(stop.set)
+        on_signals(stop.set, loop=asyncio.get_running_loop())
         async with AsyncExitStack() as at_exit:
             at_exit.push_async_callback(self.leadership.close)
             for server in servers:

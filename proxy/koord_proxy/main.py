@@ -134,7 +134,7 @@ class Proxy:
             OSError, ValueError: the socket cannot be had.
         """
         settings, stop = self.settings, asyncio.Event()
-        on_signals(stop.set, self.reread)
+        on_signals(stop.set, self.reread, asyncio.get_running_loop())
         sockets = systemd.listen_sockets() or [
             listen_unix(
                 settings.koord_runtimeproxy_endpoint,

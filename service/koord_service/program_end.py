@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koord_service.error_text import describe_os_error
 from koord_service.logs import EventLog
 from koord_service.terminal import exit_with
+
+if TYPE_CHECKING:
+    import asyncio  # a program without an event loop does not load it: 5 MiB
 
 INVALID_SETTINGS, FAILED = 2, 1
 """Exit codes."""
@@ -20,23 +23,28 @@ STOPPED = "stopped"
 """The last line of a program that serves."""
 
 
-def on_signals(stop: Callable[[], object], reload: Callable[[], object] | None = None) -> None:
+def on_signals(
+    stop: Callable[[], object],
+    reload: Callable[[], object] | None = None,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> None:
     """Have ``stop`` called at each SIGTERM and SIGINT, and ``reload`` at SIGHUP.
 
-    They are called on the event loop where one runs, else between two instructions of the main
-    thread. It holds to the very end: a second signal does not cut short what the first began.
+    They are called on ``loop``, or between two instructions of the main thread where there is
+    none. It holds to the very end: a second signal does not cut short what the first began.
     """
-    _handle(signal.SIGTERM, stop)
-    _handle(signal.SIGINT, stop)
+    actions = {signal.SIGTERM: stop, signal.SIGINT: stop}
     if reload is not None:
-        _handle(signal.SIGHUP, reload)
+        actions[signal.SIGHUP] = reload
+    for number, action in actions.items():
+        if loop is not None:
+            loop.add_signal_handler(number, action)
+        else:
+            signal.signal(number, partial(_call, action))
 
 
-def _handle(number: signal.Signals, action: Callable[[], object]) -> None:
-    try:
-        asyncio.get_running_loop().add_signal_handler(number, action)
-    except RuntimeError:
-        signal.signal(number, lambda _number, _frame: action())
+def _call(action: Callable[[], object], _number: int, _frame: object) -> None:
+    action()
 
 
 def run_program(name: str, work: Coroutine[Any, Any, None], log: EventLog) -> None:

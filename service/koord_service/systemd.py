@@ -6,7 +6,6 @@ of it does nothing in a program that systemd did not start.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 
@@ -68,6 +67,8 @@ def watchdog_interval() -> float | None:
 
 async def feed_watchdog() -> None:
     """Show systemd that the event loop turns, as often as the unit wants; forever if it does."""
+    import asyncio  # not all programs have an event loop
+
     interval = watchdog_interval()
     while interval:
         notify("WATCHDOG=1")

@@ -158,3 +158,9 @@ def test_recordings_say_where_they_are_from() -> None:
         head = [line for line in path.read_text().splitlines() if line.startswith("# ")]
         assert any("https://" in line for line in head), path.name
         assert recorded(path.stem)
+
+
+def test_it_loads_no_event_loop() -> None:
+    """Some megabytes on every node, which it has no use for."""
+    program = "import sys, koord_devices.main; sys.exit('asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -78,7 +78,8 @@ def test_the_last_line_of_a_good_end(
 
 async def test_signals_are_heard_on_the_event_loop() -> None:
     heard: list[str] = []
-    on_signals(lambda: heard.append("stop"), lambda: heard.append("reload"))
+    loop = asyncio.get_running_loop()
+    on_signals(lambda: heard.append("stop"), lambda: heard.append("reload"), loop)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
         os.kill(os.getpid(), number)
         await asyncio.sleep(0.01)

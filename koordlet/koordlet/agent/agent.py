@@ -127,7 +127,7 @@ class Agent:
             ValueError: a socket's path is too long.
         """
         stop = self._stop
-        on_signals(stop.set, self._register_again)
+        on_signals(stop.set, self._register_again, asyncio.get_running_loop())
         async with AsyncExitStack() as at_exit:
             if self._server is not None:
                 await self._server.start(self._settings.runtime_hooks_addr)
