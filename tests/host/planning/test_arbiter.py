@@ -72,6 +72,7 @@ def test_limits_protections_and_cpus_are_merged(
         # No CPUs in common.
         (CPUS, [(HOOKS, "0-3"), (STRATEGY, "4-7"), (OTHER, "5")], "5", [OTHER], False),
         (CPUS, [(HOOKS, "0-3"), (STRATEGY, "4"), (OTHER, "5")], "5", [OTHER], False),
+        (CPUS, [(HOOKS, "0-3"), (HOOKS, "4-7")], "0-3", [HOOKS], False),
         # The highest priority, and two of one.
         (QUOTA, [(HOOKS, 5000), (STRATEGY, 4000), (OPERATOR, -1)], -1, [OPERATOR], True),
         (QUOTA, [(OTHER, 5000), (STRATEGY, 4000), (HOOKS, 9000)], 5000, [OTHER], False),

@@ -69,7 +69,8 @@ def test_kube_system_stays_unless_the_pod_agrees() -> None:
 
 def test_its_own_pod_stays_by_uid_and_by_name() -> None:
     pod = pod_view("koordlet-1", uid="u-1")
-    assert never(pod, frozenset({"u-1"})) == never(pod, frozenset({"ns/koordlet-1"}))
+    for own in ("u-1", "ns/koordlet-1"):
+        assert never(pod, frozenset({own})) == "is koordlet's own pod"
     assert never(pod, frozenset({"u-2", "ns/koordlet"})) == ""
 
 
@@ -92,7 +93,8 @@ def test_what_its_own_pod_is_called() -> None:
 def test_the_opt_in_counts_where_the_claim_asks_for_it(
     labels: dict[str, str], opt_in: bool, may: bool
 ) -> None:
-    assert (refusal(pod_view(labels=labels), claim(opt_in=opt_in)) == "") == may
+    why = "" if may else f"is not labelled {LABEL_EVICTION_ENABLED}=true"
+    assert refusal(pod_view(labels=labels), claim(opt_in=opt_in)) == why
 
 
 @pytest.mark.parametrize(

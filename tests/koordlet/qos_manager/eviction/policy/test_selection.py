@@ -80,6 +80,17 @@ def said(choice: EvictionSelection) -> list[str]:
     return [f"{one.pod or one.aspect}: {one.outcome}" for _, _, one in choice.decisions]
 
 
+def test_the_larger_of_two_equal_claims_is_served_first() -> None:
+    small, large = claim(1, {"a": 1}), claim(2, {"b": 2, "a": 1})
+    assert names(select(small, large)) == ["b"]
+
+
+def test_a_pod_on_its_way_out_that_frees_nothing_counts_as_nothing() -> None:
+    going = {PODS["a"].uid: {WHO: 1.0}}
+    assert names(select(claim(1, {"a": 0, "b": 1}), going=going)) == ["b"]
+    assert names(select(claim(1, {"a": -1, "b": 1}), going=going)) == ["b"]
+
+
 class TestOneClaim:
     def test_victims_go_in_their_order_until_there_is_enough(self) -> None:
         choice = select(claim(5, {"c": 2, "a": 3, "b": 9}, unit="bytes"))
