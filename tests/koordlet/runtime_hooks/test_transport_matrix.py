@@ -54,7 +54,7 @@ GPU = {
     "minor": 1,
     "resources": {keys.GPU_CORE: 50, keys.GPU_MEMORY: "8Gi", keys.GPU_MEMORY_RATIO: 50},
 }
-DEVICES = {"gpu": [GPU], "rdma": [{"id": VERBS}]}
+DEVICES = {"gpu": [GPU], "rdma": [{"minor": 0, "id": VERBS}]}
 NUMA = {"numaNodeResources": [{"node": 1, "resources": {"cpu": "1"}}]}
 PODS = (
     PodSpec(
