@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.plugins.elastic_quota.fair_share import SiblingClaims, fair_share
+from koord_scheduler.plugins.elastic_quota.fair_share import (
+    SiblingClaims,
+    exact_sum,
+    fair_share,
+    split,
+)
 
 SMALL = st.integers(0, 30)
 LARGE = st.integers(0, 1 << 56)
@@ -54,6 +59,24 @@ def test_shares_are_those_of_plain_arithmetic(
     total: int, quotas: list[tuple[int, int, int, bool]]
 ) -> None:
     assert shared(total, quotas) == naive(total, quotas)
+
+
+@given(
+    st.one_of(st.integers(1, 100), st.integers(1 << 40, 1 << 55)),
+    st.lists(st.integers(1 << 38, 1 << 42), min_size=1, max_size=8),
+)
+def test_parts_of_memory_by_weights_in_bytes_are_exact(total: int, weights: list[int]) -> None:
+    """Products are beyond 64 bits, sums of weights are not."""
+    parts = [divmod(total * weight, sum(weights)) for weight in weights]
+    rest = total - sum(part for part, _ in parts)
+    first = sorted(range(len(parts)), key=lambda place: (-parts[place][1], place))[:rest]
+    expected = [part + (place in first) for place, (part, _) in enumerate(parts)]
+    assert split(total, np.array(weights, np.int64)).tolist() == expected
+
+
+def test_sums_beyond_64_bits_are_exact() -> None:
+    for amount, number in (((1 << 63) - 1, 3), (-(1 << 62), 4), (7, 3), (0, 0)):
+        assert exact_sum(np.array([amount] * number, np.int64)) == amount * number
 
 
 @given(TOTAL, QUOTAS)
