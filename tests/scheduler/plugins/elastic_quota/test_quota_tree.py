@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hypothesis import given
@@ -201,3 +201,14 @@ def test_quotas_in_a_circle_or_without_parent_count_below_the_root() -> None:
     put(tree, Pod("e", 5, has_node=True, stays=False))
     assert tree.runtime(tree.nodes["e"]) == {CPU: 5}
     assert tree.root.used[CPU] == 5
+
+
+def test_what_neither_min_nor_total_names_is_nothing() -> None:
+    given = ElasticQuota("a", max={CPU: 9, "gpu": 9}, shared_weight={CPU: 1, "gpu": 1})
+    tree = QuotaTree([given, replace(given, name="b")])
+    tree.set_total({CPU: 9})
+    for name in ("a", "b"):
+        tree.add_request(tree.nodes[name], {CPU: 6, "gpu": 6})
+    assert tree.runtime(tree.nodes["a"]) == {CPU: 5, "gpu": 0}
+    assert tree.runtime(tree.nodes["b"]) == {CPU: 4, "gpu": 0}
+    assert tree.scaled_min(tree.nodes["a"]) == {CPU: 0, "gpu": 0}
