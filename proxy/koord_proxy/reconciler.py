@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
 from koord_proxy.contract.runtime_client import (
@@ -82,7 +83,7 @@ class RecordReconciler:
 
     async def run(self) -> None:
         """Reconcile, as soon as the runtime answers, and until nothing more is to come."""
-        said, end, listed = "", time.monotonic() + LEFT_OVER_SECONDS, False
+        reasons, end, listed = LogDeduplicator(), time.monotonic() + LEFT_OVER_SECONDS, False
         while not listed or (self._store.left_over and time.monotonic() < end):
             if listed:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -91,9 +92,8 @@ class RecordReconciler:
                     await self._reconcile(runtime)
                 listed = self.done = True
             except RuntimeCallError as error:
-                if str(error) != said:
+                if reasons.is_new(str(error)):
                     log.info("waiting for the runtime's lists", error=str(error))
-                    said = str(error)
                 await asyncio.sleep(RETRY_SECONDS)
         self._store.forget_left_over()
 

@@ -13,6 +13,7 @@ from koord_kube.protocol.api import Api, ApiError
 from koord_kube.protocol.resources import CONFIG_MAPS
 from koord_service.addresses import host_port
 from koord_service.grpc_core import grpc
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 from koord_serving.aggregated.core.front_proxy import FrontProxy, front_proxy
 from koord_serving.delegated_auth import authenticator
@@ -253,12 +254,13 @@ class NodeMetricService:
             self._recorder.record(regarding, "NodeMetricStale", message, warning=True)
 
     async def _follow_front_proxy(self) -> None:
-        logged = ""
+        problems = LogDeduplicator()
         while True:
             problem = await self._read_front_proxy()
-            if problem and problem != logged:
+            if not problem:
+                problems.clear()
+            elif problems.is_new(problem):
                 _log.warning("front proxy configuration is not usable", error=problem)
-            logged = problem
             wait = _FRONT_PROXY_SECONDS if not problem else _FRONT_PROXY_RETRY_SECONDS
             await asyncio.sleep(wait)
 
