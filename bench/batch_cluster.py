@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from koord_model.keys import LABEL_QUOTA_NAME
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.overuse import OveruseClock
 from koord_scheduler.plugins.elastic_quota.quota_object import read_elastic_quota
 from koord_scheduler.plugins.elastic_quota.revocation import pods_to_revoke
+from koord_scheduler.state.pod_reader import PodReader
 
 from bench.batch_jobs import TEAMS, Job
 
@@ -94,7 +95,9 @@ class BatchCluster:
             self._scheduler.nodes.set(read_node(_node(number)))
         for team in TEAMS:
             quota = json.dumps(_quota(team, nodes, policy)).encode()
-            self._scheduler.nodes.quotas.set_quota(f"{team}/{team}", read_elastic_quota(quota))
+            self._scheduler.nodes.use(QuotaColumns).set_quota(
+                f"{team}/{team}", read_elastic_quota(quota)
+            )
 
     def run(self, jobs: Sequence[Job], until: float) -> Usage:
         """Let jobs arrive, run and end; what is under way at the end does not count as finished."""
@@ -160,7 +163,7 @@ class BatchCluster:
 
     def _reclaim(self) -> None:
         """Evict of quotas that have been above their runtime for a while, whole jobs."""
-        trees = self._scheduler.nodes.quotas.trees
+        trees = self._scheduler.nodes.use(QuotaColumns).trees
         limits = {tree.name: trees.runtime(tree).get(GPU, 0) for tree in trees}
         used = {team: round(100 * gpus) for team, gpus in self._allocated().items()}
         over = [team for team, gpus in used.items() if gpus > limits[team]]

@@ -17,7 +17,8 @@ from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_planner import GangCandidate, GangPlanner, GangRequest
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults
+from koord_scheduler.gangs.gang_spec import GangDefaults
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.coscheduling.plugin import Coscheduling
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.state.arrays import Rows
@@ -127,7 +128,7 @@ def turn(gpus: tuple[int, ...], seed: int) -> tuple[float, float, float]:
     planner = again.scheduler.gang_cycle.planner
     assert planner is not None
     again.scheduler.gang_cycle.planner = warm = TimedPlanner(planner)
-    again.scheduler.nodes.network_tree()
+    again.scheduler.nodes.use(ClusterNetwork).tree()
     again.decide()
     return timed.seconds[0] * 1e3, warm.seconds[0] * 1e3, whole * 1e3
 

@@ -22,7 +22,6 @@ from koord_kube.http2_writer import Http2Writer
 from koord_kube.informer import Informer
 from koord_kube.protocol.resources import NODES, PODS
 from koord_kube.protocol.selectors import all_of, field_is_not
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
@@ -30,6 +29,7 @@ from koord_scheduler.io.binder import Binder
 from koord_scheduler.io.extender_client import ExtenderClient
 from koord_scheduler.io.pod_reporter import PodReporter
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 from koord_service import memory
 
 _BUSY = 32

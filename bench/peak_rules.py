@@ -16,10 +16,11 @@ from koord_prediction.amount import ResourceAmount
 from koord_prediction.histogram import Floats
 from koord_prediction.models import SYS, Models, item_uid
 from koord_prediction.peak import PeakPolicy, PodDemand, predict
+from koord_scheduler.objects.pod_times import PodTimes
 from koord_scheduler.plugins.load_aware.load_node import LoadNode
 from koord_scheduler.plugins.load_aware.load_table import LoadTable
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport
-from koord_scheduler.plugins.load_aware.pod_load import AskedAmount, PodLoad, PodTimes
+from koord_scheduler.plugins.load_aware.pod_load import AskedAmount, PodLoad
 from koord_scheduler.plugins.load_aware.row_load import AssignedPod
 from koord_scheduler.plugins.load_aware.settings import (
     AggregatedThresholds,

@@ -18,16 +18,14 @@ from typing import Any, NamedTuple
 
 from koord_model.keys import ANNOTATION_QUOTA_NAMESPACES as QUOTA_NAMESPACES
 from koord_model.keys import LABEL_QUOTA_PARENT as QUOTA_PARENT
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
+from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.plugins.device_share.device_object import read_device_report
-from koord_scheduler.plugins.elastic_quota.quota_object import read_elastic_quota
+from koord_scheduler.plugins.load_aware.columns import NodeLoads
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport
-from koord_scheduler.plugins.node_numa_resource.topology_object import read_node_resource_topology
-from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
+from koord_scheduler.state.pod_reader import PodReader
 from koord_service import memory
 
 from bench import report, scheduler_waiting
@@ -146,10 +144,12 @@ def pods_a_second(load: Load, *, koordinator: bool = False, quotas: int = 0) -> 
     if quotas:
         config = read_scheduler_config(OF_QUOTAS)
     scheduler, rng = Scheduler([profile.profile for profile in config.profiles]), random.Random(1)
+    loads = scheduler.nodes.find(NodeLoads)
     for number in range(load.nodes):
         scheduler.nodes.set(read_node(node(number)))
         usage = {"cpu": 100 * (number % 200), "memory": (number % 100) << 30}
-        scheduler.nodes.loads.set_report(f"node-{number}", NodeReport(NOW, usage=usage))
+        if loads is not None:
+            loads.set_report(f"node-{number}", NodeReport(NOW, usage=usage))
         if koordinator:
             add_hardware(scheduler, number)
     if koordinator:
@@ -186,8 +186,7 @@ def add_hardware(scheduler: Scheduler, number: int) -> None:
     has = [{"name": "cpu", "allocatable": "16"}, {"name": "memory", "allocatable": "64Gi"}]
     zones = [{"name": f"node-{zone}", "type": "Node", "resources": has} for zone in (0, 1)]
     topology = {"metadata": {"name": name}, "zones": zones}
-    read = read_node_resource_topology(json.dumps(topology).encode())
-    scheduler.nodes.set_topology(name, read)
+    put(scheduler, "NodeResourceTopology", name, topology)
     if number % 10 == 0:
         amounts = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}
         cards = [
@@ -195,12 +194,17 @@ def add_hardware(scheduler: Scheduler, number: int) -> None:
             for minor in range(8)
         ]
         device = {"metadata": {"name": name}, "spec": {"devices": cards}}
-        scheduler.nodes.set_device_report(name, read_device_report(json.dumps(device).encode()))
+        put(scheduler, "Device", name, device)
+
+
+def put(scheduler: Scheduler, kind: str, key: str, document: Any) -> None:
+    """Have the scheduler read an object."""
+    found = next(one for one in cluster_kinds(scheduler) if one.name == kind)
+    found.put(key, found.read(json.dumps(document).encode()))
 
 
 def add_reservations(scheduler: Scheduler, nodes: int) -> None:
     """Room that is kept for others, on some nodes."""
-    reader = ReservationReader(scheduler.nodes)
     for number in range(RESERVATIONS):
         containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
         owners = [{"labelSelector": {"matchLabels": {"app": "other"}}}]
@@ -209,7 +213,7 @@ def add_reservations(scheduler: Scheduler, nodes: int) -> None:
         status = {"phase": "Available", "nodeName": place, "allocatable": {"cpu": "1"}}
         name = f"r{number}"
         document = {"metadata": {"name": name, "uid": name}, "spec": spec, "status": status}
-        scheduler.set_reservation(reader.read(json.dumps(document).encode()), 0.0)
+        put(scheduler, "Reservation", name, document)
 
 
 def gangs_a_second(quotas: int, gangs: int = 500, size: int = 32, nodes: int = 5_000) -> float:
@@ -258,8 +262,7 @@ def add_quota(scheduler: Scheduler, metadata: dict[str, Any], cpus: int) -> None
     amounts = {"cpu": str(cpus), "memory": f"{4 * cpus}Gi"}
     least = {"cpu": str(cpus // 10), "memory": f"{cpus // 10}Gi"}
     document = {"metadata": metadata, "spec": {"max": amounts, "min": least}}
-    read = read_elastic_quota(json.dumps(document).encode())
-    scheduler.nodes.quotas.set_quota(f"team/{metadata['name']}", read)
+    put(scheduler, "ElasticQuota", f"team/{metadata['name']}", document)
 
 
 def costs_of_quotas(number: int, rounds: int) -> Iterator[str]:

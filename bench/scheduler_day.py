@@ -18,13 +18,13 @@ import time
 from typing import Any
 
 import numpy as np
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 
 from bench import programs, report
 from bench.report import Measure

@@ -19,12 +19,12 @@ from collections.abc import Iterable
 import msgspec
 from koord_kube.protocol.resources import NODES, Resource
 from koord_kube.views.metadata import decode_named
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.io.scheduling_loop import WAKE_SECONDS
+from koord_scheduler.state.pod_reader import PodReader
 from koord_service import memory
 
 from bench import report

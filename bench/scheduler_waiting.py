@@ -13,7 +13,6 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import anyio
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Decision, Placement
@@ -21,6 +20,7 @@ from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.io.scheduling_loop import SchedulingLoop
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.pod_reader import PodReader
 from koord_service import memory
 
 from bench import report

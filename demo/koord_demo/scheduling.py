@@ -10,12 +10,12 @@ from random import Random
 
 import msgspec
 import numpy as np
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.program.explanation import Now, explain_waiting
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 from koordctl.placement_text import waiting_lines
 from koordctl.scheduler_documents import PlacementDocument
 from rich.console import Console

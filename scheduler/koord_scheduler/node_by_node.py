@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import Filter, Plugin, Score
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 
 class SchedulableNode(NamedTuple):

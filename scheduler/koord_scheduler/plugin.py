@@ -6,22 +6,47 @@ pods, and answers with functions of rows: of thousands of nodes at once, or the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask as NUMAMask
-from koord_scheduler.plugins.node_numa_resource.topology_hints import ProviderHints
-from koord_scheduler.plugins.reservation.fit import Lacks, Offer
-from koord_scheduler.plugins.reservation.kept_room import NO_ROOM, KeptRoom
+from koord_scheduler.extension_points.kept_room import NO_ROOM, KeptRoom, Lacks
+from koord_scheduler.extension_points.topology_hints import Mask as NUMAMask
+from koord_scheduler.extension_points.topology_hints import TopologyHintProvider
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
+from koord_scheduler.state.resource_scores import MAX_SCORE as MAX_SCORE
 from koord_scheduler.state.resources import Request
 from koord_scheduler.state.usage_table import CountOf
 
-MAX_SCORE = 100.0
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+
+    from koord_scheduler.extension_points.api_services import ApiServices, Controller, PreBinding
+    from koord_scheduler.framework.gang_planner import GangPlanner
+    from koord_scheduler.state.placed_pods import PlacedPods
+
+T = TypeVar("T")
+
+
+Service = Callable[[Mapping[str, str]], Any]
+"""A document, as plain data, for the parameters of a request: parts of its path and its query.
+
+It is called between decisions, which wait for it. It raises LookupErrors with a line where there
+is no such thing.
+"""
+
+
+class LookUp(Protocol):
+    """A way to call a function between decisions, from any thread."""
+
+    def __call__(self, find: Callable[[], T], /) -> T:
+        """Call it, and return what it returns."""
+        ...
+
 
 Filter = Callable[[Rows], Mask]
 """Of each of these rows, whether a pod of the class can run there."""
@@ -102,18 +127,26 @@ class VictimRules(NamedTuple):
     limits: Callable[[Rows], Sequence[Limit]]
 
 
-class NUMAProvider(Protocol):
-    """A plugin gives a class of pods something of nodes that lies near some of their NUMA nodes.
+class HeldRoom(Protocol):
+    """Room that pods of a class may use though others hold it.
 
-    Koordinator's ``NUMATopologyHintProvider``. What reservations have ``kept`` is the pod's.
+    Plugins are asked about the class as if these holders were not there.
     """
 
-    def hints(self, row: int, kept: KeptRoom = NO_ROOM) -> ProviderHints:
-        """Near which NUMA nodes of a row's node it could give all of it."""
+    def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
+        """The room with its nodes: of ``rows``, or of all."""
         ...
 
-    def rejection(self, row: int, mask: NUMAMask, kept: KeptRoom = NO_ROOM) -> str:
-        """Why it could not give all of it near these NUMA nodes; "" if it could."""
+    def holders_on(self, node: str) -> Collection[str]:
+        """The uids of the holders on a node."""
+        ...
+
+    def have_room(self, rows: Rows) -> Mask:
+        """Return True for each of these rows that has such room."""
+        ...
+
+    def enough_candidates(self, nodes: int) -> float:
+        """The number of rows with such room, of so many nodes, that preemption looks at."""
         ...
 
 
@@ -155,8 +188,8 @@ class Plugin:
     """Whether it looks at labels of pods that wait, others than those that selectors name."""
     across_pods: ClassVar[bool] = True
     """Whether ``across`` depends on labels of pods, or on what they say of each other."""
-    serves_reservations: ClassVar[bool] = False
-    """Whether ``reserve`` is asked for reservations, too."""
+    serves_stand_ins: ClassVar[bool] = False
+    """True if ``reserve`` is asked for objects, too, that wait as if they were pods."""
 
     def prepare(self, nodes: ClusterState) -> None:
         """Called once for each profile, before there are nodes and pods."""
@@ -193,9 +226,9 @@ class Plugin:
     def least_room(self, pod: PodClass, nodes: ClusterState) -> Request:
         """Amounts of which ``filter`` rejects every node that has less of one free.
 
-        What reservations keep counts as free, and "" is a resource that no node has. It holds
-        until ``nodes.devices.backing_classes`` or ``nodes.resources.version`` are others. ():
-        nothing can be said.
+        What is held counts as free, and "" is a resource that no node has. It holds until
+        ``nodes.backing.classes`` or ``nodes.resources.version`` are others. (): nothing can be
+        said.
         """
         return ()
 
@@ -238,24 +271,28 @@ class Plugin:
         """What depends on the pods of other nodes, too; ``None`` where nothing does."""
         return None
 
-    def numa_provider(self, pod: PodClass, nodes: ClusterState) -> NUMAProvider | None:
-        """What a class gets of NUMA nodes beside CPU and memory; ``None``: nothing."""
+    def held_room(self, pod: PodClass, nodes: ClusterState) -> HeldRoom | None:
+        """Room that others hold and pods of a class may use; ``None``: there never is any."""
         return None
 
-    def numa_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> NUMAMask | None:
+    def topology_hints(self, pod: PodClass, nodes: ClusterState) -> TopologyHintProvider | None:
+        """A provider of what a class gets of NUMA nodes beside amounts; ``None``: nothing."""
+        return None
+
+    def topology_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> NUMAMask | None:
         """The NUMA nodes of a row's node that are to provide for a pod; ``None``: any."""
         return None
 
     def kept_room(self, pod: PodClass, nodes: ClusterState, row: int) -> KeptRoom:
-        """What is kept on a row's node for a pod that is to get it, by a reservation."""
+        """The room that is kept on a row's node for a pod that is to get it."""
         return NO_ROOM
 
-    def reservation_check(
-        self, pod: PodClass, nodes: ClusterState, row: int, offers: Sequence[Offer]
+    def kept_room_check(
+        self, pod: PodClass, nodes: ClusterState, row: int, kept: Sequence[KeptRoom]
     ) -> Lacks | None:
-        """What else than amounts a row's node lacks with one of these; ``None``: nothing.
+        """A check of what else than amounts a row's node lacks with any of this; ``None``: nothing.
 
-        ``nodes.lacks_pods`` says whether the columns are without all of them at present.
+        ``nodes.lacks_pods`` says whether the columns are without all of it at present.
         """
         return None
 
@@ -288,6 +325,35 @@ class Plugin:
 
     def unreserve(self, reservation: Any, nodes: ClusterState) -> None:
         """Give back what ``reserve`` returned: the pod did not get the node. It must not fail."""
+
+    def group_planner(self, placed: PlacedPods) -> GangPlanner | None:
+        """A planner of the parts of the cluster in which gangs are tried; ``None``: it plans none.
+
+        That of the first profile counts; without any, gangs are tried everywhere.
+        """
+        return None
+
+    def pre_binding(self, nodes: ClusterState, api: ApiServices) -> PreBinding | None:
+        """The writes that what it reserves needs before a pod is bound; ``None``: none.
+
+        What is reserved may have ``annotations``, pairs of key and text: they become the pod's.
+        """
+        return None
+
+    def controllers(self, api: ApiServices) -> Iterable[Controller]:
+        """Loops beside decisions while this scheduler leads; of the first profile alone."""
+        return ()
+
+    def collectors(self, nodes: ClusterState, look_up: LookUp) -> Iterable[Collector]:
+        """Metrics of Prometheus; ``look_up`` calls a function between decisions."""
+        return ()
+
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
+        """Documents below ``/apis/v1/plugins/NAME``, by path; of the first profile alone.
+
+        A part of a path that begins with ":" is a parameter: "/nodes/:node".
+        """
+        return {}
 
     def sign(self, pod: PodClass) -> Hashable:
         """What ``filter`` and ``score`` look at of a class, if not at pods or amounts of nodes.

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from koord_model.priority import PriorityClass
 from koord_prediction.peak import PeakPolicy
+from koord_scheduler.objects.pod_times import PodTimes
 from koord_scheduler.plugins.load_aware.estimates import LoadEstimator
 from koord_scheduler.plugins.load_aware.load_node import LoadNode
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport, ReportedPod
-from koord_scheduler.plugins.load_aware.pod_load import AskedAmount, PodLoad, PodTimes
+from koord_scheduler.plugins.load_aware.pod_load import AskedAmount, PodLoad
 from koord_scheduler.plugins.load_aware.row_load import AssignedPod, row_load
 
 from bench import peak_rules

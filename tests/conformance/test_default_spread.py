@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import pod_class
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.scheduler_profile import default_plugins

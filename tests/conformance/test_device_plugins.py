@@ -12,9 +12,6 @@ from koord_kube.protocol.request import Request
 from koord_model.device_allocated import PodDevices, read_pod_devices
 from koord_model.keys import GPU_MEMORY_RATIO, LABEL_GPU_VENDOR, NPU_CORE
 from koord_model.times import rfc3339
-from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.io.node_locker import NodeLocker
-from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.device_share.assumed_devices import (
     AssumedDevices,
     device_reservation,
@@ -30,7 +27,9 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     gpu_labels,
     used_devices,
 )
+from koord_scheduler.plugins.device_share.node_locker import NodeLocker
 
+from tests.conformance.test_device_share import device_needs
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
 NOW = 1_800_000_000
@@ -40,7 +39,7 @@ ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
 def outcome(given: Object) -> Object:
     """What the pod gets of the node, and what is written for it."""
-    needs = pod_class(read_pod(_json(given["Pod"]))).devices
+    needs = device_needs(given["Pod"])
     if needs.problem:
         return {"prefilter": {"code": "UnschedulableAndUnresolvable", "reasons": [needs.problem]}}
     report = read_device_report(_json(given["Device"]))

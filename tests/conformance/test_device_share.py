@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from koord_model.device_allocated import PodDevices, read_pod_devices
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
-from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.extension_points.topology_hints import Mask, mask_of
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugin import CannotReserve, Plugin, Reason
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
+from koord_scheduler.plugins.device_share.columns import DeviceColumns
+from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
 from koord_scheduler.plugins.device_share.device_object import read_device_report
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import (
@@ -23,14 +24,16 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     used_devices,
 )
 from koord_scheduler.plugins.device_share.plugin import DeviceShare, DeviceShareSettings
+from koord_scheduler.plugins.device_share.pod_parts import DEVICE_NEEDS
 from koord_scheduler.plugins.device_share.reserved_devices import (
     ReservedDevices,
     allocate_reserved,
     what_is_left,
 )
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask, mask_of
 from koord_scheduler.state.arrays import Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass, pod_class
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -47,7 +50,7 @@ class NearNUMANodes(Plugin):
     def __init__(self, mask: Mask | None) -> None:
         self._mask = mask
 
-    def numa_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> Mask | None:
+    def topology_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> Mask | None:
         return self._mask
 
 
@@ -59,11 +62,11 @@ def outcome(given: Object) -> Object:
     plugin.join([plugin, NearNUMANodes(None if near is None else mask_of(near))])
     plugin.prepare(nodes)
     row = nodes.set(read_node(_json(given["Node"])))
-    nodes.set_device_report("n", read_device_report(_json(given["Device"])))
+    nodes.use(DeviceColumns).set_report("n", read_device_report(_json(given["Device"])))
     for one in given["Placed"]:
         placed = {**one, "spec": {"containers": [], "nodeName": "n"}}
         nodes.add_pod("n", PodReader(nodes).read(_json(placed)).usage)
-    pod = pod_class(read_pod(_json(given["Pod"])))
+    pod = pod_class(read_pod(_json(given["Pod"])), nodes.features.values())
     if rejection := plugin.pre_filter(pod, nodes).rejection:
         return {"prefilter": {"code": UNRESOLVABLE, "reasons": [rejection]}}
     rows = np.array([row])
@@ -79,6 +82,13 @@ def outcome(given: Object) -> Object:
     assert score is not None
     text = dict(reservation.annotations)[ANNOTATION_DEVICE_ALLOCATED]
     return {"devices": _devices(text or ""), "score": int(score(rows)[0])}
+
+
+def device_needs(pod: Object) -> PodDeviceNeeds:
+    """What a pod asks for of devices."""
+    nodes = ClusterState()
+    nodes.use(DeviceColumns)
+    return pod_class(read_pod(_json(pod)), nodes.features.values()).of(DEVICE_NEEDS)
 
 
 def _json(document: object) -> bytes:
@@ -194,7 +204,7 @@ def test_pods_get_the_devices_that_koordinator_gives_them() -> None:
 
 def answers(given: Object) -> list[Any]:
     """What the pod gets of each reservation; of one that is not restricted, whether it does."""
-    needs = pod_class(read_pod(_json(given["Pod"]))).devices
+    needs = device_needs(given["Pod"])
     if not needs.needs:
         return ["skip"] * len(given["Reserved"])
     owners = [[*map(_held, one["Owners"])] for one in given["Reserved"]]

@@ -12,6 +12,7 @@ from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.elastic_quota.admission import AdmissionRules
+from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.overused_quotas import overused_quotas, pods_over_quota
 from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin, ElasticQuotaSettings
 from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaGates, QuotaRules, TreeQuota
@@ -34,7 +35,7 @@ class ClusterOfQuotas:
         )
         plugins = (EnabledPlugin(self.plugin),)
         self.scheduler = Scheduler([Profile("default-scheduler", plugins)])
-        self.quotas = self.scheduler.nodes.quotas
+        self.quotas = self.scheduler.nodes.use(QuotaColumns)
         self.quotas.gates = QuotaGates(
             gates["MultiQuotaTree"],
             gates["ElasticQuotaGuaranteeUsage"],

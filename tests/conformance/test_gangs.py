@@ -6,13 +6,19 @@ import json
 from typing import Any
 
 import msgspec
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults, MatchPolicy
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
-from koord_scheduler.plugins.coscheduling.life import MemberPhases, is_settled, next_status
-from koord_scheduler.plugins.coscheduling.pod_group import PodGroupStatus, read_pod_group
+from koord_scheduler.gangs.gang_spec import GangDefaults, MatchPolicy
+from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.gangs.member import GANG_MEMBER
+from koord_scheduler.gangs.pod_group import PodGroupStatus, read_pod_group
+from koord_scheduler.plugins.coscheduling.plugin import Coscheduling
+from koord_scheduler.plugins.coscheduling.pod_group_status import (
+    MemberPhases,
+    is_settled,
+    next_status,
+)
 from koord_scheduler.plugins.coscheduling.summary import gang_summary
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -36,11 +42,10 @@ class History:
     """Gangs, and what happens to their pods."""
 
     def __init__(self, policy: str) -> None:
-        self._columns = ClusterState()
-        self._gangs = self._columns.gangs
-        self._gangs.is_used = self._gangs.reads_pod_groups = True
-        self._gangs.defaults = GangDefaults(match_policy=MatchPolicy(policy))
-        self._reader = PodReader(self._columns)
+        nodes = ClusterState()
+        Coscheduling(GangDefaults(match_policy=MatchPolicy(policy))).prepare(nodes)
+        self._gangs = nodes.use(Gangs)
+        self._reader = PodReader(nodes)
 
     def happen(self, event: Object) -> Object:
         """What is known of all gangs afterwards."""
@@ -67,9 +72,9 @@ class History:
             case "delete":
                 self._gangs.remove_member(pod.key)
             case _:
-                assert pod.gang is not None
-                is_bound = pod.waiting is None
-                self._gangs.set_member(pod.key, pod.uid, pod.gang, is_bound=is_bound)
+                member, is_bound = pod.parts.of(GANG_MEMBER), pod.waiting is None
+                assert member is not None
+                self._gangs.set_member(pod.key, pod.uid, member, is_bound=is_bound)
 
 
 def _summary(gangs: Gangs, key: str) -> Object:

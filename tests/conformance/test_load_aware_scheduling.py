@@ -7,15 +7,18 @@ from typing import Any
 import msgspec
 import numpy as np
 from koord_scheduler.arguments.problems import SchedulerConfigError, convert, refuse_if
-from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.load_aware.columns import NodeLoads
 from koord_scheduler.plugins.load_aware.node_metric import read_node_metric
 from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
+from koord_scheduler.plugins.load_aware.pod_load import LOAD
 from koord_scheduler.state.cluster_state import ClusterState
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_class import pod_class
+from koord_scheduler.state.pod_reader import PodReader
+from koord_scheduler.state.pod_usage import PlacedPod
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 
@@ -35,8 +38,8 @@ def ours(vector: Vector) -> Fields:
     fill(nodes, given)
     found: Object = {}
     for place, document in enumerate(given["pods"]):
-        waiting = pod_class(read_pod(as_json(document)))
-        estimate = nodes.loads.table(settings).estimator.usage(waiting.load)
+        waiting = pod_class(read_pod(as_json(document)), nodes.features.values())
+        estimate = nodes.use(NodeLoads).table(settings).estimator.usage(waiting.of(LOAD))
         by_name = zip(settings.resources, estimate, strict=True)
         found |= {f"{place} {name}": amount for name, amount in by_name if amount}
         rows = np.array([nodes.row(one["metadata"]["name"]) for one in given["nodes"]])
@@ -54,7 +57,7 @@ def ours(vector: Vector) -> Fields:
 
 def fill(nodes: ClusterState, given: Object) -> None:
     """A cluster, of which half is known before the rest."""
-    loads, placed, reader = nodes.loads, PlacedPods(nodes), PodReader(nodes)
+    loads, placed, reader = nodes.use(NodeLoads), PlacedPods(nodes), PodReader(nodes)
 
     def place(documents: list[Any]) -> None:
         for document in documents:

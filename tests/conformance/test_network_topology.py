@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.coscheduling.network.topology_status import detail_status
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
@@ -33,7 +34,7 @@ def ours(vector: Vector) -> Fields:
     """The status and where pods go, as JSON lists: what has to be equal as a whole."""
     given = vector.given
     cluster = cluster_of(given)
-    tree = cluster.scheduler.nodes.network_tree()
+    tree = cluster.scheduler.nodes.use(ClusterNetwork).tree()
     if tree is None:
         return {"error": True}
     spec = {"network_topology_spec": given["annotation"]}

@@ -11,6 +11,7 @@ from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.reservation.allocation import PreAllocatedOwners
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION_NEEDS
 from koord_scheduler.plugins.reservation.pre_allocatable_pods import PreAllocatablePods
 from koord_scheduler.plugins.reservation.settings import ReservationSettings
 
@@ -38,13 +39,13 @@ def outcome(given: Object) -> Object:
         found["score"] = int(scores.scores(ROWS)["Reservation"][0]) // 5000
         decision = scheduler.decide(0.0)
         assert isinstance(decision, Placement)
-        owners = [one for one in decision.reservations if isinstance(one, PreAllocatedOwners)]
+        owners = [one for one in decision.reserved if isinstance(one, PreAllocatedOwners)]
         found["chosen"] = joined(name(key) for one in owners for key, _ in one.pods)
     return found
 
 
 def pre_allocatable(scheduler: Scheduler, pod: QueuedPod) -> Iterable[str]:
-    reserve = pod.waiting.pod_class.reservation.reserve
+    reserve = pod.waiting.pod_class.of(RESERVATION_NEEDS).reserve
     assert reserve is not None
     assert reserve.takes_over is not None
     found = PreAllocatablePods(reserve.takes_over, scheduler.nodes)

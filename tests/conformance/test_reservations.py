@@ -14,6 +14,7 @@ from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.reservation.class_reservations import ClassReservations
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.lifecycle import (
     Owners,
     Removal,
@@ -26,7 +27,6 @@ from koord_scheduler.plugins.reservation.matching_reservations import MatchingRe
 from koord_scheduler.plugins.reservation.objects import CurrentOwner, read_reservation_object
 from koord_scheduler.plugins.reservation.plugin import ReservationPlugin
 from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
-from koord_scheduler.plugins.reservation.reservation_requests import available_patch
 from koord_scheduler.plugins.reservation.settings import ReservationSettings
 from koord_scheduler.state.cluster_state import ClusterState
 
@@ -73,7 +73,7 @@ def outcome(given: Object) -> Object:
     found: Object = {
         "matches": {
             one.name: matching.match(one).name.lower()
-            for one in nodes.reservations.on("n")
+            for one in nodes.use(ReservationColumns).on("n")
             if one.is_available
         },
         "reasons": "; ".join(sorted(reasons)),
@@ -160,10 +160,14 @@ def life(vector: Vector) -> Fields:
 
 def available(document: Object) -> Object:
     """What is written once it has a node."""
-    waiting = ReservationReader(ClusterState()).read(json.dumps(document).encode()).pod.waiting
+    nodes = ClusterState()
+    reader = ReservationReader(nodes, nodes.use(ReservationColumns))
+    waiting = reader.read(json.dumps(document).encode()).pod.waiting
     assert waiting is not None
-    assert waiting.reserves is not None
-    status = available_patch(waiting.reserves, "n", LATER).body["status"]
+    assert waiting.stands_for is not None
+    body = waiting.stands_for.bound("n", LATER).body
+    assert body is not None
+    status = body["status"]
     return {**as_told(status), "allocatable": amounts(status["allocatable"])}
 
 

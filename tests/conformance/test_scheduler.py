@@ -6,15 +6,16 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.pod_affinity import pod_affinity
-from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import pod_class
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.prepared import prepared
 from tests.support.scheduler_profile import default_plugins
 from tests.support.storage_kinds import storage_objects
 from tests.support.workloads import set_workloads
@@ -26,18 +27,19 @@ PLUGINS = {one.plugin.name for one in default_plugins()}
 
 def ours(vector: Vector) -> Fields:
     given = vector.given
-    nodes = ClusterState(length=1)
+    plugins = default_plugins(given.get("args"))
+    nodes = prepared(plugins, length=1)
     for one in given["namespaces"]:
         nodes.namespaces.set(one["name"], one["labels"])
     for one in storage_objects(given):
-        nodes.volumes.set(one)
+        nodes.use(VolumeColumns).objects.set(one)
     placed = [read_pod(json.dumps(one).encode()) for one in given["pods"]]
     for pod in placed[::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     for one in given["nodes"]:
         nodes.set(read_node(json.dumps(one).encode()))
-    waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()))
-    scores = ClassScores(waiting, nodes, default_plugins(given.get("args")))
+    waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()), nodes.features.values())
+    scores = ClassScores(waiting, nodes, plugins)
     scores.feasible()  # so that what is kept has to be brought up to date
     set_workloads(nodes, given)
     for pod in placed[1::2]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 from koord_model.quantity import whole
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugin import without_reason
+from koord_scheduler.plugins.dynamic_resources.columns import ClaimColumns
 from koord_scheduler.plugins.dynamic_resources.objects import (
     DeviceClass,
     ResourceClaim,
@@ -21,16 +21,18 @@ from koord_scheduler.plugins.dynamic_resources.objects import (
 )
 from koord_scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.prepared import prepared
 
 PLUGIN = DynamicResources()
 
 
 def columns(given: Object) -> ClusterState:
     """A cluster, of which some is known before the rest."""
-    nodes = ClusterState(length=1)
-    devices = nodes.devices
+    nodes = prepared([PLUGIN], length=1)
+    devices = nodes.use(ClaimColumns).objects
     pieces = [read_device_object(ResourceSlice, _json(one)) for one in given["slices"]]
     claims = [read_device_object(ResourceClaim, _json(one)) for one in given["claims"]]
     for one in pieces[::2]:
@@ -55,13 +57,13 @@ def _json(document: Object) -> bytes:
 
 def ours(vector: Vector) -> Fields:
     given, nodes = vector.given, columns(vector.given)
-    pod = pod_class(read_pod(_json(given["pod"])))
+    pod = pod_class(read_pod(_json(given["pod"])), nodes.features.values())
     found = dict(decided("pod", pod, nodes, given))
     chosen = vector.recorded.get("assumedOn")
     if f"pod {chosen} score" not in found:
         return found
     PLUGIN.reserve(pod, nodes, nodes.row(chosen))
-    following = pod_class(read_pod(_json(given["next"])))
+    following = pod_class(read_pod(_json(given["next"])), nodes.features.values())
     return found | dict(decided("next", following, nodes, given))
 
 
@@ -91,11 +93,17 @@ def decided(
 def allocations(pod: PodClass, nodes: ClusterState, name: str) -> Object:
     row = nodes.row(name)
     assert row is not None
-    before = dict(nodes.devices.used.exclusive), nodes.devices.used.consumed.copy()
+    before = (
+        dict(nodes.use(ClaimColumns).objects.used.exclusive),
+        nodes.use(ClaimColumns).objects.used.consumed.copy(),
+    )
     reservation = PLUGIN.reserve(pod, nodes, row)
     assert reservation is not None
     PLUGIN.unreserve(reservation, nodes)
-    assert before == (nodes.devices.used.exclusive, nodes.devices.used.consumed)
+    assert before == (
+        nodes.use(ClaimColumns).objects.used.exclusive,
+        nodes.use(ClaimColumns).objects.used.consumed,
+    )
     found = {}
     for one in reservation.claims:
         if one.allocation is not None:

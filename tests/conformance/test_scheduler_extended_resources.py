@@ -8,15 +8,16 @@ from typing import Any
 import msgspec
 import numpy as np
 from koord_model.keys import CPU
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugin import without_reason
 from koord_scheduler.plugins.dynamic_resources.assumed_claims import AssumedClaims
+from koord_scheduler.plugins.dynamic_resources.columns import ClaimColumns
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 from tests.conformance.test_scheduler_devices import (
     PLUGIN,
@@ -30,17 +31,17 @@ from tests.conformance.vectors import Fields, Object, Vector, replay
 
 def ours(vector: Vector) -> Fields:
     given, nodes = vector.given, columns(vector.given)
-    pod = _class(given["pod"])
+    pod = _class(given["pod"], nodes)
     found = dict(decided("pod", pod, nodes, given))
     chosen = vector.recorded.get("assumedOn")
     if chosen is None or f"pod {chosen} written" not in found:
         return found
     PLUGIN.reserve(pod, nodes, nodes.row(chosen))
-    return found | dict(decided("next", _class(given["next"]), nodes, given))
+    return found | dict(decided("next", _class(given["next"], nodes), nodes, given))
 
 
-def _class(document: Object) -> PodClass:
-    return pod_class(read_pod(msgspec.json.encode(document)))
+def _class(document: Object, nodes: ClusterState) -> PodClass:
+    return pod_class(read_pod(msgspec.json.encode(document)), nodes.features.values())
 
 
 def decided(
@@ -81,12 +82,18 @@ def written(pod: PodClass, nodes: ClusterState, name: str) -> Object:
     """Allocations by claim, and what the claim of extended resources asks for, and for whom."""
     row = nodes.row(name)
     assert row is not None
-    before = dict(nodes.devices.used.exclusive), dict(nodes.devices.claims)
+    before = (
+        dict(nodes.use(ClaimColumns).objects.used.exclusive),
+        dict(nodes.use(ClaimColumns).objects.claims),
+    )
     reservation = PLUGIN.reserve(pod, nodes, row)
     if reservation is None:
         return {}
     PLUGIN.unreserve(reservation, nodes)
-    assert before == (nodes.devices.used.exclusive, nodes.devices.claims)
+    assert before == (
+        nodes.use(ClaimColumns).objects.used.exclusive,
+        nodes.use(ClaimColumns).objects.claims,
+    )
     return dict(_written(reservation))
 
 

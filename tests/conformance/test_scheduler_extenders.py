@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from koord_scheduler.arguments.problems import SchedulerConfigError
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import SchedulerConfig, read_scheduler_config
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.extenders.calls import CallFailure
@@ -29,6 +28,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.io.extender_client import ExtenderClient, tls_contexts
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 from tests.support.clusters.extenders import URL

@@ -11,13 +11,13 @@ import numpy as np
 from koord_model import label_selector
 from koord_model.demand import Amounts
 from koord_model.quantity import milli, whole
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.objects.node import Taint, read_node
 from koord_scheduler.objects.pod import Toleration, read_pod
 from koord_scheduler.objects.requests import PodRequests, pending_requests, placed_requests
 from koord_scheduler.objects.tolerations import count_untolerated_preferences, first_untolerated
 from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import pod_class
 from koord_scheduler.state.ports import ANY_ADDRESS, HostPort, HostPortColumns
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay

@@ -11,11 +11,11 @@ import numpy as np
 from koord_model import cpuset
 from koord_model.demand import amounts
 from koord_model.keys import CPU
-from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.classes.pod_reader import PodReader
+from koord_scheduler.extension_points.topology_hints import NUMAHint, bits, mask_of
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.objects.requests import pending_requests, placed_requests
+from koord_scheduler.plugins.node_numa_resource.columns import NUMAColumns
 from koord_scheduler.plugins.node_numa_resource.cpu_accumulator import CPUPool, take_preferred_cpus
 from koord_scheduler.plugins.node_numa_resource.cpu_topology import CPUTopology, LogicalCPU
 from koord_scheduler.plugins.node_numa_resource.free_cpus import CPUPreferences, TakenCPU
@@ -46,11 +46,13 @@ from koord_scheduler.plugins.node_numa_resource.policies import (
     NUMANodeStatus,
     NUMATopologyPolicy,
 )
-from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer, least_taken, most_taken
-from koord_scheduler.plugins.node_numa_resource.topology_hints import NUMAHint, bits, mask_of
+from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer
 from koord_scheduler.plugins.node_numa_resource.topology_manager import NUMANodes, merge_for_policy
 from koord_scheduler.plugins.node_numa_resource.topology_object import read_node_resource_topology
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import pod_class
+from koord_scheduler.state.pod_reader import PodReader
+from koord_scheduler.state.resource_scores import least_taken, most_taken
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
@@ -242,11 +244,13 @@ def by_plugin(vector: Vector) -> Fields:
     plugin.prepare(nodes)
     row = nodes.set(read_node(json.dumps(given["Node"]).encode()))
     if given["NRT"] is not None:
-        nodes.set_topology("n", read_node_resource_topology(json.dumps(given["NRT"]).encode()))
+        nodes.use(NUMAColumns).set_topology(
+            "n", read_node_resource_topology(json.dumps(given["NRT"]).encode())
+        )
     for one in given["Placed"]:
         placed = {**one, "spec": {**one["spec"], "nodeName": "n"}}
         nodes.add_pod("n", PodReader(nodes).read(json.dumps(placed).encode()).usage)
-    pod = pod_class(read_pod(json.dumps(given["Pod"]).encode()))
+    pod = pod_class(read_pod(json.dumps(given["Pod"]).encode()), nodes.features.values())
     rows = np.array([row])
     if rejection := plugin.pre_filter(pod, nodes).rejection:
         return leaves({"prefilter": {"reasons": [rejection]}})

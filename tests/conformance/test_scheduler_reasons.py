@@ -6,8 +6,6 @@ import json
 from collections import defaultdict
 
 import numpy as np
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import (
@@ -18,10 +16,12 @@ from koord_scheduler.framework.fit_error import (
 )
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import pod_class
 
 from tests.conformance import test_scheduler
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.prepared import prepared
 from tests.support.scheduler_profile import default_plugins
 from tests.support.workloads import set_workloads
 
@@ -46,7 +46,8 @@ def ours(vector: Vector) -> Fields:
 
 
 def class_scores(given: Object) -> ClassScores:
-    nodes = ClusterState()
+    enabled = default_plugins(given.get("args"))
+    nodes = prepared(enabled)
     for one in given["namespaces"]:
         nodes.namespaces.set(one["name"], one["labels"])
     for one in given["nodes"]:
@@ -55,8 +56,8 @@ def class_scores(given: Object) -> ClassScores:
         pod = read_pod(json.dumps(one).encode())
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     set_workloads(nodes, given)
-    enabled = default_plugins(given.get("args"))
-    return ClassScores(pod_class(read_pod(json.dumps(given["pod"]).encode())), nodes, enabled)
+    waiting = pod_class(read_pod(json.dumps(given["pod"]).encode()), nodes.features.values())
+    return ClassScores(waiting, nodes, enabled)
 
 
 def verdicts(scores: ClassScores) -> Object:

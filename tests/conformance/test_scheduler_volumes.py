@@ -6,20 +6,23 @@ import json
 from collections.abc import Iterator
 
 import numpy as np
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugin import Plugin, without_reason
 from koord_scheduler.plugins.volumes.binding import VolumeWrite, check_bindings
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.plugins.volumes.node_volume_limits import NodeVolumeLimits
 from koord_scheduler.plugins.volumes.objects import PersistentVolume
+from koord_scheduler.plugins.volumes.usage import VOLUMES
 from koord_scheduler.plugins.volumes.volume_binding import VolumeBinding
 from koord_scheduler.plugins.volumes.volume_restrictions import VolumeRestrictions
 from koord_scheduler.plugins.volumes.volume_zone import VolumeZone
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
+from tests.support.prepared import prepared
 from tests.support.storage_kinds import storage_objects
 
 BINDING = VolumeBinding()
@@ -29,16 +32,16 @@ CODES = {True: "Unschedulable", False: "UnschedulableAndUnresolvable"}
 
 def columns(given: Object) -> ClusterState:
     """A cluster, of which some is known before the rest."""
-    nodes, objects = ClusterState(length=1), [*storage_objects(given)]
+    nodes, objects = prepared(PLUGINS, length=1), [*storage_objects(given)]
     pods = [read_pod(json.dumps(one).encode()) for one in given["pods"]]
     for one in objects[::2]:
-        nodes.volumes.set(one)
+        nodes.use(VolumeColumns).objects.set(one)
     for pod in pods[::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     for document in given["nodes"]:
         nodes.set(read_node(json.dumps(document).encode()))
     for one in objects[1::2]:
-        nodes.volumes.set(one)
+        nodes.use(VolumeColumns).objects.set(one)
     for pod in pods[1::2]:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     return nodes
@@ -47,24 +50,24 @@ def columns(given: Object) -> ClusterState:
 def ours(vector: Vector) -> Fields:
     given = vector.given
     nodes = columns(given)
-    pod = pod_class(read_pod(json.dumps(given["pod"]).encode()))
+    pod = pod_class(read_pod(json.dumps(given["pod"]).encode()), nodes.features.values())
     found = dict(decided("pod", pod, nodes, given))
     names = sorted(one["metadata"]["name"] for one in given["nodes"])
     fitting = [name for name in names if f"pod {name} writes" in found]
     chosen = next((one for one in fitting if not rejected(found, f"pod {one} ")), None)
-    if chosen is None or not pod.volumes.claims:
+    if chosen is None or not pod.of(VOLUMES).claims:
         return found
     row = nodes.row(chosen)
     assert row is not None
     BINDING.reserve(pod, nodes, row)
-    following = pod_class(read_pod(json.dumps(given["next"]).encode()))
+    following = pod_class(read_pod(json.dumps(given["next"]).encode()), nodes.features.values())
     return found | dict(decided("next", following, nodes, given)) | checked(pod, chosen, given)
 
 
 def checked(pod: PodClass, name: str, given: Object) -> Fields:
     """How far binding is once everything was written, and the API has what comes ``after``."""
     nodes = columns(given)
-    row, objects = nodes.row(name), nodes.volumes
+    row, objects = nodes.row(name), nodes.use(VolumeColumns).objects
     volumes = BINDING.reserve(pod, nodes, row).volumes
     keys = [one.volume.key for one in volumes.static_bindings]
     keys += [one.key for one in volumes.dynamic_provisions]

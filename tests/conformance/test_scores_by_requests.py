@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.config.builders import BUILDERS
 from koord_scheduler.config.plugin_args import AllPluginArgs
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import pod_class
 
 from tests.conformance.vectors import Fields, Object, Vector, replay
 

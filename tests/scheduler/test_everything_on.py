@@ -18,7 +18,9 @@ from koord_model.keys import GPU
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
 from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
+from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.quota_metrics import quota_figures
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.explanation import (
     Now,
@@ -60,7 +62,7 @@ def test_pages_answer_and_rules_hold(every_plugin: bool, seed: int) -> None:
 
 def check_placement(cluster: AssembledCluster, placement: Placement) -> None:
     """Its node lets the pod run, by what nodes and pods say."""
-    if placement.pod.waiting.reserves is not None:
+    if placement.pod.waiting.stands_for is not None:
         return
     document = cluster.of("Pod")[placement.pod.key]
     assert "deletionTimestamp" not in document["metadata"]
@@ -127,9 +129,13 @@ def check_pages(cluster: AssembledCluster) -> None:
     _is_json(queue_overview(scheduler.queue, cluster.now))
     _is_json(nodes_overview(scheduler.nodes))
     _is_json(gangs_document(scheduler))
-    _is_json([(one.tree, dict(one.fields)) for one in quota_figures(scheduler.nodes.quotas)])
+    quotas = scheduler.nodes.find(QuotaColumns)
+    if quotas is not None:
+        _is_json([(one.tree, dict(one.fields)) for one in quota_figures(quotas)])
     list(GangMetrics(scheduler.gangs).collect())
-    list(ReservationMetrics(scheduler.nodes.reservations.objects).collect())
+    reservations = scheduler.nodes.find(ReservationColumns)
+    if reservations is not None:
+        list(ReservationMetrics(reservations.objects).collect())
     sources = ServiceSources(scheduler, dict, lambda: True, lambda make: make())
     for path, page in service_pages(sources).items():
         for name in ("n1", "q1", "shop/q1"):

@@ -108,6 +108,6 @@ def allocations(
 
 
 def _reserved(placement: Placement) -> Iterator[Any]:
-    for one in placement.reservations:
+    for one in placement.reserved:
         if isinstance(one, AssumedClaims):
             yield from one.claims

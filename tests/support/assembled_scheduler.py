@@ -36,6 +36,7 @@ from koord_scheduler.plugins.dynamic_resources.assumed_claims import (
     AssumedClaims,
     release_claims,
 )
+from koord_scheduler.plugins.dynamic_resources.columns import ClaimColumns
 from koord_scheduler.program.make_scheduler import make_scheduler
 
 from tests.support import assembled_claims
@@ -164,9 +165,9 @@ class AssembledCluster:
 
     def _release(self, placement: Placement) -> None:
         """What was assumed of claims is written, or will not be."""
-        for one in placement.reservations:
+        for one in placement.reserved:
             if isinstance(one, AssumedClaims):
-                release_claims(one, self.scheduler.nodes.devices)
+                release_claims(one, self.scheduler.nodes.use(ClaimColumns).objects)
 
     def fail(self, key: str) -> None:
         """A pod is not bound after all."""
@@ -208,8 +209,8 @@ class AssembledCluster:
             self.put("ResourceClaim", name, claim)
         self._release(placement)
         annotations = {name: one for name, one in placement_annotations(placement).items() if one}
-        if placement.pod.waiting.reserves is not None:
-            name = placement.pod.waiting.reserves.name
+        if placement.pod.waiting.stands_for is not None:
+            name = placement.pod.waiting.stands_for.name
             document = self.of("Reservation")[name]
             requests = document["spec"]["template"]["spec"]["containers"][0]["resources"]
             status = {

@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.framework.nominations import Nomination, Nominations
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.disruption_budget import read_disruption_budget
 from koord_scheduler.objects.node import read_node
-from koord_scheduler.state.cluster_state import ClusterState
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
+from koord_scheduler.state.pod_usage import PlacedPod
 
 from tests.support.clusters.selectors import Object
+from tests.support.prepared import prepared
 
 
 class FullCluster:
     """What ``tests.support.clusters.random_preemption`` makes, and its waiting ``pod``."""
 
     def __init__(self, given: Object, plugins: Sequence[EnabledPlugin]) -> None:
-        self.nodes = ClusterState(length=1)
+        self.nodes = prepared(plugins, length=1)
         for one in given["namespaces"]:
             self.nodes.namespaces.set(one["name"], one["labels"])
         for one in given["nodes"]:

@@ -12,8 +12,8 @@ from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.framework.recording import Record, RecordingScheduler, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults
-from koord_scheduler.plugins.coscheduling.gangs import Gang
+from koord_scheduler.gangs.gang_spec import GangDefaults
+from koord_scheduler.gangs.gangs import Gang
 from koord_scheduler.plugins.coscheduling.plugin import Coscheduling
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.state.cluster_state import ClusterState

@@ -14,6 +14,7 @@ from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugin import Plugin
+from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin, ElasticQuotaSettings
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 
@@ -32,7 +33,7 @@ class QuotaCluster:
         enabled = tuple(EnabledPlugin(one) for one in plugins)
         profile = Profile("default-scheduler", enabled, preempting=(self.plugin,))
         self.scheduler = Scheduler([profile])
-        self.quotas = self.scheduler.nodes.quotas
+        self.quotas = self.scheduler.nodes.use(QuotaColumns)
         kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: 0.0))
         self._kinds = {one.resource.kind: one for one in kinds}
         for name in nodes:

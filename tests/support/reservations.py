@@ -145,7 +145,7 @@ class ReservationCluster:
 
 
 def allocated(placement: Placement) -> str:
-    for one in placement.reservations:
+    for one in placement.reserved:
         if isinstance(one, ReservationAllocation):
             written = dict(one.annotations)[ANNOTATION_RESERVATION_ALLOCATED]
             return "" if written is None else str(json.loads(written)["name"])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 from koord_model.elastic_quota import ElasticQuota
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
 from koord_scheduler.plugins.elastic_quota.quota_metrics import QuotaFigures, QuotaMetrics
 from koord_scheduler.plugins.reservation.objects import read_reservation_object
 from koord_scheduler.plugins.reservation.reservation import reservation_of
 from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
+from koord_scheduler.state.cluster_state import ClusterState
 from prometheus_client import CollectorRegistry
 
 from tests.support.reservations import reservation
@@ -29,6 +30,8 @@ def full_registry() -> CollectorRegistry:
     kept = reservation_of(read_reservation_object(document))
     registry.register(ReservationMetrics(lambda: [kept]))
     figures = QuotaFigures(ElasticQuota("team"), "", {"used": {"cpu": 1000}})
-    QuotaMetrics(registry, lambda: [figures]).report_seconds.observe(0.001)
-    registry.register(GangMetrics(Gangs()))
+    quotas = QuotaMetrics(lambda: [figures])
+    quotas.report_seconds.observe(0.001)
+    registry.register(quotas)
+    registry.register(GangMetrics(Gangs(ClusterState())))
     return registry

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from random import Random
 
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import pod_class
 
 from tests.support.clusters.storage import random_storage_cluster
 from tests.support.storage_kinds import storage_objects
@@ -24,6 +25,7 @@ class StorageLife:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.columns = ClusterState(length=1)
+        self.columns.use(VolumeColumns)
         clusters = [random_storage_cluster(rng) for _ in range(2)]
         self.pods = [_pod(one) for cluster in clusters for one in cluster["pods"]]
         self.nodes = [
@@ -31,7 +33,9 @@ class StorageLife:
         ]
         self.objects = [one for cluster in clusters for one in storage_objects(cluster)]
         self.waiting = [
-            pod_class(_pod(cluster[name])) for cluster in clusters for name in ("pod", "next")
+            pod_class(_pod(cluster[name]), self.columns.features.values())
+            for cluster in clusters
+            for name in ("pod", "next")
         ]
         self.placed: list[PodInfo] = []
 
@@ -41,18 +45,18 @@ class StorageLife:
             self.columns.set(node)
         for one in self.objects:
             if self.rng.random() < 0.8:
-                self.columns.volumes.set(one)
+                self.columns.use(VolumeColumns).objects.set(one)
 
     def change(self) -> None:
         """Something comes, goes or changes."""
         columns, rng = self.columns, self.rng
         match rng.choice(CHANGES):
             case "object":
-                columns.volumes.set(rng.choice(self.objects))
+                columns.use(VolumeColumns).objects.set(rng.choice(self.objects))
             case "no object":
                 one = rng.choice(self.objects)
-                if columns.volumes.get(type(one), one.key) is not None:
-                    columns.volumes.remove(type(one), one.key)
+                if columns.use(VolumeColumns).objects.get(type(one), one.key) is not None:
+                    columns.use(VolumeColumns).objects.remove(type(one), one.key)
             case "pod" if self.pods:
                 pod = rng.choice(self.pods)
                 self.placed.append(pod)

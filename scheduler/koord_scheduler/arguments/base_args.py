@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koord_scheduler.config.component_config import Strict
+from koord_scheduler.arguments.fields import Strict
 
 
 class PluginArgs(Strict, frozen=True):

@@ -9,8 +9,8 @@ import msgspec
 from koord_model.names import KEY, VALUE, is_label_key, is_label_value
 from koord_model.whole_number import whole_number
 
+from koord_scheduler.arguments.fields import Int32, Strict
 from koord_scheduler.arguments.problems import problem
-from koord_scheduler.config.component_config import Int32, Strict
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS = ("In", "NotIn")

@@ -34,7 +34,7 @@ from koord_scheduler.plugins.coscheduling.topology_placement_generator import (
 from koord_scheduler.plugins.device_share.plugin import DeviceShare
 from koord_scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin
-from koord_scheduler.plugins.image_locality import ImageLocality
+from koord_scheduler.plugins.image_locality.plugin import ImageLocality
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinitySettings
 from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koord_scheduler.plugins.node_affinity import NodeAffinity
@@ -43,12 +43,7 @@ from koord_scheduler.plugins.node_name import NodeName
 from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings
 from koord_scheduler.plugins.node_numa_resource.policies import CPUBindPolicy
-from koord_scheduler.plugins.node_numa_resource.scores import (
-    AmountScore,
-    AmountScorer,
-    least_taken,
-    most_taken,
-)
+from koord_scheduler.plugins.node_numa_resource.scores import AmountScore, AmountScorer
 from koord_scheduler.plugins.node_ports import NodePorts
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
@@ -77,7 +72,9 @@ from koord_scheduler.plugins.volumes.volume_zone import VolumeZone
 from koord_scheduler.state.resource_scores import (
     ResourceScore,
     least_allocated,
+    least_taken,
     most_allocated,
+    most_taken,
     requested_to_capacity_ratio,
 )
 
@@ -93,7 +90,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "Reservation": lambda args: _reservation(args.reservation),
     "VolumeRestrictions": lambda args: VolumeRestrictions(),
     "NodeVolumeLimits": lambda args: NodeVolumeLimits(),
-    "VolumeBinding": lambda args: VolumeBinding(),
+    "VolumeBinding": lambda args: VolumeBinding(float(args.volume_binding.bind_timeout_seconds)),
     "VolumeZone": lambda args: VolumeZone(),
     "PodTopologySpread": lambda args: PodTopologySpread(_spread(args.pod_topology_spread)),
     "InterPodAffinity": lambda args: _inter_pod_affinity(args.inter_pod_affinity),
@@ -168,6 +165,7 @@ def _reservation(args: ReservationArgs) -> ReservationPlugin:
             pre_allocation.cluster_label_key or LABEL_PRE_ALLOCATABLE,
             pre_allocation.prefer_no_pre_allocated_pods,
             _candidates(args),
+            args.keep_seconds,
         )
     )
 

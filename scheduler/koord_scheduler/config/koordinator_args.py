@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import NotNegative, Strict
 from koord_scheduler.arguments.problems import problem
-from koord_scheduler.config.component_config import NotNegative, Strict
 
 _LEAST, _MOST = "LeastAllocated", "MostAllocated"
 

@@ -12,9 +12,9 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import Int32, NotNegative, PerCent, Strict
 from koord_scheduler.arguments.problems import problem
 from koord_scheduler.config.added_affinity import AddedAffinity
-from koord_scheduler.config.component_config import Int32, NotNegative, PerCent, Strict
 from koord_scheduler.config.koordinator_args import (
     NodeResourcesFitPlusArgs,
     ScarceResourceAvoidanceArgs,

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
-from koord_scheduler.classes.pod_reader import ClusterPod
 from koord_scheduler.extenders.extender import Extender
 from koord_scheduler.objects.node import Node
+from koord_scheduler.state.pod_reader import ClusterPod
 
 T = TypeVar("T")
 

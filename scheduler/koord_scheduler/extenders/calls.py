@@ -11,9 +11,9 @@ import msgspec
 from koord_scheduler.extenders import wire
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.extenders.extender import Extender
+from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.extenders.refusal import NodeFailure
-from koord_scheduler.framework.preemption import Preemption
-from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.pod_usage import PlacedPod
 
 _SCALE = 10
 """An extender scores from 0 to 10, plugins to 100."""

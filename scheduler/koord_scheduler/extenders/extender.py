@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.state.pod_class import PodClass
 
 
 @dataclass(frozen=True)

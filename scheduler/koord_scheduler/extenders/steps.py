@@ -19,9 +19,9 @@ from koord_scheduler.extenders.calls import (
     Scores,
 )
 from koord_scheduler.extenders.extender import Extender
+from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.extenders.refusal import NodeFailure
-from koord_scheduler.framework.preemption import Preemption
-from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.pod_usage import PlacedPod
 
 T = TypeVar("T")
 

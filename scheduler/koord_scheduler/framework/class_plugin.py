@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugin import AcrossNodes, Filter, Plugin, Score
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 
 @dataclass(frozen=True, slots=True)

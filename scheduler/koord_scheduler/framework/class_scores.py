@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.class_plugin import ClassPlugin
 from koord_scheduler.framework.lru_cache import HasSize
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import RowScores, SharedScores
 from koord_scheduler.plugin import Limit, PreFilterResult, Reason
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, span
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class PluginReasons(NamedTuple):
@@ -263,12 +264,16 @@ class ClassScores:
             found += limits or ()
         return PlainLimits(found, are_all, are_local)
 
-    def may_use(self, node: str, reservation: str) -> bool:
-        """Whether the class may use a reservation of a node, which it names by its uid."""
+    def may_use(self, node: str, holder: str) -> bool:
+        """Return True if the class may use what a holder, by its uid, holds of a node."""
         return False
 
-    def use_reservations(self, rows: Rows) -> Mask:
-        """Of each of these rows, whether the class may use reservations there.
+    def enough_candidates(self, nodes: int) -> float:
+        """The number of rows with held room, of so many nodes, that are enough for preemption."""
+        return np.inf
+
+    def have_held(self, rows: Rows) -> Mask:
+        """Return True for each of these rows where others hold room that the class may use.
 
         Pods that leave may give their room to these: limits do not say what becomes of it.
         """

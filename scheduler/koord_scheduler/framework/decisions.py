@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.extenders.steps import Calls, Steps
-from koord_scheduler.framework.preemption import Preemption
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
-from koord_scheduler.plugins.coscheduling.member import Release
+from koord_scheduler.gangs.member import Release
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A pod is to be bound to a node; ``reservations`` are what plugins took for it.
+    """A pod is to be bound to a node; ``reserved`` is what plugins took for it.
 
     With a ``release``, it is bound together with others of its gang.
     """
 
     pod: QueuedPod
     node: str
-    reservations: tuple[object, ...] = ()
+    reserved: tuple[object, ...] = ()
     release: Release | None = None
 
 

@@ -18,8 +18,9 @@ from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.rejected_beside import rejected_beside
 from koord_scheduler.plugin import Limit
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.placed_pods import PlacedPods, PodsByRow
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class Victims(NamedTuple):
@@ -58,18 +59,18 @@ class DryRun:
         conditions: Sequence[Limit],
         pods: PodsByRow,
         rows: Rows,
-        with_reservations: Mask,
+        with_held: Mask,
     ) -> Victims:
-        """The victims among ``pods``; limits say nothing of rows ``with_reservations``.
+        """The victims among ``pods``; limits say nothing of rows ``with_held`` room.
 
         ``conditions`` are those beside filters, of all rows.
         """
         find = self.by_limits if limits.are_all else self.by_filters
-        apart = with_reservations[pods.at]
+        apart = with_held[pods.at]
         found = find([*limits.limits, *conditions], pods.where(~apart), rows)
         if not apart.any():
             return found
-        enough = self._nodes.reservations.enough_candidates.of(len(rows))
+        enough = self._scores.enough_candidates(len(rows))
         return _merged(found, self.by_filters(conditions, pods.where(apart), rows, enough))
 
     def by_limits(self, limits: Sequence[Limit], pods: PodsByRow, rows: Rows) -> Victims:
@@ -132,7 +133,7 @@ class DryRun:
 
         ``room`` is that of limits without these pods, ``counts`` is what they take of it.
         """
-        with self._nodes.reservations.keep_pre_allocated():
+        with self._nodes.trial():
             return self._not_back(row, slots, room, counts)
 
     def _not_back(self, row: int, slots: list[int], room: Amounts, counts: Amounts) -> list[bool]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from koord_scheduler.extenders.calls import CallFailure, Scores
 from koord_scheduler.extenders.extender import Extender
+from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.extenders.steps import (
     ExtenderFilterResult,
@@ -24,9 +25,10 @@ from koord_scheduler.extenders.steps import (
 )
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.fit_error import NO_CANDIDATE, preemption_message
-from koord_scheduler.framework.preemption import Preemption, least_harmful
+from koord_scheduler.framework.preemption import least_harmful
 from koord_scheduler.state.arrays import Rows
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_usage import PlacedPod
 
 
 class ChosenPreemption(NamedTuple):

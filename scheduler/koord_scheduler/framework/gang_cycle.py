@@ -36,9 +36,9 @@ from koord_scheduler.framework.queue.scheduling_queue import (
     GangAttempts,
     QueuedPod,
 )
-from koord_scheduler.plugins.coscheduling.gangs import count_by_gang
-from koord_scheduler.plugins.coscheduling.member import Release
-from koord_scheduler.plugins.coscheduling.readiness import has_enough_pods, ignored, missing_members
+from koord_scheduler.gangs.gangs import count_by_gang
+from koord_scheduler.gangs.member import Release
+from koord_scheduler.gangs.readiness import has_enough_pods, ignored, missing_members
 from koord_scheduler.state.arrays import Amounts, Rows
 
 TOLD_AFTER_SECONDS = 5.0
@@ -86,10 +86,10 @@ class GangCycle:
                 self._hold.let_go()
             self._back_off(queue.gang_attempts, group_id, pods, now, holds=False)
             return self._refuse(queue, head, reason, now)
-        lacks_quota: list[str] = []
+        not_admitted: list[str] = []
 
         def explain(pod: QueuedPod) -> str:
-            lacks_quota.extend([pod.key] if host.not_admitted(pod) else [])
+            not_admitted.extend([pod.key] if host.not_admitted(pod) else [])
             return self._why_not(pod)
 
         with self._without_nominations(pods) as nominations:
@@ -99,11 +99,11 @@ class GangCycle:
                 self._release(group_id, result.placements)
                 return None
         last = result.failed or head
-        remedy = None if lacks_quota else host.remedy(last)
+        remedy = None if not_admitted else host.remedy(last)
         preempts = remedy is None and host.gangs.preempts(group_id)
         if preempts and self._preempt(queue, pods, now):
             return None
-        self._back_off(queue.gang_attempts, group_id, pods, now, holds=not lacks_quota)
+        self._back_off(queue.gang_attempts, group_id, pods, now, holds=not not_admitted)
         refusal = self._refuse(queue, last, self._failure(group_id, result), now)
         return replace(refusal, remedy=remedy)
 
@@ -185,7 +185,7 @@ class GangCycle:
     def _has_slots(self, group_id: str, pods: Sequence[QueuedPod]) -> bool:
         """Whether there may be room for as many pods as have to start together."""
         host = self._host
-        if len(host.nodes.reservations) or len({one.scores_key for one in pods}) > 1:
+        if host.nodes.holds_room() or len({one.scores_key for one in pods}) > 1:
             return True
         rows = host.fitting_rows(pods[0])
         return float(self._slots(pods[0], rows).sum()) >= sum(host.gangs.needed(group_id).values())

@@ -9,7 +9,7 @@ from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis
 from koord_scheduler.framework.gang_preemption import PreemptionHost
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.state.arrays import Rows
 from koord_scheduler.state.resources import Request
 

@@ -8,9 +8,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
-from koord_scheduler.plugins.coscheduling.gangs import Gang
+from koord_scheduler.gangs.gangs import Gang
 from koord_scheduler.state.arrays import Amounts, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class GangCandidate(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.gang_trial import MemberPlacer
 from koord_scheduler.framework.nominations import Nomination, Nominations
-from koord_scheduler.framework.preemption import Candidates, Preemption, least_harmful
+from koord_scheduler.framework.preemption import Candidates, least_harmful
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.placed_pods import PlacedPods
@@ -65,7 +66,7 @@ class PreemptingPlacer:
     @contextmanager
     def restored(self) -> Iterator[None]:
         """At the end all victims are back where they were."""
-        with self._host.nodes.reservations.keep_pre_allocated():
+        with self._host.nodes.trial():
             try:
                 yield
             finally:

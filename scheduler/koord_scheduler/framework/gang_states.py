@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from koord_scheduler.classes.pod_reader import ClusterPod
 from koord_scheduler.framework.pod_states import PodStates
 from koord_scheduler.framework.profile import Profile
-from koord_scheduler.framework.queue.scheduling_queue import ClassKey, GangAttempts, QueuedPod
-from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
-from koord_scheduler.plugins.coscheduling.pod_group import PodGroup
+from koord_scheduler.framework.queue.scheduling_queue import (
+    ClassKey,
+    GangAttempts,
+    QueuedPod,
+    SchedulingQueue,
+)
+from koord_scheduler.gangs.gangs import Gang, Gangs
+from koord_scheduler.gangs.member import GANG_MEMBER
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import ClusterPod
 
 
 class GangStates(PodStates):
     """Keeps count of gangs, and which of their waiting pods wait together, which by themselves."""
 
-    @property
-    def gangs(self) -> Gangs:
-        """All gangs."""
-        return self.nodes.gangs
+    def __init__(
+        self, profiles: Mapping[str, Profile], nodes: ClusterState, queue: SchedulingQueue
+    ) -> None:
+        self.gangs = nodes.use(Gangs)
+        self.gangs.on_described = self._try_anew
+        super().__init__(profiles, nodes, queue)
 
     def set_pod(self, pod: ClusterPod, now: float) -> None:
         """A pod is there, or has changed."""
-        before = self.gangs.gang_of(pod.key)
-        if pod.gang is None or (pod.is_leaving and pod.waiting is not None):
+        before, member = self.gangs.gang_of(pod.key), pod.parts.of(GANG_MEMBER)
+        if member is None or (pod.is_leaving and pod.waiting is not None):
             self.gangs.remove_member(pod.key)
         else:
             is_bound = pod.waiting is None
-            self.gangs.set_member(pod.key, pod.uid, pod.gang, is_bound=is_bound)
+            self.gangs.set_member(pod.key, pod.uid, member, is_bound=is_bound)
         for gang in (before, self.gangs.gang_of(pod.key)):
             self._regroup(gang)
         super().set_pod(pod, now)
@@ -38,14 +47,6 @@ class GangStates(PodStates):
         """A pod is gone."""
         super().remove_pod(key)
         self._regroup(self.gangs.remove_member(key))
-
-    def set_pod_group(self, one: PodGroup) -> None:
-        """A PodGroup is there, or has changed."""
-        self._try_anew(self.gangs.set_pod_group(one))
-
-    def remove_pod_group(self, key: str) -> None:
-        """A PodGroup is gone."""
-        self._try_anew(self.gangs.remove_pod_group(key))
 
     def _try_anew(self, gang: Gang | None) -> None:
         """What a gang asks for has changed: what was found of its group counts no longer."""

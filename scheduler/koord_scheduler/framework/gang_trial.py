@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_planner import GangCandidate
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.gangs.gang_spec import GangMode
+from koord_scheduler.gangs.gangs import Gangs, count_by_gang
 from koord_scheduler.plugin import CannotReserve
-from koord_scheduler.plugins.coscheduling.gang_spec import GangMode
-from koord_scheduler.plugins.coscheduling.gangs import Gangs, count_by_gang
 
 
 class MemberPlacer(Protocol):

@@ -7,8 +7,9 @@ import numpy as np
 from koord_scheduler.framework.nominations import Nominations
 from koord_scheduler.plugin import Limit
 from koord_scheduler.state.arrays import Amounts, Codes, Rows, lengthened
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.journal import RowJournal
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.usage_table import UsageTable
 
 _NOWHERE = -1

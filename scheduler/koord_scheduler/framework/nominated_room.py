@@ -49,7 +49,7 @@ class NominatedRoom:
     def _known(self, priority: int, scores: ClassScores) -> Mask | None:
         """What is known of all rows; ``None`` if it depends on more than the row."""
         nodes, journal = self._nodes, self._columns.journal
-        versions = nodes.terms.version, nodes.namespaces.version, nodes.reservations.version
+        versions = nodes.terms.version, nodes.namespaces.version, *nodes.feature_versions()
         state = nodes.generation, self._columns.version, *versions
         known = scores.beside_nominated
         changed = None

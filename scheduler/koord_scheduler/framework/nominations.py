@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from koord_scheduler.state.cluster_state import PodUsage
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class Nomination(NamedTuple):

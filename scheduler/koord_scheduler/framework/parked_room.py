@@ -14,7 +14,7 @@ from koord_scheduler.state.resources import Request
 
 
 class ParkedRoom:
-    """What is free on nodes; what reservations keep counts as free, as some pods may use it.
+    """What is free on nodes; what is held counts as free, as some pods may use it.
 
     ``is_dirty`` are the rows that changed since the classes were looked at that were not looked at
     in this round. What is ``left`` is less than what is free by what was taken since ``absorb``.
@@ -23,7 +23,7 @@ class ParkedRoom:
     def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
         self._seen = 0
-        self._reserved: dict[int, list[Request]] = {}
+        self._held: dict[int, list[Request]] = {}
         self._free: Amounts = np.zeros((0, 0))
         self._left: Amounts = self._free
         self._rows: dict[int, Rows] = {}
@@ -42,7 +42,7 @@ class ParkedRoom:
         self.is_dirty[rows] = True
         if in_round:
             self._is_next[rows] = True
-        self._note_reserved(rows)
+        self._note_held(rows)
         self._rows = {}
         self._free = self._left = np.zeros((0, len(nodes)))
         self.measure(names)
@@ -56,7 +56,7 @@ class ParkedRoom:
         columns = [resources.column(name) for name in more]
         free = resources.allocatable[columns] - resources.requested[columns]
         line_of = {name: line for line, name in enumerate(more)}
-        for row, requests in self._reserved.items():
+        for row, requests in self._held.items():
             for name, amount in chain.from_iterable(requests):
                 if name in line_of:
                     free[line_of[name], row] += amount
@@ -107,15 +107,13 @@ class ParkedRoom:
             return self._nodes.is_node
         return base.fits
 
-    def _note_reserved(self, rows: Rows) -> None:
-        reservations = self._nodes.reservations
-        if not len(reservations):
-            self._reserved = {}
+    def _note_held(self, rows: Rows) -> None:
+        if not self._nodes.holds_room():
+            self._held = {}
             return
         for row in rows.tolist():
-            on = reservations.on(self._nodes.name(row))
-            held = [one for one in map(reservations.held, (one.key for one in on)) if one]
+            held = self._nodes.usable_on(self._nodes.name(row))
             if held:
-                self._reserved[row] = [one.request for one in held]
+                self._held[row] = [one.request for one in held]
             else:
-                self._reserved.pop(row, None)
+                self._held.pop(row, None)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
-from koord_scheduler.classes.pod_reader import ClusterPod, WaitingPod, named_class
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.nominations import Nomination, Nominations
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
+from koord_scheduler.objects.pod_times import PodTimes
 from koord_scheduler.plugin import Plugin
-from koord_scheduler.plugins.load_aware.pod_load import PodTimes
-from koord_scheduler.plugins.reservation.named_pods import NamedPod
-from koord_scheduler.plugins.reservation.reservation import HIGHEST_PRIORITY
-from koord_scheduler.plugins.reservation.reservation_reader import (
-    ClusterReservation,
-    reservation_key,
-)
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_reader import ClusterPod, WaitingPod
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
+
+HIGHEST_PRIORITY = 2**31 - 1
+"""Of pods that nobody preempts."""
 
 
 class PodStates:
@@ -36,13 +35,11 @@ class PodStates:
         self.profiles = profiles
         self.nodes = nodes
         self.queue = queue
-        self.placed = PlacedPods(nodes)
         self.nominations = Nominations()
         self._reserved: dict[str, list[tuple[Plugin, object]]] = {}
         self._assumed: dict[str, QueuedPod] = {}
-        # What the API said of pods and reservations while they were assumed; it counts once they
-        # are forgotten.
-        self._newer: dict[str, ClusterPod | ClusterReservation] = {}
+        # What the API said of pods while they were assumed; it counts once they are forgotten.
+        self._newer: dict[str, Callable[[float], None]] = {}
         self._number = 0
         self._labels_version = nodes.selected_labels.version
         if any(one.plugin.reads_labels for some in profiles.values() for one in some.plugins):
@@ -51,23 +48,30 @@ class PodStates:
             for one in profile.plugins:
                 one.plugin.prepare(nodes)
                 one.plugin.join([other.plugin for other in profile.plugins])
+        self.placed = PlacedPods(nodes)
+        nodes.stand_ins = self
+        self._hearing, self._binding = nodes.hooks("set_pod"), nodes.hooks("bound")
+        self._forgetting, self._giving_up = nodes.hooks("remove_pod"), nodes.hooks("gave_up")
+        self._reclassifying = nodes.hooks("reclassified")
         self.assumed: Mapping[str, QueuedPod] = MappingProxyType(self._assumed)
 
     def set_pod(self, pod: ClusterPod, now: float) -> None:
         """A pod is there, or has changed."""
-        if self.nodes.quotas.is_used:
-            self.nodes.quotas.set_pod(pod.key, pod.usage)
+        for hear in self._hearing:
+            hear(pod)
         if pod.waiting is None:
             self._settle(pod.key)
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
             self.placed.set(_placed(pod))
-            self.nodes.reservations.bind(pod.node, pod.usage.reservation)
-            self._operate(pod)
+            for bound in self._binding:
+                bound(pod)
+            self._reclassify()
             return
         assumed = self._assumed.get(pod.key)
         if assumed is not None and assumed.uid == pod.uid:
-            self._newer[pod.key] = pod  # where it goes is on its way to the API
+            # Where it goes is on its way to the API.
+            self._newer[pod.key] = partial(self.set_pod, pod)
             placed = self.placed.by_key[pod.key]
             usage = self._usage_of(pod.key, pod.waiting)
             if usage != placed.usage:  # its labels count for others from now on
@@ -80,7 +84,8 @@ class PodStates:
     def remove_pod(self, key: str) -> None:
         """A pod is gone."""
         self._drop(key)
-        self.nodes.quotas.remove_pod(key)
+        for forget in self._forgetting:
+            forget(key)
 
     def _drop(self, key: str) -> None:
         """Nothing is decided about a pod, or kept for it."""
@@ -89,49 +94,41 @@ class PodStates:
         if key in self.placed.by_key:
             self._unplace(key)
 
-    def _operate(self, pod: ClusterPod) -> None:
-        """A pod with a node acts as a reservation, or does not."""
-        reservations = self.nodes.reservations
-        if pod.operates is not None:
-            reservations.set(pod.operates, pod.usage)
-            self._separate_named()
-        elif reservations.get(pod.key) is not None:
-            reservations.remove(pod.key)
-            self._separate_named()
-
-    def set_reservation(self, given: ClusterReservation, now: float) -> None:
-        """A reservation is there, or has changed; without a node it waits as if it were a pod."""
-        pod, one = given.pod, given.reservation
+    def set_stand_in(
+        self, pod: ClusterPod, changed: Callable[[], object], now: float, *, is_pending: bool
+    ) -> None:
+        """An object is there, or has changed, that waits as ``pod`` if it ``is_pending``."""
         assumed = self._assumed.get(pod.key)
-        if one.is_pending and assumed is not None and assumed.uid == pod.uid:
-            self._newer[pod.key] = given
+        if is_pending and assumed is not None and assumed.uid == pod.uid:
+            self._newer[pod.key] = partial(self.set_stand_in, pod, changed, is_pending=is_pending)
             return
         self._settle(pod.key)
         if pod.key in self.placed.by_key:
             self.placed.remove(pod.key)
-        self.nodes.reservations.set(one, given.whole)
-        if one.is_pending and pod.waiting is not None:
+        changed()
+        if is_pending and pod.waiting is not None:
             self._wait(pod, pod.waiting, now)
         else:
             self.queue.remove(pod.key)
             self.nominations.remove(pod.key)
-        self._separate_named()
+        self._reclassify()
 
-    def remove_reservation(self, name: str) -> None:
-        """A reservation is gone."""
-        self.remove_pod(reservation_key(name))
-        self.nodes.reservations.remove(name)
-        self._separate_named()
+    def remove_stand_in(self, key: str, changed: Callable[[], object]) -> None:
+        """It is gone."""
+        self.remove_pod(key)
+        changed()
+        self._reclassify()
 
-    def _separate_named(self) -> None:
-        """Pods that a reservation names wait apart from their like, and others do not."""
-        changed = self.nodes.reservations.named.take_changed()
-        for pod in self._pods_named(changed) if changed else ():
-            waiting = self._with_class(pod.key, pod.uid, pod.waiting)
-            if waiting is not pod.waiting:
-                honors = self.profiles[waiting.scheduler_name].honors_gates
-                again = replace(pod, waiting=waiting, retry_at=0.0)
-                self.queue.set(again, is_gated=honors and bool(waiting.gates))
+    def _reclassify(self) -> None:
+        """Pods wait apart from their like whose class is another one by now."""
+        for reclassified in self._reclassifying:
+            for key in reclassified(self.queue.pods):
+                pod = self.queue.pods[key]
+                waiting = self._with_class(pod.key, pod.uid, pod.waiting)
+                if waiting is not pod.waiting:
+                    honors = self.profiles[waiting.scheduler_name].honors_gates
+                    again = replace(pod, waiting=waiting, retry_at=0.0)
+                    self.queue.set(again, is_gated=honors and bool(waiting.gates))
 
     def separate_selected(self) -> None:
         """Pods that differ in labels by which somebody selects by now wait apart."""
@@ -145,25 +142,13 @@ class PodStates:
 
     def _with_class(self, key: str, uid: str, waiting: WaitingPod) -> WaitingPod:
         """A pod with its class as it is by now."""
-        if waiting.reserves is not None:
+        if waiting.stands_for is not None:
             return waiting
         made, labels = waiting.pod_class, self.nodes.selected_labels.of(waiting.usage.labels)
         if made.labels != labels:
             made = replace(made, labels=labels)
-        if self.nodes.reservations.is_used:
-            made = named_class(made, key, uid, self.nodes)
+        made = self.nodes.class_of(made, key, uid)
         return waiting if made is waiting.pod_class else waiting._replace(pod_class=made)
-
-    def _pods_named(self, names: Collection[NamedPod]) -> list[QueuedPod]:
-        """The waiting pods that have one of these names."""
-        waiting, keys = self.queue.pods, {one.key for one in names}
-        keys.update(
-            pod.key
-            for name in names
-            for pod in (waiting.values() if not name.key else ())
-            if name.means(*pod.key.partition("/")[::2], pod.uid)
-        )
-        return [waiting[key] for key in keys if key in waiting]
 
     def _wait(self, pod: ClusterPod, waiting: WaitingPod, now: float) -> None:
         profile = self.profiles.get(waiting.scheduler_name)
@@ -242,7 +227,7 @@ class PodStates:
         ``epoch`` is the same time in seconds since the epoch.
         """
         self.separate_selected()
-        self.nodes.loads.set_epoch(epoch)
+        self.nodes.set_epoch(epoch)
         return self.queue.tick(now)
 
     def assume(self, pod: QueuedPod, row: int) -> Placement:
@@ -264,17 +249,17 @@ class PodStates:
         if reserved:
             self._reserved[pod.key] = reserved
         usage = self._usage_of(pod.key, waiting)
-        times = PodTimes(self.nodes.loads.epoch)
-        # What is about to become a reservation is no victim: nothing could be evicted.
-        priority = pod.priority if waiting.reserves is None else HIGHEST_PRIORITY
+        times = PodTimes(self.nodes.epoch)
+        # What is no pod is no victim: nothing could be evicted.
+        priority = pod.priority if waiting.stands_for is None else HIGHEST_PRIORITY
         self.placed.set(PlacedPod(pod.key, pod.uid, node, priority, None, usage, times=times))
         return Placement(pod, node, tuple(one for _, one in reserved))
 
     def _usage_of(self, key: str, waiting: WaitingPod) -> PodUsage:
         """What a placed pod takes of its node, with what plugins reserved for it."""
         usage = waiting.usage
-        for plugin, reservation in self._reserved.get(key, ()):
-            usage = plugin.usage(reservation, usage)
+        for plugin, taken in self._reserved.get(key, ()):
+            usage = plugin.usage(taken, usage)
         return usage
 
     def take_back(self, pod: QueuedPod) -> None:
@@ -292,10 +277,8 @@ class PodStates:
         self._unplace(pod.key)
         waiting = self._with_class(pod.key, pod.uid, pod.waiting)
         self.queue.back_off(replace(pod, waiting=waiting), now)
-        if isinstance(newer, ClusterPod):
-            self.set_pod(newer, now)
-        elif newer is not None:
-            self.set_reservation(newer, now)
+        if newer is not None:
+            newer(now)
 
     def forget_all(self, now: float) -> None:
         """Whatever was not confirmed yet: another one decides from now on."""
@@ -307,19 +290,19 @@ class PodStates:
         reserved: list[tuple[Plugin, object]] = []
         try:
             for plugin in self.profiles[waiting.scheduler_name].reserving:
-                if waiting.reserves is not None and not plugin.serves_reservations:
+                if waiting.stands_for is not None and not plugin.serves_stand_ins:
                     continue
-                reservation = plugin.reserve(waiting.pod_class, self.nodes, row)
-                if reservation is not None:
-                    reserved.append((plugin, reservation))
+                taken = plugin.reserve(waiting.pod_class, self.nodes, row)
+                if taken is not None:
+                    reserved.append((plugin, taken))
         except Exception:
-            for plugin, reservation in reserved:
-                plugin.unreserve(reservation, self.nodes)
+            for plugin, taken in reserved:
+                plugin.unreserve(taken, self.nodes)
             raise
         return reserved
 
     def _settle(self, key: str) -> None:
-        """The API says what became of a pod or a reservation."""
+        """The API says what became of a pod."""
         self._assumed.pop(key, None)
         self._reserved.pop(key, None)
         self._newer.pop(key, None)
@@ -327,9 +310,10 @@ class PodStates:
     def _unplace(self, key: str) -> None:
         self._assumed.pop(key, None)
         self._newer.pop(key, None)
-        for plugin, reservation in self._reserved.pop(key, ()):
-            plugin.unreserve(reservation, self.nodes)
-        self.nodes.reservations.remove(key)
+        for plugin, taken in self._reserved.pop(key, ()):
+            plugin.unreserve(taken, self.nodes)
+        for gave_up in self._giving_up:
+            gave_up(key)
         self.placed.remove(key)
 
 

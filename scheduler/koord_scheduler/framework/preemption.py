@@ -9,34 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from koord_model.keys import LABEL_DISABLE_PREEMPTIBLE
 
+from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.framework.dry_run import DryRun, Victims
 from koord_scheduler.framework.nominations import Nomination
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.plugin import VictimRules
 from koord_scheduler.state.arrays import Amounts, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods, PodsByRow
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPods, PodsByRow
+from koord_scheduler.state.pod_usage import PlacedPod
 
 _LOWEST = -(2.0**31)
-_KEPT = (LABEL_DISABLE_PREEMPTIBLE, "true")
-
-
-@dataclass(frozen=True)
-class Preemption:
-    """Where a pod can run once its ``victims`` are gone, the most important of them first.
-
-    ``pdb_violations`` is how many of them may not be evicted by their disruption budgets.
-    """
-
-    node: str
-    victims: tuple[PlacedPod, ...]
-    pdb_violations: int
 
 
 class Candidates:
@@ -85,7 +73,7 @@ class Candidates:
         if not len(self):
             return None
         ties = self._nodes.tie_break if tie_break is None else tie_break
-        if self._nodes.gangs.disrupts_together:  # victims elsewhere count, too
+        if _together(self._nodes) is not None:  # victims elsewhere count, too
             rows = dict(zip(map(self._nodes.name, self._rows.tolist()), self._rows, strict=True))
             return least_harmful(self, lambda node: float(ties[rows[node]]))
         left = self._places
@@ -120,11 +108,12 @@ def _with_their_gangs(
     victims: tuple[PlacedPod, ...], nodes: ClusterState, placed: PlacedPods
 ) -> tuple[PlacedPod, ...]:
     """With those pods, wherever they are, that lose their nodes together with one of them."""
-    if not nodes.gangs.disrupts_together:
+    gangs = _together(nodes)
+    if gangs is None:
         return victims
     found = {one.key: one for one in victims}
     for one in victims:
-        others = nodes.gangs.disrupted_with(one.key)
+        others = gangs.disrupted_with(one.key)
         found |= {key: placed.by_key[key] for key in others if key in placed.by_key}
     return tuple(sorted(found.values(), key=lambda one: -one.priority))
 
@@ -202,15 +191,15 @@ def find_candidates(
         limits = limits._replace(is_resolvable=limits.is_resolvable & ~np.isin(rows, unhelpful))
     conditions = victims.limits(rows) if victims is not None else ()
     has_lower = np.bincount(lower.at, minlength=len(rows)) > 0
-    with_reservations = scores.use_reservations(rows)
-    curable = limits.is_resolvable & (~limits.is_fixed | with_reservations)
+    with_held = scores.have_held(rows)
+    curable = limits.is_resolvable & (~limits.is_fixed | with_held)
     dry_run = DryRun(scores, nodes, placed, budgets, nominated)
     pods = lower.where(curable[lower.at])
     tried = limits.is_resolvable
     return Candidates(
         nodes,
         placed,
-        dry_run.victims(limits, conditions, pods, rows, with_reservations),
+        dry_run.victims(limits, conditions, pods, rows, with_held),
         rows,
         without_victims=int((tried & ~has_lower).sum()),
         rejected=int((tried & has_lower).sum()),
@@ -233,44 +222,32 @@ def _preemptible(
     placed: PlacedPods,
     priority: int,
 ) -> PodsByRow:
-    """Without those that act as a reservation, or have their room of one that is for others.
+    """Without those that features keep.
 
-    A pod that loses its node only with others is kept if one of these is. With
-    ``enablePreemption`` a label keeps pods, too.
-
-    A reservation gets back what pods have of it: that helps only those who may use it.
+    A pod that loses its node only with others is kept if one of these is.
     """
-    reservations = nodes.reservations
-    is_together = nodes.gangs.disrupts_together
-    if not len(reservations) and not reservations.preempt and not is_together:
-        return pods
-
-    def is_kept(usage: PodUsage) -> float:
-        return float(reservations.preempt and _KEPT in usage.labels.labels)
-
-    kept = placed.amounts(is_kept, pods.slots) > 0
-    acting = [slot for key in reservations.known() if (slot := placed.slot(key)) is not None]
-    kept |= np.isin(pods.slots, acting)
-    owning = placed.amounts(_owns, pods.slots) > 0
-    for at in np.flatnonzero(owning & ~kept).tolist():
-        pod = placed.pod(int(pods.slots[at]))
-        uid = pod.usage.reservation
-        kept[at] = reservations.owns_held(pod.node, uid) and not scores.may_use(pod.node, uid)
-    if is_together:
-        kept |= np.isin(pods.slots, _kept_together(pods.slots[kept], nodes, placed, priority))
-    return pods.where(~kept)
+    kept = np.zeros(len(pods.slots), np.bool_)
+    for kept_pods in nodes.hooks("kept_pods"):
+        found = kept_pods(placed, pods, scores.may_use)
+        if found is not None:
+            kept |= found
+    gangs = _together(nodes)
+    if gangs is not None:
+        kept |= np.isin(pods.slots, _kept_together(pods.slots[kept], gangs, placed, priority))
+    return pods.where(~kept) if kept.any() else pods
 
 
-def _kept_together(kept: Rows, nodes: ClusterState, placed: PlacedPods, priority: int) -> list[int]:
+def _together(nodes: ClusterState) -> Gangs | None:
+    """The gangs, if pods of some lose their nodes together; else ``None``."""
+    gangs = nodes.find(Gangs)
+    return gangs if gangs is not None and gangs.disrupts_together else None
+
+
+def _kept_together(kept: Rows, gangs: Gangs, placed: PlacedPods, priority: int) -> list[int]:
     """The slots of pods that lose their nodes only with one that is not lost."""
     found, lasting = list[int](), set(kept.tolist())
-    for keys in nodes.gangs.disrupted_together():
+    for keys in gangs.disrupted_together():
         slots = [slot for key in keys if (slot := placed.slot(key)) is not None]
         if any(slot in lasting or placed.priority[slot] >= priority for slot in slots):
             found += slots
     return found
-
-
-def _owns(usage: PodUsage) -> float:
-    """1 for a pod that has something of a reservation."""
-    return float(bool(usage.reservation))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from koord_scheduler.gangs.gang_spec import GangDefaults
 from koord_scheduler.plugin import Plugin
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults
 
 
 class EnabledPlugin(NamedTuple):

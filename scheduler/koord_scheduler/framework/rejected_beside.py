@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koord_scheduler.framework.class_scores import ClassScores
-from koord_scheduler.state.cluster_state import PodUsage
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 def rejected_beside(scores: ClassScores, row: int, pods: Sequence[PodUsage]) -> bool:

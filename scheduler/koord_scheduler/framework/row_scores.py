@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.class_plugin import ClassPlugin, class_plugin
 from koord_scheduler.framework.lru_cache import LRUCache
 from koord_scheduler.framework.profile import EnabledPlugin
@@ -15,6 +14,7 @@ from koord_scheduler.plugin import Plugin, PreFilterResult
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.journal import RowJournal
+from koord_scheduler.state.pod_class import PodClass
 
 
 class RowScores:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.extenders.calls import CallFailure
 from koord_scheduler.extenders.extender import Extender, interested
+from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.extenders.refusal import RESERVE, ExtenderRefusal, NodeFailure
 from koord_scheduler.extenders.steps import Steps
 from koord_scheduler.framework.class_scores import ClassScores
@@ -42,7 +42,7 @@ from koord_scheduler.framework.node_sample import FEWEST, NodeSampler
 from koord_scheduler.framework.nominated_room import NominatedRoom
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.parked_columns import NOTHING_HELPS, ParkedNeeds
-from koord_scheduler.framework.preemption import Candidates, Preemption
+from koord_scheduler.framework.preemption import Candidates
 from koord_scheduler.framework.preemptor import Preemptor
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
@@ -50,10 +50,9 @@ from koord_scheduler.framework.score_cache import ScoreCache
 from koord_scheduler.framework.wake_budget import UNLIMITED, WakeBudget
 from koord_scheduler.framework.waker import NOWHERE, Look, Waker
 from koord_scheduler.plugin import CannotReserve, VictimRules
-from koord_scheduler.plugins.coscheduling.domain_planner import DomainPlanner
-from koord_scheduler.plugins.coscheduling.network.network_planner import NetworkPlanner
 from koord_scheduler.state.arrays import Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resources import Request
 
 _MOST_LATE = 100
@@ -88,7 +87,9 @@ class Scheduler(GangStates):
         self._extenders = extenders
         self.on_filtered: OnFiltered | None = None
         self.gang_cycle = GangCycle(self)
-        self.gang_cycle.planner = DomainPlanner(self.placed, NetworkPlanner(self.placed))
+        plugins = (one.plugin for profile in by_name.values() for one in profile.plugins)
+        planners = (plugin.group_planner(self.placed) for plugin in plugins)
+        self.gang_cycle.planner = next((one for one in planners if one is not None), None)
         self._waker = Waker(self)
 
     def decide(self, now: float) -> Decision | ExtenderQuestion | None:
@@ -217,7 +218,7 @@ class Scheduler(GangStates):
 
     def _interested(self, pod: QueuedPod) -> tuple[Extender, ...]:
         """The extenders that are asked about a pod."""
-        if not self._extenders or pod.waiting.reserves is not None:
+        if not self._extenders or pod.waiting.stands_for is not None:
             return ()
         return interested(self._extenders, pod.waiting.pod_class)
 
@@ -273,7 +274,7 @@ class Scheduler(GangStates):
         Pods in general do not help one that is not admitted to any node.
         """
         profile, pod_class = self.profiles[pod.waiting.scheduler_name], pod.waiting.pod_class
-        if pod.waiting.reserves is None:
+        if pod.waiting.stands_for is None:
             for plugin in profile.preempting:
                 victims = plugin.victims(pod_class, self.nodes)
                 if victims is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.resources import NOWHERE
 
 ROUND_SECONDS = 300
@@ -32,8 +33,10 @@ class SelfCheck:
         found = []
         for _ in range(-(-length // ROUND_SECONDS)):
             row, self._next = self._next % length, self._next + 1
-            is_wrong = self._repair(row) | self._repair_devices(row)
-            if is_wrong | self._nodes.loads.repair(row):
+            is_wrong = self._repair(row)
+            for repair in self._nodes.hooks("repair"):
+                is_wrong |= repair(row, self._usages(row))
+            if is_wrong:
                 found.append(self._nodes.name(row))
         self.repaired += len(found)
         return found
@@ -54,13 +57,7 @@ class SelfCheck:
         self._nodes.journal.add(row)
         return True
 
-    def _repair_devices(self, row: int) -> bool:
-        if not self._nodes.node_devices.repair(row, [one.devices for one in self._usages(row)]):
-            return False
-        self._nodes.journal.add(row)
-        return True
-
     def _usages(self, row: int) -> list[PodUsage]:
-        """Of the pods of a row, and of what is left of its reservations."""
+        """Of the pods of a row, and of what else holds room there."""
         usages = [pod.usage for pod in self._placed.on(row)]
-        return [*usages, *self._nodes.reservations.held_on(self._nodes.name(row))]
+        return [*usages, *self._nodes.held_on(self._nodes.name(row))]

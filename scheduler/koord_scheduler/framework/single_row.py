@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.class_plugin import ClassPlugin
 from koord_scheduler.plugin import Filter, RowFilter, RowScore, Score
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 
 class SingleRow:

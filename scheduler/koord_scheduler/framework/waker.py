@@ -60,7 +60,7 @@ class Waker:
         self._in_round = False
         self._late: deque[ClassQueue] = deque()
         self._parked: deque[tuple[float, ClassQueue]] = deque()
-        self._backing = host.nodes.devices.backing_classes
+        self._backing = host.nodes.backing.classes
         self._version = host.nodes.resources.version
         self.is_unfinished = False
 
@@ -68,7 +68,7 @@ class Waker:
         """Let classes try again that may fit by now; returns how many."""
         self._enter(now, budget)
         self._room.absorb(self._columns.names, in_round=self._in_round)
-        backing = self._host.nodes.devices.backing_classes
+        backing = self._host.nodes.backing.classes
         version = self._host.nodes.resources.version
         if backing is not self._backing or version != self._version:
             self._columns.all_sure()  # other resources have to be free on nodes

@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Protocol
 
 import anyio
+import msgspec
 from koord_kube.answers import Answer, answer_of
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import PODS
+from koord_kube.protocol.resources import PODS, Resource
 from koord_kube.shared_backoff import SharedBackoff
 
 from koord_scheduler.extenders.calls import CallFailure
@@ -24,11 +25,6 @@ from koord_scheduler.io.fifo_queue import FifoQueue
 from koord_scheduler.io.limited_writer import STREAMS, Submit
 from koord_scheduler.io.look_up import ReadObject, look_up
 from koord_scheduler.io.placement_annotations import placement_annotations
-from koord_scheduler.plugins.reservation.objects import read_reservation_object
-from koord_scheduler.plugins.reservation.reservation_requests import (
-    annotations_of_reservation,
-    available_patch,
-)
 
 TakeBack = Callable[[Placement], Awaitable[None]]
 """Takes back what was written for a pod before it was bound."""
@@ -38,8 +34,12 @@ async def _take_nothing_back(placement: Placement) -> None:
     """Nothing was written before."""
 
 
-async def _read_nothing(name: str, namespace: str) -> Object:
-    raise NotFoundError(f"there is no reservation {name}", 404)
+ReadAny = Callable[[Resource, str, str], Awaitable[Object]]
+"""Reads an object of a kind by name and namespace."""
+
+
+async def _read_nothing(resource: Resource, name: str, namespace: str) -> Object:
+    raise NotFoundError(f"there is no {resource.kind} {name}", 404)
 
 
 class BindingOutcome(Protocol):
@@ -70,7 +70,7 @@ class Binder:
         *,
         take_back: TakeBack = _take_nothing_back,
         streams: int = STREAMS,
-        read_reservation: ReadObject = _read_nothing,
+        read_object: ReadAny = _read_nothing,
         on_warning: OnWarning = ignore_warning,
         wall: Callable[[], float] = time.time,
         backoff: SharedBackoff | None = None,
@@ -82,7 +82,7 @@ class Binder:
         self._extenders = extenders
         self._take_back = take_back
         self._streams = streams
-        self._read_reservation = read_reservation
+        self._read_object = read_object
         self._on_warning = on_warning
         self._wall = wall
         self._waiting: deque[Placement] = deque()
@@ -114,7 +114,7 @@ class Binder:
         while self._waiting and self._under_way < self._streams:
             placement = self._waiting.popleft()
             self._under_way += 1
-            if placement.pod.waiting.reserves is None and not self._extenders.binder(placement):
+            if placement.pod.waiting.stands_for is None and not self._extenders.binder(placement):
                 self._submit(binding(placement), partial(self._take, placement))
             else:
                 self._take(placement, None)
@@ -138,8 +138,8 @@ class Binder:
 
     async def _bind_or_delegate(self, placement: Placement) -> None:
         """Have an extender bind a pod if one does; it may have done so even if it failed."""
-        reserves = placement.pod.waiting.reserves
-        call = self._extenders.binder(placement) if reserves is None else None
+        is_pod = placement.pod.waiting.stands_for is None
+        call = self._extenders.binder(placement) if is_pod else None
         if call is None:
             return await self._bind(placement)
         (answer,) = await self._extenders.ask([call])
@@ -167,15 +167,14 @@ class Binder:
         return await self._look_up(placement, error)
 
     async def _request(self, placement: Placement) -> Request:
-        """Bind a pod, or make a reservation available, after writing which devices it has."""
-        room = placement.pod.waiting.reserves
-        if room is None:
+        """Bind a pod, or an object that waits as one, after writing which devices it has."""
+        stand_in = placement.pod.waiting.stands_for
+        if stand_in is None:
             return binding(placement)
         if annotations := placement_annotations(placement):
-            written = await self._write(annotations_of_reservation(room, annotations))
-            version = read_reservation_object(written).metadata.resource_version
-            room = room._replace(resource_version=version)
-        return available_patch(room, placement.node, self._wall())
+            written = await self._write(stand_in.annotated(annotations))
+            stand_in = stand_in.written(msgspec.json.decode(written))
+        return stand_in.bound(placement.node, self._wall())
 
     async def _refused(self, placement: Placement, error: ApiError) -> None:
         # What all such failures share comes last, so that they are logged once.
@@ -184,23 +183,26 @@ class Binder:
 
     async def _not_bound(self, placement: Placement, reason: str) -> None:
         """Its turn comes again only once nothing is left of this attempt."""
-        if placement.reservations:
+        if placement.reserved:
             await self._take_back(placement)
         self._outcome.not_bound(placement.pod, reason)
 
     async def _look_up(self, placement: Placement, failure: ApiError) -> None:
         """Ask what became of a binding, for as long as it takes."""
         pod = placement.pod
-        is_pod = pod.waiting.reserves is None
+        stand_in, why = pod.waiting.stands_for, "a binding without an answer"
         namespace, _, name = pod.key.partition("/")
-        why = "a binding without an answer"
-        read, namespace = (self._read, namespace) if is_pod else (self._read_reservation, "")
+        read: ReadObject = self._read
+        if stand_in is not None:
+            read, namespace = partial(self._read_object, stand_in.resource), ""
         found = await look_up(read, name, namespace, self._on_warning, why, self._backoff)
         if found is None:
             return await self._not_bound(placement, "it is gone")
         same = found["metadata"].get("uid") == pod.uid
-        where = found.get("spec" if is_pod else "status", {})
-        if same and where.get("nodeName") == placement.node:
+        node = found.get("spec", {}).get("nodeName")
+        if stand_in is not None:
+            node = stand_in.node_of(found)
+        if same and node == placement.node:
             return self._outcome.bound(placement)
         return await self._refused(placement, failure)
 

@@ -14,13 +14,13 @@ from koord_kube.protocol.resources import NODES, Resource
 from koord_kube.protocol.selectors import EVERYTHING, ApiSelector, all_of, field_is_not
 from koord_kube.shared_informers import SharedInformers
 
-from koord_scheduler.classes.pod_reader import ClusterPod
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import Record, recorded_kind
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import Node
 from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.pod_reader import ClusterPod
 
 SILENT_SECONDS = 30.0
 """After so long without following a kind nothing is decided: the cluster may have changed."""

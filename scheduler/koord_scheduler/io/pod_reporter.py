@@ -10,13 +10,12 @@ from koord_kube.core.events import EventSource, reference
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import PODS, RESERVATIONS
+from koord_kube.protocol.resources import PODS
 
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.io.pod_requests import condition_patch
-from koord_scheduler.plugins.reservation.reservation_requests import unschedulable_patch
-from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.pod_usage import PlacedPod
 
 
 class PodReporter:
@@ -82,10 +81,10 @@ class PodReporter:
 
 
 def _about(pod: QueuedPod) -> Object:
-    room = pod.waiting.reserves
-    if room is None:
+    stand_in = pod.waiting.stands_for
+    if stand_in is None:
         return _about_pod(pod.key, pod.uid)
-    return reference(RESERVATIONS, room.name, "", room.uid)
+    return reference(stand_in.resource, stand_in.name, "", stand_in.uid)
 
 
 def _about_pod(key: str, uid: str) -> Object:
@@ -95,9 +94,9 @@ def _about_pod(key: str, uid: str) -> Object:
 
 def _condition(pod: QueuedPod, reason: str, message: str, at: float, *, is_new: bool) -> Request:
     """The request that sets PodScheduled to false, of the pod with this uid alone."""
-    room = pod.waiting.reserves
-    if room is not None:
-        return unschedulable_patch(room, reason, message, at)
+    stand_in = pod.waiting.stands_for
+    if stand_in is not None:
+        return stand_in.unschedulable(reason, message, at)
     condition = {
         "type": "PodScheduled",
         "status": "False",

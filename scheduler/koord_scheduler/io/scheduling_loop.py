@@ -103,7 +103,7 @@ class SchedulingLoop:
 
             def carry_out(decision: Decision) -> None:
                 match decision:
-                    case Placement(reservations=()):
+                    case Placement(reserved=()):
                         binder.bind(decision)
                     case Placement():
                         group.start_soon(write_first, decision)

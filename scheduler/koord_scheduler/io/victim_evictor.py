@@ -16,8 +16,8 @@ from koord_scheduler.framework.decisions import PreemptionPlan
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.io.limited_writer import Write
 from koord_scheduler.io.pod_requests import condition_patch, status_patch
-from koord_scheduler.plugins.reservation.reservation_reader import is_reservation_key
-from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.pod_usage import PlacedPod
+from koord_scheduler.state.stand_in import is_stand_in
 
 _STREAMS = 8
 _WHY = "preempting to accommodate a higher priority pod"
@@ -85,7 +85,7 @@ class VictimEvictor:
             self._preempted(victim, plan)
 
     async def _nominate(self, key: str, uid: str, node: str | None) -> None:
-        if not is_reservation_key(key):  # a reservation has no field for it
+        if not is_stand_in(key):  # only pods have a field for it
             await self._do(_nomination(key, uid, node))
 
     async def _do(self, request: Request) -> None:

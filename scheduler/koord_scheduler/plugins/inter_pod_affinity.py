@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.objects.pod_affinity import AffinityTerm
 from koord_scheduler.plugin import (
     MAX_SCORE,
@@ -20,10 +19,12 @@ from koord_scheduler.plugin import (
     first_reasons,
 )
 from koord_scheduler.state.arrays import Amounts, Codes, Mask, Rows, both, span
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.domains import Domains, NodeScope
 from koord_scheduler.state.held_terms import HeldTerm, TermKind
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_counts import AffinitySelector, PodCounter
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.usage_table import CountOf
 
 _NOT_TOGETHER = "node(s) didn't match pod affinity rules"

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.objects.node_selector import PreferredNodes, RequiredNodes
 from koord_scheduler.plugin import (
     Filter,
@@ -20,6 +19,7 @@ from koord_scheduler.plugin import (
 )
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 _ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 _NO_MATCH = "node(s) didn't match Pod's node affinity/selector"

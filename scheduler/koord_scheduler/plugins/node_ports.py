@@ -8,10 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import Filter, Limit, Plugin, RowFilter
 from koord_scheduler.state.arrays import Mask, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class NodePorts(Plugin):

@@ -9,11 +9,10 @@ from typing import ClassVar
 import numpy as np
 from koord_model.keys import CPU, MEMORY
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import MAX_SCORE, Plugin, RowScore, Score
-from koord_scheduler.plugins.dynamic_resources.backed_resources import add_devices, devices_state
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, picked_lines, span
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resources import ALWAYS
 from koord_scheduler.state.room import EVEN, RoomColumns, evenness_of_two
 
@@ -41,7 +40,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         amount = np.array([[asked[name]] for name in compared])
 
         deviation = _deviation_of_two if len(compared) == 2 else _deviation
-        is_usual = compared == [CPU, MEMORY] and not pod.extended_resources
+        may_be_backed = nodes.backing.concerns(pod)
+        is_usual = compared == [CPU, MEMORY] and not may_be_backed
 
         def score(rows: Rows) -> Amounts:
             room = resources.room()
@@ -49,8 +49,8 @@ class NodeResourcesBalancedAllocation(Plugin):
                 return _score_of_both(room, resources.requested[:2], rows, amount)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
-            if pod.extended_resources:
-                add_devices(pod, nodes, compared, rows, has, taken)
+            if may_be_backed:
+                nodes.backing.add(pod, compared, rows, has, taken)
             known = has > 0
             np.maximum(has, 1.0, out=has)
             before = _evenness(deviation(np.minimum(taken / has, 1.0), known))
@@ -62,7 +62,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
         asked, resources = self._asked(pod), nodes.resources
         compared = [name for name, amount in asked.items() if amount or name in ALWAYS]
-        if pod.extended_resources or len(compared) != 2:
+        if nodes.backing.concerns(pod) or len(compared) != 2:
             return None
         columns = resources.columns(compared)
         first_more, second_more = (asked[name] for name in compared)
@@ -85,7 +85,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         return score
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return devices_state(pod, nodes)
+        return nodes.backing.version(pod)
 
     def _asked(self, pod: PodClass) -> dict[str, float]:
         amounts = dict(pod.amounts)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from koord_model.keys import CPU, MEMORY
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.extension_points.kept_room import TAKES_ROOM
 from koord_scheduler.plugin import (
     MAX_SCORE,
     Filter,
@@ -21,13 +21,10 @@ from koord_scheduler.plugin import (
     Score,
     Shortage,
 )
-from koord_scheduler.plugins.dynamic_resources.backed_resources import (
-    add_devices,
-    backing_classes_of,
-    devices_state,
-)
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, picked, picked_lines, span
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.resource_scores import OF_ONE, ResourceScore, least_allocated
 from koord_scheduler.state.resources import ALWAYS, PODS, SCORED, Request
 from koord_scheduler.state.room import RoomColumns
@@ -66,10 +63,11 @@ class NodeResourcesFit(Plugin):
         names = [name for name, _ in request]
         resources, columns = nodes.resources, nodes.resources.columns(names)
         amounts = [amount for _, amount in request]
+        may_be_backed = nodes.backing.concerns(pod)
 
         def can_run(rows: Rows) -> Mask:
             at: Rows | slice
-            if pod.extended_resources:
+            if may_be_backed:
                 free, at = _free(pod, nodes, names, columns.now, rows), slice(None)
                 lines = list(range(len(names)))
             else:
@@ -82,7 +80,7 @@ class NodeResourcesFit(Plugin):
         return can_run
 
     def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
-        if pod.extended_resources:
+        if nodes.backing.concerns(pod):
             return None
         request, resources = self._request(pod, nodes), nodes.resources
         columns = resources.columns([name for name, _ in request])
@@ -98,10 +96,9 @@ class NodeResourcesFit(Plugin):
         return can_run
 
     def least_room(self, pod: PodClass, nodes: ClusterState) -> Request:
-        reserve = pod.reservation.reserve
-        if reserve is not None and reserve.takes_over is not None:
-            return ()  # the room of pods may become its own
-        backed, known = backing_classes_of(pod, nodes), nodes.resources.known
+        if pod.of(TAKES_ROOM):
+            return ()
+        backed, known = nodes.backing.backed(pod), nodes.resources.known
         request = self._request(pod, nodes)
         return tuple((known(name), amount) for name, amount in request if name not in backed)
 
@@ -142,7 +139,8 @@ class NodeResourcesFit(Plugin):
         weights = np.array(of_each, np.float64).reshape(-1, 1)
         scored = [(place, SCORED[name]) for place, name in enumerate(names) if name in SCORED]
         is_usual = names == [CPU, MEMORY] and settings.strategy is least_allocated
-        is_usual &= not settings.skips_zero and not pod.extended_resources
+        may_be_backed = nodes.backing.concerns(pod)
+        is_usual &= not settings.skips_zero and not may_be_backed
 
         def score(rows: Rows) -> Amounts:
             room = resources.room()
@@ -152,8 +150,8 @@ class NodeResourcesFit(Plugin):
             taken = picked(resources.requested, columns.now, rows)
             for place, column in scored:
                 taken[place] = resources.scored[column][span(rows)]
-            if pod.extended_resources:
-                add_devices(pod, nodes, names, rows, has, taken)
+            if may_be_backed:
+                nodes.backing.add(pod, names, rows, has, taken)
             taken += amount
             scores = settings.strategy(taken, has)
             counts = weights * ((has > 0) & (scores > 0) if settings.skips_zero else has > 0)
@@ -166,7 +164,7 @@ class NodeResourcesFit(Plugin):
     def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
         resources, settings = nodes.resources, self._settings
         strategy = OF_ONE.get(settings.strategy)
-        if pod.extended_resources or strategy is None or settings.skips_zero:
+        if nodes.backing.concerns(pod) or strategy is None or settings.skips_zero:
             return None
         amounts = _scored_amounts(pod)
         names = [name for name in settings.weights if amounts.get(name) or name in ALWAYS]
@@ -190,7 +188,7 @@ class NodeResourcesFit(Plugin):
         return score
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return devices_state(pod, nodes)
+        return nodes.backing.version(pod)
 
     def _request(self, pod: PodClass, nodes: ClusterState) -> Request:
         """What a pod needs room for, its own place among the node's pods included."""
@@ -238,8 +236,8 @@ def _free(
     """What is left of resources, by resource and row; inf where a pod gets devices instead."""
     resources = nodes.resources
     free = picked(resources.allocatable, columns, rows)
-    if pod.extended_resources:
-        backed = backing_classes_of(pod, nodes)
+    if nodes.backing.concerns(pod):
+        backed = nodes.backing.backed(pod)
         for place, name in enumerate(names):
             if name in backed:
                 free[place][free[place] == 0] = np.inf

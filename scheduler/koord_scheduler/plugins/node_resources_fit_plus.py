@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from koord_model.keys import CPU, MEMORY
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
 from koord_scheduler.state.arrays import Amounts, Rows, picked, span
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resource_scores import (
     ResourceScore,
     least_allocated,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import ClassVar
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.objects.node import UNSCHEDULABLE
 from koord_scheduler.objects.tolerations import tolerates
 from koord_scheduler.plugin import Filter, Plugin
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 
 class NodeUnschedulable(Plugin):

@@ -10,7 +10,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from koord_model.label_selector import LabelSelector
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.spread import SpreadConstraint
 from koord_scheduler.plugin import (
@@ -22,9 +21,11 @@ from koord_scheduler.plugin import (
     first_reasons,
 )
 from koord_scheduler.state.arrays import Amounts, Codes, Mask, Rows, both, span
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.domains import Domains, NodeScope
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_counts import PodCounter, SpreadSelector
+from koord_scheduler.state.pod_usage import PodUsage
 
 _HOSTNAME = "kubernetes.io/hostname"
 _ZONE = "topology.kubernetes.io/zone"

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from koord_model.keys import CPU, HUGE_PAGES, MEMORY
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
 from koord_scheduler.state.arrays import Amounts, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resources import EPHEMERAL_STORAGE
 
 _PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE)

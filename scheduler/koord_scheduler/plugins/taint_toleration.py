@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import ClassVar
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.tolerations import count_untolerated_preferences
 from koord_scheduler.plugin import Filter, Plugin, Score, normalized
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.coded_sets import SetValues
+from koord_scheduler.state.pod_class import PodClass
 
 
 class TaintToleration(Plugin):

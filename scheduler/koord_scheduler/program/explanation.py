@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.classes.pod_reader import ClusterPod
 from koord_scheduler.framework.admission_explainer import AdmissionExplainer
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
+from koord_scheduler.framework.held_scores import class_scores
 from koord_scheduler.framework.placement_report import best_nodes
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.gangs.policy_words import policy_words
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugins.coscheduling.policy_words import policy_words
-from koord_scheduler.plugins.reservation.reserved_scores import class_scores
 from koord_scheduler.program.waking_changes import waking_changes
-from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.pod_class import PodClass, pod_class
+from koord_scheduler.state.pod_reader import ClusterPod
+from koord_scheduler.state.pod_usage import PlacedPod
 
 Document = Mapping[str, Any]
 
@@ -208,7 +208,7 @@ def _not_admitted(scheduler: Scheduler, pod: QueuedPod) -> Document | None:
 @contextmanager
 def _without(scheduler: Scheduler, pod: PlacedPod) -> Iterator[None]:
     """The cluster without a pod, for as long as it takes to look at it."""
-    with scheduler.nodes.reservations.keep_pre_allocated():
+    with scheduler.nodes.trial():
         scheduler.placed.remove(pod.key)
         try:
             yield

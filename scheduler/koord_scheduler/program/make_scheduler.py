@@ -6,7 +6,7 @@ from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.framework.recording import Record, RecordingScheduler
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.program.gates import DEFAULTS, Gates, set_gates
+from koord_scheduler.program.gates import DEFAULTS, Gates
 from koord_scheduler.state.cluster_state import ClusterState
 
 
@@ -18,8 +18,7 @@ def make_scheduler(
 ) -> Scheduler:
     """``seed`` decides between equally good nodes; ``record`` hears all that is decided."""
     profiles = [one.guarded() for one in config.profiles]
-    nodes = ClusterState(seed=seed)
-    set_gates(nodes, gates)
+    nodes = ClusterState(seed=seed, gates=gates)
     queue = SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff)
     if record is None:
         return Scheduler(profiles, nodes=nodes, queue=queue, extenders=config.extenders)

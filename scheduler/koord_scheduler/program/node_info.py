@@ -12,7 +12,7 @@ from koord_model.keys import CPU, MEMORY
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import Node
 from koord_scheduler.program.explanation import Document
-from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.pod_usage import PlacedPod
 from koord_scheduler.state.resources import ALWAYS, EPHEMERAL_STORAGE, PODS
 
 

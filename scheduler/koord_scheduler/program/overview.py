@@ -10,10 +10,10 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 from koord_model.quantity import quantity_text
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.queue.scheduling_queue import ClassQueue, QueuedPod, SchedulingQueue
 from koord_scheduler.program.explanation import Document
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resources import PODS
 
 _CLASSES = 8

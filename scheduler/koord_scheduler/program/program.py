@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import anyio
@@ -16,7 +15,7 @@ from koord_kube.core.election import ElectionTiming
 from koord_kube.leadership import Leadership, LeaseSettings
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.api import ApiError, NotFoundError
-from koord_kube.protocol.resources import NODES, PODS, RESERVATIONS, RESOURCE_CLAIMS
+from koord_kube.protocol.resources import PODS
 from koord_service.feature_gates import report_unknown
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
@@ -26,6 +25,7 @@ from prometheus_client import CollectorRegistry
 from koord_scheduler.config.leader_election import LeaderElectionSettings
 from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.extenders.api_documents import ApiDocuments
+from koord_scheduler.extension_points.api_services import ApiServices, Controller, PreBinding
 from koord_scheduler.framework.decisions import (
     Decision,
     ExtenderFailure,
@@ -42,29 +42,15 @@ from koord_scheduler.io.binder import Binder
 from koord_scheduler.io.cluster_cache import ClusterCache
 from koord_scheduler.io.extender_client import ExtenderClient, tls_contexts
 from koord_scheduler.io.limited_writer import LimitedWriter
-from koord_scheduler.io.node_locker import NodeLocker
 from koord_scheduler.io.pod_reporter import PodReporter
 from koord_scheduler.io.pre_binder import PreBinder
 from koord_scheduler.io.recorder import Recorder
 from koord_scheduler.io.scheduling_loop import SchedulingLoop
 from koord_scheduler.io.victim_evictor import VictimEvictor
-from koord_scheduler.plugins.coscheduling.controller import PodGroupController, ended_pods
-from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
+from koord_scheduler.plugin import Plugin
 from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
-from koord_scheduler.plugins.coscheduling.network.controller import (
-    NetworkTopologyController,
-)
-from koord_scheduler.plugins.device_share.binder import DevicePluginAdapter
-from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
-from koord_scheduler.plugins.elastic_quota.controller import QuotaController, QuotaDuties
-from koord_scheduler.plugins.elastic_quota.quota_metrics import (
-    QuotaFigures,
-    QuotaMetrics,
-    quota_figures,
-)
-from koord_scheduler.plugins.reservation.controller import ReservationController
-from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
-from koord_scheduler.plugins.volumes.binder import VolumeBinder
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
+from koord_scheduler.plugins.coscheduling.network.controller import NetworkTopologyController
 from koord_scheduler.program.debug_flags import DebugFlags, debug_updates
 from koord_scheduler.program.explanation import (
     Document,
@@ -75,7 +61,7 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
     unexplained,
 )
-from koord_scheduler.program.gates import DEFAULTS, DEVICE_PLUGIN_ADAPTION, UNUSED, gates_of
+from koord_scheduler.program.gates import DEFAULTS, UNUSED, gates_of
 from koord_scheduler.program.make_scheduler import make_scheduler
 from koord_scheduler.program.metrics import SchedulerMetrics, SchedulerStatus
 from koord_scheduler.program.overview import nodes_overview, queue_overview
@@ -88,8 +74,6 @@ log = get_log("scheduler")
 
 T = TypeVar("T")
 
-DEVICE_SECONDS = 600.0
-"""For devices to be prepared: ``bindingTimeout`` of kube-scheduler's DynamicResources."""
 SETTLE_SECONDS = 5.0
 """For bindings that are on their way when it is time to stop; a pod has 30 s to end."""
 _BUSY = 32
@@ -126,7 +110,8 @@ class SchedulerProgram:
             record=recorder.record if recorder else None,
             gates=self._gates,
         )
-        self._scheduler.nodes.network.is_used |= settings.enable_network_topology_manager
+        if settings.enable_network_topology_manager:
+            self._scheduler.nodes.use(ClusterNetwork)
         self._documents = ApiDocuments(config.extenders)
         self._extenders = ExtenderClient(
             config.extenders,
@@ -134,13 +119,6 @@ class SchedulerProgram:
             self._documents,
             on_warning=self._warn,
         )
-        # Kubernetes has it by profile; the longest of them is enough for all.
-        self._bind_timeout = float(
-            max(one.args.volume_binding.bind_timeout_seconds for one in config.profiles)
-        )
-        keeping = [one for one in config.profiles if "Reservation" in one.points.names()]
-        self._keep_seconds = keeping[0].args.reservation.keep_seconds if keeping else None
-        self._quota_duties = _quota_duties(config)
         self._enable_profiling = config.enable_profiling
         self._debug = DebugFlags(
             self._scheduler, settings.debug_scores, filters=settings.debug_filters
@@ -161,10 +139,6 @@ class SchedulerProgram:
         self._stops = False
         self._reporter: PodReporter | None = None
         self._metrics = SchedulerMetrics(self.registry, self._status)
-        self.registry.register(ReservationMetrics(self._scheduler.nodes.reservations.objects))
-        self._quota_metrics = QuotaMetrics(self.registry, self._quota_figures)
-        if self._scheduler.gangs.is_used:
-            self.registry.register(GangMetrics(self._scheduler.gangs))
         self._rates = RecentRates()
         self._program = ControlPlaneProgram(
             "scheduler",
@@ -181,6 +155,18 @@ class SchedulerProgram:
             not_ready=lambda: next(self._cache.problems(), ""),
             log=log,
         )
+        for plugin in self._plugins():
+            found = plugin.collectors(self._scheduler.nodes, self._program.health.look_up)
+            for collector in found:
+                self.registry.register(collector)
+
+    def _plugins(self) -> list[Plugin]:
+        """The plugins of all profiles, of each name the first."""
+        found: dict[str, Plugin] = {}
+        for profile in self._scheduler.profiles.values():
+            for enabled in profile.plugins:
+                found.setdefault(enabled.plugin.name, enabled.plugin)
+        return list(found.values())
 
     async def serve(self) -> None:
         """Until SIGTERM or SIGINT; then hand over.
@@ -205,33 +191,15 @@ class SchedulerProgram:
         )
         write = writer.write
         limited = LimitedWriter(writer.submit, backoff=api.backoff)
-        nodes = self._scheduler.nodes
-        read_pod = partial(api.get, PODS)
-        locker = NodeLocker(limited.write, partial(api.get, NODES), read_pod, on_warning=self._warn)
-        pre_binder = PreBinder(
-            VolumeBinder(limited.write, nodes, self._bind_timeout),
-            ClaimBinder(
-                limited.write,
-                partial(api.get, RESOURCE_CLAIMS),
-                nodes.devices,
-                DEVICE_SECONDS,
-                on_warning=self._warn,
-                backoff=api.backoff,
-                gangs=nodes.gangs,
-            ),
-            limited.write,
-            DevicePluginAdapter(locker, on_warning=self._warn)
-            if self._gates[DEVICE_PLUGIN_ADAPTION]
-            else None,
-            on_warning=self._warn,
-        )
+        services = ApiServices(self._scheduler, api, write, limited.write, self._warn)
+        pre_binder = PreBinder(self._pre_bindings(services), limited.write, on_warning=self._warn)
         binder = Binder(
             limited.submit,
-            read_pod,
+            services.reader(PODS),
             self._loop,
             self._extenders,
             take_back=pre_binder.take_back,
-            read_reservation=partial(api.get, RESERVATIONS),
+            read_object=api.get,
             on_warning=self._warn,
             backoff=api.backoff,
         )
@@ -247,20 +215,6 @@ class SchedulerProgram:
             on_warning=lambda line: self._warn(f"{line} (not reported)"),
         )
         self._reporter = reporter = PodReporter(reports, instance=self._settings.pod_name)
-        reservations = ReservationController(
-            self._scheduler, write, self._keep_seconds, on_warning=self._warn
-        )
-        pod_groups = PodGroupController(
-            nodes.gangs, write, partial(ended_pods, api), on_warning=self._warn
-        )
-        topologies = NetworkTopologyController(nodes, write, on_warning=self._warn)
-        quotas = QuotaController(
-            self._scheduler,
-            write,
-            self._quota_duties,
-            observe=self._quota_metrics.report_seconds.observe,
-            on_warning=self._warn,
-        )
         evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
@@ -268,20 +222,30 @@ class SchedulerProgram:
                 group.start_soon(binder.run)
                 group.start_soon(reports.run)
                 group.start_soon(evictor.run)
-                if nodes.reservations.is_used:
-                    group.start_soon(reservations.run)
-                if nodes.gangs.is_used:
-                    group.start_soon(pod_groups.run)
-                if nodes.network.is_used:
-                    group.start_soon(topologies.run)
-                if nodes.quotas.is_used:
-                    group.start_soon(quotas.run)
+                for controller in self._controllers(services):
+                    group.start_soon(controller)
                 await self._loop.run(binder, pre_binder, evictor, self._extenders, unsent)
         finally:
             self._reporter, self._unsent = None, _nothing
             self._scheduler.forget_all(time.monotonic())
             with anyio.CancelScope(shield=True):
                 await writer.close()
+
+    def _pre_bindings(self, services: ApiServices) -> dict[str, list[PreBinding]]:
+        """Writers of what plugins reserve, by scheduler name."""
+        nodes = self._scheduler.nodes
+        found = {
+            name: [one.plugin.pre_binding(nodes, services) for one in profile.plugins]
+            for name, profile in self._scheduler.profiles.items()
+        }
+        return {name: [one for one in some if one is not None] for name, some in found.items()}
+
+    def _controllers(self, services: ApiServices) -> Iterator[Controller]:
+        for plugin in self._plugins():
+            yield from plugin.controllers(services)
+        if self._scheduler.nodes.find(ClusterNetwork) is not None:
+            nodes = self._scheduler.nodes
+            yield NetworkTopologyController(nodes, services.write, on_warning=self._warn).run
 
     def _silence(self) -> str:
         return "this scheduler stops" if self._stops else self._cache.silence()
@@ -300,16 +264,8 @@ class SchedulerProgram:
         while True:
             await anyio.sleep(1.0)
             nodes = self._scheduler.nodes
-            for column in (
-                nodes.images,
-                nodes.loads,
-                nodes.node_devices,
-                nodes.reservations,
-                nodes.network,
-                nodes.quotas,
-                nodes.gangs,
-            ):
-                for line in column.take_warnings():
+            for take_warnings in nodes.hooks("take_warnings"):
+                for line in take_warnings():
                     self._warn(line)
             if self._reporter is not None:
                 self._reasons.refresh(time.monotonic())
@@ -386,10 +342,6 @@ class SchedulerProgram:
     def _status(self) -> SchedulerStatus:
         """Called in threads, of what changes in the event loop."""
         return self._program.health.look_up(self.status)
-
-    def _quota_figures(self) -> list[QuotaFigures]:
-        """The same of quotas."""
-        return self._program.health.look_up(lambda: quota_figures(self._scheduler.nodes.quotas))
 
     def status(self) -> SchedulerStatus:
         """How it stands now."""
@@ -486,13 +438,6 @@ class SchedulerProgram:
         updates = debug_updates(self._debug, health.look_up) if self._enable_profiling else {}
         address = f"{settings.bind_address}:{settings.port}"
         return [StatusServer(address, shown, network=True, updates=updates)]
-
-
-def _quota_duties(config: SchedulerConfig) -> QuotaDuties:
-    """Those of the first profile with quotas."""
-    enabled = [one for one in config.profiles if "ElasticQuota" in one.points.names()]
-    args = (enabled or config.profiles)[0].args.elastic_quota
-    return QuotaDuties(args.namespace, args.revoke_rules())
 
 
 def _nothing() -> int:

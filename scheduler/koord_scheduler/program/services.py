@@ -10,8 +10,8 @@ from typing import Any
 from koord_service.status import MakePage, Query, StatusPage, json_page
 
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.framework.service_provider import Service, ServiceProvider
 from koord_scheduler.objects.node import Node
+from koord_scheduler.plugin import Service
 from koord_scheduler.program.node_info import node_info
 
 _BASE = "/apis/v1"
@@ -44,7 +44,7 @@ def _of_plugins(scheduler: Scheduler) -> dict[str, Service]:
     found: dict[str, Mapping[str, Service]] = {}
     for profile in scheduler.profiles.values():
         for one in profile.plugins:
-            if isinstance(one.plugin, ServiceProvider) and one.plugin.name not in found:
+            if one.plugin.name not in found:
                 found[one.plugin.name] = one.plugin.services(scheduler.nodes)
     return {
         f"{_BASE}/plugins/{name}{path}": service

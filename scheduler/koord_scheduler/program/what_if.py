@@ -9,7 +9,6 @@ from functools import partial
 import msgspec
 from koord_kube.protocol.resources import PODS, Resource
 
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
@@ -19,10 +18,12 @@ from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.metadata import read_metadata
-from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, read_pod
 from koord_scheduler.objects.pod_defaults import Manifest, with_defaults
+from koord_scheduler.plugins.load_aware.columns import NodeLoads
 from koord_scheduler.program.explanation import Document, Now, explain_choice, explain_waiting
 from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 
 _ENDED = ("Succeeded", "Failed")
 _BEGINNING = Now(0.0, 0.0)
@@ -36,7 +37,7 @@ def kinds(config: str = "") -> list[tuple[Resource, str, str]]:
     Raises:
         ValueError: the configuration is not valid.
     """
-    scheduler = Scheduler(_profiles(config, ()))
+    scheduler = Scheduler(_profiles(config, (DEFAULT_SCHEDULER,)))
     needed = (one for one in cluster_kinds(scheduler) if one.is_needed)
     return [(one.resource, one.namespace, one.object_name) for one in needed]
 
@@ -68,7 +69,8 @@ def what_if(
     _for_each(PODS.kind, objects.get(PODS.kind, ()), add_pod)
     _for_each("the new Pod", wanted, lambda raw: _ask_for(reader.read(raw), asked))
     # The cluster may be a snapshot: what is new is so by its newest report.
-    scheduler.nodes.loads.set_epoch(scheduler.nodes.loads.newest_report())
+    loads = scheduler.nodes.find(NodeLoads)
+    scheduler.nodes.set_epoch(loads.newest_report() if loads is not None else 0.0)
     for pod in asked.values():
         scheduler.set_pod(pod, _BEGINNING.monotonic)
     placed = _place(scheduler)

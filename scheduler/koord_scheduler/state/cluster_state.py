@@ -1,138 +1,151 @@
-"""The nodes of the cluster, as columns. No IO."""
+"""The state of the cluster: nodes as rows, and what pods take of them. No IO."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
-from typing import NamedTuple
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from koord_model.demand import amounts
-from koord_model.device_allocated import NO_DEVICES, PodDevices
 
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node, Taint
 from koord_scheduler.objects.node_selector import NodeSelectorTerm, RequiredNodes
 from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.objects.tolerations import first_untolerated
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
-from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
-from koord_scheduler.plugins.coscheduling.network.tree import NetworkNode, NetworkTree
-from koord_scheduler.plugins.device_share.columns import DeviceColumns
-from koord_scheduler.plugins.device_share.device_object import DeviceReport
-from koord_scheduler.plugins.device_share.gpu_templates import GPUTemplates
-from koord_scheduler.plugins.dynamic_resources.claim_objects import DeviceObjects
-from koord_scheduler.plugins.dynamic_resources.node_answers import NodeAnswers
-from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
-from koord_scheduler.plugins.load_aware.columns import NodeLoads
-from koord_scheduler.plugins.load_aware.pod_load import NO_LOAD, PodLoad
-from koord_scheduler.plugins.node_numa_resource.columns import NUMAColumns
-from koord_scheduler.plugins.node_numa_resource.node_allocation import NO_ALLOCATION, NUMAAllocation
-from koord_scheduler.plugins.node_numa_resource.topology_object import NodeResourceTopology
-from koord_scheduler.plugins.reservation.columns import ReservationColumns
-from koord_scheduler.plugins.reservation.pre_allocatable import PreAllocatable
-from koord_scheduler.plugins.volumes.columns import VolumeColumns
-from koord_scheduler.plugins.volumes.usage import NO_VOLUMES, VolumeUsage
-from koord_scheduler.plugins.volumes.volume_objects import VolumeObjects
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, lengthened
 from koord_scheduler.state.coded_sets import SetColumn, SetValues
 from koord_scheduler.state.domains import DomainCache, Domains, NodeScope
+from koord_scheduler.state.feature_state import FeatureState
 from koord_scheduler.state.held_terms import HeldTerm, HeldTerms
-from koord_scheduler.state.images import ImageColumns
 from koord_scheduler.state.journal import RowJournal
 from koord_scheduler.state.labels import LabelColumns
 from koord_scheduler.state.namespaces import Namespaces
 from koord_scheduler.state.pod_counts import PodCounts
 from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.pod_parts import NO_PARTS, PodParts
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
 from koord_scheduler.state.ports import HostPort, HostPortColumns
-from koord_scheduler.state.resources import PODS, Request, ResourceColumns
+from koord_scheduler.state.resource_backing import NO_BACKING
+from koord_scheduler.state.resources import PODS, ResourceColumns
 from koord_scheduler.state.selected_labels import SelectedLabels
+from koord_scheduler.state.stand_in import StandIns
 from koord_scheduler.state.workload_selectors import WorkloadSelectors
 
+NO_GATES: Mapping[str, bool] = MappingProxyType({})
 _SHORTEST = 64
 _TIES = 1 << 20
 _MOST_BYTES_OF_DOMAINS = 64 << 20
 
+if TYPE_CHECKING:
+    from koord_scheduler.state.pod_class import PodClass
 
-class PodUsage(NamedTuple):
-    """What a pod takes of its node, in numbers of columns; ``scored`` as in ``PodRequests``.
-
-    ``reservation`` is the uid of the one that it has this of, "" if of none; ``pre_allocatable``
-    says which ones may take it over.
-    """
-
-    request: Request
-    scored: tuple[float, float]
-    ports: tuple[HostPort, ...]
-    labels: PodLabels
-    terms: tuple[HeldTerm, ...] = ()
-    volumes: VolumeUsage = NO_VOLUMES
-    load: PodLoad = NO_LOAD
-    numa: NUMAAllocation = NO_ALLOCATION
-    devices: PodDevices = NO_DEVICES
-    reservation: str = ""
-    pre_allocatable: PreAllocatable | None = None
+F = TypeVar("F", bound=FeatureState)
+_OF_NODES = ("set_row", "set_node", "count", "arrived", "placed")
+_PLAIN = {name: getattr(FeatureState, name) for name in _OF_NODES}
 
 
 class ClusterState:
-    """Nodes by row: labels, taints, resources, and which rows changed.
+    """Nodes by row: labels, taints, resources, which rows changed, and what features keep.
 
     ``journal`` has all rows that changed, ``node_journal`` those where something else did than
     pods and amounts. ``version`` changes with the labels and taints of nodes, with those that come
     and go, and with ``generation``, which says how often there were more rows than before.
     ``is_node`` says which rows have a node, ``unschedulable`` which nodes are cordoned.
-    ``tie_break`` is a fraction in [0, 1), another one
+    ``gates`` are feature gates by name. ``tie_break`` is a fraction in [0, 1), another one
     for each node: added to scores, which are whole numbers, it lets equal scores go to one node
     of them, the same for the same ``seed``.
     """
 
-    def __init__(self, seed: int = 0, length: int = _SHORTEST) -> None:
+    def __init__(
+        self, seed: int = 0, length: int = _SHORTEST, gates: Mapping[str, bool] = NO_GATES
+    ) -> None:
+        self.gates = gates
         self.generation = 0
         self.version = 0
         self.journal = RowJournal()
         self.node_journal = RowJournal()
         self.labels = LabelColumns(length)
         self.taints = SetColumn[Taint](length)
-        self.features = SetColumn[str](length)
         self.resources = ResourceColumns(length)
         self.ports = HostPortColumns()
-        self.images = ImageColumns()
         self.pods = PodCounts(length)
         self.selected_labels = SelectedLabels()
         self.terms = HeldTerms(length, self.selected_labels.add)
         self.namespaces = Namespaces()
         self.workloads = WorkloadSelectors(self.selected_labels.add)
-        self.volumes = VolumeObjects(self._claim_changed, self._volumes_of_node_changed)
-        self.pod_volumes = VolumeColumns(length, self.volumes)
-        self.devices = DeviceObjects(self._devices_of_node_changed)
-        self.device_answers = NodeAnswers(self.devices)
-        self.loads = NodeLoads(length, self.journal.add)
-        self.numa = NUMAColumns(length)
-        self.node_devices = DeviceColumns(length)
-        self.gangs = Gangs()
-        self.network = ClusterNetwork()
-        self.reservations = ReservationColumns(
-            self.resources,
-            self.add_pod,
-            self.remove_pod,
-            self._touch,
-            self.selected_labels.add,
-        )
-        self.quotas = QuotaColumns(self.resources, lambda: self.is_node)
         self.is_node: Mask = np.zeros(length, np.bool_)
         self.unschedulable: Mask = np.zeros(length, np.bool_)
         self.tie_break: Amounts = np.zeros(length)
         self._seed = str(seed).encode()
         self._names: list[str] = [""] * length
         self._pods_on = [0] * length
-        self._annotations: dict[int, dict[str, str]] = {}
         self._row_of: dict[str, int] = {}
         self._free = list(range(length - 1, -1, -1))
         self._ties: set[float] = set()
         self._domains = DomainCache(0)
         self._lacking: set[int] = set()
+        self.backing = NO_BACKING
+        self.stand_ins: StandIns | None = None
+        self.epoch = 0.0
+        """The time, in seconds since the epoch."""
+        self.features: dict[type[FeatureState], FeatureState] = {}
+        self.pods_on: Callable[[int], Sequence[PlacedPod]] = lambda row: ()
+        """The pods of a row's node, once there is somebody who knows."""
+        self._find_hooks()
+
+    def use(self, kind: type[F]) -> F:
+        """The state of a feature, made when it is first asked for.
+
+        Raises:
+            RuntimeError: that is now, and there are nodes already of which it has to know.
+        """
+        found = self.features.get(kind)
+        if found is None:
+            if self._row_of and any(getattr(kind, one) is not _PLAIN[one] for one in _OF_NODES):
+                raise RuntimeError(f"{kind.__name__} is asked for after there are nodes")
+            found = self.features[kind] = kind(self)
+            self._find_hooks()
+        return cast("F", found)
+
+    def find(self, kind: type[F]) -> F | None:
+        """The state of a feature; ``None`` if no plugin uses it."""
+        return cast("F | None", self.features.get(kind))
+
+    def hooks(self, name: str) -> tuple[Any, ...]:
+        """A method of the features that override it."""
+        plain = getattr(FeatureState, name)
+        return tuple(
+            getattr(one, name)
+            for one in self.features.values()
+            if getattr(type(one), name) is not plain
+        )
+
+    def class_of(self, made: PodClass, key: str, uid: str) -> PodClass:
+        """The class of one pod among those that are otherwise of one."""
+        for class_of in self._classifying:
+            made = class_of(made, key, uid)
+        return made
+
+    def set_epoch(self, epoch: float) -> None:
+        """It is this late, in seconds since the epoch."""
+        self.epoch = epoch
+        for set_epoch in self._timing:
+            set_epoch(epoch)
+
+    def _find_hooks(self) -> None:
+        """Most features override few methods, and calls of those that do nothing add up."""
+        self._describing = self.hooks("set_node")
+        self._counting, self._uncounting = self.hooks("count"), self.hooks("uncount")
+        self._arriving, self._leaving = self.hooks("arrived"), self.hooks("left")
+        self._naming, self._holding = self.hooks("set_row"), self.hooks("held_on")
+        self._classifying = self.hooks("class_of")
+        self._usable, self._holds = self.hooks("usable_on"), self.hooks("holds_room")
+        self._trying, self._timing = self.hooks("trial"), self.hooks("set_epoch")
 
     def __len__(self) -> int:
         """How many rows there are, with a node or without."""
@@ -193,71 +206,16 @@ class ClusterState:
         was = bool(self.is_node[row]), bool(self.unschedulable[row])
         self.is_node[row], self.unschedulable[row] = is_node, spec.unschedulable
         self.resources.set_allocatable(row, amounts(status.allocatable))
-        self.quotas.nodes_changed()
-        self.loads.set_node(row, node if is_node else None)
         is_moved = self.labels.set(row, node.labels)
         is_moved |= self.taints.set(row, spec.taints or ())
         is_moved |= was[0] != is_node
-        if self.numa.is_used:
-            annotations = (node.metadata.annotations or NO_ANNOTATIONS).by_key()
-            if is_moved or annotations != self._annotations.get(row, {}):
-                self._annotations[row] = annotations
-                self._describe_numa(row)
-        if self.node_devices.is_used and is_moved:
-            self._describe_devices(row)
-        has_changed = self.features.set(row, status.declared_features or ())
-        has_changed |= self.images.set(row, status.images or ())
-        has_changed |= was[1] != spec.unschedulable
+        has_changed = was[1] != spec.unschedulable
+        given = node if is_node else None
+        for describe in self._describing:
+            has_changed |= describe(row, given, is_moved=is_moved)
         self.version += is_moved
         if is_moved or has_changed:
             self.node_journal.add(row)
-
-    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
-        """The NodeResourceTopology of a node is there, has changed, or (``None``) is gone."""
-        if topology is None:
-            self.numa.forget_report(name)
-        else:
-            self.numa.report(topology)
-        row = self._row_of.get(name)
-        if row is not None:
-            self._describe_numa(row)
-            self.journal.add(row)
-
-    def _describe_numa(self, row: int) -> None:
-        if self.is_node[row]:
-            labels, annotations = self.labels.of(row), self._annotations.get(row, {})
-            self.numa.describe(row, self._names[row], labels, annotations)
-        else:
-            self._annotations.pop(row, None)
-            self.numa.clear(row)
-
-    def network_tree(self) -> NetworkTree | None:
-        """Where nodes are in the network; ``None``: nobody says."""
-        rows = np.flatnonzero(self.is_node).tolist()
-        nodes = (NetworkNode(row, self._names[row], self.labels.of(row)) for row in rows)
-        return self.network.tree(self.version, nodes)
-
-    def set_device_report(self, name: str, report: DeviceReport | None) -> None:
-        """The Device of a node is there, has changed, or (``None``) is gone."""
-        if report is None:
-            self.node_devices.forget_report(name)
-        else:
-            self.node_devices.report(name, report)
-        row = self._row_of.get(name)
-        if row is not None:
-            self._describe_devices(row)
-            self.journal.add(row)
-
-    def set_gpu_templates(self, templates: GPUTemplates) -> None:
-        """Parts in which cards are given are there, or have changed."""
-        for row in self.node_devices.set_templates(templates):
-            self.journal.add(row)
-
-    def _describe_devices(self, row: int) -> None:
-        if self.is_node[row]:
-            self.node_devices.describe(row, self._names[row], self.labels.of(row))
-        else:
-            self.node_devices.clear(row)
 
     def domains(self, key: str, scope: NodeScope) -> Domains:
         """The domains of a label, shared by all who ask while nodes stay as they are."""
@@ -303,15 +261,12 @@ class ClusterState:
         ports: tuple[HostPort, ...],
         labels: PodLabels,
         terms: tuple[HeldTerm, ...] = (),
-        volumes: VolumeUsage = NO_VOLUMES,
-        load: PodLoad = NO_LOAD,
-        numa: NUMAAllocation = NO_ALLOCATION,
-        devices: PodDevices = NO_DEVICES,
+        parts: PodParts = NO_PARTS,
     ) -> PodUsage:
         """What a pod takes, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
         scored = float(pod.scored_cpu), float(pod.scored_memory)
-        return PodUsage(request, scored, ports, labels, terms, volumes, load, numa, devices)
+        return PodUsage(request, scored, ports, labels, terms, parts)
 
     def add_pod(self, node: str, usage: PodUsage) -> int:
         """A pod is on a node, which need not be known yet; returns the node's row."""
@@ -319,14 +274,15 @@ class ClusterState:
         self._pods_on[row] += 1
         self._add(row, usage)
         self.journal.add(row)
-        if usage.reservation:
-            self.reservations.add_owner(node, usage)
+        for arrived in self._arriving:
+            arrived(node, usage)
         return row
 
     def remove_pod(self, node: str, usage: PodUsage) -> None:
         """A pod is not on a node any more."""
         row = self._row_of[node]
-        self.reservations.leave(node, usage)
+        for leaves in self._leaving:
+            leaves(node, usage)
         self._pods_on[row] -= 1
         self._subtract(row, usage)
         self._changed(row)
@@ -335,7 +291,7 @@ class ClusterState:
     def without(self, pods: Sequence[tuple[str, PodUsage]]) -> Iterator[None]:
         """The columns as if these pods were not on their nodes, to ask something; no row changes.
 
-        None of them has anything of a reservation. ``lacks_pods`` says of which nodes.
+        ``lacks_pods`` says of which nodes. None of them has room that something else holds.
         """
         found = [(self._row_of[node], usage) for node, usage in pods]
         for row, usage in found:
@@ -371,20 +327,43 @@ class ClusterState:
         self.ports.add(row, usage.ports)
         self.pods.add(row, usage.labels)
         self.terms.add(row, usage.terms)
-        self.pod_volumes.add(row, usage.volumes)
-        self.numa.add(row, usage.numa)
-        self.node_devices.add(row, usage.devices)
+        for count in self._counting:
+            count(row, usage)
 
     def _subtract(self, row: int, usage: PodUsage) -> None:
         self.resources.add(row, usage.request, usage.scored, -1)
         self.ports.remove(row, usage.ports)
         self.pods.add(row, usage.labels, -1)
         self.terms.add(row, usage.terms, -1)
-        self.pod_volumes.remove(row, usage.volumes)
-        self.numa.remove(row, usage.numa)
-        self.node_devices.remove(row, usage.devices)
+        for uncount in self._uncounting:
+            uncount(row, usage)
 
-    def _touch(self, node: str) -> None:
+    def held_on(self, node: str) -> list[PodUsage]:
+        """Room of a node that counts as taken and is no pod's."""
+        return list(chain.from_iterable(held(node) for held in self._holding))
+
+    def usable_on(self, node: str) -> list[PodUsage]:
+        """Room of a node that counts as taken, though some pods may use it."""
+        return list(chain.from_iterable(usable(node) for usable in self._usable))
+
+    def holds_room(self) -> bool:
+        """Return True if there is room that counts as taken, though some pods may use it."""
+        return any(holds() for holds in self._holds)
+
+    def feature_versions(self) -> tuple[int, ...]:
+        """A value that changes with what features know and that is of no row."""
+        return tuple(one.version for one in self.features.values())
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """A time in which pods leave their nodes and come back, as if they had not."""
+        with ExitStack() as stack:
+            for trial in self._trying:
+                stack.enter_context(trial())
+            yield
+
+    def touch(self, node: str) -> None:
+        """Note that the row of a node has changed, if it has one."""
         row = self._row_of.get(node)
         if row is not None:
             self.journal.add(row)
@@ -397,23 +376,9 @@ class ClusterState:
             row = self._row_of[name] = self._free.pop()
             self._names[row] = name
             self.tie_break[row] = self._tie(name)
-            self.pod_volumes.set_node(row, name)
+            for set_row in self._naming:
+                set_row(row, name)
         return row
-
-    def _claim_changed(self, claim: str) -> None:
-        for row in self.pod_volumes.set_claim(claim):
-            self.journal.add(row)
-
-    def _volumes_of_node_changed(self, name: str) -> None:
-        row = self._row_of.get(name)
-        if row is not None:
-            self.pod_volumes.set_node(row, name)
-            self.journal.add(row)
-
-    def _devices_of_node_changed(self, name: str) -> None:
-        row = self._row_of.get(name)
-        if row is not None:
-            self.journal.add(row)
 
     def _changed(self, row: int) -> None:
         """Give the row free if neither a node nor a pod is in it."""
@@ -437,14 +402,11 @@ class ClusterState:
         before = len(self)
         self.labels.lengthen(length)
         self.taints.lengthen(length)
-        self.features.lengthen(length)
         self.resources.lengthen(length)
         self.pods.lengthen(length)
         self.terms.lengthen(length)
-        self.pod_volumes.lengthen(length)
-        self.loads.lengthen(length)
-        self.numa.lengthen(length)
-        self.node_devices.lengthen(length)
+        for feature in self.features.values():
+            feature.lengthen(length)
         self.is_node = lengthened(self.is_node, length, fill=False)
         self.unschedulable = lengthened(self.unschedulable, length, fill=False)
         self.tie_break = lengthened(self.tie_break, length, 0)

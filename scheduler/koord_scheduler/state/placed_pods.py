@@ -5,43 +5,18 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from koord_model.device_allocated import PodDevices
 from numpy.typing import NDArray
 
-from koord_scheduler.plugins.load_aware.pod_load import NO_TIMES, PodTimes
-from koord_scheduler.plugins.load_aware.row_load import AssignedPod
-from koord_scheduler.plugins.reservation.columns import PlacedUsage
 from koord_scheduler.state.arrays import Amounts, Codes, Rows, lengthened
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
 from koord_scheduler.state.usage_table import CountOf, UsageTable
 
 _FEWEST = 8
-
-
-class PlacedPod(NamedTuple):
-    """A pod on ``node``; ``key`` is namespace/name.
-
-    ``started`` is when it started to run, in seconds since the epoch; ``None``: not yet.
-    ``is_preempted``: it is terminating because a scheduler gave its place to another pod.
-    """
-
-    key: str
-    uid: str
-    node: str
-    priority: int
-    started: float | None
-    usage: PodUsage
-    is_preempted: bool = False
-    times: PodTimes = NO_TIMES
-
-    @property
-    def assigned(self) -> AssignedPod:
-        """What decides how much it is expected to use."""
-        return AssignedPod(self.key, self.usage.load, self.times)
 
 
 class PodsByRow(NamedTuple):
@@ -68,9 +43,9 @@ class PlacedPods:
 
     def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
-        nodes.loads.pods_on = self._assigned_on
-        nodes.node_devices.pods_on = self._devices_on
-        nodes.reservations.pods_on = self._usages_on
+        nodes.pods_on = self.on
+        self._placing = nodes.hooks("placed")
+        self._unplacing, self._replacing = nodes.hooks("unplaced"), nodes.hooks("replaced")
         self._usages = UsageTable()
         self._slot_of: dict[str, int] = {}
         self._pods: list[PlacedPod | None] = []
@@ -96,10 +71,8 @@ class PlacedPods:
         self.usage[slot] = code = self._usages.add(pod.usage)
         self._pods[slot] = _with_usage(pod, self._usages[code])
         self._put_on(row, slot, pod)
-        if self._nodes.loads.is_used:
-            self._nodes.loads.add_pod(row, pod.assigned)
-        if self._nodes.quotas.is_used:
-            self._nodes.quotas.add_used(pod.key, pod.usage)
+        for placed in self._placing:
+            placed(row, pod)
 
     def remove(self, key: str) -> None:
         """A pod is gone."""
@@ -107,16 +80,14 @@ class PlacedPods:
         pod = self.pod(slot)
         row = self._nodes.row_of_pods(pod.node)
         self._slots[row].remove(slot)
-        if self._nodes.loads.is_used:
-            self._nodes.loads.remove_pod(row, pod.assigned)
-        if self._nodes.quotas.is_used:
-            self._nodes.quotas.add_used(pod.key, pod.usage, -1)
+        for unplaced in self._unplacing:
+            unplaced(row, pod)
         self._pods[slot] = None
         self._free.append(slot)
         self._usages.remove(int(self.usage[slot]))
         self._nodes.remove_pod(pod.node, pod.usage)
 
-    def on(self, row: int) -> Iterable[PlacedPod]:
+    def on(self, row: int) -> Sequence[PlacedPod]:
         """The pods on a row's node, the most important first."""
         return [self.pod(slot) for slot in self._slots[row]] if row < len(self._slots) else []
 
@@ -147,23 +118,13 @@ class PlacedPods:
         """The usage with this code."""
         return self._usages[code]
 
-    def _assigned_on(self, row: int) -> list[AssignedPod]:
-        return [one.assigned for one in self.on(row)]
-
-    def _devices_on(self, row: int) -> list[tuple[str, PodDevices]]:
-        return [(one.key, one.usage.devices) for one in self.on(row) if one.usage.devices]
-
-    def _usages_on(self, row: int) -> list[PlacedUsage]:
-        return [PlacedUsage(one.key, one.uid, one.usage) for one in self.on(row)]
-
     def _replace(self, slot: int, before: PlacedPod, pod: PlacedPod) -> None:
         """Take over what changed of a pod that uses what it used before."""
         self._pods[slot] = _with_usage(pod, before.usage)
-        if self._nodes.loads.is_used and before.times != pod.times:
-            row = self._nodes.row_of_pods(pod.node)
-            self._nodes.loads.replace_pod(row, before.assigned, pod.assigned)
+        row = self._nodes.row_of_pods(pod.node)
+        for replaced in self._replacing:
+            replaced(row, before, pod)
         if (before.priority, before.started) != (pod.priority, pod.started):
-            row = self._nodes.row_of_pods(pod.node)
             self._slots[row].remove(slot)
             self._put_on(row, slot, pod)
 

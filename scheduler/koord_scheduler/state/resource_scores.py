@@ -13,8 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from koord_scheduler.plugin import MAX_SCORE
 from koord_scheduler.state.arrays import Amounts
+
+MAX_SCORE = 100.0
 
 ResourceScore = Callable[[Amounts, Amounts], Amounts]
 ScoreOfOne = Callable[[float, float], float]
@@ -69,3 +70,13 @@ def _on_line(taken: Amounts, has: Amounts, shape: Sequence[tuple[float, float]])
         on_it = low + np.trunc((high - low) * (per_cent - start) / (end - start))
         found = np.where(per_cent <= end, on_it, found)
     return np.where(per_cent <= shape[0][0], shape[0][1], found)
+
+
+def least_taken(taken: int, has: int) -> int:
+    """Per cent that are left; 0 where there is not enough."""
+    return max(0, has - taken) * 100 // has
+
+
+def most_taken(taken: int, has: int) -> int:
+    """Per cent that are taken, at most 100."""
+    return min(taken, has) * 100 // has

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from koord_scheduler.state.arrays import Amounts, Codes, lengthened
-from koord_scheduler.state.cluster_state import PodUsage
+from koord_scheduler.state.pod_usage import PodUsage
 
 CountOf = str | Callable[[PodUsage], float]
 """What of a pod counts: its request of this resource, or what a function says."""

@@ -11,17 +11,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.arguments.problems import SchedulerConfigError
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.config.scheduler_config import default_scheduler_config, read_scheduler_config
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.gangs.gang_spec import GangDefaults, MatchPolicy
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults, MatchPolicy
 from koord_scheduler.plugins.elastic_quota.admission import AdmissionRules
 from koord_scheduler.plugins.elastic_quota.overuse import RevokeRules
-from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import pod_class
 
 from tests.support.clusters import random_cluster
+from tests.support.prepared import prepared
 from tests.support.scheduler_config_edges import HEAD, edges
 from tests.support.scheduler_profile import default_plugins
 
@@ -174,10 +174,10 @@ def fit(resources: list[dict[str, Any]]) -> dict[str, Any]:
 @given(st.integers(0, 1 << 32))
 def test_a_resource_that_is_there_twice_counts_twice(seed: int) -> None:
     cluster = random_cluster(Random(seed))
-    nodes = ClusterState(length=1)
+    nodes = prepared(DEFAULT.profile.plugins, length=1)
     for one in cluster["nodes"]:
         nodes.set(read_node(json.dumps(one).encode()))
-    waiting = pod_class(read_pod(json.dumps(cluster["pod"]).encode()))
+    waiting = pod_class(read_pod(json.dumps(cluster["pod"]).encode()), nodes.features.values())
     once = [{"name": "cpu", "weight": 2}, {"name": "memory"}]
     twice = [{"name": "cpu"}, {"name": "memory"}, {"name": "cpu"}]
     both = [ClassScores(waiting, nodes, default_plugins(fit(one))) for one in (once, twice)]

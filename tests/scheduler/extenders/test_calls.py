@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.extenders.calls import FilterCall, PreemptCall, PrioritizeCall
 from koord_scheduler.extenders.extender import Extender
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import PodReader
 
 EXTENDER = Extender("http://e", "filter", "prioritize", "preempt", "bind", has_node_cache=True)
 

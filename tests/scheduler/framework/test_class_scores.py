@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import SharedScores
@@ -26,9 +24,12 @@ from koord_scheduler.plugins.node_resources_fit_plus import (
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.workloads import owned
+from tests.support.prepared import prepared
 from tests.support.scheduler_profile import default_plugins
 from tests.support.workloads import LIST_DEFAULTS, change_workload
 
@@ -52,15 +53,16 @@ class Life:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.columns = ClusterState(length=2)
         both = random_cluster(rng), random_cluster(rng)
         self.nodes = [one for cluster in both for one in cluster["nodes"]]
         self.pods = [pod(one) for cluster in both for one in cluster["pods"]]
         self.plugins = rng.choice(PLUGINS)
+        self.columns = prepared(self.plugins, length=2)
         first, second = (owned(rng, cluster["pod"]) for cluster in both)
         # Two that are alike but for what they ask for, and one that may differ in all.
         more = {**first, "spec": {**first["spec"], "containers": [BUSY]}}
-        self.waiting = [pod_class(pod(one)) for one in (first, more, second)]
+        features = self.columns.features.values()
+        self.waiting = [pod_class(pod(one), features) for one in (first, more, second)]
         shared = SharedScores(self.columns, self.plugins)
         self.kept = [ClassScores(one, self.columns, self.plugins, shared) for one in self.waiting]
         self.there: set[str] = set()
@@ -113,7 +115,7 @@ def test_kept_answers_are_fresh_ones(seed: int, every: int) -> None:
 
 
 def test_a_named_node_that_is_gone_leaves_its_row_to_another() -> None:
-    columns = ClusterState()
+    columns = prepared(PLUGINS[0])
     field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -133,7 +135,7 @@ def test_a_named_node_that_is_gone_leaves_its_row_to_another() -> None:
 
 
 def test_a_class_takes_less_where_it_shares() -> None:
-    columns = ClusterState()
+    columns = prepared(PLUGINS[0])
     columns.set(read_node(b'{"metadata": {"name": "n1"}}'))
 
     def sizes(shared: SharedScores, *tolerations: str) -> list[int]:
@@ -156,7 +158,7 @@ def test_a_class_takes_less_where_it_shares() -> None:
 
 
 def test_what_a_class_counts_is_part_of_its_size() -> None:
-    columns = ClusterState(length=1024)
+    columns = prepared(PLUGINS[0], length=1024)
     columns.set(read_node(b'{"metadata": {"name": "n1", "labels": {"zone": "a"}}}'))
     meant = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
     required = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_kube.views.pod import ResourceRequirements
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.fit_error import NO_NODES, fit_error_message
@@ -25,6 +24,7 @@ from koord_scheduler.plugin import Filter, Plugin, PreFilterResult
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.taint_toleration import TaintToleration
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 from tests.conformance.test_scheduler_reasons import class_scores
 from tests.support.clusters import random_cluster

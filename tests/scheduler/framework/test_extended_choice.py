@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.extenders.calls import CallFailure, FilterAnswer, PreemptCall
 from koord_scheduler.extenders.extender import Extender
@@ -22,6 +21,7 @@ from koord_scheduler.framework.decisions import (
 )
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.pod_reader import PodReader
 
 [DEFAULT] = (one.profile for one in default_scheduler_config().profiles)
 FILTER = Extender("http://e", filter_verb="filter", has_node_cache=True)

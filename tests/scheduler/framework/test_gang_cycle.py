@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework import gang_cycle
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
@@ -24,6 +23,7 @@ from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.plugin import CannotReserve, Plugin
 from koord_scheduler.plugins.volumes.volume_binding import VolumeBinding
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 from tests.support.gangs import GangCluster, gang_annotations
 

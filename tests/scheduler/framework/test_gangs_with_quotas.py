@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaPlugin
 
 from tests.support.gangs import GangCluster, gang_annotations
@@ -29,7 +30,7 @@ def set_quota(cluster: GangCluster, cpus: int) -> None:
 
 
 def used(cluster: GangCluster) -> int:
-    one = cluster.scheduler.nodes.quotas.trees.find("d")
+    one = cluster.scheduler.nodes.use(QuotaColumns).trees.find("d")
     assert one is not None
     return one.node.used["cpu"]
 

@@ -8,8 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.node_sample import FEWEST, LARGE, NodeSampler, sample_size
 from koord_scheduler.framework.nominations import Nomination
@@ -20,6 +18,8 @@ from koord_scheduler.objects.node import Node
 from koord_scheduler.plugin import Filter, Plugin
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_reader import PodReader
 
 NUMBER = LARGE + 1
 SIZE = sample_size(NUMBER)

@@ -6,12 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Decision, Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.pod_reader import PodReader
 
 [DEFAULT] = (one.profile for one in default_scheduler_config().profiles)
 

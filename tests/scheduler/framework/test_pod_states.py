@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.pod_reader import PodReader
 
 KEY = "d/pod"
 NODE = json.dumps(

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.framework.preemption import Candidates, Preemption, find_candidates
+from koord_scheduler.extenders.preemption import Preemption
+from koord_scheduler.framework.preemption import Candidates, find_candidates
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugin import AcrossNodes, Filter, Plugin
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.pod_topology_spread import PodTopologySpread
 from koord_scheduler.state.arrays import Amounts
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 from tests.support.clusters import random_preemption
 from tests.support.full_cluster import FullCluster

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.keys import (
@@ -18,6 +20,7 @@ from koord_model.keys import (
     ANNOTATION_SHARED_WEIGHT,
     LABEL_QUOTA_PARENT,
 )
+from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.recording import (
     PutInput,
@@ -29,6 +32,7 @@ from koord_scheduler.framework.recording import (
     recording_line,
 )
 from koord_scheduler.framework.scheduler import Scheduler
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.state.cluster_kind import ClusterKind
 
 from tests.support.clusters import random_cluster
@@ -62,11 +66,14 @@ LISTS = {
     "quotas": "ElasticQuota",
     "networkTopologies": "ClusterNetworkTopology",
 }
+ALL_PLUGINS = Path(__file__).parents[3] / "deploy" / "examples" / "scheduler-all-plugins.yaml"
 HEADER = RecordingHeader(1, 0.0, 0.0)
 
 
 def kinds() -> dict[str, ClusterKind]:
-    scheduler = Scheduler([])
+    [config] = yaml.safe_load(ALL_PLUGINS.read_text())["data"].values()
+    scheduler = Scheduler([one.profile for one in read_scheduler_config(config).profiles])
+    scheduler.nodes.use(ClusterNetwork)
     found = [*cluster_kinds(scheduler), pod_kind(scheduler, lambda: 0.0)]
     return {one.name: one for one in found}
 

@@ -9,7 +9,6 @@ from random import Random
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
@@ -23,12 +22,13 @@ from koord_scheduler.framework.recording import (
 from koord_scheduler.framework.replay import Replay, ReplayedDecision
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.waker import FLUSH_SECONDS
+from koord_scheduler.objects.pod_times import PodTimes
 from koord_scheduler.plugin import Filter, Plugin
 from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
 from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
-from koord_scheduler.plugins.load_aware.pod_load import PodTimes
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 from tests.scheduler.framework.test_scheduler import Cluster
 

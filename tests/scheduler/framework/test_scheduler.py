@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, Refusal
@@ -32,6 +30,8 @@ from koord_scheduler.plugin import CannotReserve, Filter, Plugin, Score
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
 from koord_scheduler.state.cluster_kind import ClusterKind
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.workloads import owned

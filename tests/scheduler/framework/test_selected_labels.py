@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 from koord_model.label_selector import LabelSelector, Operator, Requirement
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugin import Plugin
-from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
 from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.pod_reader import PodReader
 from koord_scheduler.state.selected_labels import MOST_BYTES, SelectedLabels
 
 from tests.support.reservations import reservation
@@ -107,8 +106,8 @@ def test_a_service_that_selects_by_a_label_tells_pods_apart() -> None:
 def test_a_reservation_whose_owners_have_a_label_tells_pods_apart() -> None:
     replicas = Replicas()
     document = reservation("r", "1", "n1", owners=[{"labelSelector": BY_INDEX}])
-    read = ReservationReader(replicas.scheduler.nodes).read(json.dumps(document).encode())
-    replicas.scheduler.set_reservation(read, 0.0)
+    kind = replicas.kinds["Reservation"]
+    kind.put("r", kind.read(json.dumps(document).encode()))
     assert replicas.classes() == apart("0", "1", "2")
 
 

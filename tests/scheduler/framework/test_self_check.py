@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.state.pod_reader import PodReader
 
 
 def test_a_wrong_column_is_found_once_and_repaired() -> None:

@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.framework.class_plugin import class_plugin
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.single_row import SingleRow
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 from tests.support.assembled_scheduler import AssembledCluster
 from tests.support.clusters import random_cluster
 from tests.support.examples import fewer
+from tests.support.prepared import prepared
 from tests.support.scheduler_profile import default_plugins
 
 Document = dict[str, Any]
@@ -62,9 +63,10 @@ LACKING = ((), (), ("cpu",), ("memory",), ("cpu", "memory"))
 
 @given(st.integers(0, 1 << 32))
 def test_plugins_of_kubernetes(seed: int) -> None:
-    rng, nodes = Random(seed), ClusterState()
+    rng = Random(seed)
     cluster = random_cluster(rng)
     plugins = default_plugins(cluster.get("args"))
+    nodes = prepared(plugins)
     for document in cluster["nodes"]:
         nodes.set(read_node(json.dumps(without_some(rng, document)).encode()))
     pods = [read_pod(json.dumps(document).encode()) for document in cluster["pods"]]
@@ -72,7 +74,7 @@ def test_plugins_of_kubernetes(seed: int) -> None:
         nodes.add_pod(pod.spec.node_name, placed_usage(pod, nodes))
     waiting = read_pod(json.dumps(cluster["pod"]).encode())
     for pod in (waiting, *pods[:3]):
-        check(plugins, pod_class(pod), nodes)
+        check(plugins, pod_class(pod, nodes.features.values()), nodes)
 
 
 @fewer(3)

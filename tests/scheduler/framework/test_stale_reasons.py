@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.decisions import Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
@@ -15,6 +14,7 @@ from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
+from koord_scheduler.state.pod_reader import PodReader
 
 
 class Cluster:

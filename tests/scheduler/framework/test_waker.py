@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
 from koord_scheduler.framework.decisions import Placement, Refusal
@@ -17,6 +16,7 @@ from koord_scheduler.framework.queue.scheduling_queue import ClassQueue
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.wake_budget import CountedBudget
 from koord_scheduler.framework.waker import FLUSH_SECONDS, Look
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.scheduler.framework.test_scheduler import Cluster
 

@@ -12,8 +12,8 @@ import pytest
 from koord_kube.answers import TaskSubmitter
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import RESERVATIONS, Resource
 from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
@@ -22,8 +22,10 @@ from koord_scheduler.io.binder import Binder
 from koord_scheduler.io.extender_client import ExtenderClient
 from koord_scheduler.io.limited_writer import Submit, Write
 from koord_scheduler.plugins.device_share.assumed_devices import AssumedDevices
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.support.reservations import reservation
 from tests.support.waiting import until
@@ -161,7 +163,7 @@ async def test_what_is_reserved_is_taken_back_before_a_pods_turn_comes_again(
         api.outcomes.append((placement.pod.key, TAKEN))
 
     binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS, take_back=take_back)
-    binder.bind(replace(placement("p"), reservations=("something",)))
+    binder.bind(replace(placement("p"), reserved=("something",)))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)
         await until(lambda: binder.unsent == 0, "an outcome")
@@ -170,8 +172,9 @@ async def test_what_is_reserved_is_taken_back_before_a_pods_turn_comes_again(
 
 
 def reserved(name: str, node: str = "n1") -> Placement:
-    document = reservation(name, "4", owners=[])
-    read = ReservationReader(ClusterState()).read(json.dumps(document).encode()).pod
+    document, nodes = reservation(name, "4", owners=[]), ClusterState()
+    reader = ReservationReader(nodes, nodes.use(ReservationColumns))
+    read = reader.read(json.dumps(document).encode()).pod
     assert read.waiting is not None
     return Placement(QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0), node)
 
@@ -189,7 +192,7 @@ async def test_devices_of_a_reservation_are_written_before_it_is_available(
     api = Api(writes, [])
     devices = AssumedDevices((), ((ANNOTATION_DEVICE_ALLOCATED, "{}"),))
     binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS, wall=lambda: 0.0)
-    binder.bind(replace(reserved("r"), reservations=(devices,)))
+    binder.bind(replace(reserved("r"), reserved=(devices,)))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)
         await until(lambda: binder.unsent == 0, "an outcome")
@@ -224,12 +227,17 @@ async def test_what_becomes_of_a_reservation(
     writes: list[Any], reads: list[Any], expected: str
 ) -> None:
     api, pods = Api(writes, reads), Api([], [AssertionError("a reservation is no pod")])
+
+    async def read_object(resource: Resource, name: str, namespace: str) -> Object:
+        assert resource == RESERVATIONS
+        return await api.read(name, namespace)
+
     binder = Binder(
         submitting(api.write),
         pods.read,
         api,
         NO_EXTENDERS,
-        read_reservation=api.read,
+        read_object=read_object,
         wall=lambda: 0.0,
     )
     binder.bind(reserved("r"))

@@ -10,11 +10,12 @@ from koord_kube.answers import TaskSubmitter
 from koord_kube.background_writer import BackgroundWriter
 from koord_kube.protocol.request import Request
 from koord_kube.shared_backoff import SharedBackoff
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.io.pod_reporter import PodReporter
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.reservation_reader import ReservationReader
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.support.reservations import reservation
 from tests.support.waiting import until
@@ -55,7 +56,8 @@ async def test_a_pod_is_told_unless_it_says_so(shown: str, reported: str, is_tol
 async def test_a_reservation_says_why_it_waits() -> None:
     written, reports = reports_of()
     document = json.dumps(reservation("r", "4", owners=[])).encode()
-    read = ReservationReader(ClusterState()).read(document).pod
+    nodes = ClusterState()
+    read = ReservationReader(nodes, nodes.use(ReservationColumns)).read(document).pod
     assert read.waiting is not None
     pod = QueuedPod(read.key, read.uid, 0, read.waiting, 1, 0.0)
     reporter = PodReporter(reports)

@@ -14,13 +14,14 @@ from koord_kube.client import Client, Cluster, Limits
 from koord_kube.protocol.api import NotLeadingError, Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS, RESOURCE_CLAIMS
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.io.pre_binder import PreBinder
 from koord_scheduler.objects.node import read_node
+from koord_scheduler.objects.pod import DEFAULT_SCHEDULER
 from koord_scheduler.plugins.dynamic_resources.availability import ClaimDeletion
 from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
+from koord_scheduler.plugins.dynamic_resources.columns import ClaimColumns
 from koord_scheduler.plugins.dynamic_resources.objects import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
@@ -34,7 +35,9 @@ from koord_scheduler.plugins.node_numa_resource.assumed_numa import AssumedNUMA
 from koord_scheduler.plugins.node_numa_resource.node_allocation import NUMAAllocation
 from koord_scheduler.plugins.reservation.allocation import ReservationAllocation
 from koord_scheduler.plugins.volumes.binder import VolumeBinder
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.support.kube_api import KubeApi
 
@@ -52,23 +55,25 @@ class Cell:
         self.client = client
         self.leads = True
         self.nodes = nodes = ClusterState()
+        nodes.use(VolumeColumns)
         self.warnings: list[str] = []
         self.claims = ClaimBinder(
             self.write,
             lambda name, namespace: client.get(RESOURCE_CLAIMS, name, namespace),
-            nodes.devices,
+            nodes.use(ClaimColumns).objects,
             timeout=0.0,
             on_warning=self.warnings.append,
         )
-        self.binder = PreBinder(VolumeBinder(self.write, nodes, 0.0), self.claims, self.write)
+        plugins = VolumeBinder(self.write, nodes, 0.0), self.claims
+        self.binder = PreBinder({DEFAULT_SCHEDULER: plugins}, self.write)
         nodes.set(read_node(raw({"metadata": {"name": "n1"}})))
         given = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": RESOURCE}}
-        nodes.devices.set_class("gpus", msgspec.convert(given, DeviceClass))
+        nodes.use(ClaimColumns).objects.set_class("gpus", msgspec.convert(given, DeviceClass))
         devices = [{"name": f"gpu{at}"} for at in range(3)]
         pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": "d", "nodeName": "n1", "pool": pool, "devices": devices}
         piece = {"metadata": {"name": "s"}, "spec": spec}
-        nodes.devices.set_slice("s", msgspec.convert(piece, ResourceSlice))
+        nodes.use(ClaimColumns).objects.set_slice("s", msgspec.convert(piece, ResourceSlice))
         exactly = {"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": 1}
         requests = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
         self.put_claim("own", requests)
@@ -81,7 +86,7 @@ class Cell:
             RESOURCE_CLAIMS, {"metadata": metadata, "spec": spec, "status": status}, "shop"
         )
         claim = read_device_object(ResourceClaim, raw(made))
-        self.nodes.devices.set_claim(claim.key, claim)
+        self.nodes.use(ClaimColumns).objects.set_claim(claim.key, claim)
 
     async def write(self, request: Request) -> bytes:
         if not self.leads:
@@ -151,10 +156,10 @@ async def test_extended_resources_get_a_claim_that_the_pod_names(cell: Cell) -> 
             {"containerName": "c", "resourceName": RESOURCE, "requestName": asked["name"]}
         ],
     }
-    assert {one.device for one in cell.nodes.devices.used.exclusive} == {
+    assert {one.device for one in cell.nodes.use(ClaimColumns).objects.used.exclusive} == {
         *("gpu0", "gpu1", "gpu2", "gpu9")
     }
-    assert {*cell.nodes.devices.claims} == {
+    assert {*cell.nodes.use(ClaimColumns).objects.claims} == {
         *("shop/own", "shop/shared", f"shop/{metadata['name']}")
     }
 
@@ -211,7 +216,7 @@ async def test_annotations_of_all_plugins_are_written_at_once(cell: Cell) -> Non
     cpus = AssumedNUMA(NUMAAllocation(), (("a", "1"), ("b", None)))
     reserved = ReservationAllocation("r", (("c", "2"),))
     before = cell.api.count("patch", "pods")
-    assert await cell.binder.run(replace(placement, reservations=(cpus, reserved))) == ""
+    assert await cell.binder.run(replace(placement, reserved=(cpus, reserved))) == ""
     assert cell.api.get(PODS, "p", "shop")["metadata"]["annotations"] == {"a": "1", "c": "2"}
     assert cell.api.count("patch", "pods") == before + 1
 
@@ -219,7 +224,7 @@ async def test_annotations_of_all_plugins_are_written_at_once(cell: Cell) -> Non
 async def test_annotations_are_taken_back_with_a_placement(cell: Cell) -> None:
     placement = cell.placement()
     reserved = ReservationAllocation("r", (("reserved", "2"), ("gone", None)))
-    placement = replace(placement, reservations=(reserved,))
+    placement = replace(placement, reserved=(reserved,))
     await cell.binder.run(placement)
     await cell.binder.take_back(placement)
     assert not cell.api.get(PODS, "p", "shop")["metadata"].get("annotations")

@@ -17,7 +17,7 @@ from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.nominations import Nomination
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.objects.scheduling_hint import PodHint, scheduling_hint
+from koord_scheduler.plugins.scheduling_hint import PodHint, scheduling_hint
 
 NODES = ("large", "full", "small")
 """In the order in which a pod without a hint takes them; it does not fit on the second one."""

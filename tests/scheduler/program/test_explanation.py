@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_reader import ClusterPod, PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections, diagnose
@@ -28,6 +27,7 @@ from koord_scheduler.program.explanation import (
     read_as_pending,
 )
 from koord_scheduler.program.waking_changes import CHANGES, waking_changes
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 
 from tests.support.quota_cluster import QuotaCluster
 

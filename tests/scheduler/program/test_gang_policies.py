@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.plugins.coscheduling.gangs_document import gangs_document
 from koord_scheduler.program.explanation import Now, explain_waiting
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.scheduler.plugins.coscheduling.test_scheduling_groups import (
     cluster_with,

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from koord_kube.protocol.resources import LEASES
 from koord_scheduler.config.scheduler_config import SchedulerConfig, read_scheduler_config
-from koord_scheduler.framework.service_provider import Service
-from koord_scheduler.plugin import Plugin
+from koord_scheduler.plugin import Plugin, Service
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.state.cluster_state import ClusterState
 

@@ -22,13 +22,17 @@ from koord_scheduler.objects.node import (
 )
 from koord_scheduler.objects.node_selector import NodeRequirement, RequiredNodes
 from koord_scheduler.objects.requests import PodRequests
+from koord_scheduler.plugins.image_locality.columns import ImageColumns
+from koord_scheduler.plugins.image_locality.plugin import ImageLocality
+from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.coded_sets import SetValues
 from koord_scheduler.state.domains import NodeScope
-from koord_scheduler.state.images import ImageColumns
 from koord_scheduler.state.pod_counts import AffinitySelector, SpreadSelector
 from koord_scheduler.state.pod_labels import pod_labels
 from koord_scheduler.state.ports import ANY_ADDRESS, HostPort
+
+from tests.support.prepared import prepared
 
 NAMES = [f"n{number}" for number in range(6)]
 TAINTS = [Taint("gpu", "", "NoSchedule"), Taint("slow", "yes", "PreferNoSchedule")]
@@ -128,7 +132,7 @@ class Cluster:
     """The same changes, in columns and in lists."""
 
     def __init__(self) -> None:
-        self.columns = ClusterState(length=2)
+        self.columns = prepared([ImageLocality()], length=2)
         self.nodes: dict[str, Node] = {}
         self.pods: list[tuple[str, Any]] = []
 
@@ -179,7 +183,7 @@ class Cluster:
                 assert (row in columns.ports.in_conflict(port)) == bool(taken)
             for image in IMAGES:
                 has = any(image in one.names for one in node.status.images or ())
-                state = columns.images.get(image)
+                state = columns.use(ImageColumns).get(image)
                 assert (state is not None and row in state.rows) == has
             for requirement in REQUIREMENTS:
                 matches = columns.labels.matches([requirement])
@@ -263,7 +267,8 @@ def test_columns_are_what_nodes_and_pods_say(changes: list[tuple[str, Any]]) -> 
 def test_what_nodes_say_often_costs_little(
     changed: dict[str, Any], version: int, journal: int
 ) -> None:
-    columns, node = ClusterState(), Node(AnnotatedMeta(name="n1", labels={"zone": "a"}))
+    columns = prepared([ImageLocality(), NodeDeclaredFeatures()])
+    node = Node(AnnotatedMeta(name="n1", labels={"zone": "a"}))
     row = columns.set(node)
     before = columns.version, columns.node_journal.position
     columns.set(msgspec.structs.replace(node, **changed))
@@ -322,14 +327,14 @@ def test_a_label_is_known_from_the_first_question_on(length: int) -> None:
 
 
 def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
-    columns = ClusterState()
+    columns = prepared([ImageLocality()])
 
     def node(name: str, *sizes: int) -> Node:
         images = [ContainerImage(["web:1"], size) for size in sizes]
         return Node(AnnotatedMeta(name=name), NodeSpec(), NodeStatus(images=images))
 
     def image() -> tuple[int, list[str]]:
-        state = columns.images.get("web:1")
+        state = columns.use(ImageColumns).get("web:1")
         assert state is not None
         names = sorted(columns.name(int(row)) for row in state.mask(len(columns)).nonzero()[0])
         assert state.number == len(names)
@@ -341,7 +346,7 @@ def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
     assert image() == (5, ["a", "b"])
     columns.set(node("a"))
     columns.remove("b")
-    assert columns.images.get("web:1") is None
+    assert columns.use(ImageColumns).get("web:1") is None
     columns.set(node("b", 9))
     assert image() == (9, ["b"])
     columns.set(node("b", 3))
@@ -349,7 +354,7 @@ def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
 
 
 def test_images_are_bounded_in_bytes() -> None:
-    columns, rng = ImageColumns(most_bytes=20_000), Random(1)
+    columns, rng = ImageColumns(ClusterState(), most_bytes=20_000), Random(1)
     told: list[str] = []
     for _ in range(200):
         row, first = rng.randrange(5), rng.randrange(60)

@@ -15,9 +15,10 @@ from koord_model import label_selector
 from koord_scheduler.framework.disruption_budgets import DisruptionBudgets
 from koord_scheduler.objects.disruption_budget import DisruptionBudget, read_disruption_budget
 from koord_scheduler.objects.requests import PodRequests
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pods import PlacedPods
 from koord_scheduler.state.pod_labels import pod_labels
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
 
 NAMES = [f"p{number}" for number in range(12)]
 NODES = ["n1", "n2", "n3"]

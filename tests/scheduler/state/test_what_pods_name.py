@@ -6,15 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.score_cache import ScoreCache
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.state import cluster_state as nodes
 from koord_scheduler.state import labels
 from koord_scheduler.state.coded_sets import SetColumn
 from koord_scheduler.state.pod_counts import PodCounts
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.support.reachable import Holdings
 
@@ -79,6 +80,9 @@ class Churn:
         by_name = {one.scheduler_name: one for one in profiles}
         self.scheduler._scores = ScoreCache(self.columns, by_name, most_bytes=1)
         self.reader = PodReader(self.columns)
+        # What holds all that waits.
+        self.columns.stand_ins = None
+        del self.columns.features[Gangs]
         for number in range(5):
             self.columns.set(read_node(json.dumps(node_document(number)).encode()))
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from koord_service.backoff import exponential
 
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.classes.pod_reader import WaitingPod
 from koord_scheduler.extenders.refusal import ExtenderRefusal
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_reader import WaitingPod
 
 FIRST_BACKOFF_SECONDS = 1.0
 MOST_BACKOFF_SECONDS = 10.0

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from koord_model import duration
 
 from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import Int64
 from koord_scheduler.arguments.problems import problem
-from koord_scheduler.config.component_config import Int64
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults, MatchPolicy
+from koord_scheduler.gangs.gang_spec import GangDefaults, MatchPolicy
 
 
 class CoschedulingArgs(PluginArgs, frozen=True):

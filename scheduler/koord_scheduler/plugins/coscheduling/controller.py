@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from functools import partial
 
 import anyio
 import msgspec
@@ -19,13 +20,18 @@ from koord_model.keys import LABEL_POD_GROUP
 from koord_model.names import is_label_value
 from koord_model.times import rfc3339
 
+from koord_scheduler.extension_points.api_services import ApiServices, Controller
+from koord_scheduler.gangs.gang_spec import GangSource
+from koord_scheduler.gangs.gangs import Gang, Gangs
+from koord_scheduler.gangs.pod_group import PodGroup, PodGroupStatus
 from koord_scheduler.io.limited_writer import Write
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugins.coscheduling.gang_spec import GangSource
-from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
 from koord_scheduler.plugins.coscheduling.group_conditions import conditions_patch
-from koord_scheduler.plugins.coscheduling.life import MemberPhases, is_settled, next_status
-from koord_scheduler.plugins.coscheduling.pod_group import PodGroup, PodGroupStatus
+from koord_scheduler.plugins.coscheduling.pod_group_status import (
+    MemberPhases,
+    is_settled,
+    next_status,
+)
 
 ENDED = ("Succeeded", "Failed")
 PASS_SECONDS = 1.0
@@ -136,3 +142,10 @@ def status_patch(group: PodGroup, status: PodGroupStatus) -> Request:
     metadata = {"uid": group.uid, "resourceVersion": group.resource_version}
     body = {"metadata": metadata, "status": {**gone, **after}}
     return Request("PATCH", POD_GROUPS, name, namespace, body=body)
+
+
+def pod_group_controllers(api: ApiServices) -> Iterator[Controller]:
+    """The loop that writes the status of PodGroups."""
+    gangs = api.scheduler.gangs
+    ended = partial(ended_pods, api.client)
+    yield PodGroupController(gangs, api.write, ended, on_warning=api.on_warning).run

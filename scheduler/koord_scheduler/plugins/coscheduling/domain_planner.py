@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.gang_planner import GangCandidate, GangPlanner, GangRequest
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
-from koord_scheduler.plugins.coscheduling.gang_spec import DomainRule
+from koord_scheduler.gangs.gang_spec import DomainRule
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.state.arrays import Amounts, Codes, Rows
 from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_class import PodClass
 
 _NOWHERE: Rows = np.array([], np.intp)
 _MOST_SLOTS = 1e6
@@ -84,8 +85,8 @@ class _Plan:
         self._rules = rules
         self._gang_of = {pod.key: self._gang(pod) for pod in request.pods}
         self._slots: dict[_ScoresKey, Amounts] = {}
-        # Reservations and other pods that leave may make room that slots say nothing of.
-        self._is_certain = not len(request.nodes.reservations)
+        # Held room and other pods that leave may make room that slots say nothing of.
+        self._is_certain = not request.nodes.holds_room()
 
     def candidates(self) -> Iterator[GangCandidate]:
         """For each domain of the widest rule one, in which the others are kept, too."""
@@ -154,7 +155,7 @@ class _Plan:
         nodes, counts = self._request.nodes, Counter[int]()
         codes = nodes.labels.column(rule.label).codes
         for key in rule.gangs:
-            gang = nodes.gangs.by_key.get(key)
+            gang = nodes.use(Gangs).by_key.get(key)
             for pod in [*gang.bound, *gang.assumed] if gang is not None else ():
                 one = self._placed.by_key.get(pod)
                 row = nodes.row(one.node) if one is not None else None
@@ -181,5 +182,5 @@ class _Plan:
             slots[key][rows] -= taken
 
     def _gang(self, pod: QueuedPod) -> str:
-        gang = self._request.nodes.gangs.gang_of(pod.key)
+        gang = self._request.nodes.use(Gangs).gang_of(pod.key)
         return gang.key if gang is not None else ""

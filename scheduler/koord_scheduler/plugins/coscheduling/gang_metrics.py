@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
+from koord_scheduler.gangs.gangs import Gang, Gangs
 
 WAITING, STARTED, EMPTY = "waiting", "started", "empty"
 

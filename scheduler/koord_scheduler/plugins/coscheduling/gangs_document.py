@@ -7,9 +7,9 @@ from typing import Any
 
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.coscheduling.gangs import Gang, count_by_gang
-from koord_scheduler.plugins.coscheduling.policy_words import policy_words
-from koord_scheduler.plugins.coscheduling.readiness import missing_members
+from koord_scheduler.gangs.gangs import Gang, count_by_gang
+from koord_scheduler.gangs.policy_words import policy_words
+from koord_scheduler.gangs.readiness import missing_members
 
 
 def gangs_document(scheduler: Scheduler) -> Mapping[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 from koord_kube.protocol.request import Request
 
-from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
-from koord_scheduler.plugins.coscheduling.scheduling_group import SUFFIX, Condition, SchedulingGroup
+from koord_scheduler.gangs.gangs import Gang, Gangs
+from koord_scheduler.gangs.scheduling_group import SUFFIX, Condition, SchedulingGroup
 
 SCHEDULED = "PodGroupInitiallyScheduled"
 _OLD_SCHEDULED = "PodGroupScheduled"

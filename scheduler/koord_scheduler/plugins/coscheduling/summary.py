@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from koord_scheduler.plugins.coscheduling.gang_spec import (
+from koord_scheduler.gangs.gang_spec import (
     GangMode,
     GangSource,
     GangSpec,
     MatchPolicy,
 )
-from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
+from koord_scheduler.gangs.gangs import Gang, Gangs
 
 _UNKNOWN = GangSpec(
     "", 0, 0, GangMode.STRICT, MatchPolicy.ONCE_SATISFIED, 0.0, source=GangSource.POD

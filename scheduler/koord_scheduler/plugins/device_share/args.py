@@ -10,8 +10,8 @@ from koord_model.keys import NPU_CORE
 from msgspec import Meta
 
 from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import Strict
 from koord_scheduler.arguments.problems import problem
-from koord_scheduler.config.component_config import Strict
 from koord_scheduler.plugins.device_share.device_scores import DEFAULT_WEIGHTS, DeviceScorer
 from koord_scheduler.plugins.device_share.gpu_templates import DEFAULT_SOURCE, TemplatesSource
 from koord_scheduler.plugins.device_share.learned_workload import GPUScores

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from koord_kube.core.warnings import OnWarning, ignore_warning
 
+from koord_scheduler.extension_points.api_services import PodChanges, PreBinding
 from koord_scheduler.framework.decisions import Placement
-from koord_scheduler.io.node_locker import NodeLocker
 from koord_scheduler.plugins.device_share.assumed_devices import AssumedDevices
 from koord_scheduler.plugins.device_share.device_plugins import (
     NO_ADAPTION,
@@ -16,10 +16,13 @@ from koord_scheduler.plugins.device_share.device_plugins import (
     adaption,
     lock_of,
 )
+from koord_scheduler.plugins.device_share.node_locker import NodeLocker
 
 
-class DevicePluginAdapter:
+class DevicePluginAdapter(PreBinding):
     """Locks the node if the vendor's device plugin needs it; the pod's own is for the caller."""
+
+    handles = (AssumedDevices,)
 
     def __init__(
         self,
@@ -31,6 +34,12 @@ class DevicePluginAdapter:
         self._locker = locker
         self._on_warning = on_warning
         self._wall = wall
+
+    async def annotate(self, reserved: AssumedDevices, placement: Placement) -> PodChanges | str:
+        found = await self.adapt(placement)
+        if isinstance(found, str):
+            return found
+        return PodChanges(dict(found.annotations), dict(found.labels))
 
     async def adapt(self, placement: Placement) -> Adaption | str:
         """What is to be written for the pod; or why it cannot get its devices there at present.
@@ -53,7 +62,7 @@ class DevicePluginAdapter:
             return self._refused(f"pod {pod}: {failure}")
         return found
 
-    async def take_back(self, placement: Placement) -> None:
+    async def take_back(self, reserved: AssumedDevices, placement: Placement) -> None:
         """The pod is not bound: the node is for others."""
         reservation = _devices(placement)
         if reservation is None:
@@ -68,8 +77,8 @@ class DevicePluginAdapter:
 
 
 def _devices(placement: Placement) -> AssumedDevices | None:
-    """Device plugins give devices to pods, not to reservations."""
-    if placement.pod.waiting.reserves is not None:
+    """Device plugins give devices to pods, and to nothing that stands for one."""
+    if placement.pod.waiting.stands_for is not None:
         return None
-    found = (one for one in placement.reservations if isinstance(one, AssumedDevices))
+    found = (one for one in placement.reserved if isinstance(one, AssumedDevices))
     return next(found, None)

@@ -7,20 +7,38 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
-from koord_model.device_allocated import PodDevices
+from koord_kube.protocol.resources import CONFIG_MAPS
+from koord_kube.protocol.resources import DEVICES as DEVICE_OBJECTS
+from koord_model.device_allocated import (
+    NO_DEVICES,
+    PodDevices,
+    read_pod_devices,
+)
 
-from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.pod import PodInfo
+from koord_scheduler.objects.requests import PodRequests
+from koord_scheduler.plugins.device_share.device_needs import (
+    PodDeviceNeeds,
+    asks_for_devices,
+    pod_device_needs,
+)
 from koord_scheduler.plugins.device_share.device_object import (
     NO_MODEL,
+    DeviceObject,
     DeviceReport,
     GPUModel,
     NodeDevices,
+    read_device_report,
 )
 from koord_scheduler.plugins.device_share.device_room import DeviceRoom
 from koord_scheduler.plugins.device_share.gpu_templates import (
     DEFAULT_SOURCE,
     GPUTemplates,
     ModelTemplates,
+    TemplatesObject,
+    read_gpu_templates,
 )
 from koord_scheduler.plugins.device_share.node_device_state import (
     GPULabels,
@@ -28,31 +46,38 @@ from koord_scheduler.plugins.device_share.node_device_state import (
     gpu_labels,
     used_devices,
 )
+from koord_scheduler.plugins.device_share.pod_parts import DEVICE_NEEDS, DEVICES
 from koord_scheduler.state.arrays import Mask, lengthened
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.feature_state import FeatureState, Parts
+from koord_scheduler.state.pod_parts import PodParts
+from koord_scheduler.state.pod_usage import PodUsage
 
+DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
+"""The feature gate that lets device plugins of vendors give what is chosen."""
 _MOST_KINDS = 1 << 10
 _MOST_WARNINGS = 1000
 
 
-class DeviceColumns:
+class DeviceColumns(FeatureState):
     """What is known of nodes by their Devices (by name) and Nodes (by row).
 
-    ``are_known`` says of which nodes there is a Device. ``pods_on`` has the devices of a row's pods
-    by namespace/name. Unless it ``is_used``, which is decided before there are nodes and pods,
-    nothing is kept; ``source`` is decided then, too, and whether device plugins of vendors give
-    what is chosen (``adapts``). What pods have is never kept as a sum.
+    ``are_known`` says of which nodes there is a Device. ``source`` is decided before there are
+    nodes and pods, and whether device plugins of vendors give what is chosen (``adapts``). What
+    pods have is never kept as a sum.
     """
 
-    def __init__(self, length: int) -> None:
-        self.is_used = False
-        self.adapts = False
+    def __init__(self, nodes: ClusterState) -> None:
+        super().__init__(nodes)
+        length = len(nodes)
+        self.adapts = nodes.gates.get(DEVICE_PLUGIN_ADAPTION, False)
         self.source = DEFAULT_SOURCE
         self.are_known: Mask = np.zeros(length, np.bool_)
-        self.pods_on: Callable[[int], Iterable[tuple[str, PodDevices]]] = lambda row: ()
         self._reports: dict[str, DeviceReport] = {}
         self._templates: Mapping[str, ModelTemplates] = {}
         self._kinds: dict[NodeDevices, NodeDevices] = {}
-        self._nodes: dict[int, tuple[str, GPULabels]] = {}
+        self._known: dict[int, tuple[str, GPULabels]] = {}
         self._had: defaultdict[int, list[PodDevices]] = defaultdict(list)
         self._states: dict[int, NodeDeviceState] = {}
         self._warnings: dict[str, None] = {}
@@ -64,40 +89,91 @@ class DeviceColumns:
         self.are_known = lengthened(self.are_known, length, fill=False)
         self._room.lengthen(length)
 
-    def report(self, name: str, report: DeviceReport) -> None:
-        """A node's Device is there, or has changed; ``describe`` has to follow."""
+    def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
+        yield ClusterKind(
+            DEVICE_OBJECTS,
+            DeviceObject,
+            read_device_report,
+            self.set_report,
+            lambda name: self.set_report(name, None),
+            is_optional=True,
+        )
+        yield ClusterKind(
+            CONFIG_MAPS,
+            TemplatesObject,
+            read_gpu_templates,
+            lambda _, templates: self.set_templates(templates),
+            lambda _: self.set_templates(GPUTemplates()),
+            namespace=self.source.namespace,
+            object_name=self.source.name,
+        )
+
+    def signature(self, pod: PodInfo) -> object:
+        return pod.metadata.annotations, bool(pod.spec.node_name)
+
+    def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
+        if asks_for_devices(requests.amounts):
+            annotations = (pod.metadata.annotations or NO_ANNOTATIONS).by_key()
+            labels = pod.metadata.labels or {}
+            yield DEVICE_NEEDS, pod_device_needs(requests.amounts, annotations, labels)
+
+    def usage_parts(self, pod: PodInfo, known: PodParts) -> Parts:
+        if pod.spec.node_name:
+            yield DEVICES, pod_devices(pod)
+
+    def pods_on(self, row: int) -> Iterable[tuple[str, PodDevices]]:
+        """The devices of a row's pods, by namespace/name."""
+        found = ((pod.key, pod.usage.of(DEVICES)) for pod in self._nodes.pods_on(row))
+        return [(key, devices) for key, devices in found if devices]
+
+    def set_report(self, name: str, report: DeviceReport | None) -> None:
+        """The Device of a node is there, has changed, or (``None``) is gone."""
+        if report is None:
+            self._reports.pop(name, None)
+        else:
+            self._take_report(name, report)
+        row = self._nodes.row(name)
+        if row is not None:
+            if self._nodes.is_node[row]:
+                self._describe(row)
+            self._nodes.journal.add(row)
+
+    def _take_report(self, name: str, report: DeviceReport) -> None:
         if len(self._kinds) > _MOST_KINDS:
             self._kinds.clear()
         # Machines of a kind share what they have: it is compared often.
         self._reports[name] = replace(report, has=self._kinds.setdefault(report.has, report.has))
         self._warn(report.ignored)
 
-    def forget_report(self, name: str) -> None:
-        """A node's Device is gone; ``describe`` has to follow."""
-        self._reports.pop(name, None)
-
-    def set_templates(self, templates: GPUTemplates) -> Iterable[int]:
-        """Parts in which cards are given by now; returns the rows for which this may count."""
+    def set_templates(self, templates: GPUTemplates) -> None:
+        """Parts in which cards are given are there, or have changed."""
         self._templates = templates.of_models(self.source.resources)
         self._warn(templates.ignored)
-        rows = list(self._nodes)
-        for row in rows:
+        for row in self._known:
             self._forget(row)
-        return rows
+            self._nodes.journal.add(row)
 
     def uses_templates(self, needs: PodDeviceNeeds) -> bool:
         """Whether a pod needs a part of a card that only a template gives."""
         return any(map(ModelTemplates(self.source.resources).apply_to, needs.needs))
 
-    def describe(self, row: int, name: str, labels: Mapping[str, str]) -> None:
-        """The Node in a row, in place of what it was."""
-        self._nodes[row] = name, gpu_labels(labels)
+    def set_node(self, row: int, node: Node | None, *, is_moved: bool) -> bool:
+        if node is None:
+            self.clear(row)
+        elif is_moved:
+            self._describe(row)
+        return False
+
+    def _describe(self, row: int) -> None:
+        """Take over the Node in a row, in place of what it was."""
+        name, labels = self._nodes.name(row), self._nodes.labels.of(row)
+        self._known[row] = name, gpu_labels(labels)
         self.are_known[row] = name in self._reports
         self._forget(row)
 
     def clear(self, row: int) -> None:
         """There is no node in a row."""
-        self._nodes.pop(row, None)
+        self._known.pop(row, None)
         self.are_known[row] = False
         self._forget(row)
 
@@ -105,7 +181,7 @@ class DeviceColumns:
         """What decides which devices a pod can get; ``None``: the row's node has no Device."""
         found = self._states.get(row)
         if found is None and self.are_known[row]:
-            name, labels = self._nodes[row]
+            name, labels = self._known[row]
             used = used_devices(self._had.get(row, ()))
             templates = self._templates_of(labels)
             found = NodeDeviceState(self._reports[name].has, labels, used, templates)
@@ -133,29 +209,27 @@ class DeviceColumns:
         self._warnings.clear()
         return found
 
-    def add(self, row: int, devices: PodDevices) -> None:
-        """A pod on a row's node has these."""
-        if devices:
+    def count(self, row: int, usage: PodUsage) -> None:
+        if devices := usage.of(DEVICES):
             self._had[row].append(devices)
             self._forget(row)
 
-    def remove(self, row: int, devices: PodDevices) -> None:
-        """A pod on a row's node has these no more."""
-        if devices:
+    def uncount(self, row: int, usage: PodUsage) -> None:
+        if devices := usage.of(DEVICES):
             self._had[row].remove(devices)
             self._forget(row)
             if not self._had[row]:
                 del self._had[row]
 
-    def repair(self, row: int, pods: Iterable[PodDevices]) -> bool:
-        """Recount what the pods of a row have; whether it was wrong, which is a defect."""
-        had = sorted(filter(None, pods))
+    def repair(self, row: int, usages: Iterable[PodUsage]) -> bool:
+        had = sorted(devices for one in usages if (devices := one.of(DEVICES)))
         if sorted(self._had.get(row, ())) == had:
             return False
         self._had.pop(row, None)
-        for devices in had:
-            self.add(row, devices)
+        if had:
+            self._had[row] = had
         self._forget(row)
+        self._nodes.journal.add(row)
         return True
 
     def alike(self, rows: Iterable[int]) -> dict[NodeDeviceState | None, list[int]]:
@@ -185,4 +259,18 @@ class DeviceColumns:
         self._outdated.add(row)
 
     def _report(self, row: int) -> DeviceReport | None:
-        return self._reports[self._nodes[row][0]] if self.are_known[row] else None
+        return self._reports[self._known[row][0]] if self.are_known[row] else None
+
+
+def pod_devices(pod: PodInfo) -> PodDevices:
+    """The devices of a pod with a node; none where the annotation cannot be used.
+
+    koordlet says that it cannot.
+    """
+    annotations = pod.metadata.annotations
+    if annotations is None or annotations.device_allocated is None:
+        return NO_DEVICES
+    try:
+        return read_pod_devices(annotations.device_allocated)
+    except ValueError:
+        return NO_DEVICES

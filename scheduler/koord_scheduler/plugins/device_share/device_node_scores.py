@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugins.device_share.candidates import candidates
+from koord_scheduler.plugins.device_share.columns import DeviceColumns
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
 from koord_scheduler.plugins.device_share.device_object import GPU_TYPE
 from koord_scheduler.plugins.device_share.device_room import takes_any
@@ -21,8 +21,10 @@ from koord_scheduler.plugins.device_share.learned_workload import (
     gpu_request,
 )
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
+from koord_scheduler.plugins.device_share.pod_parts import DEVICE_NEEDS
 from koord_scheduler.state.arrays import Amounts, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 MANY = 64
 """Rows; fewer are asked one by one."""
@@ -39,7 +41,7 @@ class DeviceNodeScores:
         """A pod of a class gets a row's node."""
         request = self._request(pod)
         if request is not None:
-            state = nodes.node_devices.state(row)
+            state = nodes.use(DeviceColumns).state(row)
             model = "" if state is None else state.labels.model
             self.workload.count(request, model, accepted_models(pod.required))
 
@@ -50,11 +52,11 @@ class DeviceNodeScores:
             raw = workload.raw_scores(request, free_gpus(nodes, rows, workload.model_code))
             if raw is not None:
                 return raw
-        return workload.plain_scores(self._plain(pod.devices, nodes, rows))
+        return workload.plain_scores(self._plain(pod.of(DEVICE_NEEDS), nodes, rows))
 
     def best_card(self, pod: PodClass, nodes: ClusterState, row: int) -> int | None:
         """The number of the card that is best for a part of one; ``None``: any will do."""
-        request, state = self._request(pod), nodes.node_devices.state(row)
+        request, state = self._request(pod), nodes.use(DeviceColumns).state(row)
         if request is None or state is None:
             return None
         here = free_gpus(nodes, np.array([row]), self.workload.model_code)
@@ -65,12 +67,12 @@ class DeviceNodeScores:
         """What the typical workload is made of; nothing where there is none."""
         if not self.workload.scores:
             return None
-        return gpu_request(dict(pod.amounts), pod.devices)
+        return gpu_request(dict(pod.amounts), pod.of(DEVICE_NEEDS))
 
     def _plain(self, needs: PodDeviceNeeds, nodes: ClusterState, rows: Rows) -> Amounts:
         if len(rows) >= MANY and takes_any(needs):
-            return nodes.node_devices.room().scores(needs, self._scorer, rows)
-        states = map(nodes.node_devices.state, rows.tolist())
+            return nodes.use(DeviceColumns).room().scores(needs, self._scorer, rows)
+        states = map(nodes.use(DeviceColumns).state, rows.tolist())
         found = [0 if one is None else _node_score(needs, one, self._scorer) for one in states]
         return np.array(found, np.float64)
 

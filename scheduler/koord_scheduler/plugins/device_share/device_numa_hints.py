@@ -10,6 +10,7 @@ from itertools import combinations
 
 from koord_model.device_allocated import PodDevices
 
+from koord_scheduler.extension_points.topology_hints import NUMAHint, mask_of
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection, Mask, needed
 from koord_scheduler.plugins.device_share.device_allocation import rejection_before
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
@@ -21,7 +22,6 @@ from koord_scheduler.plugins.device_share.reserved_devices import (
     ReservedDevices,
     allocate_reserved,
 )
-from koord_scheduler.plugins.node_numa_resource.topology_hints import NUMAHint, mask_of
 
 TOO_FEW_NEAR = "Insufficient NUMA Scoped Devices"
 _BEST = 500

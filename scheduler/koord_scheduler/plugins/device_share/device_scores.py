@@ -12,7 +12,7 @@ from koord_model.demand import Amounts
 from koord_model.keys import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA
 
 from koord_scheduler.plugins.device_share.node_device_state import FreeDevice
-from koord_scheduler.plugins.node_numa_resource.scores import least_taken, most_taken
+from koord_scheduler.state.resource_scores import least_taken, most_taken
 
 DEFAULT_WEIGHTS = tuple((name, 1) for name in (GPU_MEMORY_RATIO, GPU_MEMORY, RDMA, FPGA))
 

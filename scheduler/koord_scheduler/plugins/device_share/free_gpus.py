@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from koord_model.keys import CPU, MEMORY
 
+from koord_scheduler.plugins.device_share.columns import DeviceColumns
 from koord_scheduler.plugins.device_share.gpu_nodes import GpuNodes
 from koord_scheduler.state.arrays import Rows
 from koord_scheduler.state.cluster_state import ClusterState
@@ -19,7 +20,7 @@ def free_gpus(nodes: ClusterState, rows: Rows, model_code: Callable[[str], int])
         resources.allocatable[number][rows] - resources.requested[number][rows]
         for number in map(resources.column, (CPU, MEMORY))
     )
-    states = list(map(nodes.node_devices.state, rows.tolist()))
+    states = list(map(nodes.use(DeviceColumns).state, rows.tolist()))
     free = [() if one is None else one.free_cards for one in states]
     cards = np.zeros((len(free), max(map(len, free), default=0)))
     for place, one in enumerate(free):

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
+from koord_scheduler.extension_points.kept_room import NO_ROOM, KeptRoom
+from koord_scheduler.extension_points.topology_hints import Mask, ProviderHints
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
+from koord_scheduler.plugins.device_share.columns import DeviceColumns
 from koord_scheduler.plugins.device_share.device_allocation import MISSING_DEVICE
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
 from koord_scheduler.plugins.device_share.device_numa_hints import device_numa_hints
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
+from koord_scheduler.plugins.device_share.pod_parts import DEVICES
 from koord_scheduler.plugins.device_share.reserved_devices import (
     ReservedDevices,
     allocate_reserved,
     with_devices,
 )
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask, ProviderHints
-from koord_scheduler.plugins.reservation.kept_room import NO_ROOM, KeptRoom
 from koord_scheduler.state.cluster_state import ClusterState
 
 
 @dataclass(frozen=True)
 class NUMADevices:
-    """What nodes can give a pod of devices, by NUMA node: a ``NUMAProvider``."""
+    """What nodes can give a pod of devices, by NUMA node: a ``TopologyHintProvider``."""
 
     needs: PodDeviceNeeds
     nodes: ClusterState
@@ -34,20 +37,20 @@ class NUMADevices:
         state = self._state(row, kept)
         if state is None:
             return tuple((one.type, ()) for one in self.needs.needs)
-        return _numa_hints(self.needs, state, self.scorer, kept.devices)
+        return _numa_hints(self.needs, state, self.scorer, kept_devices(kept))
 
     def rejection(self, row: int, mask: Mask, kept: KeptRoom = NO_ROOM) -> str:
         """Why it could not be near these; "" if it could."""
         state = self._state(row, kept)
         if state is None:
             return MISSING_DEVICE.text
-        found = allocate_reserved(self.needs, state, self.scorer, kept.devices, mask)
+        found = allocate_reserved(self.needs, state, self.scorer, kept_devices(kept), mask)
         return found.text if isinstance(found, DeviceRejection) else ""
 
     def _state(self, row: int, kept: KeptRoom) -> NodeDeviceState | None:
-        state = self.nodes.node_devices.state(row)
+        state = self.nodes.use(DeviceColumns).state(row)
         for one in kept.missing if state is not None else ():
-            state = with_devices(state, one.devices)
+            state = with_devices(state, one.of(DEVICES))
         return state
 
 
@@ -62,3 +65,9 @@ def _numa_hints(
     if isinstance(found, DeviceRejection):
         return tuple((one.type, ()) for one in needs.needs)
     return tuple((kind, tuple(hints)) for kind, hints in found.items())
+
+
+def kept_devices(kept: KeptRoom) -> ReservedDevices:
+    """The devices of room that is kept."""
+    found = chain.from_iterable(one.of(DEVICES) for one in kept.kept)
+    return ReservedDevices(tuple(found), kept.restricted)

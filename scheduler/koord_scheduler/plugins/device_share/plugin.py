@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from koord_kube.protocol.resources import NODES, PODS
 from koord_model.device_allocated import PodDevices
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.extension_points.api_services import ApiServices, PreBinding
+from koord_scheduler.extension_points.kept_room import NO_ROOM, KeptRoom, Lacks
+from koord_scheduler.extension_points.topology_hints import Mask as NUMAMask
+from koord_scheduler.extension_points.topology_hints import TopologyHintProvider
 from koord_scheduler.plugin import (
     ANOTHER_POD,
     CannotReserve,
     Filter,
     Limit,
-    NUMAProvider,
     Plugin,
     PreFilterResult,
     Reason,
@@ -30,7 +33,9 @@ from koord_scheduler.plugins.device_share.assumed_devices import (
     AssumedDevices,
     device_reservation,
 )
+from koord_scheduler.plugins.device_share.binder import DevicePluginAdapter
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
+from koord_scheduler.plugins.device_share.columns import DeviceColumns
 from koord_scheduler.plugins.device_share.device_allocation import MISSING_DEVICE, allocate
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
 from koord_scheduler.plugins.device_share.device_node_scores import MANY, DeviceNodeScores
@@ -42,13 +47,14 @@ from koord_scheduler.plugins.device_share.device_summary import device_summary
 from koord_scheduler.plugins.device_share.gpu_templates import DEFAULT_SOURCE, TemplatesSource
 from koord_scheduler.plugins.device_share.learned_workload import GPUScores
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.device_share.numa_devices import NUMADevices
+from koord_scheduler.plugins.device_share.node_locker import NodeLocker
+from koord_scheduler.plugins.device_share.numa_devices import NUMADevices, kept_devices
+from koord_scheduler.plugins.device_share.pod_parts import DEVICE_NEEDS, DEVICES
 from koord_scheduler.plugins.device_share.reserved_devices import allocate_reserved, with_devices
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask as NUMAMask
-from koord_scheduler.plugins.reservation.fit import Lacks, Offer
-from koord_scheduler.plugins.reservation.kept_room import kept_by
 from koord_scheduler.state.arrays import Amounts, Mask, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class DeviceShare(Plugin):
     name: ClassVar[str] = "DeviceShare"
     reads_labels: ClassVar[bool] = False
     normalizes: ClassVar[bool] = True
-    serves_reservations: ClassVar[bool] = True
+    serves_stand_ins: ClassVar[bool] = True
 
     def __init__(self, settings: DeviceShareSettings | None = None) -> None:
         self._settings = settings or DeviceShareSettings()
@@ -81,33 +87,42 @@ class DeviceShare(Plugin):
         self._keeping: list[Plugin] = []
 
     def prepare(self, nodes: ClusterState) -> None:
-        nodes.node_devices.is_used = True
-        nodes.node_devices.source = self._settings.templates
+        nodes.use(DeviceColumns).source = self._settings.templates
+
+    def pre_binding(self, nodes: ClusterState, api: ApiServices) -> PreBinding | None:
+        if not nodes.use(DeviceColumns).adapts:
+            return None
+        locker = NodeLocker(
+            api.bind_write, api.reader(NODES), api.reader(PODS), on_warning=api.on_warning
+        )
+        return DevicePluginAdapter(locker, on_warning=api.on_warning)
 
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._aligning = [
-            one for one in plugins if type(one).numa_affinity is not Plugin.numa_affinity
+            one for one in plugins if type(one).topology_affinity is not Plugin.topology_affinity
         ]
         self._keeping = [one for one in plugins if type(one).kept_room is not Plugin.kept_room]
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
-        return PreFilterResult(pod.devices.problem, cure=ANOTHER_POD)
+        return PreFilterResult(pod.of(DEVICE_NEEDS).problem, cure=ANOTHER_POD)
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
-        if not pod.devices:
+        if not pod.of(DEVICE_NEEDS):
             return None
         exact = filter_by_reasons(self, pod, nodes)
-        needs = pod.devices
-        depends_on_model = bool(self._settings.unshared) or nodes.node_devices.uses_templates(needs)
-        is_special = nodes.node_devices.adapts or (needs.shares_gpus and depends_on_model)
+        needs = pod.of(DEVICE_NEEDS)
+        depends_on_model = bool(self._settings.unshared) or nodes.use(DeviceColumns).uses_templates(
+            needs
+        )
+        is_special = nodes.use(DeviceColumns).adapts or (needs.shares_gpus and depends_on_model)
         if needs.problem or not takes_any(needs) or is_special:
             return exact
 
         def can_run(rows: Rows) -> Mask:
             if len(rows) < MANY:
                 return exact(rows)
-            room = nodes.node_devices.room()
-            found = nodes.node_devices.are_known[rows] & room.fits(needs, rows)
+            room = nodes.use(DeviceColumns).room()
+            found = nodes.use(DeviceColumns).are_known[rows] & room.fits(needs, rows)
             if room.honors[rows].any():
                 (places,) = (found & room.honors[rows]).nonzero()
                 found[places] = exact(rows[places])
@@ -116,14 +131,14 @@ class DeviceShare(Plugin):
         return can_run
 
     def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
-        needs = pod.devices
+        needs = pod.of(DEVICE_NEEDS)
         if not needs:
             return []
         if needs.problem:
             return [Reason(needs.problem, np.ones(len(rows), np.bool_), resolvable=False)]
         found: dict[tuple[str, bool], dict[int, str]] = {}
         for state, places in _alike(nodes, rows).items():
-            rejection = self._rejection(needs, state, adapts=nodes.node_devices.adapts)
+            rejection = self._rejection(needs, state, adapts=nodes.use(DeviceColumns).adapts)
             if rejection is not None:
                 notes = found.setdefault((rejection.text, rejection.resolvable), {})
                 notes.update(dict.fromkeys(places, rejection.note))
@@ -135,10 +150,10 @@ class DeviceShare(Plugin):
     def limits(
         self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit] | None:
-        return None if pod.devices.needs else ()
+        return None if pod.of(DEVICE_NEEDS).needs else ()
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
-        if not pod.devices.needs:
+        if not pod.of(DEVICE_NEEDS).needs:
             return None
 
         def score(rows: Rows) -> Amounts:
@@ -151,45 +166,46 @@ class DeviceShare(Plugin):
         return normalized(scores) if whole is None else whole
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return self._scores.workload.version if pod.devices else None
+        return self._scores.workload.version if pod.of(DEVICE_NEEDS) else None
 
     def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> AssumedDevices | None:
         self._scores.count(pod, nodes, row)
-        if not pod.devices:
+        if not pod.of(DEVICE_NEEDS):
             return None
         found = self._devices(pod, nodes, row)
         if isinstance(found, DeviceRejection):
             raise CannotReserve(found.text)
-        devices = nodes.node_devices
-        model, isolation = devices.gpu_model(row), pod.devices.isolation
+        devices = nodes.use(DeviceColumns)
+        model, isolation = devices.gpu_model(row), pod.of(DEVICE_NEEDS).isolation
         return device_reservation(found, devices.ids(row), model, isolation)
 
-    def numa_provider(self, pod: PodClass, nodes: ClusterState) -> NUMAProvider | None:
-        if not pod.devices.needs or not self._settings.is_aligned:
+    def topology_hints(self, pod: PodClass, nodes: ClusterState) -> TopologyHintProvider | None:
+        if not pod.of(DEVICE_NEEDS).needs or not self._settings.is_aligned:
             return None
-        return NUMADevices(pod.devices, nodes, self._settings.scorer)
+        return NUMADevices(pod.of(DEVICE_NEEDS), nodes, self._settings.scorer)
 
-    def reservation_check(
-        self, pod: PodClass, nodes: ClusterState, row: int, offers: Sequence[Offer]
+    def kept_room_check(
+        self, pod: PodClass, nodes: ClusterState, row: int, kept: Sequence[KeptRoom]
     ) -> Lacks | None:
-        if not pod.devices.needs or not any(one.devices for one in offers):
+        needs, held_by = pod.of(DEVICE_NEEDS), [one for room in kept for one in room.kept]
+        if not needs.needs or not any(one.of(DEVICES) for one in held_by):
             return None
-        state, scorer = nodes.node_devices.state(row), self._settings.scorer
+        state, scorer = nodes.use(DeviceColumns).state(row), self._settings.scorer
         if state is None:
             return None
         if nodes.lacks_pods(row):
-            for one in offers:
-                state = with_devices(state, one.devices)
+            for one in held_by:
+                state = with_devices(state, one.of(DEVICES))
         held = state
 
-        def lacks(offer: Offer | None) -> str:
-            found = allocate_reserved(pod.devices, held, scorer, kept_by(offer).devices)
+        def lacks(room: KeptRoom | None) -> str:
+            found = allocate_reserved(needs, held, scorer, kept_devices(room or NO_ROOM))
             return found.text if isinstance(found, DeviceRejection) else ""
 
         return lacks
 
     def usage(self, reservation: AssumedDevices, pod: PodUsage) -> PodUsage:
-        return pod._replace(devices=reservation.devices)
+        return pod.with_part(DEVICES, reservation.devices)
 
     def services(
         self, nodes: ClusterState
@@ -197,12 +213,12 @@ class DeviceShare(Plugin):
         """``/nodeDeviceSummaries``: what nodes have of devices, and what pods have of them."""
 
         def of_all(given: Mapping[str, str]) -> dict[str, object]:
-            rows = np.flatnonzero(nodes.node_devices.are_known).tolist()
+            rows = np.flatnonzero(nodes.use(DeviceColumns).are_known).tolist()
             return {nodes.name(row): _summary(nodes, row) for row in rows}
 
         def of_one(given: Mapping[str, str]) -> dict[str, object]:
             row = nodes.row(given["name"])
-            if row is None or not nodes.node_devices.are_known[row]:
+            if row is None or not nodes.use(DeviceColumns).are_known[row]:
                 raise LookupError(f"cannot find node {given['name']}")
             return _summary(nodes, row)
 
@@ -212,13 +228,13 @@ class DeviceShare(Plugin):
         self, pod: PodClass, nodes: ClusterState, row: int
     ) -> PodDevices | DeviceRejection:
         """What a pod gets of a row's node."""
-        needs, state = pod.devices, nodes.node_devices.state(row)
+        needs, state = pod.of(DEVICE_NEEDS), nodes.use(DeviceColumns).state(row)
         mask, scorer = self._affinity(pod, nodes, row), self._settings.scorer
         for one in self._keeping:
-            kept = one.kept_room(pod, nodes, row).devices
+            kept = kept_devices(one.kept_room(pod, nodes, row))
             if state is not None and kept.devices:
                 return allocate_reserved(needs, state, scorer, kept, mask)
-        rejection = self._rejection(needs, state, adapts=nodes.node_devices.adapts)
+        rejection = self._rejection(needs, state, adapts=nodes.use(DeviceColumns).adapts)
         if state is None or rejection is not None:
             return rejection or MISSING_DEVICE
         card = self._scores.best_card(pod, nodes, row)
@@ -232,7 +248,7 @@ class DeviceShare(Plugin):
         """The NUMA nodes that the pod's devices have to be near to; ``None``: any."""
         if not self._settings.is_aligned:
             return None
-        found = (one.numa_affinity(pod, nodes, row) for one in self._aligning)
+        found = (one.topology_affinity(pod, nodes, row) for one in self._aligning)
         return next((mask for mask in found if mask is not None), None)
 
     def _rejection(
@@ -254,7 +270,7 @@ class DeviceShare(Plugin):
 def _alike(nodes: ClusterState, rows: Rows) -> dict[NodeDeviceState | None, list[int]]:
     """The places of rows by the states of their devices; ``None``: without a Device."""
     found: dict[NodeDeviceState | None, list[int]] = {}
-    state = nodes.node_devices.state
+    state = nodes.use(DeviceColumns).state
     for place, row in enumerate(rows.tolist()):
         found.setdefault(state(row), []).append(place)
     return found
@@ -268,6 +284,6 @@ def _reason(text: str, notes: Mapping[int, str], length: int, *, resolvable: boo
 
 
 def _summary(nodes: ClusterState, row: int) -> dict[str, object]:
-    devices = nodes.node_devices
+    devices = nodes.use(DeviceColumns)
     state = devices.state(row) or NodeDeviceState()
     return device_summary(state, devices.pods_on(row), devices.ignored(row))

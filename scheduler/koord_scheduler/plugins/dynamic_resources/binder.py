@@ -16,15 +16,18 @@ from koord_kube.protocol.resources import PODS, RESOURCE_CLAIMS
 from koord_kube.shared_backoff import SharedBackoff
 from koord_model.times import rfc3339
 
+from koord_scheduler.extension_points.api_services import PreBinding
+from koord_scheduler.framework.decisions import Placement
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.io.limited_writer import Write
 from koord_scheduler.io.look_up import ReadObject, look_up
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
 from koord_scheduler.plugins.dynamic_resources.assumed_claims import (
     AssumedClaims,
     ReservedClaim,
     contradiction,
     release_claims,
 )
+from koord_scheduler.plugins.dynamic_resources.availability import ClaimDeallocation, ClaimDeletion
 from koord_scheduler.plugins.dynamic_resources.binding_conditions import has_failed, is_ready
 from koord_scheduler.plugins.dynamic_resources.claim_objects import DeviceObjects
 from koord_scheduler.plugins.dynamic_resources.objects import (
@@ -43,12 +46,14 @@ Attempt = Callable[[ResourceClaim], Awaitable[str]]
 """Writes to a claim as it is by now; returns why it cannot be, "" once it is done."""
 
 
-class ClaimBinder:
+class ClaimBinder(PreBinding):
     """Writes what a ``AssumedClaims`` says, and waits until the devices can be used.
 
     A claim that changed meanwhile is read again and judged anew, and so is one of which it is not
     known whether the write arrived.
     """
+
+    handles = (AssumedClaims, ClaimDeallocation, ClaimDeletion)
 
     def __init__(
         self,
@@ -66,7 +71,7 @@ class ClaimBinder:
 
         ``gangs`` says which pods of a group have nodes.
         """
-        self._gangs = gangs or Gangs()
+        self._gangs = gangs
         self._write = write
         self._read = read
         self._objects = objects
@@ -74,6 +79,9 @@ class ClaimBinder:
         self._on_warning = on_warning
         self._monotonic = monotonic
         self._backoff = backoff or SharedBackoff()
+
+    async def write(self, reserved: AssumedClaims, placement: Placement) -> str:
+        return await self.bind(reserved, _consumer(placement))
 
     async def bind(self, reservation: AssumedClaims, pod: Consumer) -> str:
         """Allocate claims and reserve them for the pod; returns why not, "" once it is done.
@@ -94,7 +102,16 @@ class ClaimBinder:
             keys.append(reserved.claim.key)
         return await self._wait_ready(keys)
 
-    async def take_back(self, reservation: AssumedClaims, pod: Consumer) -> None:
+    async def take_back(self, reserved: AssumedClaims, placement: Placement) -> None:
+        await self.give_back(reserved, _consumer(placement))
+
+    async def help(self, remedy: ClaimDeallocation | ClaimDeletion) -> None:
+        if isinstance(remedy, ClaimDeallocation):
+            await self.deallocate(remedy.claim)
+        else:
+            await self.delete(remedy.claim)
+
+    async def give_back(self, reservation: AssumedClaims, pod: Consumer) -> None:
         """A pod is not bound: others may use its claims, and those made for it go.
 
         As far as that works: it keeps a pod waiting only while the API server does not answer.
@@ -119,11 +136,8 @@ class ClaimBinder:
         """Delete a claim that was made for extended resources of a pod."""
         await self._best_effort(claim, self._delete)
 
-    def release(self, reservations: Iterable[object]) -> None:
-        """What was assumed for a pod is in the API by now, or will not be."""
-        for one in reservations:
-            if isinstance(one, AssumedClaims):
-                release_claims(one, self._objects)
+    def release(self, reserved: AssumedClaims) -> None:
+        release_claims(reserved, self._objects)
 
     def _is_needed(self, one: ReservedClaim, pod: Consumer) -> bool:
         """Whether other pods of the group that a claim is reserved for have nodes."""
@@ -276,3 +290,8 @@ class ClaimBinder:
                     return f"devices of claim {key} not prepared within {self._timeout:.0f} s"
                 await anyio.sleep(_LOOK_SECONDS)
         return ""
+
+
+def _consumer(placement: Placement) -> Consumer:
+    name = placement.pod.key.partition("/")[2]
+    return Consumer(resource="pods", name=name, uid=placement.pod.uid)

@@ -20,6 +20,7 @@ from koord_scheduler.plugins.dynamic_resources.objects import (
     DeviceRequest,
     ResourceClaimSpec,
 )
+from koord_scheduler.state.pod_parts import PodPart
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before the name of a DeviceClass, a resource that it backs without saying so."""
@@ -39,6 +40,9 @@ class ContainerRequest(NamedTuple):
     resource: str
     name: str
     pieces: int
+
+
+EXTENDED: PodPart[tuple[ContainerRequest, ...]] = PodPart("extended resources", ())
 
 
 class RequestMapping(NamedTuple):

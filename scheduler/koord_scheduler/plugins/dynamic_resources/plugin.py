@@ -9,8 +9,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar
 
 import numpy as np
+from koord_kube.protocol.resources import RESOURCE_CLAIMS
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.extension_points.api_services import ApiServices, PreBinding
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.plugin import (
     Filter,
     Plugin,
@@ -35,17 +37,22 @@ from koord_scheduler.plugins.dynamic_resources.availability import (
     find_left_over,
     is_available,
 )
-from koord_scheduler.plugins.dynamic_resources.backed_resources import (
-    backing_classes_of,
+from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
+from koord_scheduler.plugins.dynamic_resources.columns import (
+    ClaimColumns,
+    backed_classes,
     claiming_node,
+    extended_resources,
 )
 from koord_scheduler.plugins.dynamic_resources.extended_resources import (
+    EXTENDED,
     ExtendedClaim,
     extended_claim,
 )
 from koord_scheduler.plugins.dynamic_resources.node_answers import MOST_STEPS_AT_ONCE, AnswerFor
 from koord_scheduler.plugins.dynamic_resources.objects import ResourceClaim
 from koord_scheduler.plugins.dynamic_resources.pod_claims import (
+    CLAIMS,
     PodClaims,
     known_claims,
     unusable_claim,
@@ -53,7 +60,10 @@ from koord_scheduler.plugins.dynamic_resources.pod_claims import (
 from koord_scheduler.plugins.dynamic_resources.shared_claims import with_shared
 from koord_scheduler.state.arrays import Amounts, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
+DEVICE_SECONDS = 600.0
+"""For devices to be prepared: ``bindingTimeout`` of kube-scheduler's DynamicResources."""
 NOT_AVAILABLE = "resourceclaim not available on the node"
 NO_RESOURCE = "cannot fit resource"
 
@@ -66,8 +76,22 @@ class DynamicResources(Plugin):
     normalizes: ClassVar[bool] = True
     resolvable: ClassVar[bool] = False
 
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.use(ClaimColumns)
+
+    def pre_binding(self, nodes: ClusterState, api: ApiServices) -> PreBinding:
+        return ClaimBinder(
+            api.bind_write,
+            api.reader(RESOURCE_CLAIMS),
+            nodes.use(ClaimColumns).objects,
+            DEVICE_SECONDS,
+            on_warning=api.on_warning,
+            backoff=api.client.backoff,
+            gangs=nodes.find(Gangs),
+        )
+
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
-        return PreFilterResult(unusable_claim(_claims(pod, nodes), nodes.devices))
+        return PreFilterResult(unusable_claim(_claims(pod, nodes), nodes.use(ClaimColumns).objects))
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
         return filter_by_reasons(self, pod, nodes) if _concerns(pod) else None
@@ -89,7 +113,7 @@ class DynamicResources(Plugin):
         ]
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
-        if not pod.claims.claims:
+        if not pod.of(CLAIMS).claims:
             return None
 
         def score(rows: Rows) -> Amounts:
@@ -109,39 +133,50 @@ class DynamicResources(Plugin):
         waiting: Iterable[str],
     ) -> ClaimDeallocation | ClaimDeletion | None:
         claims = _claims(pod, nodes)
-        if any(one.status.allocation for one in known_claims(claims, nodes.devices)):
+        if any(
+            one.status.allocation for one in known_claims(claims, nodes.use(ClaimColumns).objects)
+        ):
             here = (claiming_node(nodes, row) for row in rows())
-            found = find_deallocation(claims, here, nodes.devices)
+            found = find_deallocation(claims, here, nodes.use(ClaimColumns).objects)
             if found is not None:
                 return found
-        return find_left_over(waiting, nodes.devices) if pod.extended else None
+        return (
+            find_left_over(waiting, nodes.use(ClaimColumns).objects) if pod.of(EXTENDED) else None
+        )
 
     def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> AssumedClaims | None:
         if not _concerns(pod):
             return None
         extended = _ClaimsByRow(pod, nodes).extended(row)
-        if extended is None and not pod.claims.claims:
+        if extended is None and not pod.of(CLAIMS).claims:
             return None
         node, namespace = claiming_node(nodes, row), pod.labels.namespace
-        return reserve_claims(_claims(pod, nodes), node, nodes.devices, extended, namespace)
+        return reserve_claims(
+            _claims(pod, nodes), node, nodes.use(ClaimColumns).objects, extended, namespace
+        )
 
     def unreserve(self, reservation: AssumedClaims, nodes: ClusterState) -> None:
-        release_claims(reservation, nodes.devices)
+        release_claims(reservation, nodes.use(ClaimColumns).objects)
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         if not _concerns(pod):
             return None
-        stamps = nodes.devices.claim_stamps(pod.claims.keys)
+        stamps = nodes.use(ClaimColumns).objects.claim_stamps(pod.of(CLAIMS).keys)
         groups = tuple(one.group for one in _claims(pod, nodes).claims)
-        return stamps, groups, nodes.devices.shared_version, nodes.device_answers.postponed
+        return (
+            stamps,
+            groups,
+            nodes.use(ClaimColumns).objects.shared_version,
+            nodes.use(ClaimColumns).answers.postponed,
+        )
 
 
 def _concerns(pod: PodClass) -> bool:
-    return bool(pod.claims.claims or pod.extended)
+    return bool(pod.of(CLAIMS).claims or pod.of(EXTENDED))
 
 
 def _claims(pod: PodClass, nodes: ClusterState) -> PodClaims:
-    return with_shared(pod.claims, nodes.gangs)
+    return with_shared(pod.of(CLAIMS), nodes.find(Gangs))
 
 
 class _ClaimsByRow:
@@ -150,13 +185,13 @@ class _ClaimsByRow:
     def __init__(self, pod: PodClass, nodes: ClusterState) -> None:
         self._pod = pod
         self._nodes = nodes
-        devices = nodes.devices
+        devices = nodes.use(ClaimColumns).objects
         claims = _claims(pod, nodes)
         known = known_claims(claims, devices)
         self._allocated = [one for one in known if one.status.allocation is not None]
         self._own = [one.spec for one in without_devices(claims, devices)]
-        self._backed = backing_classes_of(pod, nodes)
-        self._resources = tuple(pod.extended_resources)
+        self._backed = dict(backed_classes(pod, nodes))
+        self._resources = tuple(extended_resources(pod))
         self._budget = SearchBudget(MOST_STEPS_AT_ONCE)
         self._extended: dict[tuple[str, ...], ExtendedClaim | None] = {}
         self._answers: dict[tuple[str, ...], AnswerFor] = {}
@@ -165,7 +200,7 @@ class _ClaimsByRow:
     @property
     def are_any(self) -> bool:
         """Whether the class needs devices at all, on some node."""
-        return bool(self._pod.claims.claims or self._backed)
+        return bool(self._pod.of(CLAIMS).claims or self._backed)
 
     def extended(self, row: int) -> ExtendedClaim | None:
         """The claim for the resources that the row's node does not have."""
@@ -196,7 +231,8 @@ class _ClaimsByRow:
     def _extended_claim(self, lacking: tuple[str, ...]) -> ExtendedClaim | None:
         if lacking not in self._extended:
             classes = {name: self._backed[name] for name in lacking}
-            self._extended[lacking] = extended_claim(self._pod.extended, classes)
+            asked = self._pod.of(EXTENDED)
+            self._extended[lacking] = extended_claim(asked, classes)
         return self._extended[lacking]
 
     def _answer_for(self, row: int) -> AnswerFor:
@@ -205,7 +241,7 @@ class _ClaimsByRow:
         if found is None:
             extended = self._extended_claim(lacking)
             claims = [*self._own, *([extended.spec] if extended is not None else [])]
-            found = self._nodes.device_answers.of(claims, self._budget)
+            found = self._nodes.use(ClaimColumns).answers.of(claims, self._budget)
             self._answers[lacking] = found
         return found
 

@@ -12,6 +12,7 @@ from koord_scheduler.plugins.dynamic_resources.objects import (
     Consumer,
     ResourceClaim,
 )
+from koord_scheduler.state.pod_parts import PodPart
 
 
 class PodClaim(NamedTuple):
@@ -45,6 +46,7 @@ class PodClaims(NamedTuple):
 
 
 NO_CLAIMS = PodClaims()
+CLAIMS: PodPart[PodClaims] = PodPart("claims", NO_CLAIMS)
 
 
 def pod_claims(pod: PodInfo) -> PodClaims:

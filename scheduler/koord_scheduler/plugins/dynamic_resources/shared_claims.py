@@ -5,15 +5,15 @@ As Kubernetes' feature DRAWorkloadResourceClaims. A pod says of such a claim wha
 
 from __future__ import annotations
 
-from koord_scheduler.plugins.coscheduling.gangs import Gang, Gangs
-from koord_scheduler.plugins.coscheduling.scheduling_group import SUFFIX
+from koord_scheduler.gangs.gangs import Gang, Gangs
+from koord_scheduler.gangs.scheduling_group import SUFFIX
 from koord_scheduler.plugins.dynamic_resources.objects import Consumer
 from koord_scheduler.plugins.dynamic_resources.pod_claims import PodClaim, PodClaims
 
 
-def with_shared(pod: PodClaims, gangs: Gangs) -> PodClaims:
+def with_shared(pod: PodClaims, gangs: Gangs | None) -> PodClaims:
     """A pod's claims, of which some are for its group."""
-    gang = gangs.gang_of(pod.pod) if pod.claims else None
+    gang = gangs.gang_of(pod.pod) if pod.claims and gangs is not None else None
     if gang is None or gang.spec is None or not gang.spec.claims:
         return pod
     group = _consumer(gang)
@@ -22,8 +22,10 @@ def with_shared(pod: PodClaims, gangs: Gangs) -> PodClaims:
     return pod._replace(claims=claims, sole_users=(pod.uid, *([] if has_nodes else [group.uid])))
 
 
-def is_needed(consumer: Consumer, pod: str, gangs: Gangs) -> bool:
+def is_needed(consumer: Consumer, pod: str, gangs: Gangs | None) -> bool:
     """Whether another pod than this one, by its key, has a node and needs claims of its group."""
+    if gangs is None:
+        return False
     name = consumer.name
     gang = gangs.by_key.get(f"{pod.partition('/')[0]}/{name}{SUFFIX}")
     return gang is not None and bool({*gang.bound, *gang.assumed} - {pod})

@@ -8,9 +8,10 @@ from koord_model import duration
 from koord_model.demand import Amounts, amount
 
 from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import Strict
 from koord_scheduler.arguments.problems import problem
-from koord_scheduler.config.component_config import Strict
 from koord_scheduler.plugins.elastic_quota.admission import AdmissionRules
+from koord_scheduler.plugins.elastic_quota.controller import QuotaDuties
 from koord_scheduler.plugins.elastic_quota.overuse import RevokeRules
 from koord_scheduler.plugins.elastic_quota.plugin import ElasticQuotaSettings
 from koord_scheduler.plugins.elastic_quota.quota_trees import UNLIMITED, QuotaRules
@@ -85,6 +86,7 @@ class ElasticQuotaArgs(PluginArgs, frozen=True):
                 checks_parents=bool(self.enable_check_parent_quota),
             ),
             spares_default=self.disable_default_quota_preemption is not False,
+            duties=QuotaDuties(self.namespace, self.revoke_rules()),
         )
 
     def revoke_rules(self) -> RevokeRules | None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from koord_kube.protocol.resources import ELASTIC_QUOTAS
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import ElasticQuota
 from koord_model.excerpt import excerpt
 from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME
 
-from koord_scheduler.plugins.elastic_quota.quota_object import ReadQuota
+from koord_scheduler.objects.node import Node
+from koord_scheduler.plugins.elastic_quota.quota_object import (
+    ElasticQuotaObject,
+    ReadQuota,
+    read_elastic_quota,
+)
 from koord_scheduler.plugins.elastic_quota.quota_trees import (
     QuotaClaim,
     QuotaGates,
@@ -21,12 +26,13 @@ from koord_scheduler.plugins.elastic_quota.quota_trees import (
     TreeQuota,
 )
 from koord_scheduler.plugins.elastic_quota.summary import QuotaPod
-from koord_scheduler.state.arrays import Mask
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.feature_state import FeatureState
 from koord_scheduler.state.pod_labels import PodLabels
-from koord_scheduler.state.resources import PODS, Request, ResourceColumns
-
-if TYPE_CHECKING:
-    from koord_scheduler.state.cluster_state import PodUsage
+from koord_scheduler.state.pod_reader import ClusterPod
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
+from koord_scheduler.state.resources import PODS, Request
 
 
 @dataclass
@@ -38,20 +44,17 @@ class _Sums:
     used: Counter[str] = field(default_factory=Counter)
 
 
-class QuotaColumns:
-    """Quotas by key, and sums over pods; ``is_node`` says which rows of ``resources`` count.
+class QuotaColumns(FeatureState):
+    """Quotas by key, and sums over pods.
 
     Sums are kept by what pods say of their quota. So another quota, or other ones, cost a
-    computation of the trees, and no look at pods. Unless it ``is_used``, which is decided before
-    there are pods, nothing is counted.
+    computation of the trees, and no look at pods.
     """
 
-    def __init__(self, resources: ResourceColumns, is_node: Callable[[], Mask]) -> None:
-        self.is_used = False
-        self._resources = resources
-        self._is_node = is_node
-        self.gates = QuotaGates()
-        self._rules = QuotaRules()
+    def __init__(self, nodes: ClusterState) -> None:
+        super().__init__(nodes)
+        self.gates = QuotaGates.of(nodes.gates)
+        self._rules: QuotaRules | None = None
         self._quotas: dict[str, ReadQuota] = {}
         self._pods: dict[str, PodUsage] = {}
         self._with_node: set[str] = set()
@@ -61,15 +64,24 @@ class QuotaColumns:
         self._warnings: list[str] = []
         self._missing: set[str] = set()
 
-    def use(self, rules: QuotaRules) -> None:
-        """Count; the first profile that asks for it has its rules."""
-        if not self.is_used:
-            self.is_used, self._rules = True, rules
+    def follow(self, rules: QuotaRules) -> None:
+        """Share by these rules, unless another profile has its own already."""
+        self._rules = self._rules or rules
 
     @property
     def rules(self) -> QuotaRules:
-        """How quotas are shared."""
-        return self._rules
+        """The rules by which quotas are shared."""
+        return self._rules or QuotaRules()
+
+    def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
+        yield ClusterKind(
+            ELASTIC_QUOTAS,
+            ElasticQuotaObject,
+            read_elastic_quota,
+            self.set_quota,
+            self.remove_quota,
+            is_optional=True,
+        )
 
     @property
     def objects(self) -> Mapping[str, ReadQuota]:
@@ -100,12 +112,12 @@ class QuotaColumns:
         del self._quotas[key]
         self._trees = None
 
-    def nodes_changed(self) -> None:
-        """Nodes came, went, or have other resources."""
+    def set_node(self, row: int, node: Node | None, *, is_moved: bool) -> bool:
         self._is_total_stale = True
+        return False
 
-    def set_pod(self, key: str, usage: PodUsage) -> None:
-        """A pod is there, with a node or without, or has changed."""
+    def set_pod(self, pod: ClusterPod) -> None:
+        key, usage = pod.key, pod.usage
         before = self._pods.get(key)
         if before is usage:
             return
@@ -120,10 +132,15 @@ class QuotaColumns:
         if before is not None:
             self._ask(before, -1)
 
-    def add_used(self, key: str, usage: PodUsage, sign: int = 1) -> None:
-        """A pod (not a reservation) has a node, or with -1 for ``sign`` not any more."""
+    def placed(self, row: int, pod: PlacedPod) -> None:
+        self._add_used(pod.key, pod.usage, 1)
+
+    def unplaced(self, row: int, pod: PlacedPod) -> None:
+        self._add_used(pod.key, pod.usage, -1)
+
+    def _add_used(self, key: str, usage: PodUsage, sign: int) -> None:
         if key not in self._pods:
-            return
+            return  # it is no pod
         (self._with_node.add if sign > 0 else self._with_node.discard)(key)
         claim, amounts = claim_of(usage.labels), self.amounts(usage.request)
         sums = self._sums_of(claim, sign)
@@ -190,7 +207,7 @@ class QuotaColumns:
             first = by_name.setdefault(one.name, one)
             if first is not one:
                 self._warn(one, f"{first.namespace} has a quota of the same name; rename one")
-        made = QuotaTrees(by_name.values(), self._rules, self.gates)
+        made = QuotaTrees(by_name.values(), self.rules, self.gates)
         for one in made.orphans():
             self._warn(one, f'its parent "{one.parent}" is not there; the root is taken as parent')
         for claim, sums in self._sums.items():
@@ -204,10 +221,10 @@ class QuotaColumns:
 
     def _total(self) -> Amounts:
         """By resource; there are 0 of those that no node has, and none at all without nodes."""
-        is_node, names = self._is_node(), self._resources.names
+        is_node, names = self._nodes.is_node, self._nodes.resources.names
         if not is_node.any():
             return {}
-        totals = self._resources.allocatable[: len(names), is_node].sum(axis=1)
+        totals = self._nodes.resources.allocatable[: len(names), is_node].sum(axis=1)
         return {name: int(one) for name, one in zip(names, totals, strict=True) if name}
 
 

@@ -15,10 +15,11 @@ from koord_service.logs import get_log
 
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.io.limited_writer import Write
+from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.overuse import OveruseClock, RevokeRules
 from koord_scheduler.plugins.elastic_quota.overused_quotas import overused_quotas, pods_over_quota
 from koord_scheduler.plugins.elastic_quota.report import report_patch, reserved_quotas
-from koord_scheduler.state.placed_pods import PlacedPod
+from koord_scheduler.state.pod_usage import PlacedPod
 
 PASS_SECONDS = 1.0
 """Between two looks at all quotas; what is as the API has it is not written."""
@@ -35,6 +36,9 @@ class QuotaDuties(NamedTuple):
     revoke: RevokeRules | None = None
 
 
+DEFAULT_DUTIES = QuotaDuties("koordinator-system")
+
+
 class QuotaController:
     """Runs while this scheduler leads; ``observe`` gets how many seconds each report took."""
 
@@ -49,7 +53,7 @@ class QuotaController:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
-        self._quotas = scheduler.nodes.quotas
+        self._quotas = scheduler.nodes.use(QuotaColumns)
         self._write = write
         self._duties = duties
         self._observe = observe

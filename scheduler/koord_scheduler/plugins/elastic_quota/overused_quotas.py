@@ -7,7 +7,8 @@ from koord_model.elastic_quota import ROOT_QUOTA, SYSTEM_QUOTA
 from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns, claim_of
 from koord_scheduler.plugins.elastic_quota.quota_trees import TreeQuota
 from koord_scheduler.plugins.elastic_quota.revocation import pods_to_revoke
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_usage import PlacedPod
 
 
 def overused_quotas(quotas: QuotaColumns) -> list[TreeQuota]:

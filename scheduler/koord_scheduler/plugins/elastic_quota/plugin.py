@@ -6,29 +6,37 @@ How much that is, ``quota_tree`` computes from the requests of the pods of all q
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA
+from prometheus_client.registry import Collector
 
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.framework.service_provider import Service
-from koord_scheduler.plugin import Limit, Plugin, PreFilterResult, VictimRules
+from koord_scheduler.extension_points.api_services import ApiServices, Controller
+from koord_scheduler.plugin import Limit, LookUp, Plugin, PreFilterResult, Service, VictimRules
 from koord_scheduler.plugins.elastic_quota.admission import (
     AdmissionRules,
     QuotaRefusal,
     limit_of,
     refusal,
 )
-from koord_scheduler.plugins.elastic_quota.columns import claim_of
+from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns, claim_of
+from koord_scheduler.plugins.elastic_quota.controller import (
+    DEFAULT_DUTIES,
+    QuotaController,
+    QuotaDuties,
+)
+from koord_scheduler.plugins.elastic_quota.quota_metrics import QuotaMetrics, quota_figures
 from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaRules, TreeQuota
 from koord_scheduler.plugins.elastic_quota.refusal_document import refusal_document
 from koord_scheduler.plugins.elastic_quota.summary import quota_summary
 from koord_scheduler.state.arrays import Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class ElasticQuotaSettings:
     rules: QuotaRules = field(default_factory=QuotaRules)
     admission: AdmissionRules = field(default_factory=AdmissionRules)
     spares_default: bool = True
+    duties: QuotaDuties = DEFAULT_DUTIES
 
 
 LARGER_QUOTA = "a quota with a larger max"
@@ -54,9 +63,26 @@ class ElasticQuotaPlugin(Plugin):
 
     def __init__(self, settings: ElasticQuotaSettings | None = None) -> None:
         self._settings = settings or ElasticQuotaSettings()
+        self._observe: Callable[[float], None] = lambda seconds: None
 
     def prepare(self, nodes: ClusterState) -> None:
-        nodes.quotas.use(self._settings.rules)
+        nodes.use(QuotaColumns).follow(self._settings.rules)
+
+    def controllers(self, api: ApiServices) -> Iterable[Controller]:
+        found = QuotaController(
+            api.scheduler,
+            api.write,
+            self._settings.duties,
+            observe=self._observe,
+            on_warning=api.on_warning,
+        )
+        yield found.run
+
+    def collectors(self, nodes: ClusterState, look_up: LookUp) -> Iterable[Collector]:
+        quotas = nodes.use(QuotaColumns)
+        metrics = QuotaMetrics(lambda: look_up(lambda: quota_figures(quotas)))
+        self._observe = metrics.report_seconds.observe
+        yield metrics
 
     def admit(self, pods: Sequence[PodClass], nodes: ClusterState) -> str:
         found = self.refusal(pods, nodes)
@@ -66,7 +92,11 @@ class ElasticQuotaPlugin(Plugin):
         found = self.refusal((pod,), nodes)
         if found is None:
             return PreFilterResult(resolvable=True)
-        cure = LARGER_QUOTA if _is_beyond(nodes.quotas.of(pod.labels), dict(pod.amounts)) else ""
+        cure = (
+            LARGER_QUOTA
+            if _is_beyond(nodes.use(QuotaColumns).of(pod.labels), dict(pod.amounts))
+            else ""
+        )
         return PreFilterResult(found.text(), resolvable=True, cure=cure)
 
     def refusal(self, pods: Sequence[PodClass], nodes: ClusterState) -> QuotaRefusal | None:
@@ -74,27 +104,29 @@ class ElasticQuotaPlugin(Plugin):
 
         Pods of several quotas are not added up in what these have above them.
         """
-        trees, rules = nodes.quotas.trees, self._settings.admission
+        trees, rules = nodes.use(QuotaColumns).trees, self._settings.admission
         requests = _requests(pods, nodes)
         found = (refusal(trees, one.quota, one.amounts, rules, one.fixed) for one in requests)
         return next((one for one in found if one is not None), None)
 
     def explain(self, pod: PodClass, nodes: ClusterState) -> dict[str, Any] | None:
         found = self.refusal((pod,), nodes)
-        one = nodes.quotas.trees.find(found.quota) if found is not None else None
+        one = nodes.use(QuotaColumns).trees.find(found.quota) if found is not None else None
         if found is None or one is None:
             return None
-        pods = {key: pod for key, pod in nodes.quotas.pods_of(one).items() if pod.has_node}
+        pods = {
+            key: pod for key, pod in nodes.use(QuotaColumns).pods_of(one).items() if pod.has_node
+        }
         return refusal_document(found, one, pods)
 
     def victims(self, pod: PodClass, nodes: ClusterState) -> VictimRules | None:
         """Pods of the same quota; that must have room for the pod in the end."""
-        one = nodes.quotas.of(pod.labels)
+        one = nodes.use(QuotaColumns).of(pod.labels)
         if one is None or (self._settings.spares_default and one.name == DEFAULT_QUOTA):
             return None
 
         def is_member(usage: PodUsage) -> bool:
-            return nodes.quotas.of(usage.labels) is one
+            return nodes.use(QuotaColumns).of(usage.labels) is one
 
         def may_be(usage: PodUsage) -> bool:
             return not claim_of(usage.labels).non_preemptible and is_member(usage)
@@ -109,7 +141,7 @@ class ElasticQuotaPlugin(Plugin):
 
     def _room(self, pod: PodClass, nodes: ClusterState, one: TreeQuota) -> Mapping[str, float]:
         """By resource, how much the quota would have left with one more pod of a class."""
-        rules, trees, node = self._settings.admission, nodes.quotas.trees, one.node
+        rules, trees, node = self._settings.admission, nodes.use(QuotaColumns).trees, one.node
         request = node.mask(dict(pod.amounts))
         room = {
             name: float(most - node.used[name] - request.get(name, 0))
@@ -130,7 +162,7 @@ class ElasticQuotaPlugin(Plugin):
         """``/quotas`` (of a ``tree``) and ``/quotas/:name``; ``includePods`` adds their pods."""
 
         def all_quotas(given: Mapping[str, str]) -> dict[str, Any]:
-            trees, tree = nodes.quotas.trees, given.get("tree", "")
+            trees, tree = nodes.use(QuotaColumns).trees, given.get("tree", "")
             return {
                 one.name: _summary(nodes, one, given)
                 for one in trees
@@ -138,7 +170,7 @@ class ElasticQuotaPlugin(Plugin):
             }
 
         def one_quota(given: Mapping[str, str]) -> dict[str, Any]:
-            one = nodes.quotas.trees.find(given["name"])
+            one = nodes.use(QuotaColumns).trees.find(given["name"])
             if one is None:
                 raise LookupError(f"cannot find quota {given['name']}")
             return _summary(nodes, one, given)
@@ -169,7 +201,7 @@ def _requests(pods: Sequence[PodClass], nodes: ClusterState) -> list[_QuotaReque
     amounts: dict[str, Counter[str]] = {}
     fixed: dict[str, Counter[str]] = {}
     for pod in pods:
-        quota = nodes.quotas.of(pod.labels)
+        quota = nodes.use(QuotaColumns).of(pod.labels)
         if quota is None:
             continue
         quotas[quota.name] = quota
@@ -181,14 +213,16 @@ def _requests(pods: Sequence[PodClass], nodes: ClusterState) -> list[_QuotaReque
 
 
 def _summary(nodes: ClusterState, one: TreeQuota, given: Mapping[str, str]) -> dict[str, Any]:
-    pods = nodes.quotas.pods_of(one) if given.get("includePods") == "true" else None
-    return quota_summary(nodes.quotas.trees, one, pods)
+    pods = nodes.use(QuotaColumns).pods_of(one) if given.get("includePods") == "true" else None
+    return quota_summary(nodes.use(QuotaColumns).trees, one, pods)
 
 
 def _counting(
     nodes: ClusterState, is_member: Callable[[PodUsage], bool], resource: str
 ) -> Callable[[PodUsage], float]:
     def amount(usage: PodUsage) -> float:
-        return float(nodes.quotas.amounts(usage.request).get(resource, 0)) * is_member(usage)
+        return float(nodes.use(QuotaColumns).amounts(usage.request).get(resource, 0)) * is_member(
+            usage
+        )
 
     return amount

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import ElasticQuota
 from koord_model.keys import ANNOTATION_UNSCHEDULABLE_RESOURCE
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -53,17 +53,14 @@ def quota_figures(quotas: QuotaColumns) -> list[QuotaFigures]:
 class QuotaMetrics(Collector):
     """Read at each scrape; of as many series as quotas have resources, times a dozen fields."""
 
-    def __init__(
-        self, registry: CollectorRegistry, figures: Callable[[], Iterable[QuotaFigures]]
-    ) -> None:
+    def __init__(self, figures: Callable[[], Iterable[QuotaFigures]]) -> None:
         self._figures = figures
         self.report_seconds = Histogram(
             "scheduler_update_elastic_quota_status_duration_seconds",
             "How long it took to write how a quota stands.",
             buckets=_BUCKETS,
-            registry=registry,
+            registry=None,
         )
-        registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: quotas are not known yet when this is registered."""
@@ -83,3 +80,4 @@ class QuotaMetrics(Collector):
                     labels = [quota.name, resource, tree, is_parent, quota.parent, field]
                     family.add_metric(labels, amount)
         yield family
+        yield from self.report_seconds.collect()

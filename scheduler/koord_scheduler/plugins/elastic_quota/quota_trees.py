@@ -29,6 +29,11 @@ MAIN_TREE = ""
 UNLIMITED: Amounts = dict.fromkeys((CPU, MEMORY), (2**63 - 1) // 5)
 
 
+MULTI_TREE = "MultiQuotaTree"
+GUARANTEE = "ElasticQuotaGuaranteeUsage"
+NO_DEFAULT = "DisableDefaultQuota"
+
+
 class QuotaGates(NamedTuple):
     """Koordinator's feature gates MultiQuotaTree, ElasticQuotaGuaranteeUsage, DisableDefaultQuota.
 
@@ -39,6 +44,11 @@ class QuotaGates(NamedTuple):
     multi_tree: bool = False
     guarantees_usage: bool = False
     disables_default: bool = False
+
+    @classmethod
+    def of(cls, gates: Mapping[str, bool]) -> QuotaGates:
+        """Those of all feature gates."""
+        return cls(*(gates.get(name, False) for name in (MULTI_TREE, GUARANTEE, NO_DEFAULT)))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from koord_model.keys import CPU, MEMORY
 from msgspec.structs import force_setattr
 
 from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import Int64, Strict
 from koord_scheduler.arguments.problems import problem
-from koord_scheduler.config.component_config import Int64, Strict
 from koord_scheduler.plugins.load_aware.settings import (
     AggregatedThresholds,
     LoadSettings,

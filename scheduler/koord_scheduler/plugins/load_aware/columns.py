@@ -4,115 +4,132 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from koord_kube.protocol.resources import NODE_METRICS
+
 from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.pod import PodInfo
+from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.plugins.load_aware.load_node import LoadNode, load_node
 from koord_scheduler.plugins.load_aware.load_table import LoadTable
-from koord_scheduler.plugins.load_aware.node_metric import NodeReport
+from koord_scheduler.plugins.load_aware.node_metric import (
+    NodeMetricView,
+    NodeReport,
+    read_node_metric,
+)
+from koord_scheduler.plugins.load_aware.pod_load import LOAD, NO_LOAD, has_daemon_owner, pod_load
 from koord_scheduler.plugins.load_aware.row_load import AssignedPod, row_load
 from koord_scheduler.plugins.load_aware.settings import LoadSettings
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.feature_state import FeatureState, Parts
+from koord_scheduler.state.pod_parts import PodParts
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
 
 _MOST_WARNINGS = 1000
 
 
-class NodeLoads:
-    """Keeps a ``LoadTable`` for each profile that asks for one, before there are nodes or pods.
+class NodeLoads(FeatureState):
+    """Keeps a ``LoadTable`` for each profile that asks for one, before there are nodes or pods."""
 
-    Without any, nothing is kept. ``on_change`` is called with rows whose usage has changed by
-    something else than pods that come and go. ``pods_on`` has the pods of a row.
-    """
-
-    def __init__(self, length: int, on_change: Callable[[int], None]) -> None:
+    def __init__(self, nodes: ClusterState) -> None:
+        super().__init__(nodes)
         self.tables: dict[LoadSettings, LoadTable] = {}
         self.reports: dict[str, NodeReport] = {}
         self.nodes: dict[int, LoadNode] = {}
-        self.pods_on: Callable[[int], Iterable[AssignedPod]] = lambda row: ()
         self.epoch = 0.0
-        self._length = length
-        self._on_change = on_change
         self._row_of: dict[str, int] = {}
         self._warnings: dict[str, None] = {}
 
-    @property
-    def is_used(self) -> bool:
-        """Whether anybody asks."""
-        return bool(self.tables)
+    def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
+        yield ClusterKind(
+            NODE_METRICS,
+            NodeMetricView,
+            read_node_metric,
+            self.set_report,
+            self.remove_report,
+            is_optional=True,
+        )
+
+    def signature(self, pod: PodInfo) -> object:
+        return pod.metadata.annotations, pod.spec.priority, has_daemon_owner(pod)
+
+    def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
+        yield LOAD, pod_load(pod, requests)
+
+    def usage_parts(self, pod: PodInfo, known: PodParts) -> Parts:
+        load = known.of(LOAD)
+        yield LOAD, pod_load(pod) if load is NO_LOAD else load
 
     def table(self, settings: LoadSettings) -> LoadTable:
         """The table of a profile."""
         found = self.tables.get(settings)
         if found is None:
-            found = self.tables[settings] = LoadTable(settings, self._length)
+            found = self.tables[settings] = LoadTable(settings, len(self._nodes))
             for row in self.nodes:
                 self._set(row, (found,))
         return found
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows."""
-        self._length = length
         for table in self.tables.values():
             table.lengthen(length)
 
-    def set_node(self, row: int, node: Node | None) -> None:
-        """The node in a row; ``None``: there is none any more."""
-        if not self.tables:
-            return
+    def set_node(self, row: int, node: Node | None, *, is_moved: bool) -> bool:
         if node is None:
             self._remove_node(row)
-            return
+            return False
         found, warnings = load_node(node)
         for line in warnings[: _MOST_WARNINGS - len(self._warnings)]:
             self._warnings[line] = None
         if self.nodes.get(row) != found:
             self.nodes[row], self._row_of[found.name] = found, row
             self._set(row, self.tables.values())
+        return False
 
     def set_report(self, name: str, report: NodeReport) -> None:
         """There is a report of a node, or a newer one."""
-        if self.tables:
-            self.reports[name] = report
-            self._reported(name)
+        self.reports[name] = report
+        self._reported(name)
 
     def remove_report(self, name: str) -> None:
         """There is none any more."""
         if self.reports.pop(name, None) is not None:
             self._reported(name)
 
-    def add_pod(self, row: int, pod: AssignedPod) -> None:
-        """A pod is on a row's node."""
+    def placed(self, row: int, pod: PlacedPod) -> None:
         self._count(row, pod, 1)
 
-    def remove_pod(self, row: int, pod: AssignedPod) -> None:
-        """It is not any more."""
+    def unplaced(self, row: int, pod: PlacedPod) -> None:
         self._count(row, pod, -1)
 
-    def replace_pod(self, row: int, before: AssignedPod, pod: AssignedPod) -> None:
-        """Something of a pod has changed that does not change what else it takes."""
+    def replaced(self, row: int, before: PlacedPod, pod: PlacedPod) -> None:
+        if before.times == pod.times:
+            return
         sums = [table.sums[:, row].tolist() for table in self.tables.values()]
         self._count(row, before, -1)
         self._count(row, pod, 1)
         if sums != [table.sums[:, row].tolist() for table in self.tables.values()]:
-            self._on_change(row)
+            self._nodes.journal.add(row)
 
     def set_epoch(self, epoch: float) -> None:
-        """What time it is, in seconds since the epoch: reports become too old."""
+        """Let reports become too old."""
         is_earlier, self.epoch = epoch < self.epoch, epoch
         for table in self.tables.values():
             rows = table.expired(epoch, is_earlier=is_earlier)
             for row in rows.tolist() if rows is not None else ():
                 self._set(row, (table,))
-                self._on_change(row)
+                self._nodes.journal.add(row)
 
     def newest_report(self) -> float:
         """When the newest report was made, in seconds since the epoch; 0 without any."""
         return max((one.updated for one in self.reports.values()), default=0.0)
 
-    def repair(self, row: int) -> bool:
-        """Recompute a row; whether it was wrong, which is a defect."""
+    def repair(self, row: int, usages: Iterable[PodUsage]) -> bool:
         node = self.nodes.get(row)
         if node is None:
             return False
         report = self.reports.get(node.name)
-        pods = list(self.pods_on(row))
+        pods = self.assigned_on(row)
         wrong = [
             table
             for table in self.tables.values()
@@ -120,7 +137,7 @@ class NodeLoads:
         ]
         self._set(row, wrong)
         if wrong:
-            self._on_change(row)
+            self._nodes.journal.add(row)
         return bool(wrong)
 
     def take_warnings(self) -> list[str]:
@@ -140,17 +157,26 @@ class NodeLoads:
         row = self._row_of.get(name)
         if row is not None:
             self._set(row, self.tables.values())
-            self._on_change(row)
+            self._nodes.journal.add(row)
 
     def _set(self, row: int, tables: Iterable[LoadTable]) -> None:
         node = self.nodes[row]
-        report, pods = self.reports.get(node.name), list(self.pods_on(row))
+        report, pods = self.reports.get(node.name), self.assigned_on(row)
         for table in tables:
             table.set(row, node, report, pods, self.epoch)
 
-    def _count(self, row: int, pod: AssignedPod, sign: int) -> None:
+    def assigned_on(self, row: int) -> list[AssignedPod]:
+        """The pods of a row's node."""
+        return list(map(assigned, self._nodes.pods_on(row)))
+
+    def _count(self, row: int, pod: PlacedPod, sign: int) -> None:
         node = self.nodes.get(row)
         report = self.reports.get(node.name) if node is not None else None
         if report is not None:
             for table in self.tables.values():
-                table.count(row, report, pod, sign)
+                table.count(row, report, assigned(pod), sign)
+
+
+def assigned(pod: PlacedPod) -> AssignedPod:
+    """The fields of a pod that decide how much it is expected to use."""
+    return AssignedPod(pod.key, pod.usage.of(LOAD), pod.times)

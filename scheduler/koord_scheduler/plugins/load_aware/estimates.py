@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from koord_model.priority import PriorityClass
 
-from koord_scheduler.plugins.load_aware.pod_load import PodLoad, PodTimes, asked
+from koord_scheduler.objects.pod_times import PodTimes
+from koord_scheduler.plugins.load_aware.pod_load import PodLoad, asked
 from koord_scheduler.plugins.load_aware.settings import LoadSettings, Vector
 
 _OF_NO_REQUEST = {CPU: 250, BATCH_CPU: 250, MEMORY: 200 << 20, BATCH_MEMORY: 200 << 20}

@@ -35,7 +35,7 @@ def load_document(loads: NodeLoads, table: LoadTable, row: int) -> dict[str, Any
                 "estimated": _quantities(resources, table.estimator.usage(one.load)),
                 "isReported": one.key in reported,
             }
-            for one in sorted(loads.pods_on(row))
+            for one in sorted(loads.assigned_on(row))
         ],
     }
 

@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.framework.service_provider import Service
 from koord_scheduler.plugin import (
     MAX_SCORE,
     Filter,
@@ -23,16 +21,21 @@ from koord_scheduler.plugin import (
     RowFilter,
     RowScore,
     Score,
+    Service,
     Shortage,
     first_reasons,
 )
+from koord_scheduler.plugins.load_aware.columns import NodeLoads
 from koord_scheduler.plugins.load_aware.load_document import load_document
 from koord_scheduler.plugins.load_aware.load_node import thresholds
 from koord_scheduler.plugins.load_aware.load_table import LoadTable
+from koord_scheduler.plugins.load_aware.pod_load import LOAD
 from koord_scheduler.plugins.load_aware.row_load import used_per_cent
 from koord_scheduler.plugins.load_aware.settings import LoadSettings
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.resource_scores import least_allocated, least_of_one
 
 EXPIRED = "node(s) nodeMetric expired"
@@ -48,13 +51,13 @@ class LoadAwareScheduling(Plugin):
         self._settings = settings
 
     def prepare(self, nodes: ClusterState) -> None:
-        nodes.loads.table(self._settings)
+        nodes.use(NodeLoads).table(self._settings)
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
-        if pod.load.is_daemon:
+        if pod.of(LOAD).is_daemon:
             return None
         table, estimate = self._table(nodes), self._estimate(pod, nodes)
-        lines = self._lines(pod.load.is_prod)
+        lines = self._lines(pod.of(LOAD).is_prod)
 
         def can_run(rows: Rows) -> Mask:
             at = span(rows)
@@ -65,7 +68,7 @@ class LoadAwareScheduling(Plugin):
         return can_run
 
     def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
-        table, lines = self._table(nodes), self._lines(pod.load.is_prod)
+        table, lines = self._table(nodes), self._lines(pod.of(LOAD).is_prod)
         amounts = list(enumerate(self._estimate(pod, nodes).ravel().tolist(), lines.start))
 
         def can_run(row: int) -> bool:
@@ -83,13 +86,13 @@ class LoadAwareScheduling(Plugin):
         return ()  # what pods use stays reported for a while after they have left
 
     def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
-        if pod.load.is_daemon:
+        if pod.of(LOAD).is_daemon:
             return []
-        table, lines = self._table(nodes), self._lines(pod.load.is_prod)
+        table, lines = self._table(nodes), self._lines(pod.of(LOAD).is_prod)
         limits = table.limits[lines, rows]
         used = table.sums[lines, rows] + self._estimate(pod, nodes)
         found = [Reason(EXPIRED, limits[0] == -np.inf)]
-        aggregated = table.aggregated[int(pod.load.is_prod)][rows]
+        aggregated = table.aggregated[int(pod.of(LOAD).is_prod)][rows]
         for number, resource in enumerate(self._settings.resources):
             lacking, capacity = used[number] - limits[number], table.capacity[number][rows]
             shortage = Shortage(resource, lacking, capacity)
@@ -102,7 +105,7 @@ class LoadAwareScheduling(Plugin):
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         table, estimate, settings = self._table(nodes), self._estimate(pod, nodes), self._settings
-        apart = settings.scores_prod_apart and pod.load.is_prod
+        apart = settings.scores_prod_apart and pod.of(LOAD).is_prod
         lines = self._lines(apart, of_score=True)
         weights = np.array(settings.weights, np.float64)
         dominant = float(settings.dominant_weight)
@@ -121,7 +124,7 @@ class LoadAwareScheduling(Plugin):
 
     def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
         table, settings = self._table(nodes), self._settings
-        apart = settings.scores_prod_apart and pod.load.is_prod
+        apart = settings.scores_prod_apart and pod.of(LOAD).is_prod
         start, dominant = self._lines(apart, of_score=True).start, settings.dominant_weight
         all_weights = sum(settings.weights) + dominant
         amounts = list(enumerate(self._estimate(pod, nodes).ravel().tolist()))
@@ -141,14 +144,14 @@ class LoadAwareScheduling(Plugin):
 
         def node(given: Mapping[str, str]) -> Any:
             row = nodes.row(given["node"])
-            if row is None or row not in nodes.loads.nodes:
+            if row is None or row not in nodes.use(NodeLoads).nodes:
                 raise LookupError(f"there is no node {given['node']}")
-            return load_document(nodes.loads, self._table(nodes), row)
+            return load_document(nodes.use(NodeLoads), self._table(nodes), row)
 
         return {"/node/:node": node}
 
     def _table(self, nodes: ClusterState) -> LoadTable:
-        return nodes.loads.table(self._settings)
+        return nodes.use(NodeLoads).table(self._settings)
 
     def _lines(self, for_prod: bool, *, of_score: bool = False) -> slice:
         """The lines of ``LoadTable.sums``, and for filters of ``limits``."""
@@ -158,14 +161,14 @@ class LoadAwareScheduling(Plugin):
 
     def _estimate(self, pod: PodClass, nodes: ClusterState) -> Amounts:
         """What one more pod of the class would use."""
-        return np.array([self._table(nodes).estimator.usage(pod.load)], np.float64).T
+        return np.array([self._table(nodes).estimator.usage(pod.of(LOAD))], np.float64).T
 
     def _note(
         self, pod: PodClass, nodes: ClusterState, rows: Rows, number: int, used: Amounts, at: int
     ) -> str:
         """Why one of the rows is rejected, in numbers."""
-        node = nodes.loads.nodes[int(rows[at])]
-        found = thresholds(node, self._settings, for_prod=pod.load.is_prod)
+        node = nodes.use(NodeLoads).nodes[int(rows[at])]
+        found = thresholds(node, self._settings, for_prod=pod.of(LOAD).is_prod)
         resource = self._settings.resources[number]
         usage = used_per_cent(float(used[at]), node.allocatable[resource])
         return f"{resource} usage {usage} % > threshold {found.per_cent[number]} %"

@@ -11,10 +11,10 @@ from koord_model.keys import CPU, MEMORY
 from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import KubeQoS
 from koord_model.quantity import nano
-from koord_model.times import from_rfc3339
 
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.requests import PodRequests, pending_requests, pod_limits
+from koord_scheduler.state.pod_parts import PodPart
 
 _FACTORS = msgspec.json.Decoder(dict[str, int] | None)
 _DAEMON_SET = "DaemonSet"
@@ -50,14 +50,7 @@ class PodLoad(NamedTuple):
 NO_LOAD = PodLoad(PriorityClass.NONE, ())
 
 
-class PodTimes(NamedTuple):
-    """When a pod got its node, and when its init containers had ended: seconds since the epoch."""
-
-    scheduled: float = 0.0
-    initialized: float | None = None
-
-
-NO_TIMES = PodTimes()
+LOAD: PodPart[PodLoad] = PodPart("load", NO_LOAD)
 
 
 def pod_load(pod: PodInfo, pending: PodRequests | None = None) -> PodLoad:
@@ -82,20 +75,6 @@ def pod_load(pod: PodInfo, pending: PodRequests | None = None) -> PodLoad:
 def has_daemon_owner(pod: PodInfo) -> bool:
     """Whether a DaemonSet made the pod."""
     return any(one.kind == _DAEMON_SET for one in pod.metadata.owner_references or ())
-
-
-def pod_times(pod: PodInfo) -> PodTimes:
-    """Of a pod that has a node; one whose conditions do not say counts from its creation."""
-    since = {
-        one.type: from_rfc3339(one.last_transition_time)
-        for one in pod.status.conditions or ()
-        if one.status == "True" and one.last_transition_time
-    }
-    scheduled = since.get("PodScheduled")
-    if scheduled is None:
-        created = pod.metadata.creation_timestamp
-        scheduled = from_rfc3339(created) if created else 0.0
-    return PodTimes(scheduled, since.get("Initialized"))
 
 
 def _kube_qos(pod: PodInfo) -> KubeQoS:

@@ -15,10 +15,11 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 from koord_model.keys import MEMORY
 
+from koord_scheduler.objects.pod_times import PodTimes
 from koord_scheduler.plugins.load_aware.estimates import LoadEstimator, rounded
 from koord_scheduler.plugins.load_aware.load_node import LoadNode, NodeThresholds, thresholds
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport
-from koord_scheduler.plugins.load_aware.pod_load import PodLoad, PodTimes
+from koord_scheduler.plugins.load_aware.pod_load import PodLoad
 from koord_scheduler.plugins.load_aware.settings import (
     DEFAULT_EXPIRATION_SECONDS,
     LoadSettings,

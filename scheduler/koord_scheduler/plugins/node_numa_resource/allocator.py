@@ -13,6 +13,7 @@ from itertools import chain
 from koord_model.demand import Amounts
 from koord_model.keys import CPU
 
+from koord_scheduler.extension_points.topology_hints import Mask, bits
 from koord_scheduler.plugins.node_numa_resource.cpu_accumulator import (
     CPUPool,
     CPUSet,
@@ -32,7 +33,6 @@ from koord_scheduler.plugins.node_numa_resource.policies import (
     NUMAAllocateStrategy,
 )
 from koord_scheduler.plugins.node_numa_resource.reserved_cpus import NOTHING_RESERVED, ReservedNUMA
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask, bits
 
 NOT_ENOUGH_CPUS = "not enough cpus available to satisfy request"
 Zones = dict[int, dict[str, int]]

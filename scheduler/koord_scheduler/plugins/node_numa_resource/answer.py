@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from koord_scheduler.extension_points.topology_hints import Mask, ProviderHints
 from koord_scheduler.plugins.node_numa_resource.amplified_cpu import AmplifiedCPU
 from koord_scheduler.plugins.node_numa_resource.occupied_machine import OccupiedMachine
 from koord_scheduler.plugins.node_numa_resource.placement import (
@@ -13,7 +14,6 @@ from koord_scheduler.plugins.node_numa_resource.placement import (
     NUMARejection,
 )
 from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings, PodNeeds
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask, ProviderHints
 
 
 class NUMAAnswer(NamedTuple):

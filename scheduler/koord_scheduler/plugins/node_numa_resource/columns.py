@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+from koord_kube.protocol.resources import NODE_TOPOLOGIES
 
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.node import Node
+from koord_scheduler.objects.pod import PodInfo
+from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.plugins.node_numa_resource.machine import NUMAMachine, numa_machine
 from koord_scheduler.plugins.node_numa_resource.node_allocation import (
+    NO_ALLOCATION,
     NodeAllocation,
     NUMAAllocation,
 )
@@ -17,26 +23,41 @@ from koord_scheduler.plugins.node_numa_resource.occupied_machine import (
     OccupiedMachine,
     OccupiedMachines,
 )
-from koord_scheduler.plugins.node_numa_resource.topology_object import NodeResourceTopology
+from koord_scheduler.plugins.node_numa_resource.pod_parts import NUMA_ALLOCATION, NUMA_NEEDS
+from koord_scheduler.plugins.node_numa_resource.pod_requirements import (
+    may_bind_cpus,
+    numa_requirements,
+    placed_allocation,
+)
+from koord_scheduler.plugins.node_numa_resource.topology_object import (
+    NodeResourceTopology,
+    read_node_resource_topology,
+)
 from koord_scheduler.state.arrays import Mask, Rows, lengthened
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.feature_state import FeatureState, Parts
+from koord_scheduler.state.pod_parts import PodParts
+from koord_scheduler.state.pod_usage import PodUsage
 
 _UNKNOWN = NodeTopology()
 _PLAIN = NUMAMachine()
 
 
-class NUMAColumns:
+class NUMAColumns(FeatureState):
     """What is known of nodes by their NodeResourceTopologies (by name) and Nodes (by row).
 
     ``has_rules`` says of which nodes labels, annotations or kubelets concern pods that say nothing
-    of CPUs or NUMA nodes themselves, ``rules`` how many these are. Unless it ``is_used``, which is
-    decided before there are nodes and pods, nothing is kept.
+    of CPUs or NUMA nodes themselves, ``rules`` how many these are.
     """
 
-    def __init__(self, length: int) -> None:
-        self.is_used = False
+    def __init__(self, nodes: ClusterState) -> None:
+        super().__init__(nodes)
+        length = len(nodes)
         self.has_rules: Mask = np.zeros(length, np.bool_)
         self.rules = 0
         self._reported: dict[str, NodeTopology] = {}
+        self._annotations: dict[int, Mapping[str, str]] = {}
         self._machines: dict[int, NUMAMachine] = {}
         self._ignored: dict[int, tuple[str, ...]] = {}
         self._allocations: defaultdict[int, NodeAllocation] = defaultdict(NodeAllocation)
@@ -49,18 +70,58 @@ class NUMAColumns:
         self.has_rules = lengthened(self.has_rules, length, fill=False)
         self._numbers = lengthened(self._numbers, length, fill=0)
 
-    def report(self, one: NodeResourceTopology) -> None:
-        """A node's object is there, or has changed; ``describe`` has to follow."""
-        self._reported[one.metadata.name] = node_topology(one)
+    def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
+        yield ClusterKind(
+            NODE_TOPOLOGIES,
+            NodeResourceTopology,
+            read_node_resource_topology,
+            self.set_topology,
+            lambda name: self.set_topology(name, None),
+            is_optional=True,
+        )
 
-    def forget_report(self, name: str) -> None:
-        """A node's object is gone; ``describe`` has to follow."""
-        self._reported.pop(name, None)
+    def signature(self, pod: PodInfo) -> object:
+        metadata, spec = pod.metadata, pod.spec
+        priority = spec.priority if may_bind_cpus(metadata.labels or {}) else None
+        return metadata.annotations, bool(spec.node_name), priority
 
-    def describe(
-        self, row: int, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
-    ) -> None:
-        """What the Node in a row says, in place of what it said."""
+    def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
+        metadata = pod.metadata
+        annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+        labels = metadata.labels or {}
+        yield NUMA_NEEDS, numa_requirements(annotations, labels, pod.spec.priority)
+
+    def usage_parts(self, pod: PodInfo, known: PodParts) -> Parts:
+        if pod.spec.node_name:
+            yield NUMA_ALLOCATION, numa_allocation(pod)
+
+    def set_topology(self, name: str, topology: NodeResourceTopology | None) -> None:
+        """The NodeResourceTopology of a node is there, has changed, or (``None``) is gone."""
+        if topology is None:
+            self._reported.pop(name, None)
+        else:
+            self._reported[name] = node_topology(topology)
+        row = self._nodes.row(name)
+        if row is not None:
+            if self._nodes.is_node[row]:
+                self._describe(row)
+            self._nodes.journal.add(row)
+
+    def set_node(self, row: int, node: Node | None, *, is_moved: bool) -> bool:
+        if node is None:
+            self._annotations.pop(row, None)
+            self.clear(row)
+            return False
+        annotations = (node.metadata.annotations or NO_ANNOTATIONS).by_key()
+        if is_moved or annotations != self._annotations.get(row, {}):
+            self._annotations[row] = annotations
+            self._describe(row)
+        return False
+
+    def _describe(self, row: int) -> None:
+        """Take over what the Node in a row says, in place of what it said."""
+        name, labels = self._nodes.name(row), self._nodes.labels.of(row)
+        annotations = self._annotations.get(row, {})
         reported = self._reported.get(name, _UNKNOWN)
         ignored: list[str] = list(reported.ignored)
         machine = numa_machine(reported, labels, annotations, ignored)
@@ -109,16 +170,28 @@ class NUMAColumns:
         """Lines about what could not be used of what a row's node says."""
         return self._ignored.get(row, ())
 
-    def add(self, row: int, allocation: NUMAAllocation) -> None:
-        """A pod on a row's node has this."""
-        if allocation:
+    def count(self, row: int, usage: PodUsage) -> None:
+        if allocation := usage.of(NUMA_ALLOCATION):
             self._allocations[row].add(allocation)
             self._numbers[row] = 0
 
-    def remove(self, row: int, allocation: NUMAAllocation) -> None:
-        """A pod on a row's node has this no more."""
-        if allocation:
+    def uncount(self, row: int, usage: PodUsage) -> None:
+        if allocation := usage.of(NUMA_ALLOCATION):
             self._allocations[row].remove(allocation)
             self._numbers[row] = 0
             if not len(self._allocations[row]):
                 del self._allocations[row]
+
+
+def numa_allocation(pod: PodInfo) -> NUMAAllocation:
+    """The CPUs and NUMA nodes of a pod with a node; none where the annotation cannot be used.
+
+    koordlet says that it cannot.
+    """
+    annotations = pod.metadata.annotations
+    if annotations is None:
+        return NO_ALLOCATION
+    try:
+        return placed_allocation(annotations.by_key())
+    except ValueError:
+        return NO_ALLOCATION

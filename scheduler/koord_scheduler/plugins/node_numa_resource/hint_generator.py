@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
+from koord_scheduler.extension_points.topology_hints import Mask, NUMAHint, mask_of
 from koord_scheduler.plugins.node_numa_resource.allocator import CannotAllocate, NodeAllocator
 from koord_scheduler.plugins.node_numa_resource.node_allocation import added, subtracted
 from koord_scheduler.plugins.node_numa_resource.policies import NUMATopologyPolicy
 from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask, NUMAHint, mask_of
 
 Hints = dict[str, list[NUMAHint]]
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 from koord_model.keys import CPU
 
+from koord_scheduler.extension_points.topology_hints import Mask, ProviderHints
 from koord_scheduler.plugins.node_numa_resource.allocator import (
     NOT_ENOUGH_CPUS,
     CannotAllocate,
@@ -40,7 +41,6 @@ from koord_scheduler.plugins.node_numa_resource.policies import (
     NUMATopologyPolicy,
 )
 from koord_scheduler.plugins.node_numa_resource.reserved_cpus import NOTHING_RESERVED, ReservedNUMA
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask, ProviderHints
 from koord_scheduler.plugins.node_numa_resource.topology_manager import (
     HintsByResource,
     NUMANodes,

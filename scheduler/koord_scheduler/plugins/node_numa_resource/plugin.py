@@ -13,13 +13,14 @@ import numpy as np
 from koord_model import cpuset
 from koord_model.keys import CPU
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.extension_points.kept_room import NO_ROOM, TAKES_ROOM, KeptRoom, Lacks
+from koord_scheduler.extension_points.topology_hints import Mask as NUMAMask
+from koord_scheduler.extension_points.topology_hints import ProviderHints, TopologyHintProvider
 from koord_scheduler.plugin import (
     ANOTHER_POD,
     CannotReserve,
     Filter,
     Limit,
-    NUMAProvider,
     Plugin,
     PreFilterResult,
     Reason,
@@ -33,6 +34,12 @@ from koord_scheduler.plugins.node_numa_resource.assumed_numa import (
     AssumedNUMA,
     numa_reservation,
 )
+from koord_scheduler.plugins.node_numa_resource.columns import NUMAColumns
+from koord_scheduler.plugins.node_numa_resource.kept_placement import (
+    KeptPlacement,
+    kept_numa,
+    kept_placement,
+)
 from koord_scheduler.plugins.node_numa_resource.node_allocation import NodeAllocation
 from koord_scheduler.plugins.node_numa_resource.occupied_machine import OccupiedMachine
 from koord_scheduler.plugins.node_numa_resource.placement import (
@@ -41,16 +48,18 @@ from koord_scheduler.plugins.node_numa_resource.placement import (
     NUMARejection,
 )
 from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings, PodNeeds, pod_needs
+from koord_scheduler.plugins.node_numa_resource.pod_parts import NUMA_ALLOCATION, NUMA_NEEDS
 from koord_scheduler.plugins.node_numa_resource.pod_requirements import NUMARequirements
-from koord_scheduler.plugins.node_numa_resource.scores import most_taken
-from koord_scheduler.plugins.node_numa_resource.topology_hints import Mask as NUMAMask
-from koord_scheduler.plugins.node_numa_resource.topology_hints import ProviderHints
-from koord_scheduler.plugins.reservation.fit import Lacks, Offer
-from koord_scheduler.plugins.reservation.kept_placement import KeptPlacement, kept_placement
-from koord_scheduler.plugins.reservation.kept_room import NO_ROOM, KeptRoom, kept_by
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
-from koord_scheduler.state.resource_scores import OF_ONE, least_allocated, most_allocated
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
+from koord_scheduler.state.resource_scores import (
+    OF_ONE,
+    least_allocated,
+    most_allocated,
+    most_taken,
+)
 from koord_scheduler.state.resources import ALWAYS
 
 _CPU = ALWAYS.index(CPU)
@@ -64,7 +73,7 @@ class NodeNUMAResource(Plugin):
 
     name: ClassVar[str] = "NodeNUMAResource"
     reads_labels: ClassVar[bool] = False
-    serves_reservations: ClassVar[bool] = True
+    serves_stand_ins: ClassVar[bool] = True
 
     def __init__(self, settings: NUMASettings | None = None) -> None:
         self._settings = settings or NUMASettings()
@@ -74,11 +83,11 @@ class NodeNUMAResource(Plugin):
         self._answer = lru_cache(_MOST_ANSWERS)(self._find_answer)
 
     def prepare(self, nodes: ClusterState) -> None:
-        nodes.numa.is_used = True
+        nodes.use(NUMAColumns)
 
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._providing = [
-            one for one in plugins if type(one).numa_provider is not Plugin.numa_provider
+            one for one in plugins if type(one).topology_hints is not Plugin.topology_hints
         ]
         self._keeping = [one for one in plugins if type(one).kept_room is not Plugin.kept_room]
 
@@ -109,7 +118,8 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if isinstance(needs, str) or needs.binds or needs.says.topology_policy:
             return None
-        return lambda row: bool(nodes.numa.rules) and nodes.numa.has_rules.item(row)
+        columns = nodes.use(NUMAColumns)
+        return lambda row: bool(columns.rules) and columns.has_rules.item(row)
 
     def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
         if not _asks(pod):
@@ -183,16 +193,16 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if not _asks(pod) or isinstance(needs, str):
             return None
-        if not len(_concerned(needs, nodes, np.array([row]))) and not pod.numa.has_status:
+        if not len(_concerned(needs, nodes, np.array([row]))) and not pod.of(NUMA_NEEDS).has_status:
             return None
         placement, _ = self._final_placement(needs, pod, nodes, row)
         found = placement.reserve()
         if isinstance(found, NUMARejection):
             raise CannotReserve(", ".join(found.reasons))
         policy, is_required = placement.bind_policy, placement.is_required
-        return numa_reservation(found, pod.numa, policy, is_required=is_required)
+        return numa_reservation(found, pod.of(NUMA_NEEDS), policy, is_required=is_required)
 
-    def numa_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> NUMAMask | None:
+    def topology_affinity(self, pod: PodClass, nodes: ClusterState, row: int) -> NUMAMask | None:
         needs = self._needs(pod)
         if isinstance(needs, str):
             return None
@@ -203,31 +213,31 @@ class NodeNUMAResource(Plugin):
         providers = self._providers(pod, nodes)
         return None if any(one.rejection(row, mask, kept) for one in providers) else mask
 
-    def reservation_check(
-        self, pod: PodClass, nodes: ClusterState, row: int, offers: Sequence[Offer]
+    def kept_room_check(
+        self, pod: PodClass, nodes: ClusterState, row: int, kept: Sequence[KeptRoom]
     ) -> Lacks | None:
         needs = self._needs(pod)
-        if not any(one.has_more for one in offers) or not _asks(pod) or isinstance(needs, str):
+        if not any(one.has_more for one in kept) or not _asks(pod) or isinstance(needs, str):
             return None
         if not len(_concerned(needs, nodes, np.array([row]))):
             return None
-        missing = tuple(offers) if nodes.lacks_pods(row) else ()
+        missing = tuple(one for room in kept for one in room.kept) if nodes.lacks_pods(row) else ()
 
-        def lacks(offer: Offer | None) -> str:
-            kept = kept_by(offer)._replace(missing=missing)
-            placement, kept = self._beside(needs, pod, nodes, row, kept)
+        def lacks(room: KeptRoom | None) -> str:
+            room = (room or NO_ROOM)._replace(missing=missing)
+            placement, used = self._beside(needs, pod, nodes, row, room)
             found, mask = placement.reserve(), placement.affinity
             if isinstance(found, NUMARejection):
                 return ", ".join(found.reasons)
             if not placement.is_strict or not isinstance(mask, NUMAMask):
                 return ""
             providers = self._providers(pod, nodes)
-            return ", ".join(filter(None, (one.rejection(row, mask, kept) for one in providers)))
+            return ", ".join(filter(None, (one.rejection(row, mask, used) for one in providers)))
 
         return lacks
 
     def usage(self, reservation: AssumedNUMA, pod: PodUsage) -> PodUsage:
-        return pod._replace(numa=reservation.allocation)
+        return pod.with_part(NUMA_ALLOCATION, reservation.allocation)
 
     def services(
         self, nodes: ClusterState
@@ -238,7 +248,10 @@ class NodeNUMAResource(Plugin):
             row = nodes.row(given["node"])
             if row is None:
                 raise LookupError(f"there is no node {given['node']}")
-            machine, had = nodes.numa.machine(row), nodes.numa.allocation(row)
+            machine, had = (
+                nodes.use(NUMAColumns).machine(row),
+                nodes.use(NUMAColumns).allocation(row),
+            )
             return {
                 "cpus": cpuset.render(machine.cpus.cpus),
                 "reservedCPUs": cpuset.render(machine.reserved),
@@ -247,13 +260,13 @@ class NodeNUMAResource(Plugin):
                 "cpuBindPolicy": machine.bind_policy.value,
                 "allocatable": {str(zone): dict(has) for zone, has in machine.zones.items()},
                 "allocated": {str(zone): dict(has) for zone, has in had.zones(machine).items()},
-                "ignored": list(nodes.numa.ignored(row)),
+                "ignored": list(nodes.use(NUMAColumns).ignored(row)),
             }
 
         return {"/nodes/:node": node}
 
     def _needs(self, pod: PodClass) -> PodNeeds | str:
-        return self._known_needs(pod.amounts, pod.numa)
+        return self._known_needs(pod.amounts, pod.of(NUMA_NEEDS))
 
     def _find_needs(
         self, amounts: tuple[tuple[str, int], ...], says: NUMARequirements
@@ -265,14 +278,14 @@ class NodeNUMAResource(Plugin):
     ) -> NUMAAnswer:
         return numa_answer(needs, one, self._settings, others)
 
-    def _providers(self, pod: PodClass, nodes: ClusterState) -> list[NUMAProvider]:
-        found = (one.numa_provider(pod, nodes) for one in self._providing)
+    def _providers(self, pod: PodClass, nodes: ClusterState) -> list[TopologyHintProvider]:
+        found = (one.topology_hints(pod, nodes) for one in self._providing)
         return [one for one in found if one is not None]
 
     def _placement(
         self, needs: PodNeeds, pod: PodClass, nodes: ClusterState, row: int
     ) -> NodePlacement:
-        machine, had = nodes.numa.machine(row), nodes.numa.allocation(row)
+        machine, had = nodes.use(NUMAColumns).machine(row), nodes.use(NUMAColumns).allocation(row)
         others = [one.hints(row) for one in self._providers(pod, nodes)]
         return NodePlacement(needs, machine, had, self._settings, others)
 
@@ -290,16 +303,16 @@ class NodeNUMAResource(Plugin):
         self, needs: PodNeeds, pod: PodClass, nodes: ClusterState, row: int, kept: KeptRoom
     ) -> KeptPlacement:
         """Beside what pods and reservations have of a node, with what is ``kept`` for the pod."""
-        machine, providers = nodes.numa.machine(row), self._providers(pod, nodes)
-        had = NodeAllocation(nodes.numa.allocation(row))
+        machine, providers = nodes.use(NUMAColumns).machine(row), self._providers(pod, nodes)
+        had = NodeAllocation(nodes.use(NUMAColumns).allocation(row))
         for missing in kept.missing:
-            had.add(missing.numa)
-        for one in kept.numa.allocations:
+            had.add(missing.of(NUMA_ALLOCATION))
+        for one in kept_numa(kept).allocations:
             had.remove(one)
 
         def place(kept: KeptRoom, near: NUMAMask | None) -> NodePlacement:
             others = [one.hints(row, kept) for one in providers]
-            return NodePlacement(needs, machine, had, self._settings, others, kept.numa, near)
+            return NodePlacement(needs, machine, had, self._settings, others, kept_numa(kept), near)
 
         def agree(mask: NUMAMask, kept: KeptRoom) -> bool:
             return not any(one.rejection(row, mask, kept) for one in providers)
@@ -313,7 +326,7 @@ class NodeNUMAResource(Plugin):
         places = _concerned(needs, nodes, rows)
         if not len(places):
             return
-        machines, which = nodes.numa.occupied(rows[places])
+        machines, which = nodes.use(NUMAColumns).occupied(rows[places])
         places = places[np.argsort(which, kind="stable")]
         providers = self._providers(pod, nodes)
         start = 0
@@ -329,7 +342,7 @@ class NodeNUMAResource(Plugin):
         self,
         needs: PodNeeds,
         one: OccupiedMachine,
-        providers: Sequence[NUMAProvider],
+        providers: Sequence[TopologyHintProvider],
         rows: Rows,
         places: Rows,
     ) -> Iterator[tuple[NUMAAnswer, Rows]]:
@@ -399,17 +412,19 @@ class NodeNUMAResource(Plugin):
 
 
 def _asks(pod: PodClass) -> bool:
-    """Not for a reservation that may take pods over: its room is where they have theirs."""
-    reserve = pod.reservation.reserve
-    takes_over = reserve is not None and reserve.takes_over is not None
-    return not takes_over and any(amount for _, amount in pod.amounts)
+    """Return True unless a class asks for nothing, or takes the room of pods as it is."""
+    return not pod.of(TAKES_ROOM) and any(amount for _, amount in pod.amounts)
 
 
 def _concerned(needs: PodNeeds, nodes: ClusterState, rows: Rows) -> Rows:
     """The places of those rows whose NUMA nodes or CPUs decide anything about a pod."""
     if needs.binds or needs.says.topology_policy:
         return np.arange(len(rows))
-    return np.flatnonzero(nodes.numa.has_rules[rows]) if nodes.numa.rules else _NOWHERE
+    return (
+        np.flatnonzero(nodes.use(NUMAColumns).has_rules[rows])
+        if nodes.use(NUMAColumns).rules
+        else _NOWHERE
+    )
 
 
 def _rejections(

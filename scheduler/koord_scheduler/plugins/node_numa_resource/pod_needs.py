@@ -9,7 +9,8 @@ from koord_model.keys import CPU
 
 from koord_scheduler.plugins.node_numa_resource.pod_requirements import NUMARequirements
 from koord_scheduler.plugins.node_numa_resource.policies import CPUBindPolicy, NUMAAllocateStrategy
-from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer, most_taken
+from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer
+from koord_scheduler.state.resource_scores import most_taken
 
 INTEGER_CPUS = "the requested CPUs must be integer"
 _BINDING = (CPUBindPolicy.FULL_PCPUS, CPUBindPolicy.SPREAD_BY_PCPUS)

@@ -11,20 +11,10 @@ from dataclasses import dataclass, field
 from koord_model.demand import Amounts
 from koord_model.keys import CPU, MEMORY
 
+from koord_scheduler.state.resource_scores import least_taken
 from koord_scheduler.state.resources import ALWAYS
 
-_MOST = 100
 AmountScore = Callable[[int, int], int]
-
-
-def least_taken(taken: int, has: int) -> int:
-    """Per cent that are left; 0 where there is not enough."""
-    return max(0, has - taken) * _MOST // has
-
-
-def most_taken(taken: int, has: int) -> int:
-    """Per cent that are taken, at most 100."""
-    return min(taken, has) * _MOST // has
 
 
 @dataclass(frozen=True)

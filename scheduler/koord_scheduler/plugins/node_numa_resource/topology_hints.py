@@ -7,46 +7,17 @@ here first, so that no other combination is tried, and what follows equal beginn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from koord_scheduler.extension_points.topology_hints import Mask, NUMAHint, bits, mask_of
 from koord_scheduler.plugins.node_numa_resource.policies import NUMAExclusive, NUMANodeStatus
-
-Mask = int
-"""NUMA nodes as bits."""
-
-
-class NUMAHint(NamedTuple):
-    """NUMA nodes that can give what is asked for; ``mask`` ``None`` means any.
-
-    It is ``preferred`` if no fewer nodes could. Among equals the higher ``score`` counts. Where it
-    is ``unsatisfied`` the nodes cannot give all.
-    """
-
-    mask: Mask | None = None
-    preferred: bool = False
-    unsatisfied: bool = False
-    score: int = 0
-
-
-ProviderHints = tuple[tuple[str, tuple[NUMAHint, ...] | None], ...]
-"""Hints by resource, in the order of these; ``None``: any NUMA node will do, none: none will."""
 
 ANY_NODE = NUMAHint(preferred=True)
 NO_NODE = NUMAHint(unsatisfied=True)
 
 IsAllowed = Callable[[Mask], bool]
-
-
-def bits(mask: Mask) -> Iterator[int]:
-    """The numbers of the NUMA nodes in a mask, rising."""
-    return (place for place in range(mask.bit_length()) if mask >> place & 1)
-
-
-def mask_of(nodes: Sequence[int]) -> Mask:
-    """The mask of NUMA nodes by their numbers."""
-    return sum(1 << node for node in set(nodes))
 
 
 def keeps_apart(

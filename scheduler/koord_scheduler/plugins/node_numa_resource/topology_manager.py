@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from koord_scheduler.extension_points.topology_hints import Mask, NUMAHint, mask_of
 from koord_scheduler.plugins.node_numa_resource.policies import (
     NUMAExclusive,
     NUMANodeStatus,
@@ -16,10 +17,7 @@ from koord_scheduler.plugins.node_numa_resource.policies import (
 from koord_scheduler.plugins.node_numa_resource.topology_hints import (
     ANY_NODE,
     NO_NODE,
-    Mask,
-    NUMAHint,
     keeps_apart,
-    mask_of,
     merge_hints,
 )
 

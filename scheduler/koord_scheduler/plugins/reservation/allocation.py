@@ -28,8 +28,8 @@ class PreAllocatedOwners(NamedTuple):
     pods: tuple[tuple[str, str], ...]
 
     @property
-    def annotations(self) -> dict[str, str | None]:
-        """What is to be written of each of them."""
+    def written(self) -> dict[str, str | None]:
+        """The annotations that each of them gets."""
         return {ANNOTATION_RESERVATION_ALLOCATED: allocation_annotation(self.name, self.uid)}
 
 

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
-from koord_model.device_allocated import PodDevices
-
-from koord_scheduler.plugins.device_share.reserved_devices import what_is_left as devices_left
-from koord_scheduler.plugins.node_numa_resource.node_allocation import NUMAAllocation
-from koord_scheduler.plugins.node_numa_resource.reserved_cpus import what_is_left as numa_left
+from koord_scheduler.state.pod_parts import PodPart, PodParts
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.ports import HostPort
 from koord_scheduler.state.resources import PODS
-
-if TYPE_CHECKING:
-    from koord_scheduler.state.cluster_state import PodUsage
 
 
 @dataclass
@@ -26,8 +20,7 @@ class AllocatedRoom:
     request: Counter[str] = field(default_factory=Counter)
     scored: list[float] = field(default_factory=lambda: [0.0, 0.0])
     ports: Counter[HostPort] = field(default_factory=Counter)
-    devices: list[PodDevices] = field(default_factory=list)
-    numa: list[NUMAAllocation] = field(default_factory=list)
+    parts: dict[PodPart[Any], list[Any]] = field(default_factory=dict)
 
     def add(self, pod: PodUsage, sign: int) -> None:
         """A pod has something of it, or with -1 not any more."""
@@ -38,10 +31,9 @@ class AllocatedRoom:
         self.scored[1] += sign * pod.scored[1]
         for port in pod.ports:
             self.ports[port] += sign
-        if pod.devices:
-            (self.devices.append if sign > 0 else self.devices.remove)(pod.devices)
-        if pod.numa:
-            (self.numa.append if sign > 0 else self.numa.remove)(pod.numa)
+        for key, part in pod.parts.shared():
+            had = self.parts.setdefault(key, [])
+            (had.append if sign > 0 else had.remove)(part)
 
     def what_is_left(self, whole: PodUsage) -> PodUsage:
         """What a reservation takes of its node beside them."""
@@ -54,6 +46,13 @@ class AllocatedRoom:
             request=tuple((name, amount) for name, amount in left if amount),
             scored=(scored[0], scored[1]),
             ports=tuple(one for one in whole.ports if not self.ports[one]),
-            devices=devices_left(whole.devices, self.devices),
-            numa=numa_left(whole.numa, self.numa),
+            parts=self._parts_left(whole.parts),
         )
+
+    def _parts_left(self, whole: PodParts) -> PodParts:
+        left = {
+            key: key.left(part, self.parts.get(key, ()))
+            for key, part in whole.shared()
+            if key.left is not None
+        }
+        return PodParts({**whole.by_key, **left}.items())

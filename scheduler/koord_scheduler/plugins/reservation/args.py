@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from koord_model.keys import ANNOTATION_PRE_ALLOCATABLE_PRIORITY
 
 from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import Int64, NotNegative, PerCent, Strict
 from koord_scheduler.arguments.problems import problem
-from koord_scheduler.config.component_config import Int64, NotNegative, PerCent, Strict
 
 _KEEP_SECONDS = 24 * 3600.0
 

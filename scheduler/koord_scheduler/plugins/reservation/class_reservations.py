@@ -7,19 +7,20 @@ from functools import partial
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.extension_points.kept_room import Lacks
 from koord_scheduler.plugin import Plugin
-from koord_scheduler.plugins.dynamic_resources.backed_resources import backing_classes_of
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.fit import (
-    Lacks,
     Offer,
     ReservationAnswer,
     ReservationDemand,
     reservation_answer,
 )
 from koord_scheduler.plugins.reservation.matching_reservations import MatchingReservations
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION_NEEDS
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resources import PODS
 
 
@@ -36,7 +37,7 @@ class ClassReservations:
         ignored: frozenset[str],
         checking: Sequence[Plugin] = (),
     ) -> None:
-        affinity = pod.reservation.affinity
+        affinity = pod.of(RESERVATION_NEEDS).affinity
         name = affinity.name if affinity is not None else ""
         self.pod = pod
         self.demand = ReservationDemand(dict(pod.amounts), affinity is not None, name, ignored)
@@ -51,7 +52,7 @@ class ClassReservations:
 
     def exist(self) -> bool:
         """Whether there are any that are not used up."""
-        if not len(self._nodes.reservations) or not self.matching.by_node():
+        if not len(self._nodes.use(ReservationColumns)) or not self.matching.by_node():
             return False
         self._forget_changed()
         return bool(self._has.any())
@@ -82,17 +83,17 @@ class ClassReservations:
         )
 
     def _checks(self, row: int, offers: Sequence[Offer]) -> list[Lacks]:
-        nodes = self._nodes
-        found = (one.reservation_check(self.pod, nodes, row, offers) for one in self._checking)
+        kept = [offer.kept for offer in offers]
+        found = (one.kept_room_check(self.pod, self._nodes, row, kept) for one in self._checking)
         return [one for one in found if one is not None]
 
     def offers(self, row: int) -> tuple[dict[str, float], list[Offer]]:
         """What is left of a node beside all reservations, and those that are offered there."""
         nodes = self._nodes
         resources, found = nodes.resources, self.matching.on(nodes.name(row))
-        offers = [nodes.reservations.offer(one.key) for one in found]
+        offers = [nodes.use(ReservationColumns).offer(one.key) for one in found]
         lacks = nodes.lacks_pods(row)
-        backed = backing_classes_of(self.pod, nodes) if self.pod.extended_resources else ()
+        backed = nodes.backing.backed(self.pod)
         free = {}
         for name in self.resources:
             column = resources.column(name)
@@ -111,11 +112,11 @@ class ClassReservations:
 
     def _forget_changed(self) -> None:
         nodes = self._nodes
-        state = nodes.generation, nodes.reservations.version
+        state = nodes.generation, nodes.use(ReservationColumns).version
         changed = nodes.journal.changed_since(self._seen) if state == self._state else None
         if changed is None:
             self._answers.clear()
-            self._has = self.matching.have_reservations(np.arange(len(nodes)))
+            self._has = self.matching.have_room(np.arange(len(nodes)))
         else:
             for row in changed.tolist():
                 self._answers.pop(row, None)
@@ -124,4 +125,5 @@ class ClassReservations:
 
 
 def _first_lack(checks: Iterable[Lacks], offer: Offer | None) -> str:
-    return next(filter(None, (lacks(offer) for lacks in checks)), "")
+    kept = offer.kept if offer is not None else None
+    return next(filter(None, (lacks(kept) for lacks in checks)), "")

@@ -5,22 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from koord_model.keys import LABEL_PRE_ALLOCATABLE
+import numpy as np
+from koord_kube.protocol.resources import RESERVATIONS
+from koord_model.keys import LABEL_DISABLE_PREEMPTIBLE, LABEL_PRE_ALLOCATABLE
 
+from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.pod import PodInfo
+from koord_scheduler.objects.requests import PodRequests, placed_requests
 from koord_scheduler.plugins.reservation.allocations import AllocatedRoom
 from koord_scheduler.plugins.reservation.fit import Offer
 from koord_scheduler.plugins.reservation.named_pods import NamedPods
-from koord_scheduler.plugins.reservation.objects import PENDING, WAITING
+from koord_scheduler.plugins.reservation.objects import PENDING, WAITING, ReservationObject
+from koord_scheduler.plugins.reservation.operating_pod import is_operating, operating_reservation
 from koord_scheduler.plugins.reservation.owner_index import OwnerIndex
+from koord_scheduler.plugins.reservation.owners import PodOwner, pod_owners
+from koord_scheduler.plugins.reservation.pod_needs import allocated_reservation, reservation_needs
+from koord_scheduler.plugins.reservation.pod_parts import (
+    OPERATES,
+    PRE_ALLOCATABLE,
+    RESERVATION,
+    RESERVATION_NEEDS,
+)
+from koord_scheduler.plugins.reservation.pre_allocatable import pre_allocatable
 from koord_scheduler.plugins.reservation.pre_allocated_pods import PreAllocatedPods
 from koord_scheduler.plugins.reservation.reservation import Reservation
-from koord_scheduler.state.resources import ResourceColumns
-from koord_scheduler.state.selected_labels import Select, nobody
+from koord_scheduler.plugins.reservation.reservation_reader import (
+    ClusterReservation,
+    ReservationReader,
+    reservation_key,
+)
+from koord_scheduler.state.arrays import Mask
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.feature_state import FeatureState, HasUid, MayUse, Parts
+from koord_scheduler.state.placed_pods import PlacedPods, PodsByRow
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_parts import PodParts
+from koord_scheduler.state.pod_reader import ClusterPod
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
 
-if TYPE_CHECKING:
-    from koord_scheduler.state.cluster_state import PodUsage
+_KEPT = (LABEL_DISABLE_PREEMPTIBLE, "true")
 
 
 class CandidateCount(NamedTuple):
@@ -37,14 +63,6 @@ class CandidateCount(NamedTuple):
 DEFAULT_CANDIDATES = CandidateCount()
 
 
-class PlacedUsage(NamedTuple):
-    """A pod of a node, by its key and uid, and what it takes there."""
-
-    key: str
-    uid: str
-    usage: PodUsage
-
-
 class _Known(NamedTuple):
     """A reservation, and what it would take of its node if no pod had anything of it."""
 
@@ -52,38 +70,22 @@ class _Known(NamedTuple):
     whole: PodUsage
 
 
-class ReservationColumns:
+class ReservationColumns(FeatureState):
     """Reservations by their keys; what is left of them counts on their nodes as if it were a pod.
 
-    ``hold`` and ``release`` put that on a node and take it off, ``touch`` says that something else
-    changed there, ``select`` hears by which labels owners are selected. ``version`` changes with
-    the reservations, but not with what pods have of them; ``changes`` with both.
-    Unless it ``is_used``, which is decided before there are pods, nothing is known of owners. With
-    ``preempt`` a reservation that is to get a node may take the place of pods. Those of the
-    mode Cluster may take over pods with the label ``pre_allocatable``; ``pods_on`` says which pods
-    a row has. Of rows with reservations that a pod may use no more are looked at for preemption
-    once there are ``enough_candidates``.
+    ``version`` changes with the reservations, but not with what pods have of them; ``changes`` with
+    both. With ``preempt`` a reservation that is to get a node may take the place of pods. Those of
+    the mode Cluster may take over pods with the label ``pre_allocatable``. Of rows with
+    reservations that a pod may use no more are looked at for preemption once there are
+    ``enough_candidates``.
     """
 
-    def __init__(
-        self,
-        resources: ResourceColumns,
-        hold: Callable[[str, PodUsage], object],
-        release: Callable[[str, PodUsage], object],
-        touch: Callable[[str], object],
-        select: Select = nobody,
-    ) -> None:
-        self.is_used = False
+    def __init__(self, nodes: ClusterState) -> None:
+        super().__init__(nodes)
         self.preempt = False
         self.enough_candidates = DEFAULT_CANDIDATES
         self.pre_allocatable = LABEL_PRE_ALLOCATABLE
-        self.pods_on: Callable[[int], Iterable[PlacedUsage]] = lambda row: ()
         self.version = self.changes = 0
-        self._resources = resources
-        self._hold = hold
-        self._release = release
-        self._touch = touch
-        self._select = select
         self._known: dict[str, _Known] = {}
         self._held: dict[str, PodUsage] = {}
         self._names: dict[tuple[str, str], str] = {}
@@ -97,13 +99,115 @@ class ReservationColumns:
         self._index: OwnerIndex | None = None
         self._indexed = 0
 
+    def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
+        yield ClusterKind(
+            RESERVATIONS,
+            ReservationObject,
+            ReservationReader(self._nodes, self).read,
+            lambda _, given: self._set_object(given, now()),
+            self._remove_object,
+            is_optional=True,
+            has_decisions=True,
+        )
+
+    def _set_object(self, given: ClusterReservation, now: float) -> None:
+        pod, reservation = given.pod, given.reservation
+
+        def changed() -> None:
+            self.set(reservation, given.whole)
+
+        stand_ins, is_pending = self._nodes.stand_ins, reservation.is_pending
+        if stand_ins is not None:
+            stand_ins.set_stand_in(pod, changed, now, is_pending=is_pending)
+
+    def _remove_object(self, name: str) -> None:
+        if self._nodes.stand_ins is not None:
+            key = reservation_key(name)
+            self._nodes.stand_ins.remove_stand_in(key, lambda: self.remove(name))
+
+    def signature(self, pod: PodInfo) -> object:
+        metadata = pod.metadata
+        return metadata.annotations, metadata.owner_references, bool(pod.spec.node_name)
+
+    def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
+        annotations, labels, owners = _says(pod)
+        yield RESERVATION_NEEDS, reservation_needs(annotations, labels, owners)
+
+    def usage_parts(self, pod: PodInfo, known: PodParts) -> Parts:
+        if pod.spec.node_name:
+            annotations, labels, owners = _says(pod)
+            yield RESERVATION, allocated_reservation(annotations)
+            given = pre_allocatable(self.pre_allocatable, annotations, labels, owners)
+            yield PRE_ALLOCATABLE, given
+
+    def pod_parts(self, pod: PodInfo) -> Parts:
+        if pod.spec.node_name and is_operating(pod):
+            yield OPERATES, operating_reservation(pod, placed_requests(pod).amounts)
+
+    def class_of(self, made: PodClass, key: str, uid: str) -> PodClass:
+        """The class of a pod by itself if a reservation is for this pod, and not for its like."""
+        namespace, _, name = key.partition("/")
+        needs = made.of(RESERVATION_NEEDS)
+        named = (name, uid) if self.named.has(namespace, name, uid) else ("", "")
+        if (needs.name, needs.uid) == named:
+            return made
+        return made.with_part(RESERVATION_NEEDS, needs._replace(name=named[0], uid=named[1]))
+
+    def reclassified(self, waiting: Mapping[str, HasUid]) -> Iterable[str]:
+        changed = self.named.take_changed()
+        if not changed:
+            return ()
+        keys = {name.key for name in changed}
+        for name in changed:
+            for key, pod in waiting.items() if not name.key else ():
+                if name.means(*key.partition("/")[::2], pod.uid):
+                    keys.add(key)
+        return [key for key in keys if key in waiting]
+
+    def bound(self, pod: ClusterPod) -> None:
+        """A pod is bound, perhaps with something of a reservation; it may act as one itself."""
+        self.bind(pod.node, pod.usage.of(RESERVATION))
+        operates = pod.parts.of(OPERATES)
+        if operates is not None:
+            self.set(operates, pod.usage)
+        elif pod.key in self._known:
+            self.remove(pod.key)
+
+    def gave_up(self, key: str) -> None:
+        self.remove(key)
+
+    def arrived(self, node: str, usage: PodUsage) -> None:
+        if usage.of(RESERVATION):
+            self.add_owner(node, usage)
+
+    def kept_pods(
+        self, placed: PlacedPods, pods: PodsByRow, may_use: MayUse | None = None
+    ) -> Mask | None:
+        """Those that act as a reservation, or have their room of one that is for others.
+
+        With ``enablePreemption`` a label keeps pods, too. A reservation gets back what pods have
+        of it: that helps only those who may use it.
+        """
+        if not len(self) and not self.preempt:
+            return None
+
+        def is_kept(usage: PodUsage) -> float:
+            return float(self.preempt and _KEPT in usage.labels.labels)
+
+        kept = placed.amounts(is_kept, pods.slots) > 0
+        acting = [slot for key in self._known if (slot := placed.slot(key)) is not None]
+        kept |= np.isin(pods.slots, acting)
+        owning = placed.amounts(_owns, pods.slots) > 0
+        for at in np.flatnonzero(owning & ~kept).tolist():
+            pod = placed.pod(int(pods.slots[at]))
+            uid = pod.usage.of(RESERVATION)
+            is_used = may_use is not None and may_use(pod.node, uid)
+            kept[at] = self.owns_held(pod.node, uid) and not is_used
+        return kept
+
     def __len__(self) -> int:
         """How many reservations take room, or have it allocated."""
         return len(self._names)
-
-    def known(self) -> Iterable[str]:
-        """The keys of all reservations, in any phase."""
-        return self._known.keys()
 
     def get(self, name: str) -> Reservation | None:
         """A reservation, in any phase."""
@@ -128,7 +232,7 @@ class ReservationColumns:
         if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
         self.named.add(reservation.matchers)
-        self._select([one.selector for one in reservation.matchers])
+        self._nodes.selected_labels.add([one.selector for one in reservation.matchers])
         if reservation.holds_room:
             was_there = before is not None and before.uid == at[0] and before.holds_room
             if at in self._allocations and not was_there:
@@ -136,7 +240,7 @@ class ReservationColumns:
             self._names[at] = reservation.key
             self._on.setdefault(reservation.node, {})[reservation.key] = None
             self._put(reservation.key)
-            self._touch(reservation.node)
+            self._nodes.touch(reservation.node)
         if reservation.holds_room or (before is not None and before.holds_room):
             self.version += 1
             self.changes += 1
@@ -164,7 +268,7 @@ class ReservationColumns:
 
     def add_owner(self, node: str, pod: PodUsage, sign: int = 1) -> None:
         """A pod with something of a reservation is on a node, or with -1 not any more."""
-        key = pod.reservation, node
+        key = pod.of(RESERVATION), node
         found = self._allocations.setdefault(key, AllocatedRoom())
         found.add(pod, sign)
         if not found.owners:
@@ -175,15 +279,15 @@ class ReservationColumns:
             self._put(name)
             self.changes += 1
 
-    def pre_allocate(self, name: str, node: str, pods: Iterable[PlacedUsage]) -> None:
+    def pre_allocate(self, name: str, node: str, pods: Iterable[PlacedPod]) -> None:
         """A reservation is to get a node, and pods that are there count as its owners."""
         known = self._known[name]
         one = replace(known.reservation, node=node, phase=WAITING)
         self.set(one, known.whole)
         for pod in pods:
             self._pre_allocated.take(pod.uid, one.uid)
-            if not pod.usage.reservation:
-                owner = pod.usage._replace(reservation=one.uid)
+            if not pod.usage.of(RESERVATION):
+                owner = pod.usage.with_part(RESERVATION, one.uid)
                 self._pre_allocated.add(node, owner)
                 self.add_owner(node, owner)
 
@@ -199,17 +303,17 @@ class ReservationColumns:
         if known is not None and known.reservation.uid == uid:
             self.set(replace(known.reservation, node="", phase=PENDING), known.whole)
 
-    def leave(self, node: str, pod: PodUsage) -> None:
+    def left(self, node: str, usage: PodUsage) -> None:
         """A pod leaves a node; what it has of a reservation goes back to that."""
-        if pod.reservation:
-            self.add_owner(node, pod, -1)
-        elif (owner := self._pre_allocated.pop(node, pod)) is not None:
+        if usage.of(RESERVATION):
+            self.add_owner(node, usage, -1)
+        elif (owner := self._pre_allocated.pop(node, usage)) is not None:
             self.add_owner(node, owner, -1)
             if self._left is not None:
                 self._left.append((node, owner))
 
     @contextmanager
-    def keep_pre_allocated(self) -> Iterator[None]:
+    def trial(self) -> Iterator[None]:
         """Pods that leave their nodes for a look, and come back, are taken over as before."""
         before, self._left = self._left, []
         try:
@@ -232,9 +336,9 @@ class ReservationColumns:
     def _take_off(self, reservation: Reservation) -> None:
         """Nothing of a reservation counts; a pod that acts as one is counted as a pod."""
         held = self._held.pop(reservation.key, None)
-        self._touch(reservation.node)
+        self._nodes.touch(reservation.node)
         if held is not None and not reservation.namespace:
-            self._release(reservation.node, held)
+            self._nodes.remove_pod(reservation.node, held)
 
     def _put(self, name: str) -> None:
         """Count what is left of a reservation; nothing once a pod has one that is for one pod."""
@@ -247,11 +351,17 @@ class ReservationColumns:
             left = allocation.what_is_left(whole)
         self._held[name] = left
         if not reservation.namespace:
-            self._hold(reservation.node, left)
+            self._nodes.add_pod(reservation.node, left)
 
     def held(self, name: str) -> PodUsage | None:
         """What a reservation takes of its node now; ``None`` if nothing."""
         return self._held.get(name)
+
+    def usable_on(self, node: str) -> list[PodUsage]:
+        return [self._held[one.key] for one in self.on(node)]
+
+    def holds_room(self) -> bool:
+        return bool(self._names)
 
     def held_on(self, node: str) -> list[PodUsage]:
         """What reservations take of a node that are no pods."""
@@ -300,11 +410,22 @@ class ReservationColumns:
             dict(allocation.request),
             allocation.owners,
             {resource: int(amount) for resource, amount in self._held[name].request},
-            self._held[name].devices,
-            self._held[name].numa,
+            self._held[name],
         )
 
     def take_warnings(self) -> list[str]:
         """Lines about reservations that cannot be used, each once."""
         found, self._warnings = self._warnings, []
         return found
+
+
+def _owns(usage: PodUsage) -> float:
+    """1 for a pod that has something of a reservation."""
+    return float(bool(usage.of(RESERVATION)))
+
+
+def _says(pod: PodInfo) -> tuple[Mapping[str, str], Mapping[str, str], tuple[PodOwner, ...]]:
+    """Annotations, labels and owners of a pod."""
+    metadata = pod.metadata
+    annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+    return annotations, metadata.labels or {}, pod_owners(metadata.owner_references or ())

@@ -13,8 +13,10 @@ from koord_model.quantity import quantity_texts
 
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.io.limited_writer import Write
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.lifecycle import Owners, Removal, next_step, sorted_owners
 from koord_scheduler.plugins.reservation.objects import CurrentOwner
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION
 from koord_scheduler.plugins.reservation.reservation import Reservation
 from koord_scheduler.plugins.reservation.reservation_reader import reservation_key
 from koord_scheduler.plugins.reservation.reservation_requests import removal, status_patch
@@ -61,7 +63,7 @@ class ReservationController:
                 self._on_warning(f"{error} (reservation {request.name})")
 
     def _due(self) -> Iterator[Request]:
-        for one in self._scheduler.nodes.reservations.objects():
+        for one in self._scheduler.nodes.use(ReservationColumns).objects():
             if one.is_leaving or reservation_key(one.name) in self._scheduler.assumed:
                 continue
             step = next_step(
@@ -70,7 +72,7 @@ class ReservationController:
                 self._owners(one),
                 node_is_gone=bool(one.node) and not self._has_node(one.node),
                 is_for_one=one.allocate_once,
-                was_bound=self._scheduler.nodes.reservations.was_bound(one),
+                was_bound=self._scheduler.nodes.use(ReservationColumns).was_bound(one),
                 now=self._wall(),
                 keep_seconds=self._keep_seconds,
             )
@@ -90,7 +92,7 @@ class ReservationController:
         row = scheduler.nodes.row(one.node) if one.node else None
         allocated = dict.fromkeys(one.allocatable, 0)
         for pod in scheduler.placed.on(row) if row is not None else ():
-            if pod.usage.reservation != one.uid or pod.key in scheduler.assumed:
+            if pod.usage.of(RESERVATION) != one.uid or pod.key in scheduler.assumed:
                 continue
             namespace, _, name = pod.key.partition("/")
             found.append(CurrentOwner(namespace, name, pod.uid))

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from koord_model.demand import Amounts
-from koord_model.device_allocated import NO_DEVICES, PodDevices
 
-from koord_scheduler.plugins.node_numa_resource.node_allocation import NO_ALLOCATION, NUMAAllocation
+from koord_scheduler.extension_points.kept_room import KeptRoom
 from koord_scheduler.plugins.reservation.reservation import RESTRICTED, Reservation
+from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.pod_usage import PodUsage
 
 PODS = "pods"
+NOTHING = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
+"""What takes no room of a node."""
 BY_RESERVATION = "Reservation(s) "
 """What reasons begin with that are about reservations, not nodes."""
 NO_AFFINITY = "node(s) no reservations match reservation affinity"
@@ -29,16 +32,15 @@ class Offer(NamedTuple):
     allocated: Amounts
     owners: int
     remainder: Amounts
-    devices: PodDevices = NO_DEVICES
-    numa: NUMAAllocation = NO_ALLOCATION
+    left: PodUsage = NOTHING
 
     @property
-    def has_more(self) -> bool:
-        """Whether it is about more than amounts: CPUs, NUMA nodes or devices."""
-        return bool(self.numa or self.devices)
+    def kept(self) -> KeptRoom:
+        """The room that it keeps for a pod that uses it."""
+        return KeptRoom((self.left,), self.reservation.policy == RESTRICTED)
 
 
-Lacks = Callable[[Offer | None], str]
+LacksMore = Callable[[Offer | None], str]
 """What a node lacks with a reservation, or with ``None``, that amounts do not say; "": nothing."""
 
 
@@ -78,7 +80,7 @@ def reservation_answer(
     pod: ReservationDemand,
     free: Mapping[str, float],
     offers: Sequence[Offer],
-    lacks_more: Lacks = _lacks_nothing,
+    lacks_more: LacksMore = _lacks_nothing,
 ) -> ReservationAnswer:
     """As Koordinator's filter, ``NominateReservation`` and score.
 

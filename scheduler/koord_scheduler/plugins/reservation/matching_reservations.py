@@ -7,12 +7,15 @@ from itertools import chain
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.matching import Match, match
 from koord_scheduler.plugins.reservation.owners import OwnedPod
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION_NEEDS
 from koord_scheduler.plugins.reservation.reservation import Reservation
 from koord_scheduler.state.arrays import Mask, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class MatchingReservations:
@@ -21,7 +24,7 @@ class MatchingReservations:
     def __init__(self, pod: PodClass, nodes: ClusterState) -> None:
         self._pod = pod
         self._nodes = nodes
-        needs = pod.reservation
+        needs = pod.of(RESERVATION_NEEDS)
         self._owned = OwnedPod(
             pod.labels.namespace, dict(pod.labels.labels), needs.owners, needs.name, needs.uid
         )
@@ -35,10 +38,16 @@ class MatchingReservations:
     def by_node(self) -> dict[str, list[Reservation]]:
         """By the names of their nodes; some of them may be used up."""
         nodes = self._nodes
-        state = nodes.reservations.version, nodes.version if self._pod.reservation.affinity else 0
+        state = (
+            nodes.use(ReservationColumns).version,
+            nodes.version if self._pod.of(RESERVATION_NEEDS).affinity else 0,
+        )
         if state != self._state:
             self._by_node = {}
-            reservations, ignores = nodes.reservations, self._pod.reservation.ignores
+            reservations, ignores = (
+                nodes.use(ReservationColumns),
+                self._pod.of(RESERVATION_NEEDS).ignores,
+            )
             labels = self._owned.labels
             for one in reservations.available() if ignores else reservations.candidates(labels):
                 if self.match(one) is Match.MATCHED:
@@ -50,11 +59,13 @@ class MatchingReservations:
         """Whether pods of the class may use a reservation."""
         row = self._nodes.row(reservation.node)
         labels = self._nodes.labels.of(row) if row is not None else {}
-        return match(reservation, self._pod.reservation, self._owned, self._requests, labels)
+        return match(
+            reservation, self._pod.of(RESERVATION_NEEDS), self._owned, self._requests, labels
+        )
 
     def on(self, node: str) -> list[Reservation]:
         """Those of a node that are not used up."""
-        reservations = self._nodes.reservations
+        reservations = self._nodes.use(ReservationColumns)
         return [one for one in self.by_node().get(node, ()) if reservations.has(one.key)]
 
     def nodes(self) -> Collection[str]:
@@ -62,17 +73,17 @@ class MatchingReservations:
         self.held()
         return self._held.keys()
 
-    def reservations_on(self, node: str) -> Collection[str]:
+    def holders_on(self, node: str) -> Collection[str]:
         """The uids of those of a node that are not used up."""
         return [one.uid for one in self.on(node)]
 
-    def have_reservations(self, rows: Rows) -> Mask:
+    def have_room(self, rows: Rows) -> Mask:
         """Of each of these rows, whether there are any that are not used up."""
         return np.isin(rows, [row for row in map(self._nodes.row, self.nodes()) if row is not None])
 
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
         """What they take of their nodes: of ``rows``, or of all."""
-        reservations = self._nodes.reservations
+        reservations = self._nodes.use(ReservationColumns)
         by_node = self.by_node() if len(reservations) else {}
         if not by_node:
             self._held, self._changes = {}, None
@@ -102,3 +113,7 @@ class MatchingReservations:
         chosen = np.zeros(len(nodes), np.bool_)
         chosen[rows] = True
         return [name for name in by_node if (row := nodes.row(name)) is not None and chosen[row]]
+
+    def enough_candidates(self, nodes: int) -> float:
+        """The number of rows with such reservations that preemption looks at."""
+        return self._nodes.use(ReservationColumns).enough_candidates.of(nodes)

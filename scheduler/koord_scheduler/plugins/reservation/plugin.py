@@ -7,22 +7,26 @@ this one then says whether one of them, and its node, have room for a pod.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 from koord_model.quantity import quantity_texts
+from prometheus_client.registry import Collector
 
-from koord_scheduler.classes.pod_class import PodClass
-from koord_scheduler.framework.service_provider import Service
+from koord_scheduler.extension_points.api_services import ApiServices, Controller, PreBinding
+from koord_scheduler.extension_points.kept_room import NO_ROOM, KeptRoom
 from koord_scheduler.plugin import (
     ANOTHER_POD,
     AcrossNodes,
     CannotReserve,
+    HeldRoom,
     Limit,
+    LookUp,
     Plugin,
     PreFilterResult,
+    Service,
 )
 from koord_scheduler.plugins.reservation.allocation import (
     NO_ALLOCATION_LEFT,
@@ -30,16 +34,22 @@ from koord_scheduler.plugins.reservation.allocation import (
     ReservationAllocation,
     reservation_allocation,
 )
+from koord_scheduler.plugins.reservation.binder import OwnerAnnotator
 from koord_scheduler.plugins.reservation.class_reservations import ClassReservations
-from koord_scheduler.plugins.reservation.fit import NO_AFFINITY, Offer
-from koord_scheduler.plugins.reservation.kept_room import NO_ROOM, KeptRoom, kept_by
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
+from koord_scheduler.plugins.reservation.controller import ReservationController
+from koord_scheduler.plugins.reservation.fit import NO_AFFINITY, NOTHING, Offer
+from koord_scheduler.plugins.reservation.matching_reservations import MatchingReservations
 from koord_scheduler.plugins.reservation.pod_needs import ReservationNeeds
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION, RESERVATION_NEEDS
+from koord_scheduler.plugins.reservation.pre_allocatable_pods import PreAllocatablePods
 from koord_scheduler.plugins.reservation.pre_allocation import NO_POD_ANYWHERE
 from koord_scheduler.plugins.reservation.pre_allocations import (
     PreAllocatingReservations,
     PreAllocations,
 )
 from koord_scheduler.plugins.reservation.reservation import Reservation
+from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
 from koord_scheduler.plugins.reservation.reservation_users import (
     NewReservations,
     ReservationUsers,
@@ -47,15 +57,14 @@ from koord_scheduler.plugins.reservation.reservation_users import (
 )
 from koord_scheduler.plugins.reservation.settings import ReservationSettings
 from koord_scheduler.state.arrays import Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
-from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 
 CLUSTER_MODE_DISABLED = (
     "reservation requires cluster mode pre-allocation which is disabled; "
     "set preAllocationConfig.enableClusterMode of the plugin Reservation"
 )
-NOTHING_MORE = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
-"""What the pod of a reservation takes whose room its owners and the reservation have already."""
 
 
 class ReservationPlugin(Plugin):
@@ -64,7 +73,7 @@ class ReservationPlugin(Plugin):
     name: ClassVar[str] = "Reservation"
     reads_labels: ClassVar[bool] = False
     across_pods: ClassVar[bool] = False
-    serves_reservations: ClassVar[bool] = True
+    serves_stand_ins: ClassVar[bool] = True
 
     def __init__(self, settings: ReservationSettings | None = None) -> None:
         self._settings = settings or ReservationSettings()
@@ -74,17 +83,34 @@ class ReservationPlugin(Plugin):
 
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._checking = [
-            one for one in plugins if type(one).reservation_check is not Plugin.reservation_check
+            one for one in plugins if type(one).kept_room_check is not Plugin.kept_room_check
         ]
 
     def prepare(self, nodes: ClusterState) -> None:
-        nodes.reservations.is_used = True
-        nodes.reservations.preempt |= self._settings.preempts
-        nodes.reservations.pre_allocatable = self._settings.pre_allocatable
-        nodes.reservations.enough_candidates = self._settings.enough_candidates
+        columns = nodes.use(ReservationColumns)
+        columns.preempt |= self._settings.preempts
+        columns.pre_allocatable = self._settings.pre_allocatable
+        columns.enough_candidates = self._settings.enough_candidates
+
+    def pre_binding(self, nodes: ClusterState, api: ApiServices) -> PreBinding:
+        return OwnerAnnotator(api.bind_write)
+
+    def controllers(self, api: ApiServices) -> Iterable[Controller]:
+        keep = self._settings.keep_seconds
+        found = ReservationController(api.scheduler, api.write, keep, on_warning=api.on_warning)
+        yield found.run
+
+    def collectors(self, nodes: ClusterState, look_up: LookUp) -> Iterable[Collector]:
+        yield ReservationMetrics(nodes.use(ReservationColumns).objects)
+
+    def held_room(self, pod: PodClass, nodes: ClusterState) -> HeldRoom:
+        reserve = pod.of(RESERVATION_NEEDS).reserve
+        if reserve is None or reserve.takes_over is None:
+            return MatchingReservations(pod, nodes)
+        return PreAllocatablePods(reserve.takes_over, nodes)
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
-        needs = pod.reservation
+        needs = pod.of(RESERVATION_NEEDS)
         if problem := self._problem(needs):
             return PreFilterResult(problem, cure=ANOTHER_POD if needs.problem else "")
         if needs.reserve is not None and needs.reserve.takes_over is not None:
@@ -97,7 +123,7 @@ class ReservationPlugin(Plugin):
         return PreFilterResult()
 
     def across(self, pod: PodClass, nodes: ClusterState) -> AcrossNodes | None:
-        needs = pod.reservation
+        needs = pod.of(RESERVATION_NEEDS)
         if problem := self._problem(needs):
             return UnplaceablePods(problem)
         if needs.reserve is not None:
@@ -111,7 +137,7 @@ class ReservationPlugin(Plugin):
     def limits(
         self, pod: PodClass, nodes: ClusterState, rows: Rows, nominated: Sequence[PodUsage] = ()
     ) -> Sequence[Limit] | None:
-        needs = pod.reservation
+        needs = pod.of(RESERVATION_NEEDS)
         if self._problem(needs) or needs.ignores:
             return ()
         if needs.reserve is not None:
@@ -133,7 +159,7 @@ class ReservationPlugin(Plugin):
     def reserve(
         self, pod: PodClass, nodes: ClusterState, row: int
     ) -> ReservationAllocation | PreAllocatedOwners | None:
-        needs = pod.reservation
+        needs = pod.of(RESERVATION_NEEDS)
         if needs.reserve is not None:
             takes_over = needs.reserve.takes_over
             return self._take_over(pod, nodes, row, takes_over) if takes_over is not None else None
@@ -145,12 +171,13 @@ class ReservationPlugin(Plugin):
         return NO_ALLOCATION_LEFT if needs.has_allocation else None
 
     def kept_room(self, pod: PodClass, nodes: ClusterState, row: int) -> KeptRoom:
-        if pod.reservation.reserve is not None:
+        if pod.of(RESERVATION_NEEDS).reserve is not None:
             return NO_ROOM
         found = self._of(pod, nodes)
-        if pod.reservation.ignores:
-            return KeptRoom(tuple(found.offers(row)[1]))
-        return kept_by(found.nominated_on(row))
+        if pod.of(RESERVATION_NEEDS).ignores:
+            return KeptRoom(tuple(offer.left for offer in found.offers(row)[1]))
+        nominated = found.nominated_on(row)
+        return nominated.kept if nominated is not None else NO_ROOM
 
     def _take_over(
         self, pod: PodClass, nodes: ClusterState, row: int, reservation: Reservation
@@ -162,7 +189,7 @@ class ReservationPlugin(Plugin):
             return None
         chosen = {one.key for one in pods}
         taken = [one for one in found.pods.usages(row) if one.key in chosen]
-        nodes.reservations.pre_allocate(reservation.name, node, taken)
+        nodes.use(ReservationColumns).pre_allocate(reservation.name, node, taken)
         owners = tuple((one.key, one.uid) for one in pods)
         return PreAllocatedOwners(reservation.name, reservation.uid, node, owners)
 
@@ -170,22 +197,22 @@ class ReservationPlugin(Plugin):
         self, reservation: ReservationAllocation | PreAllocatedOwners, pod: PodUsage
     ) -> PodUsage:
         if isinstance(reservation, PreAllocatedOwners):
-            return NOTHING_MORE
-        return pod._replace(reservation=reservation.uid)
+            return NOTHING  # its owners and the reservation have its room already
+        return pod.with_part(RESERVATION, reservation.uid)
 
     def unreserve(
         self, reservation: ReservationAllocation | PreAllocatedOwners, nodes: ClusterState
     ) -> None:
         if isinstance(reservation, PreAllocatedOwners):
             one = reservation
-            nodes.reservations.undo_pre_allocation(one.name, one.node, one.uid)
+            nodes.use(ReservationColumns).undo_pre_allocation(one.name, one.node, one.uid)
 
     def services(self, nodes: ClusterState) -> Mapping[str, Service]:
         """``/nodeReservations/:node``: what a node's reservations have, and what is allocated."""
 
         def node(given: Mapping[str, str]) -> dict[str, Any]:
-            items = nodes.reservations.on(given["node"])
-            return {"items": [_item(nodes.reservations.offer(one.key)) for one in items]}
+            items = nodes.use(ReservationColumns).on(given["node"])
+            return {"items": [_item(nodes.use(ReservationColumns).offer(one.key)) for one in items]}
 
         return {"/nodeReservations/:node": node}
 

@@ -7,13 +7,15 @@ from itertools import chain
 
 import numpy as np
 
-from koord_scheduler.plugins.reservation.columns import PlacedUsage
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.owners import OwnedPod
+from koord_scheduler.plugins.reservation.pod_parts import PRE_ALLOCATABLE, RESERVATION
 from koord_scheduler.plugins.reservation.pre_allocatable import may_be_taken_over, may_take_over
 from koord_scheduler.plugins.reservation.pre_allocation import PreAllocatablePod
 from koord_scheduler.plugins.reservation.reservation import Reservation
 from koord_scheduler.state.arrays import Mask, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
 
 _MOST_USAGES = 1 << 14
 """They are kept with what is known of them, so that no other one has their id."""
@@ -25,7 +27,7 @@ class PreAllocatablePods:
     def __init__(self, reservation: Reservation, nodes: ClusterState) -> None:
         self._reservation = reservation
         self._nodes = nodes
-        self._found: dict[int, list[PlacedUsage]] = {}
+        self._found: dict[int, list[PlacedPod]] = {}
         self._usages: dict[int, tuple[PodUsage, bool]] = {}
         self._generation = -1
         self._seen = 0
@@ -37,7 +39,7 @@ class PreAllocatablePods:
             for one in self.usages(row)
         ]
 
-    def usages(self, row: int) -> Sequence[PlacedUsage]:
+    def usages(self, row: int) -> Sequence[PlacedPod]:
         """The same with what they take."""
         self._look()
         return self._found.get(row, ())
@@ -55,13 +57,17 @@ class PreAllocatablePods:
         some = self._found if rows is None else [row for row in rows.tolist() if row in self._found]
         return list(chain.from_iterable(map(self._held_on, some)))
 
-    def reservations_on(self, node: str) -> Collection[str]:
-        """None: it uses no other reservation."""
+    def holders_on(self, node: str) -> Collection[str]:
+        """No uid: it uses no other reservation."""
         return ()
 
-    def have_reservations(self, rows: Rows) -> Mask:
+    def have_room(self, rows: Rows) -> Mask:
         """Nowhere."""
         return np.zeros(len(rows), np.bool_)
+
+    def enough_candidates(self, nodes: int) -> float:
+        """The number of rows with such pods that preemption looks at."""
+        return self._nodes.use(ReservationColumns).enough_candidates.of(nodes)
 
     def _held_on(self, row: int) -> Iterator[tuple[str, PodUsage]]:
         name = self._nodes.name(row)
@@ -77,27 +83,26 @@ class PreAllocatablePods:
             self._found.clear()
             changed = range(len(nodes))
         for row in changed:
-            found = [one for one in nodes.reservations.pods_on(row) if self._may_take(one, row)]
+            found = [one for one in nodes.pods_on(row) if self._may_take(one, row)]
             if found:
                 self._found[row] = found
             else:
                 self._found.pop(row, None)
         self._generation, self._seen = nodes.generation, nodes.journal.position
 
-    def _may_take(self, pod: PlacedUsage, row: int) -> bool:
+    def _may_take(self, pod: PlacedPod, row: int) -> bool:
         """Not if it has something of another reservation: its room would count for both."""
         usage, reservation = pod.usage, self._reservation
-        if not self._may_be_taken(usage) or usage.pre_allocatable is None:
+        given = usage.of(PRE_ALLOCATABLE)
+        if given is None or not self._may_be_taken(usage):
             return False
-        if self._nodes.reservations.taker(pod.uid) not in ("", reservation.uid):
+        if self._nodes.use(ReservationColumns).taker(pod.uid) not in ("", reservation.uid):
             return False
         namespace, _, name = pod.key.partition("/")
-        owners = usage.pre_allocatable.needs.owners
+        owners = given.needs.owners
         owned = OwnedPod(namespace, dict(usage.labels.labels), owners, name, pod.uid)
         labels = self._nodes.labels.of(row)
-        return may_take_over(
-            reservation, usage.pre_allocatable, owned, self._requests(usage), labels
-        )
+        return may_take_over(reservation, given, owned, self._requests(usage), labels)
 
     def _may_be_taken(self, usage: PodUsage) -> bool:
         """Asked once about pods that share their usage."""
@@ -105,10 +110,10 @@ class PreAllocatablePods:
         if known is None:
             if len(self._usages) > _MOST_USAGES:
                 self._usages.clear()
-            found, reservation = usage.pre_allocatable, self._reservation
+            found, reservation = usage.of(PRE_ALLOCATABLE), self._reservation
             may_be = (
                 found is not None
-                and usage.reservation in ("", reservation.uid)
+                and usage.of(RESERVATION) in ("", reservation.uid)
                 and may_be_taken_over(reservation, found, dict(usage.labels.labels))
             )
             known = self._usages[id(usage)] = usage, may_be
@@ -119,4 +124,5 @@ class PreAllocatablePods:
 
 
 def _priority(usage: PodUsage) -> int:
-    return usage.pre_allocatable.priority if usage.pre_allocatable is not None else 0
+    given = usage.of(PRE_ALLOCATABLE)
+    return given.priority if given is not None else 0

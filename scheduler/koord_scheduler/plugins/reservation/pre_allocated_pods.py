@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from koord_scheduler.state.cluster_state import PodUsage
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class PreAllocatedPods:
@@ -43,14 +42,14 @@ class PreAllocatedPods:
     def pop(self, node: str, pod: PodUsage) -> PodUsage | None:
         """A pod leaves a node, or has changed; returns it as an owner if it counts as one."""
         for owner in self._on.get(node, ()):
-            if owner._replace(reservation=pod.reservation) == pod:
+            if owner.with_part(RESERVATION, pod.of(RESERVATION)) == pod:
                 self._remove(node, [owner])
                 return owner
         return None
 
     def pop_all(self, node: str, uid: str) -> list[PodUsage]:
         """All that count as owners of a reservation."""
-        found = [one for one in self._on.get(node, ()) if one.reservation == uid]
+        found = [one for one in self._on.get(node, ()) if one.of(RESERVATION) == uid]
         self._remove(node, found)
         return found
 

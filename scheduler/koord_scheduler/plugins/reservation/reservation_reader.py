@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
+from koord_kube.protocol.request import Request
+from koord_kube.protocol.resources import RESERVATIONS, Resource
 from koord_model.quantity import quantity_texts
 
-from koord_scheduler.classes.placed_pod import numa_allocation, placed_usage, pod_devices
-from koord_scheduler.classes.pod_class import PodClass, pod_class
-from koord_scheduler.classes.pod_reader import ClusterPod, ReservedRoom, WaitingPod, created_at
+from koord_scheduler.extension_points.kept_room import TAKES_ROOM
 from koord_scheduler.objects.pod import DEFAULT_SCHEDULER, PodInfo, SchedulingSpec
-from koord_scheduler.plugins.device_share.device_needs import NO_DEVICE_NEEDS
-from koord_scheduler.plugins.node_numa_resource.pod_requirements import NO_REQUIREMENTS
 from koord_scheduler.plugins.reservation.lifecycle import NO_LIFE
 from koord_scheduler.plugins.reservation.objects import (
     ReservationObject,
@@ -21,8 +20,23 @@ from koord_scheduler.plugins.reservation.objects import (
     read_reservation_object,
 )
 from koord_scheduler.plugins.reservation.pod_needs import ReservationNeeds, ReserveNeeds
+from koord_scheduler.plugins.reservation.pod_parts import (
+    PRE_ALLOCATABLE,
+    RESERVATION,
+    RESERVATION_NEEDS,
+)
 from koord_scheduler.plugins.reservation.reservation import RESTRICTED, Reservation, reservation_of
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.plugins.reservation.reservation_requests import (
+    annotations_of_reservation,
+    available_patch,
+    unschedulable_patch,
+)
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage, usage_parts
+from koord_scheduler.state.pod_class import PodClass, pod_class
+from koord_scheduler.state.pod_parts import PodParts
+from koord_scheduler.state.pod_reader import ClusterPod, WaitingPod, created_at
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.resources import PODS
 
 _NAMESPACE = "Reservation"
@@ -36,9 +50,35 @@ def reservation_key(name: str) -> str:
     return f"{_NAMESPACE}/{name}"
 
 
-def is_reservation_key(key: str) -> bool:
-    """Whether a key is that of a reservation, and not of a pod."""
-    return key.startswith(f"{_NAMESPACE}/")
+class ReservedRoom(NamedTuple):
+    """A reservation that waits for its node as a pod: ``allocatable`` is in quantities."""
+
+    name: str
+    uid: str
+    resource_version: str
+    allocatable: Mapping[str, str]
+    resource: Resource = RESERVATIONS
+
+    def bound(self, node: str, at: float) -> Request:
+        """The request that gives it a node; ``at`` is in seconds since the epoch."""
+        return available_patch(self, node, at)
+
+    def annotated(self, annotations: Mapping[str, str | None]) -> Request:
+        """The request that sets annotations before that; ``None`` removes one."""
+        return annotations_of_reservation(self, annotations)
+
+    def written(self, document: Mapping[str, Any]) -> ReservedRoom:
+        """The reservation as it is once the API has answered a request."""
+        return self._replace(resource_version=document["metadata"]["resourceVersion"])
+
+    def unschedulable(self, reason: str, message: str, at: float) -> Request:
+        """The request that says why it has no node."""
+        return unschedulable_patch(self, reason, message, at)
+
+    def node_of(self, document: Mapping[str, Any]) -> str:
+        """The node that it has in a document of the API, "" for none."""
+        found: str = document.get("status", {}).get("nodeName", "")
+        return found
 
 
 class ClusterReservation(NamedTuple):
@@ -49,11 +89,18 @@ class ClusterReservation(NamedTuple):
     pod: ClusterPod
 
 
+class PreemptionRules(Protocol):
+    """Rules of preemption for reservations; with ``preempt`` they may take the place of pods."""
+
+    preempt: bool
+
+
 class ReservationReader:
     """Reads reservations for one set of columns."""
 
-    def __init__(self, nodes: ClusterState) -> None:
+    def __init__(self, nodes: ClusterState, columns: PreemptionRules) -> None:
         self._nodes = nodes
+        self._rules = columns
 
     def read(self, raw: bytes) -> ClusterReservation:
         """The reservation in a JSON document.
@@ -80,12 +127,31 @@ class ReservationReader:
         resources = self._nodes.resources
         replaced = dict(usage.request) | dict(resources.request(amounts))
         whole = usage._replace(request=resources.request(replaced))
-        if one.node and self._nodes.node_devices.is_used:
-            whole = whole._replace(devices=pod_devices(pod))
-        if one.node and self._nodes.numa.is_used:
-            whole = whole._replace(numa=numa_allocation(pod))
-        pod_class = _class(given, one, pod, problem, has_numa=self._nodes.numa.is_used)
+        if one.node:
+            whole = whole._replace(parts=self._parts(pod, one.node))
+        pod_class = self._class(given, one, pod, problem)
         return ClusterReservation(one, whole, self._pod(pod_class, one, pod, whole))
+
+    def _parts(self, pod: PodInfo, node: str) -> PodParts:
+        """Parts of features that it has of its node, as a pod there would."""
+        spec = msgspec.structs.replace(pod.spec, node_name=node)
+        found = usage_parts(msgspec.structs.replace(pod, spec=spec), self._nodes)
+        return found.with_part(RESERVATION, "").with_part(PRE_ALLOCATABLE, None)
+
+    def _class(
+        self, given: ReservationObject, one: Reservation, pod: PodInfo, problem: str
+    ) -> PodClass:
+        template = given.spec.template
+        node = template.spec.node_name if template is not None else ""
+        takes_over = _takes_over(one)
+        made = pod_class(pod, self._nodes.features.values())
+        needs = ReservationNeeds(
+            problem=problem, reserve=ReserveNeeds(one.policy, node, takes_over)
+        )
+        if not problem and one.pre_allocation is not None:
+            needs = needs._replace(problem=_problem(one, made))
+        made = made.with_part(TAKES_ROOM, takes_over is not None)
+        return made.with_part(RESERVATION_NEEDS, needs)
 
     def _pod(
         self, pod_class: PodClass, one: Reservation, pod: PodInfo, usage: PodUsage
@@ -109,22 +175,8 @@ class ReservationReader:
 
     def _may_preempt(self, one: Reservation, spec: SchedulingSpec) -> bool:
         """One that may take pods over leaves the others where they are."""
-        is_enabled = self._nodes.reservations.preempt and one.pre_allocation is None
+        is_enabled = self._rules.preempt and one.pre_allocation is None
         return is_enabled and spec.preemption_policy != "Never"
-
-
-def _class(
-    given: ReservationObject, one: Reservation, pod: PodInfo, problem: str, *, has_numa: bool
-) -> PodClass:
-    template = given.spec.template
-    node = template.spec.node_name if template is not None else ""
-    needs = ReservationNeeds(
-        problem=problem, reserve=ReserveNeeds(one.policy, node, _takes_over(one))
-    )
-    made = pod_class(pod, has_numa=has_numa, has_reservations=False)
-    if not problem and one.pre_allocation is not None:
-        needs = needs._replace(problem=_problem(one, made))
-    return replace(made, reservation=needs)
 
 
 def _takes_over(one: Reservation) -> Reservation | None:
@@ -142,7 +194,7 @@ def _problem(one: Reservation, pod: PodClass) -> str:
         return one.problem
     if one.policy != RESTRICTED:
         return f"{PRE_ALLOCATION_UNSUPPORTED}: set spec.allocatePolicy to {RESTRICTED}"
-    if pod.numa != NO_REQUIREMENTS or pod.devices != NO_DEVICE_NEEDS:
+    if any(key.beyond_amounts for key in pod.parts.by_key):
         return f"{PRE_ALLOCATION_UNSUPPORTED}: it asks for CPUs, NUMA nodes or devices of its own"
     return ""
 

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import RESERVATIONS
 from koord_model.times import rfc3339
 
-from koord_scheduler.classes.pod_reader import ReservedRoom
 from koord_scheduler.plugins.reservation.objects import AVAILABLE
 from koord_scheduler.plugins.reservation.reservation import Reservation
 
 
-def available_patch(room: ReservedRoom, node: str, at: float) -> Request:
+class Room(Protocol):
+    """A reservation that is to get a node; ``allocatable`` is in quantities."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        ...
+
+    @property
+    def resource_version(self) -> str:
+        """The version that was decided about."""
+        ...
+
+    @property
+    def allocatable(self) -> Mapping[str, str]:
+        """The amounts that it keeps."""
+        ...
+
+
+def available_patch(room: Room, node: str, at: float) -> Request:
     """Say that a reservation has a node, and from now on what its pods are allocated.
 
     ``at`` is in seconds since the epoch. It has to be the reservation that was decided about: one
@@ -32,16 +55,14 @@ def available_patch(room: ReservedRoom, node: str, at: float) -> Request:
     return _status_patch(room, status, room.resource_version)
 
 
-def annotations_of_reservation(
-    room: ReservedRoom, annotations: Mapping[str, str | None]
-) -> Request:
+def annotations_of_reservation(room: Room, annotations: Mapping[str, str | None]) -> Request:
     """Set annotations of the reservation that was decided about; ``None`` removes one."""
     metadata = {"uid": room.uid, "annotations": annotations}
     body = {"metadata": metadata | {"resourceVersion": room.resource_version}}
     return Request("PATCH", RESERVATIONS, room.name, body=body)
 
 
-def unschedulable_patch(room: ReservedRoom, reason: str, message: str, at: float) -> Request:
+def unschedulable_patch(room: Room, reason: str, message: str, at: float) -> Request:
     """Say why a reservation has no node."""
     return _status_patch(
         room, {"conditions": [_condition("Scheduled", False, reason, message, at)]}
@@ -77,7 +98,7 @@ def _condition(kind: str, holds: bool, reason: str, message: str, at: float) -> 
     }
 
 
-def _status_patch(room: ReservedRoom, status: Mapping[str, Any], version: str = "") -> Request:
+def _status_patch(room: Room, status: Mapping[str, Any], version: str = "") -> Request:
     metadata = {"uid": room.uid} | ({"resourceVersion": version} if version else {})
     body = {"metadata": metadata, "status": status}
     return Request("PATCH", RESERVATIONS, room.name, "", "status", body)

@@ -11,6 +11,7 @@ from koord_model.quantity import quantity_text
 
 from koord_scheduler.plugin import AcrossNodes, Reason, normalized
 from koord_scheduler.plugins.reservation.class_reservations import ClassReservations
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.fit import (
     NO_AFFINITY,
     Offer,
@@ -60,7 +61,11 @@ class NewReservations(AcrossNodes):
 
     def reasons(self, rows: Rows) -> list[Reason]:
         nodes, needs = self._nodes, self._needs
-        others = (one for one in nodes.reservations.available() if nodes.reservations.has(one.key))
+        others = (
+            one
+            for one in nodes.use(ReservationColumns).available()
+            if nodes.use(ReservationColumns).has(one.key)
+        )
         conflicting = {one.node for one in others if _conflict(needs.policy, one.policy)}
         conflicts = [row for row in map(nodes.row, conflicting) if row is not None]
         found = [Reason(POLICY_CONFLICT, np.isin(rows, conflicts), False)]

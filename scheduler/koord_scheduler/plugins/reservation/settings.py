@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from koord_model.keys import LABEL_PRE_ALLOCATABLE
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugins.reservation.columns import DEFAULT_CANDIDATES, CandidateCount
+from koord_scheduler.state.pod_class import PodClass
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class ReservationSettings:
     ``cluster_mode``: they may take over pods with the label ``pre_allocatable``, too.
     ``prefers_free_room``: they do so only where there is no room without.
     ``ignored_resources`` and ``ignored_groups`` (the part of a name before "/") are extended
-    resources that others see to.
+    resources that others see to. Reservations are kept for ``keep_seconds`` after they ended;
+    ``None``: for ever.
     """
 
     preempts: bool = False
@@ -27,6 +28,7 @@ class ReservationSettings:
     pre_allocatable: str = LABEL_PRE_ALLOCATABLE
     prefers_free_room: bool = False
     enough_candidates: CandidateCount = DEFAULT_CANDIDATES
+    keep_seconds: float | None = None
 
     def ignored(self, pod: PodClass) -> frozenset[str]:
         """Those that a class asks for."""

@@ -10,19 +10,24 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import VOLUME_CLAIMS, VOLUMES
 from koord_kube.views.metadata import read_resource_version
 
+from koord_scheduler.extension_points.api_services import PreBinding
+from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.io.limited_writer import Write
 from koord_scheduler.plugins.volumes.binding import AssumedVolumes, VolumeWrite, check_bindings
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.plugins.volumes.objects import PersistentVolume
 from koord_scheduler.state.cluster_state import ClusterState
 
 _LOOK_SECONDS = 0.5
 
 
-class VolumeBinder:
+class VolumeBinder(PreBinding):
     """Writes what a ``AssumedVolumes`` says, and waits until the claims are bound.
 
     Provisioners may take minutes, so pods that wait here wait for nobody and keep nobody waiting.
     """
+
+    handles = (AssumedVolumes,)
 
     def __init__(
         self,
@@ -36,6 +41,9 @@ class VolumeBinder:
         self._nodes = nodes
         self._timeout = timeout
         self._monotonic = monotonic
+
+    async def write(self, reserved: AssumedVolumes, placement: Placement) -> str:
+        return await self.bind(reserved, placement.node)
 
     async def bind(self, reservation: AssumedVolumes, node: str) -> str:
         """Have the claims of a pod bound for a node; returns why not, "" once they are.
@@ -52,7 +60,7 @@ class VolumeBinder:
             row = self._nodes.row(node)
             if row is None:
                 return f"node {node} is gone"
-            labels, objects = self._nodes.labels.of(row), self._nodes.volumes
+            labels, objects = self._nodes.labels.of(row), self._nodes.use(VolumeColumns).objects
             progress = check_bindings(reservation.volumes, versions, node, labels, objects)
             if progress.is_complete or progress.failure:
                 return progress.failure

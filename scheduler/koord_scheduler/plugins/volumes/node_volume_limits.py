@@ -8,13 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import Filter, Plugin, Reason, filter_by_reasons
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.plugins.volumes.csi_migration import CSIVolume
 from koord_scheduler.plugins.volumes.objects import PersistentVolumeClaim
 from koord_scheduler.plugins.volumes.pod_claims import is_for_pod, not_found, not_owned
+from koord_scheduler.plugins.volumes.usage import VOLUMES
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 TOO_MANY = "node(s) exceed max volume count"
 
@@ -25,8 +27,11 @@ class NodeVolumeLimits(Plugin):
     name: ClassVar[str] = "NodeVolumeLimits"
     reads_labels: ClassVar[bool] = False
 
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.use(VolumeColumns)
+
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
-        if not pod.volumes.claims and not pod.volumes.attached:
+        if not pod.of(VOLUMES).claims and not pod.of(VOLUMES).attached:
             return None
 
         return filter_by_reasons(self, pod, nodes)
@@ -41,13 +46,13 @@ class NodeVolumeLimits(Plugin):
         return [Reason(TOO_MANY, too_many)]
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.volumes.stamps(one.key for one in pod.volumes.claims)
+        return nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims)
 
 
 def _missing_claim(pod: PodClass, nodes: ClusterState) -> str:
     """The first claim that is not there or is not the pod's, in Kubernetes' words; "": none."""
-    for used in pod.volumes.claims:
-        claim = nodes.volumes.get(PersistentVolumeClaim, used.key)
+    for used in pod.of(VOLUMES).claims:
+        claim = nodes.use(VolumeColumns).objects.get(PersistentVolumeClaim, used.key)
         if claim is None:
             return f"looking up PVC {used.key}: {not_found(used)}"
         if not is_for_pod(used, claim):
@@ -58,15 +63,17 @@ def _missing_claim(pod: PodClass, nodes: ClusterState) -> str:
 def _volumes_by_driver(pod: PodClass, nodes: ClusterState) -> dict[str, set[CSIVolume]]:
     """What a pod needs attached."""
     found: dict[str, set[CSIVolume]] = defaultdict(set)
-    of_claims = (nodes.volumes.attached_by(one.key) for one in pod.volumes.claims)
-    for volume in (*pod.volumes.attached, *of_claims):
+    of_claims = (
+        nodes.use(VolumeColumns).objects.attached_by(one.key) for one in pod.of(VOLUMES).claims
+    )
+    for volume in (*pod.of(VOLUMES).attached, *of_claims):
         if volume is not None:
             found[volume.driver].add(volume)
     return found
 
 
 def _exceeds(driver: str, volumes: set[CSIVolume], nodes: ClusterState, rows: Rows) -> Mask:
-    columns = nodes.pod_volumes
+    columns = nodes.use(VolumeColumns)
     limits = columns.limits.get(driver)
     if limits is None:
         return np.zeros(len(rows), np.bool_)

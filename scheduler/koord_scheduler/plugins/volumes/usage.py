@@ -8,6 +8,7 @@ from typing import NamedTuple
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.pod_volume import PodVolume
 from koord_scheduler.plugins.volumes.csi_migration import CSIVolume, inline_volume
+from koord_scheduler.state.pod_parts import PodPart
 
 
 class UsedClaim(NamedTuple):
@@ -40,6 +41,7 @@ class VolumeUsage(NamedTuple):
 
 
 NO_VOLUMES = VolumeUsage()
+VOLUMES: PodPart[VolumeUsage] = PodPart("volumes", NO_VOLUMES)
 
 
 def volume_usage(pod: PodInfo) -> VolumeUsage:

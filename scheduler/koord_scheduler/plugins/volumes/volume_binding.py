@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
+from koord_scheduler.extension_points.api_services import ApiServices, PreBinding
 from koord_scheduler.plugin import (
     Filter,
     Plugin,
@@ -19,19 +19,23 @@ from koord_scheduler.plugin import (
     Reason,
     filter_by_reasons,
 )
+from koord_scheduler.plugins.volumes.binder import VolumeBinder
 from koord_scheduler.plugins.volumes.binding import (
     AssumedVolumes,
     reserve_volumes,
     unreserve_volumes,
 )
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.plugins.volumes.csi_migration import in_tree_plugin, volume_source
 from koord_scheduler.plugins.volumes.node_access import volume_topology
 from koord_scheduler.plugins.volumes.objects import PersistentVolume, PersistentVolumeClaim
 from koord_scheduler.plugins.volumes.pod_claims import pod_volume_claims, unusable_claim
 from koord_scheduler.plugins.volumes.pod_volumes import DelayedClaims
 from koord_scheduler.plugins.volumes.topology import Topology
+from koord_scheduler.plugins.volumes.usage import VOLUMES
 from koord_scheduler.state.arrays import Codes, Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 VOLUME_NOT_FOUND = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
@@ -44,18 +48,30 @@ class VolumeBinding(Plugin):
     name: ClassVar[str] = "VolumeBinding"
     reads_labels: ClassVar[bool] = False
 
+    def __init__(self, bind_timeout: float = 600.0) -> None:
+        """``bind_timeout``: seconds for the claims of a pod to be bound."""
+        self._bind_timeout = bind_timeout
+
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.use(VolumeColumns)
+
+    def pre_binding(self, nodes: ClusterState, api: ApiServices) -> PreBinding:
+        return VolumeBinder(api.bind_write, nodes, self._bind_timeout)
+
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
-        return PreFilterResult(unusable_claim(pod.volumes.claims, nodes.volumes))
+        return PreFilterResult(
+            unusable_claim(pod.of(VOLUMES).claims, nodes.use(VolumeColumns).objects)
+        )
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
-        if not pod.volumes.claims:
+        if not pod.of(VOLUMES).claims:
             return None
 
         return filter_by_reasons(self, pod, nodes)
 
     def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
         rejection = self.pre_filter(pod, nodes).rejection
-        claims = pod_volume_claims(pod.volumes.claims, nodes.volumes)
+        claims = pod_volume_claims(pod.of(VOLUMES).claims, nodes.use(VolumeColumns).objects)
         if rejection or claims is None:
             return [Reason(rejection, np.ones(len(rows), np.bool_), resolvable=False)]
         found = {**_bound_conflicts(claims.bound, nodes, rows)}
@@ -64,19 +80,19 @@ class VolumeBinding(Plugin):
         return [Reason(text, mask, resolvable=False) for text, mask in found.items()]
 
     def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> AssumedVolumes | None:
-        if not pod.volumes.claims:
+        if not pod.of(VOLUMES).claims:
             return None
-        claims = pod_volume_claims(pod.volumes.claims, nodes.volumes)
+        claims = pod_volume_claims(pod.of(VOLUMES).claims, nodes.use(VolumeColumns).objects)
         delayed = () if claims is None else claims.delayed
-        name, objects = nodes.name(row), nodes.volumes
+        name, objects = nodes.name(row), nodes.use(VolumeColumns).objects
         found = DelayedClaims(delayed, objects).find(name, nodes.labels.of(row))
         return reserve_volumes(found, name, objects)
 
     def unreserve(self, reservation: AssumedVolumes, nodes: ClusterState) -> None:
-        unreserve_volumes(reservation, nodes.volumes)
+        unreserve_volumes(reservation, nodes.use(VolumeColumns).objects)
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.volumes.stamps(one.key for one in pod.volumes.claims)
+        return nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims)
 
 
 def _bound_conflicts(
@@ -89,14 +105,14 @@ def _bound_conflicts(
     }
     undecided = np.ones(len(rows), np.bool_)
     for claim in claims:
-        volume = nodes.volumes.get(PersistentVolume, claim.spec.volume_name)
+        volume = nodes.use(VolumeColumns).objects.get(PersistentVolume, claim.spec.volume_name)
         if volume is None:
             found[VOLUME_NOT_FOUND] |= undecided
             break
         conflict = ~_matches(volume_topology(volume), nodes, rows)
         plugin = in_tree_plugin(volume.spec)
         if plugin is not None:
-            column = nodes.pod_volumes.migrated.get(plugin)
+            column = nodes.use(VolumeColumns).migrated.get(plugin)
             migrated = np.zeros(len(rows), np.bool_) if column is None else column[rows]
             if volume_source(volume) is None:
                 found[NOT_TRANSLATED] |= undecided & migrated
@@ -124,7 +140,7 @@ def _delayed_conflicts(
 
     Nodes with the same values of the labels that matter are decided about once.
     """
-    delayed = DelayedClaims(claims, nodes.volumes)
+    delayed = DelayedClaims(claims, nodes.use(VolumeColumns).objects)
     codes = [nodes.labels.column(key).codes[rows] for key in delayed.label_keys]
     selected = [nodes.row(name) for name in delayed.selected_nodes]
     codes.append(np.isin(rows, [row for row in selected if row is not None]).astype(np.intp))

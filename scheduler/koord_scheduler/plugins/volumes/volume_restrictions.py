@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.plugin import (
     Filter,
     Plugin,
@@ -15,10 +14,13 @@ from koord_scheduler.plugin import (
     Reason,
     filter_by_reasons,
 )
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.plugins.volumes.objects import PersistentVolumeClaim
 from koord_scheduler.plugins.volumes.pod_claims import not_found
+from koord_scheduler.plugins.volumes.usage import VOLUMES
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 DISK_CONFLICT = "node(s) had no available disk"
 CLAIM_CONFLICT = (
@@ -34,14 +36,20 @@ class VolumeRestrictions(Plugin):
     name: ClassVar[str] = "VolumeRestrictions"
     reads_labels: ClassVar[bool] = False
 
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.use(VolumeColumns)
+
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
-        for used in pod.volumes.claims:
-            if not used.pod and nodes.volumes.get(PersistentVolumeClaim, used.key) is None:
+        for used in pod.of(VOLUMES).claims:
+            if (
+                not used.pod
+                and nodes.use(VolumeColumns).objects.get(PersistentVolumeClaim, used.key) is None
+            ):
                 return PreFilterResult(not_found(used))
         return PreFilterResult()
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
-        if not pod.volumes.claims and not pod.volumes.disks:
+        if not pod.of(VOLUMES).claims and not pod.of(VOLUMES).disks:
             return None
 
         return filter_by_reasons(self, pod, nodes)
@@ -51,7 +59,9 @@ class VolumeRestrictions(Plugin):
         if rejection:
             return [Reason(rejection, np.ones(len(rows), np.bool_), resolvable=False)]
         taken = {
-            row for disk in pod.volumes.disks for row in nodes.pod_volumes.rows_in_conflict(disk)
+            row
+            for disk in pod.of(VOLUMES).disks
+            for row in nodes.use(VolumeColumns).rows_in_conflict(disk)
         }
         conflict: Mask = np.isin(rows, list(taken))
         in_use = any(_is_in_use(claim, nodes) for claim in _exclusive_claims(pod, nodes))
@@ -61,22 +71,22 @@ class VolumeRestrictions(Plugin):
         ]
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        if not pod.volumes.claims:
+        if not pod.of(VOLUMES).claims:
             return None
         exclusive = _exclusive_claims(pod, nodes)
         return (
-            nodes.volumes.stamps(one.key for one in pod.volumes.claims),
+            nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims),
             tuple(_is_in_use(claim, nodes) for claim in exclusive),
         )
 
 
 def _exclusive_claims(pod: PodClass, nodes: ClusterState) -> Iterable[str]:
     """The claims that are for one pod alone."""
-    for used in pod.volumes.claims:
-        claim = nodes.volumes.get(PersistentVolumeClaim, used.key)
+    for used in pod.of(VOLUMES).claims:
+        claim = nodes.use(VolumeColumns).objects.get(PersistentVolumeClaim, used.key)
         if not used.pod and claim and _ONE_POD in (claim.spec.access_modes or ()):
             yield used.key
 
 
 def _is_in_use(claim: str, nodes: ClusterState) -> bool:
-    return any(nodes.is_node[row] for row in nodes.pod_volumes.rows_using(claim))
+    return any(nodes.is_node[row] for row in nodes.use(VolumeColumns).rows_using(claim))

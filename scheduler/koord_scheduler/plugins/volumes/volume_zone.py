@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.objects.node_selector import NodeRequirement
 from koord_scheduler.plugin import (
     Filter,
@@ -16,6 +15,7 @@ from koord_scheduler.plugin import (
     Reason,
     filter_by_reasons,
 )
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.plugins.volumes.csi_migration import (
     BETA_REGION,
     BETA_ZONE,
@@ -29,10 +29,11 @@ from koord_scheduler.plugins.volumes.objects import (
     StorageClass,
 )
 from koord_scheduler.plugins.volumes.pod_claims import not_found
-from koord_scheduler.plugins.volumes.usage import UsedClaim
+from koord_scheduler.plugins.volumes.usage import VOLUMES, UsedClaim
 from koord_scheduler.plugins.volumes.volume_objects import VolumeObjects
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 ZONE_CONFLICT = "node(s) had no available volume zone"
 _LABELS = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
@@ -45,9 +46,12 @@ class VolumeZone(Plugin):
     name: ClassVar[str] = "VolumeZone"
     reads_labels: ClassVar[bool] = False
 
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.use(VolumeColumns)
+
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         for used in _claims(pod):
-            rejection = _rejection(used, nodes.volumes)
+            rejection = _rejection(used, nodes.use(VolumeColumns).objects)
             if rejection:
                 return PreFilterResult(rejection)
         return PreFilterResult()
@@ -63,7 +67,7 @@ class VolumeZone(Plugin):
         if rejection:
             return [Reason(rejection, np.ones(len(rows), np.bool_), resolvable=False)]
         conflict = np.zeros(len(rows), np.bool_)
-        for required in _requirements(pod, nodes.volumes):
+        for required in _requirements(pod, nodes.use(VolumeColumns).objects):
             conflict |= ~_is_met(required, nodes, rows)
         has_zone = np.zeros(len(rows), np.bool_)
         for key in _LABELS:
@@ -71,12 +75,12 @@ class VolumeZone(Plugin):
         return [Reason(ZONE_CONFLICT, conflict & has_zone, resolvable=False)]
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.volumes.stamps(one.key for one in pod.volumes.claims)
+        return nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims)
 
 
 def _claims(pod: PodClass) -> list[UsedClaim]:
     """Kubernetes does not look at ephemeral volumes here."""
-    return [one for one in pod.volumes.claims if not one.pod]
+    return [one for one in pod.of(VOLUMES).claims if not one.pod]
 
 
 def _rejection(used: UsedClaim, objects: VolumeObjects) -> str:

@@ -7,9 +7,9 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import PodReader
 
 
 class QueuedPods:

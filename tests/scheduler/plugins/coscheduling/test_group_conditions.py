@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from koord_kube.protocol.resources import SCHEDULING_GROUPS
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
+from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.gangs.member import GangMember
+from koord_scheduler.gangs.scheduling_group import read_scheduling_group
 from koord_scheduler.plugins.coscheduling.group_conditions import conditions_patch
-from koord_scheduler.plugins.coscheduling.member import GangMember
-from koord_scheduler.plugins.coscheduling.scheduling_group import read_scheduling_group
+from koord_scheduler.state.cluster_state import ClusterState
 
 KEY = "d/g.scheduling.k8s.io"
 NOW = "2026-01-01T00:00:01Z"
@@ -21,7 +22,7 @@ class Groups:
     """One PodGroup that needs two pods, and what is written of it."""
 
     def __init__(self, *conditions: dict[str, Any], version: int = 0, **spec: Any) -> None:
-        self.gangs = Gangs()
+        self.gangs = Gangs(ClusterState())
         policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
         names = {"name": "g", "namespace": "d", "uid": "u", "resourceVersion": "7"}
         document = {

@@ -7,12 +7,17 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 from koord_kube.protocol.request import Request
+from koord_scheduler.gangs.gang_spec import GangDefaults
+from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.gangs.member import GangMember
+from koord_scheduler.gangs.pod_group import PodGroupStatus, read_pod_group
 from koord_scheduler.plugins.coscheduling.controller import PodGroupController
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
-from koord_scheduler.plugins.coscheduling.life import MemberPhases, is_settled, next_status
-from koord_scheduler.plugins.coscheduling.member import GangMember
-from koord_scheduler.plugins.coscheduling.pod_group import PodGroupStatus, read_pod_group
+from koord_scheduler.plugins.coscheduling.pod_group_status import (
+    MemberPhases,
+    is_settled,
+    next_status,
+)
+from koord_scheduler.state.cluster_state import ClusterState
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -53,7 +58,7 @@ class Controller:
     """A controller, what it writes, and what the API says of pods that have ended."""
 
     def __init__(self) -> None:
-        self.gangs = Gangs()
+        self.gangs = Gangs(ClusterState())
         self.written: list[Request] = []
         self.ended: list[str] = []
         self.controller = PodGroupController(self.gangs, self._write, self._ended, wall=lambda: 0.0)

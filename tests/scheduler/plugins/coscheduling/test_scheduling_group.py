@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from koord_kube.protocol.resources import SCHEDULING_GROUPS
-from koord_scheduler.plugins.coscheduling.composite_group import read_composite_group
-from koord_scheduler.plugins.coscheduling.gang_spec import DomainRule, GangSpec
-from koord_scheduler.plugins.coscheduling.hierarchy import Hierarchy
-from koord_scheduler.plugins.coscheduling.quorum import Quorum
-from koord_scheduler.plugins.coscheduling.scheduling_group import read_scheduling_group
+from koord_scheduler.gangs.composite_group import read_composite_group
+from koord_scheduler.gangs.gang_spec import DomainRule, GangSpec
+from koord_scheduler.gangs.hierarchy import Hierarchy
+from koord_scheduler.gangs.quorum import Quorum
+from koord_scheduler.gangs.scheduling_group import read_scheduling_group
 
 NEW, _, OLD = SCHEDULING_GROUPS
 GANG = {"schedulingPolicy": {"gang": {"minCount": 2}}}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from koord_model.device_allocated import PodDevice
+from koord_scheduler.extension_points.topology_hints import NUMAHint
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
 from koord_scheduler.plugins.device_share.device_allocation import allocate
 from koord_scheduler.plugins.device_share.device_needs import PodDeviceNeeds
@@ -14,7 +15,6 @@ from koord_scheduler.plugins.device_share.device_numa_hints import TOO_FEW_NEAR,
 from koord_scheduler.plugins.device_share.device_object import NodeDevices
 from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.node_device_state import NodeDeviceState
-from koord_scheduler.plugins.node_numa_resource.topology_hints import NUMAHint
 
 from tests.scheduler.plugins.device_share.device_cases import (
     RDMA,

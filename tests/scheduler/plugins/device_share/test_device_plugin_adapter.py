@@ -15,10 +15,8 @@ from koord_kube.protocol.resources import NODES, PODS
 from koord_model.device_allocated import PodDevice
 from koord_model.keys import GPU_CORE, GPU_MEMORY, LABEL_GPU_ISOLATION_PROVIDER, LABEL_HAMI_NODE
 from koord_model.times import rfc3339
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
-from koord_scheduler.io.node_locker import NodeLocker
 from koord_scheduler.io.pre_binder import PreBinder
 from koord_scheduler.plugins.device_share.assumed_devices import (
     AssumedDevices,
@@ -26,9 +24,9 @@ from koord_scheduler.plugins.device_share.assumed_devices import (
 )
 from koord_scheduler.plugins.device_share.binder import DevicePluginAdapter
 from koord_scheduler.plugins.device_share.device_object import GPUModel
-from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
-from koord_scheduler.plugins.volumes.binder import VolumeBinder
+from koord_scheduler.plugins.device_share.node_locker import NodeLocker
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_reader import PodReader
 
 from tests.support.kube_api import KubeApi
 
@@ -46,16 +44,14 @@ class Cell:
         self.now = NOW
         self.leads = True
         self.warnings: list[str] = []
-        self.nodes = nodes = ClusterState()
+        self.nodes = ClusterState()
         wall, warn = lambda: self.now, self.warnings.append
         self.locker = NodeLocker(
             self.write, self.read(NODES), self.read(PODS), on_warning=warn, wall=wall
         )
         self.binder = PreBinder(
-            VolumeBinder(self.write, nodes, 0.0),
-            ClaimBinder(self.write, self.read(PODS), nodes.devices, 0.0),
+            {"default-scheduler": [DevicePluginAdapter(self.locker, on_warning=warn, wall=wall)]},
             self.write,
-            DevicePluginAdapter(self.locker, on_warning=warn, wall=wall),
         )
         api.put(NODES, {"metadata": {"name": "n1"}})
 
@@ -236,5 +232,5 @@ async def test_who_does_not_lead_leaves_the_lock(cell: Cell) -> None:
     assert cell.locked_for() == "shop/a"
     cell.leads = True
     again = cell.placement()
-    assert isinstance(again.reservations[0], AssumedDevices)
+    assert isinstance(again.reserved[0], AssumedDevices)
     assert await cell.binder.run(again) == ""

@@ -29,10 +29,10 @@ from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
-from koord_scheduler.framework.service_provider import ServiceProvider
 from koord_scheduler.io.pod_requests import annotations_patch
 from koord_scheduler.plugins.device_share.assumed_devices import AssumedDevices
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
+from koord_scheduler.plugins.device_share.columns import DeviceColumns
 from koord_scheduler.plugins.device_share.device_allocation import (
     MISSING_DEVICE,
     NO_TEMPLATE,
@@ -42,6 +42,7 @@ from koord_scheduler.plugins.device_share.device_scores import DeviceScorer
 from koord_scheduler.plugins.device_share.learned_workload import GPUScores
 from koord_scheduler.plugins.device_share.node_device_state import used_devices
 from koord_scheduler.plugins.device_share.plugin import DeviceShare, DeviceShareSettings
+from koord_scheduler.plugins.device_share.pod_parts import DEVICE_NEEDS
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 
 NUMBER = "koordinator.sh/gpu.shared"
@@ -106,7 +107,7 @@ class Cluster:
     def used(self, node: str) -> dict[tuple[str, int], dict[str, int]]:
         row = self.scheduler.nodes.row(node)
         assert row is not None
-        state = self.scheduler.nodes.node_devices.state(row)
+        state = self.scheduler.nodes.use(DeviceColumns).state(row)
         assert state is not None
         return {(one.type, one.minor): dict(one.resources) for one in state.used}
 
@@ -130,7 +131,7 @@ def rdma(node: str, minor: int) -> dict[str, Any]:
 
 
 def request(placement: Placement) -> Request:
-    (reservation,) = placement.reservations
+    (reservation,) = placement.reserved
     assert isinstance(reservation, AssumedDevices)
     return annotations_patch(placement.pod.key, placement.pod.uid, dict(reservation.annotations))
 
@@ -242,7 +243,7 @@ def test_some_models_are_not_shared() -> None:
 
 def test_what_the_device_plugin_of_a_node_cannot_give_is_looked_for_elsewhere() -> None:
     cluster = Cluster(n1=4)
-    cluster.scheduler.nodes.node_devices.adapts = True
+    cluster.scheduler.nodes.use(DeviceColumns).adapts = True
     cluster.node("n1", gpu_vendor="cambricon")
     assert cluster.place("a", {GPU: "100"}).node == "n1"
     [reason] = cluster.why_not("b", {GPU: "200"})
@@ -316,7 +317,6 @@ def test_a_pod_takes_the_place_of_one_that_has_its_cards() -> None:
 def test_it_shows_what_nodes_and_pods_have() -> None:
     cluster = Cluster(n1=2, n2=0)
     cluster.place("a", {GPU: "50"})
-    assert isinstance(cluster.plugin, ServiceProvider)
     shown = cluster.plugin.services(cluster.scheduler.nodes)
     assert set(shown["/nodeDeviceSummaries"]({})) == {"n1", "n2"}
     one = shown["/nodeDeviceSummaries/:name"]({"name": "n1"})
@@ -346,19 +346,21 @@ def test_states_are_those_of_the_pods_that_are_there(steps: list[tuple[str, int]
             there.remove(name)
             continue
         cluster.pod(name, {GPU: str(amount)} if amount else {})
-        state = nodes.node_devices.state(row)
+        state = nodes.use(DeviceColumns).state(row)
         assert state is not None
         pod = cluster.scheduler.queue.pods[f"shop/{name}"].waiting.pod_class
-        fits = not isinstance(allocate(pod.devices, state, DeviceScorer()), DeviceRejection)
+        fits = not isinstance(
+            allocate(pod.of(DEVICE_NEEDS), state, DeviceScorer()), DeviceRejection
+        )
         decision = cluster.scheduler.decide(0.0)
         assert isinstance(decision, Placement) == fits
         if not fits:
             cluster.scheduler.remove_pod(f"shop/{name}")
         else:
             there.add(name)
-    state = nodes.node_devices.state(row)
+    state = nodes.use(DeviceColumns).state(row)
     assert state is not None
-    pods = [devices for _, devices in nodes.node_devices.pods_on(row)]
+    pods = [devices for _, devices in nodes.use(DeviceColumns).pods_on(row)]
     assert state.used == used_devices(pods)
     for one in state.used:
         assert all(amount <= 100 for name, amount in one.resources if name == GPU_CORE)
@@ -388,7 +390,7 @@ def test_rows_are_answered_as_one_by_one(taken: list[tuple[str, int]], amount: i
     for given_rows, each in ((rows, alone), (np.tile(rows, 32), alone * 32)):
         assert can_run(given_rows).tolist() == [can_run(one)[0] for one in each]
         assert score(given_rows).tolist() == [score(one)[0] for one in each]
-    states = [nodes.node_devices.state(int(row)) for row in rows]
+    states = [nodes.use(DeviceColumns).state(int(row)) for row in rows]
     free = [
         0 if state is None else sum(one >= 10 * min(amount, 100) for one in state.free_cards)
         for state in states
@@ -405,9 +407,9 @@ def test_devices_that_are_counted_wrongly_are_found_and_repaired(wrong: str) -> 
     assert row is not None
     check = SelfCheck(nodes, placed)
     assert [check.check_some() for _ in range(ROUND_SECONDS)] == [[]] * ROUND_SECONDS
-    devices = placed.by_key["shop/a"].usage.devices
-    change = nodes.node_devices.remove if wrong == "missing" else nodes.node_devices.add
-    change(row, devices)
+    columns, usage = nodes.use(DeviceColumns), placed.by_key["shop/a"].usage
+    change = columns.uncount if wrong == "missing" else columns.count
+    change(row, usage)
     assert cluster.used(node) != right
     found = [name for _ in range(ROUND_SECONDS) for name in check.check_some()]
     assert found == [node]

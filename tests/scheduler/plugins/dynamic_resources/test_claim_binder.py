@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, Object
 from koord_kube.protocol.request import Request
-from koord_scheduler.plugins.coscheduling.gangs import Gangs
-from koord_scheduler.plugins.coscheduling.member import GangMember
+from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.gangs.member import GangMember
 from koord_scheduler.plugins.dynamic_resources import binder as module
 from koord_scheduler.plugins.dynamic_resources.assumed_claims import AssumedClaims, ReservedClaim
 from koord_scheduler.plugins.dynamic_resources.binder import ClaimBinder
@@ -22,6 +22,7 @@ from koord_scheduler.plugins.dynamic_resources.objects import (
     read_device_object,
 )
 from koord_scheduler.plugins.dynamic_resources.pool_devices import DeviceId
+from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.merge_patch import merged
 
@@ -100,7 +101,7 @@ async def bind(api: Api, *, allocates: bool = True) -> tuple[str, DeviceObjects]
     try:
         return await binder.bind(reservation, POD), objects
     finally:
-        binder.release([reservation])
+        binder.release(reservation)
 
 
 ELSEWHERE = {"status": {"allocation": results("gpu9")}}
@@ -151,7 +152,7 @@ async def test_what_the_api_refuses_is_given_back() -> None:
     with pytest.raises(ApiError):
         await binder.bind(reservation, POD)
     assert DEVICE in objects.used
-    binder.release([reservation])
+    binder.release(reservation)
     assert DEVICE not in objects.used
 
 
@@ -206,7 +207,7 @@ def in_group(gangs: Gangs, *pods: str) -> None:
 
 async def test_a_claim_of_a_group_is_reserved_for_it_once_and_kept_while_a_pod_needs_it() -> None:
     objects, claim = known(api := Api())
-    gangs = Gangs()
+    gangs = Gangs(ClusterState())
     in_group(gangs, "p", "q")
     binder = ClaimBinder(api.write, api.read, objects, timeout=0.0, gangs=gangs)
     given = results("gpu0")
@@ -218,8 +219,8 @@ async def test_a_claim_of_a_group_is_reserved_for_it_once_and_kept_while_a_pod_n
     assert api.claim is not None
     assert [one["uid"] for one in api.claim["status"]["reservedFor"]] == ["uid-g"]
     assert len(api.sent) == 2
-    await binder.take_back(reservation, POD)
+    await binder.give_back(reservation, POD)
     assert api.claim["status"]["reservedFor"]
     gangs.forget("shop/p")
-    await binder.take_back(reservation, other)
+    await binder.give_back(reservation, other)
     assert not api.claim["status"].get("reservedFor")

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 from koord_model.keys import CPU
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.objects.node import read_node
@@ -17,6 +16,7 @@ from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugin import Plugin
 from koord_scheduler.plugins.dynamic_resources import plugin as dynamic_resources
 from koord_scheduler.plugins.dynamic_resources.assumed_claims import AssumedClaims
+from koord_scheduler.plugins.dynamic_resources.columns import ClaimColumns
 from koord_scheduler.plugins.dynamic_resources.node_answers import NodeAnswers
 from koord_scheduler.plugins.dynamic_resources.objects import (
     DeviceClass,
@@ -25,15 +25,18 @@ from koord_scheduler.plugins.dynamic_resources.objects import (
     read_device_object,
 )
 from koord_scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from koord_scheduler.plugins.dynamic_resources.pod_claims import CLAIMS
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 from tests.support.clusters.devices import Object, random_device_cluster
 from tests.support.clusters.extended_resources import GPU, random_extended_cluster
+from tests.support.prepared import prepared
 
 PLUGIN = DynamicResources()
 FIT = NodeResourcesFit(FitSettings({CPU: 1, GPU: 2}))
@@ -51,7 +54,7 @@ class Changes:
 
     def __init__(self, rng: Random, given: Object) -> None:
         self.rng, self.given = rng, given
-        self.nodes = ClusterState(length=1)
+        self.nodes = prepared([PLUGIN], length=1)
         self.held: list[AssumedClaims] = []
         self.there: set[str] = set()
         for kind in ("nodes", "slices", "classes", "claims"):
@@ -60,7 +63,7 @@ class Changes:
                     self.put(kind, one)
 
     def put(self, kind: str, one: Object) -> None:
-        devices, name = self.nodes.devices, one["metadata"]["name"]
+        devices, name = self.nodes.use(ClaimColumns).objects, one["metadata"]["name"]
         self.there.add(f"{kind} {name}")
         match kind:
             case "nodes":
@@ -89,7 +92,7 @@ class Changes:
         if kind == "nodes" or f"{kind} {name}" not in self.there or self.rng.random() < 0.5:
             return self.put(kind, one)
         self.there.discard(f"{kind} {name}")
-        devices = self.nodes.devices
+        devices = self.nodes.use(ClaimColumns).objects
         if kind == "slices":
             devices.remove_slice(name)
         elif kind == "classes":
@@ -104,13 +107,13 @@ class Changes:
         rows = ClassScores(pod, self.nodes, ENABLED).feasible()
         if len(rows):
             made = PLUGIN.reserve(pod, self.nodes, int(rows[0]))
-            assert made is not None or not pod.claims.claims
+            assert made is not None or not pod.of(CLAIMS).claims
             self.held += [made] if made is not None else []
         return None
 
     def check_devices(self) -> None:
         """What is in use is what claims have, each device once, but where claims share it."""
-        devices = self.nodes.devices
+        devices = self.nodes.use(ClaimColumns).objects
         held: Counter[tuple[str, str, str]] = Counter()
         for reservation in self.held:
             for one in reservation.claims:
@@ -137,7 +140,8 @@ def test_kept_answers_are_those_that_would_be_given_anew(
     rng = Random(f"in time {seed}")
     given = make(rng)
     changes = Changes(rng, given)
-    pods = [pod_class(read_pod(raw(given[who]))) for who in ("pod", "next")]
+    features = changes.nodes.features.values()
+    pods = [pod_class(read_pod(raw(given[who])), features) for who in ("pod", "next")]
     kept = [ClassScores(pod, changes.nodes, enabled) for pod in pods]
     for _ in range(30):
         changes.change(rng.choice(pods))
@@ -153,9 +157,12 @@ def answers(scores: ClassScores) -> Object:
 
 
 def anew(pod: PodClass, nodes: ClusterState, enabled: list[EnabledPlugin]) -> Object:
-    kept, nodes.device_answers = nodes.device_answers, NodeAnswers(nodes.devices)
+    kept, nodes.use(ClaimColumns).answers = (
+        nodes.use(ClaimColumns).answers,
+        NodeAnswers(nodes.use(ClaimColumns).objects),
+    )
     found = answers(ClassScores(pod, nodes, enabled))
-    nodes.device_answers = kept
+    nodes.use(ClaimColumns).answers = kept
     return found
 
 
@@ -163,33 +170,39 @@ def test_what_takes_too_long_in_one_go_is_found_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dynamic_resources, "MOST_STEPS_AT_ONCE", 1)
-    nodes = ClusterState()
-    nodes.devices.set_class("any", DeviceClass())
+    nodes = prepared([PLUGIN])
+    nodes.use(ClaimColumns).objects.set_class("any", DeviceClass())
     names = ("n1", "n2", "n3")
     for name in names:
         nodes.set(read_node(raw({"metadata": {"name": name}})))
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": "d", "nodeName": name, "pool": pool, "devices": [{"name": "x"}]}
         piece = {"metadata": {"name": name}, "spec": spec}
-        nodes.devices.set_slice(name, read_device_object(ResourceSlice, raw(piece)))
+        nodes.use(ClaimColumns).objects.set_slice(
+            name, read_device_object(ResourceSlice, raw(piece))
+        )
     request = {"name": "r", "exactly": {"deviceClassName": "any"}}
     metadata = {"name": "c", "namespace": "default", "uid": "u"}
     claim = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
-    nodes.devices.set_claim("default/c", read_device_object(ResourceClaim, raw(claim)))
+    nodes.use(ClaimColumns).objects.set_claim(
+        "default/c", read_device_object(ResourceClaim, raw(claim))
+    )
     document = {
         "metadata": {"name": "p", "namespace": "default", "uid": "p"},
         "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
     }
-    scores = ClassScores(pod_class(read_pod(raw(document))), nodes, ENABLED)
+    scores = ClassScores(
+        pod_class(read_pod(raw(document)), nodes.features.values()), nodes, ENABLED
+    )
     assert [len(scores.feasible()) for _ in range(4)] == [1, 2, 3, 3]
-    later = nodes.device_answers.postponed
+    later = nodes.use(ClaimColumns).answers.postponed
     assert len(scores.feasible()) == len(names)
-    assert nodes.device_answers.postponed == later
+    assert nodes.use(ClaimColumns).answers.postponed == later
 
 
 def allocated(consumers: list[str]) -> ClusterState:
     """Two nodes, of which the first is cordoned, and a claim with a device there."""
-    nodes = ClusterState()
+    nodes = prepared([PLUGIN])
     for name in ("n1", "n2"):
         spec = {"unschedulable": name == "n1"}
         nodes.set(read_node(raw({"metadata": {"name": name}, "spec": spec})))
@@ -203,7 +216,9 @@ def allocated(consumers: list[str]) -> ClusterState:
             "reservedFor": [{"resource": "pods", "name": one, "uid": one} for one in consumers],
         },
     }
-    nodes.devices.set_claim("default/c", read_device_object(ResourceClaim, raw(claim)))
+    nodes.use(ClaimColumns).objects.set_claim(
+        "default/c", read_device_object(ResourceClaim, raw(claim))
+    )
     return nodes
 
 
@@ -218,7 +233,7 @@ def test_a_claim_that_keeps_its_pod_off_nodes_is_deallocated_if_nobody_else_uses
         "metadata": {"name": "p", "namespace": "default", "uid": "p"},
         "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
     }
-    pod = pod_class(read_pod(raw(document)))
+    pod = pod_class(read_pod(raw(document)), nodes.features.values())
     plugins: list[Plugin] = [NodeUnschedulable(), PLUGIN]
     scores = ClassScores(pod, nodes, [EnabledPlugin(one, weight=0) for one in plugins])
     assert not len(scores.feasible())

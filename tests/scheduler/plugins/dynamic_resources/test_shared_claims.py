@@ -12,7 +12,7 @@ from koord_scheduler.plugins.dynamic_resources.assumed_claims import (
     release_claims,
 )
 from koord_scheduler.plugins.dynamic_resources.availability import ClaimDeallocation
-from koord_scheduler.program.gates import gates_of, set_gates
+from koord_scheduler.plugins.dynamic_resources.columns import ClaimColumns
 
 from tests.scheduler.plugins.coscheduling.test_scheduling_groups import cluster_with, gang, why
 from tests.support.gangs import GangCluster
@@ -24,8 +24,7 @@ FROM_TEMPLATE = {"name": "link", "resourceClaimTemplateName": "t"}
 def cluster(*, is_on: bool = True, cpus: int = 4) -> GangCluster:
     """Two nodes with a device each, and a claim to one."""
     made = cluster_with("n1", "n2", cpus=cpus)
-    given = ["DRAWorkloadResourceClaims=true"] if is_on else []
-    set_gates(made.scheduler.nodes, gates_of(given)[0])
+    made.scheduler.gangs.hierarchy.has_claims = is_on
     made.put("DeviceClass", "any", {"metadata": {"name": "any"}})
     for name in ("n1", "n2"):
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
@@ -53,7 +52,7 @@ def pods(made: GangCluster, number: int, group: str = "g", **more: Any) -> None:
 
 def claims_of(placements: list[Placement]) -> list[ReservedClaim]:
     """What was reserved of claims."""
-    reservations = [found for one in placements for found in one.reservations]
+    reservations = [found for one in placements for found in one.reserved]
     return [claim for one in reservations if isinstance(one, AssumedClaims) for claim in one.claims]
 
 
@@ -70,11 +69,11 @@ def test_a_claim_of_a_group_is_allocated_once_for_all_its_pods() -> None:
     reserved = claims_of(found)
     assert len({str(one.allocation) for one in reserved}) == 1
     assert {one.group and one.group.uid for one in reserved} == {"group-g"}
-    devices = made.scheduler.nodes.devices
+    devices = made.scheduler.nodes.use(ClaimColumns).objects
     assert len(reserved) == len(found) == 3
     for one in found:
         assert devices.is_in_flight("claim-link")
-        for reservation in one.reservations:  # as once it is written
+        for reservation in one.reserved:  # as once it is written
             assert isinstance(reservation, AssumedClaims)
             release_claims(reservation, devices)
         made.scheduler.forget(one.pod, made.now)

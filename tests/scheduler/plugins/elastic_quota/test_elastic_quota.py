@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.fit_error import not_admitted_message
 from koord_scheduler.plugin import Filter, Plugin
@@ -19,6 +18,7 @@ from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaGates, QuotaR
 from koord_scheduler.program.explanation import Now, explain_queued
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 from tests.support.quota_cluster import QuotaCluster
 
@@ -300,7 +300,7 @@ def test_what_a_quota_lacks_and_who_has_it_is_explained() -> None:
 def test_a_quota_that_pods_name_and_is_not_there_is_told_of_once() -> None:
     cluster = QuotaCluster("n1")
     cluster.quota("team", 3)
-    quotas = cluster.scheduler.nodes.quotas
+    quotas = cluster.scheduler.nodes.use(QuotaColumns)
     for name, quota in (("a", "nope"), ("b", "nope"), ("c", "team")):
         cluster.pod(name, quota)
     assert quotas.take_warnings() == [

@@ -110,7 +110,7 @@ def test_prometheus_hears_of_quotas_by_the_names_of_koordinator() -> None:
     cluster.quota("team", 5, 1, parent="org")
     cluster.pod("a", "team", 2, "n1")
     registry = CollectorRegistry()
-    QuotaMetrics(registry, lambda: quota_figures(cluster.quotas))
+    registry.register(QuotaMetrics(lambda: quota_figures(cluster.quotas)))
     labels = {"name": "team", "resource": "cpu", "tree": "", "is_parent": "false", "parent": "org"}
     for field, amount in (("used", 2000), ("runtime", 2000), ("min", 1000), ("max", 5000)):
         found = registry.get_sample_value(

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from koord_scheduler.arguments.problems import SchedulerConfigError
-from koord_scheduler.classes.pod_class import PodClass, pod_class
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import diagnose
@@ -16,6 +15,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.load_aware.columns import NodeLoads
 from koord_scheduler.plugins.load_aware.estimates import LoadEstimator
 from koord_scheduler.plugins.load_aware.load_node import load_node
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport, read_node_metric
@@ -23,6 +23,9 @@ from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koord_scheduler.plugins.load_aware.row_load import RowLoad, UsageBasis, row_load
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_class import PodClass, pod_class
+
+from tests.support.prepared import prepared
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -48,7 +51,7 @@ def waiting(cpu: str, owner: str = "") -> PodClass:
     owners = [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "1"}] if owner else []
     metadata = {"name": "p", "ownerReferences": owners}
     document = {"metadata": metadata, "spec": {"containers": [{"resources": resources}]}}
-    return pod_class(read_pod(msgspec.json.encode(document)))
+    return pod_class(read_pod(msgspec.json.encode(document)), prepared([PLUGIN]).features.values())
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def columns() -> ClusterState:
     for name, used in {"n1": 5400, "n2": 6500, "n3": 9000}.items():
         document: Any = {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "10"}}}
         found.set(read_node(msgspec.json.encode(document)))
-        found.loads.set_report(name, NodeReport(updated=100.0, usage={"cpu": used}))
+        found.use(NodeLoads).set_report(name, NodeReport(updated=100.0, usage={"cpu": used}))
     return found
 
 
@@ -101,12 +104,12 @@ def test_a_profile_enables_it_as_with_koordinator() -> None:
     [profile] = read_scheduler_config(CONFIG).profiles
     [one] = [one for one in profile.profile.plugins if one.plugin.name == PLUGIN.name]
     assert (one.filters, one.weight, profile.not_built) == (True, 2, frozenset())
-    assert Scheduler([profile.profile]).nodes.loads.is_used
+    assert Scheduler([profile.profile]).nodes.find(NodeLoads) is not None
 
 
 def test_it_is_off_by_default() -> None:
     [profile] = read_scheduler_config(CONFIG.partition("profiles")[0]).profiles
-    assert not Scheduler([profile.profile]).nodes.loads.is_used
+    assert Scheduler([profile.profile]).nodes.find(NodeLoads) is None
 
 
 @pytest.mark.parametrize(

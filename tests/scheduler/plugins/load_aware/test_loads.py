@@ -11,23 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.priority import PriorityClass
-from koord_scheduler.classes.pod_class import pod_class
-from koord_scheduler.classes.pod_reader import PodReader
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.pod_times import PodTimes
 from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.load_aware.columns import NodeLoads
 from koord_scheduler.plugins.load_aware.load_table import LoadTable
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport, ReportedPod, read_node_metric
 from koord_scheduler.plugins.load_aware.plugin import LoadAwareScheduling
-from koord_scheduler.plugins.load_aware.pod_load import AskedAmount, PodLoad, PodTimes
+from koord_scheduler.plugins.load_aware.pod_load import LOAD, AskedAmount, PodLoad
 from koord_scheduler.plugins.load_aware.row_load import row_load
 from koord_scheduler.state.cluster_state import ClusterState
-from koord_scheduler.state.placed_pods import PlacedPod, PlacedPods
+from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_class import pod_class
 from koord_scheduler.state.pod_labels import pod_labels
+from koord_scheduler.state.pod_parts import PodParts
+from koord_scheduler.state.pod_reader import PodReader
+from koord_scheduler.state.pod_usage import PlacedPod
 
 from tests.support.clusters.loads import (
     NOW,
@@ -65,12 +69,15 @@ class Life:
         self.placed = PlacedPods(self.columns)
         self.reader = PodReader(self.columns)
         self.assigned = [random_assigned(rng, number, rng.choice(NAMES)) for number in range(8)]
-        self.waiting = [pod_class(read_pod(as_json(random_load_pod(rng, "w")))) for _ in range(3)]
+        self.waiting = [
+            pod_class(read_pod(as_json(random_load_pod(rng, "w"))), self.columns.features.values())
+            for _ in range(3)
+        ]
         self.kept = [ClassScores(one, self.columns, self.plugins) for one in self.waiting]
         self.epoch = float(NOW)
 
     def change(self) -> None:
-        rng, columns, loads = self.rng, self.columns, self.columns.loads
+        rng, columns, loads = self.rng, self.columns, self.columns.use(NodeLoads)
         name = rng.choice(NAMES)
         match rng.choice(
             ["node", "gone", "report", "report", "pod", "pod", "end", "times", "time"]
@@ -118,11 +125,11 @@ def column(table: LoadTable, row: int) -> list[object]:
 @given(st.integers(0, 1 << 32))
 def test_kept_rows_are_fresh_ones(seed: int) -> None:
     life = Life(Random(seed))
-    loads = life.columns.loads
+    loads = life.columns.use(NodeLoads)
     for _ in range(40):
         life.change()
         for (row, node), table in itertools.product(loads.nodes.items(), loads.tables.values()):
-            report, pods = loads.reports.get(node.name), loads.pods_on(row)
+            report, pods = loads.reports.get(node.name), loads.assigned_on(row)
             fresh = row_load(table.estimator, node, report, pods, loads.epoch)
             assert column(table, row) == [
                 fresh.sums,
@@ -153,8 +160,8 @@ def small_cluster() -> ClusterState:
 def test_a_report_touches_the_row_of_its_node_alone() -> None:
     columns = small_cluster()
     position = columns.journal.position
-    columns.loads.set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
-    columns.loads.set_report("elsewhere", NodeReport(updated=100.0, usage={"cpu": 5000}))
+    columns.use(NodeLoads).set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
+    columns.use(NodeLoads).set_report("elsewhere", NodeReport(updated=100.0, usage={"cpu": 5000}))
     changed = columns.journal.changed_since(position)
     assert changed is not None
     assert changed.tolist() == [columns.row("n2")]
@@ -162,7 +169,7 @@ def test_a_report_touches_the_row_of_its_node_alone() -> None:
 
 def test_a_report_that_becomes_too_old_touches_its_row_once() -> None:
     columns = small_cluster()
-    loads = columns.loads
+    loads = columns.use(NodeLoads)
     for number, name in enumerate(NAMES):
         loads.set_report(name, NodeReport(updated=100.0 + number, usage={"cpu": 5000}))
     position = columns.journal.position
@@ -177,12 +184,14 @@ def test_a_report_that_becomes_too_old_touches_its_row_once() -> None:
 def test_a_row_is_touched_where_it_matters_when_a_pod_got_its_node() -> None:
     columns = small_cluster()
     placed, load = PlacedPods(columns), PodLoad(PriorityClass.PROD, (AskedAmount("cpu", 1000, 0),))
-    usage = columns.usage(PodRequests({"cpu": 1000}, 1000, 0), (), pod_labels("d", {}), load=load)
+    usage = columns.usage(
+        PodRequests({"cpu": 1000}, 1000, 0), (), pod_labels("d", {}), parts=PodParts([(LOAD, load)])
+    )
     pod = PlacedPod("d/a", "1", "n2", 0, None, usage, times=PodTimes(1000.0))
     placed.set(pod)
     reported = {"d/a": ReportedPod({"cpu": 100}, is_prod=True)}
-    columns.loads.set_report("n2", NodeReport(1030.0, usage={"cpu": 100}, pods=reported))
-    [table] = columns.loads.tables.values()
+    columns.use(NodeLoads).set_report("n2", NodeReport(1030.0, usage={"cpu": 100}, pods=reported))
+    [table] = columns.use(NodeLoads).tables.values()
     touched = []
     for scheduled in (1001.0, 900.0, 901.0):  # it was reported for 60 s, or less
         position = columns.journal.position
@@ -194,26 +203,23 @@ def test_a_row_is_touched_where_it_matters_when_a_pod_got_its_node() -> None:
 def test_nothing_is_kept_where_nobody_asks() -> None:
     columns = ClusterState()
     columns.set(read_node(b'{"metadata": {"name": "n1"}}'))
-    columns.loads.set_report("n1", NodeReport())
-    assert not columns.loads.nodes
-    assert not columns.loads.reports
-    document = random_assigned(Random(1), 1, "n1")
-    usage = PodReader(columns).read(as_json(document)).usage
-    assert usage.load.amounts == ()
+    assert columns.find(NodeLoads) is None
+    usage = PodReader(columns).read(as_json(random_assigned(Random(1), 1, "n1"))).usage
+    assert usage.of(LOAD).amounts == ()
 
 
 def test_usage_is_rounded_before_it_is_compared() -> None:
     columns = small_cluster()  # of 10 cores, of which 65.5 % are 66 %
-    columns.loads.set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
-    [table] = columns.loads.tables.values()
+    columns.use(NodeLoads).set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
+    [table] = columns.use(NodeLoads).tables.values()
     assert table.limits[0, columns.row("n2")] == 6549
 
 
 def test_a_wrong_sum_is_repaired() -> None:
     columns = small_cluster()
-    columns.loads.set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
+    columns.use(NodeLoads).set_report("n2", NodeReport(updated=100.0, usage={"cpu": 5000}))
     check, row = SelfCheck(columns, PlacedPods(columns)), columns.row("n2")
-    [table] = columns.loads.tables.values()
+    [table] = columns.use(NodeLoads).tables.values()
     assert row is not None
     table.sums[0, row] += 1
     position = columns.journal.position
@@ -232,6 +238,6 @@ def test_an_annotation_that_cannot_be_read_is_said_once(annotation: str) -> None
         metadata = {"name": "n1", "annotations": {key: "{"}}
         document = {"metadata": metadata, "status": {"allocatable": {"cpu": cpu}}}
         columns.set(read_node(as_json(document)))
-    [line] = columns.loads.take_warnings()
+    [line] = columns.use(NodeLoads).take_warnings()
     assert line.startswith(f"node n1: annotation {key}: ")
-    assert columns.loads.take_warnings() == []
+    assert columns.use(NodeLoads).take_warnings() == []

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 from koord_scheduler.objects.pod import read_pod
+from koord_scheduler.objects.pod_times import PodTimes, pod_times
 from koord_scheduler.objects.requests import pod_limits
-from koord_scheduler.plugins.load_aware.pod_load import PodTimes, pod_times
 
 
 def test_overhead_is_added_to_limits_that_are_not_0() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.plugins.node_numa_resource.topology_hints import NUMAHint, mask_of, merge_hints
+from koord_scheduler.extension_points.topology_hints import NUMAHint, mask_of
+from koord_scheduler.plugins.node_numa_resource.topology_hints import merge_hints
 
 NODES = (0, 1, 2)
 MASKS = st.one_of(st.none(), st.integers(1, 7))

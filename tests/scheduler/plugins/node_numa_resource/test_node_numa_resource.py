@@ -20,7 +20,6 @@ from koord_model.keys import (
     ANNOTATION_RESOURCE_SPEC,
     ANNOTATION_RESOURCE_STATUS,
 )
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
@@ -31,12 +30,16 @@ from koord_scheduler.io.pod_requests import annotations_patch
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugin import Plugin
 from koord_scheduler.plugins.node_numa_resource.assumed_numa import AssumedNUMA
+from koord_scheduler.plugins.node_numa_resource.columns import NUMAColumns
 from koord_scheduler.plugins.node_numa_resource.placement import NodePlacement, NodeUse
 from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings, pod_needs
-from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer, most_taken
+from koord_scheduler.plugins.node_numa_resource.pod_parts import NUMA_NEEDS
+from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import pod_class
+from koord_scheduler.state.resource_scores import most_taken
 
 LABEL_POLICY = "node.koordinator.sh/numa-topology-policy"
 MOST = AmountScorer(most_taken)
@@ -82,7 +85,7 @@ class Cluster:
     def taken(self, node: str) -> str:
         row = self.scheduler.nodes.row(node)
         assert row is not None
-        return cpuset.render(self.scheduler.nodes.numa.allocation(row).taken_cpus())
+        return cpuset.render(self.scheduler.nodes.use(NUMAColumns).allocation(row).taken_cpus())
 
 
 def pod_document(
@@ -103,7 +106,7 @@ def topology(name: str) -> dict[str, Any]:
 
 
 def request(placement: Placement) -> Request:
-    (reservation,) = placement.reservations
+    (reservation,) = placement.reserved
     assert isinstance(reservation, AssumedNUMA)
     return annotations_patch(placement.pod.key, placement.pod.uid, dict(reservation.annotations))
 
@@ -290,9 +293,9 @@ def test_nodes_that_share_an_answer_would_each_have_had_it(seed: int) -> None:
         annotations = rng.choice(SPECS)
         document = pod_document("a", rng.choice(["2", "3"]), labels=rng.choice([{}, LSR]))
         document["metadata"]["annotations"] = annotations
-        waiting = pod_class(read_pod(json.dumps(document).encode()))
+        waiting = pod_class(read_pod(json.dumps(document).encode()), nodes.features.values())
         rows = np.flatnonzero(nodes.is_node)
-        needs = pod_needs(dict(waiting.amounts), waiting.numa, settings)
+        needs = pod_needs(dict(waiting.amounts), waiting.of(NUMA_NEEDS), settings)
         if isinstance(needs, str) or not len(rows):
             continue
         reasons, score = plugin.reasons(waiting, nodes, rows), plugin.score(waiting, nodes)
@@ -300,7 +303,10 @@ def test_nodes_that_share_an_answer_would_each_have_had_it(seed: int) -> None:
         scores = score(rows)
         for place, row in enumerate(rows.tolist()):
             one = NodePlacement(
-                needs, nodes.numa.machine(row), nodes.numa.allocation(row), settings
+                needs,
+                nodes.use(NUMAColumns).machine(row),
+                nodes.use(NUMAColumns).allocation(row),
+                settings,
             )
             use = node_use(nodes, row)
             expected = one.rejection(use) or one.shortage()

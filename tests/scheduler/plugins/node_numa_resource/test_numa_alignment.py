@@ -21,20 +21,24 @@ from koord_model.keys import (
     GPU_CORE,
     GPU_MEMORY_RATIO,
 )
-from koord_scheduler.classes.pod_class import PodClass, pod_class
+from koord_scheduler.extension_points.kept_room import NO_ROOM, KeptRoom
+from koord_scheduler.extension_points.topology_hints import (
+    NUMAHint,
+    ProviderHints,
+    TopologyHintProvider,
+)
 from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.pod import read_pod
-from koord_scheduler.plugin import NUMAProvider, Plugin
+from koord_scheduler.plugin import Plugin
 from koord_scheduler.plugins.device_share.plugin import DeviceShare, DeviceShareSettings
 from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
-from koord_scheduler.plugins.node_numa_resource.topology_hints import NUMAHint, ProviderHints
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
-from koord_scheduler.plugins.reservation.kept_room import NO_ROOM, KeptRoom
 from koord_scheduler.state.arrays import Rows
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass, pod_class
 
 CARDS = {0: (0, 1), 1: (2, 3)}
 """GPUs by NUMA node; each has four CPUs, too."""
@@ -116,7 +120,7 @@ def wanted(cpus: int, gpus: int, policy: str) -> dict[str, Any]:
 def given_to(decision: Placement) -> tuple[set[int], set[int]]:
     """The CPUs and GPUs that a pod gets."""
     annotations: dict[str, str | None] = {}
-    for one in decision.reservations:
+    for one in decision.reserved:
         annotations |= dict(one.annotations)  # type: ignore[attr-defined]
     status = json.loads(annotations[ANNOTATION_RESOURCE_STATUS] or "")
     devices = json.loads(annotations[ANNOTATION_DEVICE_ALLOCATED] or "")
@@ -189,7 +193,10 @@ def test_a_node_is_taken_if_and_only_if_one_numa_node_has_all(
             and len(set(CARDS[zone]) - set(minors)) >= gpus
             and not keeps_apart(busy, zone)
         }
-    waiting = pod_class(read_pod(json.dumps(wanted(cpus, gpus, "SingleNUMANode")).encode()))
+    waiting = pod_class(
+        read_pod(json.dumps(wanted(cpus, gpus, "SingleNUMANode")).encode()),
+        cluster.scheduler.nodes.features.values(),
+    )
     rows: Rows = np.flatnonzero(cluster.scheduler.nodes.is_node)
     rejected = np.zeros(len(rows), np.bool_)
     for plugin in (cluster.numa, cluster.devices):
@@ -221,7 +228,7 @@ class BothOrNone(Plugin):
 
     name: ClassVar[str] = "BothOrNone"
 
-    def numa_provider(self, pod: PodClass, nodes: ClusterState) -> NUMAProvider | None:
+    def topology_hints(self, pod: PodClass, nodes: ClusterState) -> TopologyHintProvider | None:
         return self
 
     def hints(self, row: int, kept: KeptRoom = NO_ROOM) -> ProviderHints:
@@ -237,10 +244,11 @@ def test_a_plugin_that_cannot_provide_near_the_chosen_nodes_rejects_the_node(pol
     cluster.node("n1")
     cluster.numa.join([cluster.numa, other])
     nodes = cluster.scheduler.nodes
-    waiting = pod_class(read_pod(json.dumps(wanted(2, 1, policy)).encode()))
+    document = json.dumps(wanted(2, 1, policy)).encode()
+    waiting = pod_class(read_pod(document), nodes.features.values())
     (row,) = rows = np.flatnonzero(nodes.is_node)
     texts = [reason.text for reason in cluster.numa.reasons(waiting, nodes, rows)]
     assert texts == ([] if policy == "BestEffort" else ["no pair there"])
-    assert cluster.numa.numa_affinity(waiting, nodes, int(row)) is None
+    assert cluster.numa.topology_affinity(waiting, nodes, int(row)) is None
     other.rejection = lambda row, mask, kept=NO_ROOM: ""  # type: ignore[method-assign]
-    assert cluster.numa.numa_affinity(waiting, nodes, int(row)) == 0b01
+    assert cluster.numa.topology_affinity(waiting, nodes, int(row)) == 0b01

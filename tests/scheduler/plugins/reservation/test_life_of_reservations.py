@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
+from koord_scheduler.framework.held_scores import class_scores
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.recording import Record, read_inputs, recording_line
 from koord_scheduler.framework.replay import Replay
@@ -22,7 +23,6 @@ from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_resources_fit import NodeResourcesFit
 from koord_scheduler.plugins.reservation.allocation import PreAllocatedOwners
 from koord_scheduler.plugins.reservation.plugin import ReservationPlugin
-from koord_scheduler.plugins.reservation.reserved_scores import class_scores
 
 from tests.support.reservations import OF_WEB, ReservationCluster, allocated
 
@@ -127,7 +127,7 @@ class Life:
 
     def place(self, name: str, decision: Placement) -> None:
         """What is written comes back at once, or bit by bit later."""
-        found = (one for one in decision.reservations if isinstance(one, PreAllocatedOwners))
+        found = (one for one in decision.reserved if isinstance(one, PreAllocatedOwners))
         keys = [key for one in found for key, _ in one.pods]
         steps = [partial(self.take_over, key.partition("/")[2], name) for key in keys]
         steps.append(partial(self.become_available, name, decision.node, self.specs[name]))

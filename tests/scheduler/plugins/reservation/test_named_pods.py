@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from koord_scheduler.plugins.reservation.named_pods import NamedPods
 from koord_scheduler.plugins.reservation.objects import ObjectOwner
 from koord_scheduler.plugins.reservation.owners import OwnerMatcher
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION_NEEDS
 
 from tests.support.reservations import ReservationCluster, reservation
 
@@ -48,7 +49,7 @@ def test_waiting_pods_are_classes_of_their_own_while_they_are_named(seed: int) -
         for pod in cluster.scheduler.queue.pods.values():
             own = pod.key.partition("/")[2]
             is_named = any(names(one, own) for some in owners.values() for one in some)
-            needs = pod.waiting.pod_class.reservation
+            needs = pod.waiting.pod_class.of(RESERVATION_NEEDS)
             assert (needs.name, needs.uid) == ((own, pod.uid) if is_named else ("", ""))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugin import Filter, Plugin
 from koord_scheduler.plugins.reservation.allocation import PreAllocatedOwners
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
 from koord_scheduler.plugins.reservation.settings import ReservationSettings
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
 
 from tests.support.reservations import OF_WEB, ReservationCluster, reservation
 
@@ -28,7 +29,7 @@ def takes_over(cluster: ReservationCluster, name: str = "r", cpus: str = "4", **
 
 
 def pods_of(decision: Placement) -> list[str]:
-    found = [one for one in decision.reservations if isinstance(one, PreAllocatedOwners)]
+    found = [one for one in decision.reserved if isinstance(one, PreAllocatedOwners)]
     return [key.partition("/")[2] for one in found for key, _ in one.pods]
 
 
@@ -296,7 +297,7 @@ def test_another_reservation_of_the_same_name_stays_as_it_is() -> None:
     document = reservation("r", "2", "n1", owners=[OF_WEB])
     document["metadata"]["uid"] = "u-other"
     cluster.put("Reservation", "r", document)
-    undone = cluster.scheduler.nodes.reservations.undo_pre_allocation
+    undone = cluster.scheduler.nodes.use(ReservationColumns).undo_pre_allocation
     undone("r", "n1", "u-r")
     assert cluster.requested("n1") == 5000
 

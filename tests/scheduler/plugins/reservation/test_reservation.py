@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
-from koord_scheduler.framework.service_provider import ServiceProvider
-from koord_scheduler.plugins.reservation.columns import CandidateCount
+from koord_scheduler.plugins.reservation.columns import CandidateCount, ReservationColumns
 from koord_scheduler.plugins.reservation.plugin import ReservationPlugin
 from koord_scheduler.plugins.reservation.reservation import HIGHEST_PRIORITY
 from koord_scheduler.plugins.reservation.settings import ReservationSettings
-from koord_scheduler.state.cluster_state import ClusterState
 
 from tests.support.reservations import OF_WEB, ReservationCluster, allocated, reservation
 
@@ -169,7 +167,7 @@ def test_what_was_written_of_a_reservation_is_removed() -> None:
     cluster.pod("a", reservation="gone")
     decision = cluster.decide()
     assert isinstance(decision, Placement)
-    [(_, value)] = [pair for one in decision.reservations for pair in one.annotations]  # type: ignore[attr-defined]
+    [(_, value)] = [pair for one in decision.reserved for pair in one.annotations]  # type: ignore[attr-defined]
     assert value is None
 
 
@@ -200,7 +198,7 @@ def test_a_reservation_gets_a_node_and_then_holds_it() -> None:
     decision = cluster.decide()
     assert isinstance(decision, Placement)
     assert (decision.pod.key, decision.node) == ("Reservation/r", "n2")
-    room = decision.pod.waiting.reserves
+    room = decision.pod.waiting.stands_for
     assert room is not None
     assert (room.name, room.uid, room.resource_version) == ("r", "u-r", "7")
     assert room.allocatable == {"cpu": "4"}
@@ -223,7 +221,7 @@ def test_a_reservation_that_is_gone_leaves_nothing() -> None:
         cluster.kinds["Reservation"].remove(name)
     assert cluster.requested("n1") == 0
     assert not cluster.scheduler.queue.pods
-    assert not len(cluster.scheduler.nodes.reservations)
+    assert not len(cluster.scheduler.nodes.use(ReservationColumns))
 
 
 def test_a_reservation_may_name_its_node() -> None:
@@ -392,16 +390,11 @@ def test_pods_of_other_schedulers_reservations_are_only_counted() -> None:
     assert cluster.requested("n1") == 4000
 
 
-def test_without_the_plugin_nothing_is_known_of_reservations() -> None:
-    assert not ClusterState().reservations.is_used
-
-
 def test_a_page_shows_reservations() -> None:
     cluster = ReservationCluster("n1")
     cluster.reservation("r", "4", "n1", allocateOnce=False, allocatePolicy="Restricted")
     cluster.pod("a", "1500m", "n1", reservation="r")
     plugin: object = ReservationPlugin()
-    assert isinstance(plugin, ServiceProvider)
     page = plugin.services(cluster.scheduler.nodes)["/nodeReservations/:node"]
     assert page({"node": "n2"}) == {"items": []}
     [item] = page({"node": "n1"})["items"]
@@ -433,7 +426,7 @@ def test_a_template_that_cannot_be_used_costs_nothing_else() -> None:
     assert cluster.requested("n1") == 4000  # it keeps what it has
     assert cluster.place("a", "5", **NEVER_OUT)[0] == ""
     assert cluster.place("b", "4") == ("n1", "")
-    warnings = cluster.scheduler.nodes.reservations.take_warnings()
+    warnings = cluster.scheduler.nodes.use(ReservationColumns).take_warnings()
     assert [one.partition(": ")[0] for one in warnings] == [
         "reservation waits",
         "reservation placed",
@@ -444,14 +437,14 @@ def test_what_the_status_says_for_people_changes_nothing() -> None:
     cluster = ReservationCluster("n1")
     cluster.reservation("r", "4", "n1")
     nodes = cluster.scheduler.nodes
-    before = nodes.journal.position, nodes.reservations.version
+    before = nodes.journal.position, nodes.use(ReservationColumns).version
     document = reservation("r", "4", "n1", owners=[OF_WEB])
     document["metadata"]["resourceVersion"] = "8"
     document["status"]["allocated"] = {"cpu": "1"}
     cluster.put("Reservation", "r", document)
-    assert (nodes.journal.position, nodes.reservations.version) == before
+    assert (nodes.journal.position, nodes.use(ReservationColumns).version) == before
     cluster.reservation("r", "4", "n1", unschedulable=True)
-    assert nodes.reservations.version > before[1]
+    assert nodes.use(ReservationColumns).version > before[1]
     assert nodes.journal.position > before[0]
 
 
@@ -490,7 +483,7 @@ def test_a_pod_may_act_as_a_reservation() -> None:
     assert cluster.place("b", "5") == ("n2", "")  # it was for one
     cluster.scheduler.remove_pod("shop/keeper")
     assert cluster.requested("n1") == 5000
-    assert not len(cluster.scheduler.nodes.reservations)
+    assert not len(cluster.scheduler.nodes.use(ReservationColumns))
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.objects.requests import PodRequests
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION
 from koord_scheduler.plugins.reservation.reservation import Reservation
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.placed_pods import PlacedPods
 from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.ports import HostPort
 
 RESOURCES = ("cpu", "memory", "gpu")
@@ -37,6 +40,7 @@ class Life:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.columns = ClusterState(length=2)
+        self.columns.use(ReservationColumns)
         self.reservations: dict[str, tuple[Reservation, PodUsage]] = {}
         self.pods: list[tuple[str, PodUsage]] = []
         self.had: set[tuple[str, str]] = set()  # uids and nodes of those that pods had
@@ -57,20 +61,20 @@ class Life:
                 whole = usage(columns, has, port=rng.choice([None, 0, 1]))
                 self.describe(one)
                 self.reservations[name] = one, whole
-                columns.reservations.set(one, whole)
+                columns.use(ReservationColumns).set(one, whole)
             case "remove" if self.reservations:
                 name = rng.choice(sorted(self.reservations))
                 one, _ = self.reservations.pop(name)
                 self.had.discard((one.uid, one.node))
-                columns.reservations.remove(name)
+                columns.use(ReservationColumns).remove(name)
             case "pod":
                 uid = rng.choice(["", "a-0", "a-1", "b-0", "b-1"])
                 pod = usage(columns, amounts(rng), port=rng.choice([None, 0]))
-                placed = rng.choice(NODES), pod._replace(reservation=uid)
+                placed = rng.choice(NODES), pod.with_part(RESERVATION, uid)
                 self.pods.append(placed)
                 columns.add_pod(*placed)
                 if rng.random() < 0.5:
-                    columns.reservations.bind(placed[0], uid)
+                    columns.use(ReservationColumns).bind(placed[0], uid)
                     if any(is_there(one, uid, placed[0]) for one, _ in self.reservations.values()):
                         self.had.add((uid, placed[0]))
             case "no pod" if self.pods:
@@ -83,7 +87,7 @@ class Life:
         if before is not None and (before.uid, before.node) != (one.uid, one.node):
             self.had.discard((before.uid, before.node))
         was_there = before is not None and before.uid == one.uid and before.holds_room
-        owners = [pod for at, pod in self.pods if (at, pod.reservation) == (one.node, one.uid)]
+        owners = [pod for at, pod in self.pods if (at, pod.of(RESERVATION)) == (one.node, one.uid)]
         if owners and one.holds_room and not was_there:
             self.had.add((one.uid, one.node))
 
@@ -102,7 +106,7 @@ class Life:
         for pod in here:
             add(pod, [])
         for one, whole in self.reservations.values():
-            owners = [pod for pod in here if pod.reservation == one.uid]
+            owners = [pod for pod in here if pod.of(RESERVATION) == one.uid]
             is_over = one.allocate_once and (owners or (one.uid, node) in self.had)
             if is_there(one, one.uid, node) and not is_over:
                 add(whole, owners)
@@ -131,7 +135,7 @@ def test_columns_are_what_is_there(seed: int) -> None:
             found = {name: columns.resources.asked_of(name, row) for name in expected}
             assert found == expected
     for name in list(life.reservations):
-        columns.reservations.remove(name)
+        columns.use(ReservationColumns).remove(name)
     for node, pod in life.pods:
         columns.remove_pod(node, pod)
     assert not columns.resources.requested.any()
@@ -143,9 +147,11 @@ def test_columns_are_what_is_there(seed: int) -> None:
 def test_a_port_goes_from_the_reservation_to_its_owner() -> None:
     columns = ClusterState()
     whole = usage(columns, {"cpu": 4}, port=0)
-    columns.reservations.set(Reservation("r", "u", "Available", "n1", allocate_once=False), whole)
+    columns.use(ReservationColumns).set(
+        Reservation("r", "u", "Available", "n1", allocate_once=False), whole
+    )
     assert held_ports(columns) == (PORTS[0],)
-    owner = usage(columns, {"cpu": 1}, port=0)._replace(reservation="u")
+    owner = usage(columns, {"cpu": 1}, port=0).with_part(RESERVATION, "u")
     columns.add_pod("n1", owner)
     assert held_ports(columns) == ()
     columns.remove_pod("n1", owner)
@@ -153,7 +159,7 @@ def test_a_port_goes_from_the_reservation_to_its_owner() -> None:
 
 
 def held_ports(columns: ClusterState) -> tuple[HostPort, ...]:
-    held = columns.reservations.held("r")
+    held = columns.use(ReservationColumns).held("r")
     assert held is not None
     return held.ports
 
@@ -161,24 +167,25 @@ def held_ports(columns: ClusterState) -> tuple[HostPort, ...]:
 def test_an_offer() -> None:
     columns = ClusterState()
     one = Reservation("r", "u", "Available", "n1", {"cpu": 4, "gpu": 1}, allocate_once=False)
-    columns.reservations.set(one, usage(columns, {"cpu": 4, "gpu": 1}))
-    columns.add_pod("n1", usage(columns, {"cpu": 3, "memory": 2})._replace(reservation="u"))
-    columns.add_pod("n2", usage(columns, {"cpu": 1})._replace(reservation="u"))  # of no effect
-    offer = columns.reservations.offer("r")
+    columns.use(ReservationColumns).set(one, usage(columns, {"cpu": 4, "gpu": 1}))
+    columns.add_pod("n1", usage(columns, {"cpu": 3, "memory": 2}).with_part(RESERVATION, "u"))
+    columns.add_pod("n2", usage(columns, {"cpu": 1}).with_part(RESERVATION, "u"))  # of no effect
+    offer = columns.use(ReservationColumns).offer("r")
     assert (offer.reservation, offer.owners) == (one, 1)
     assert offer.allocated == {"cpu": 3, "memory": 2, "pods": 1}
     assert offer.remainder == {"cpu": 1, "gpu": 1, "pods": 1}
-    assert columns.reservations.owns_held("n1", "u")
-    assert not columns.reservations.owns_held("n2", "u")
+    assert columns.use(ReservationColumns).owns_held("n1", "u")
+    assert not columns.use(ReservationColumns).owns_held("n2", "u")
 
 
 def test_changes_are_in_the_journal() -> None:
     columns = ClusterState()
+    columns.use(ReservationColumns)
     columns.add_pod("n1", usage(columns, {"cpu": 1}))
     whole = usage(columns, {"cpu": 4})
     for phase in ("Pending", "Available", "Waiting", "Succeeded"):
         before, node = columns.journal.position, "" if phase == "Pending" else "n1"
-        columns.reservations.set(Reservation("r", "u", phase, node), whole)
+        columns.use(ReservationColumns).set(Reservation("r", "u", phase, node), whole)
         changed = columns.journal.changed_since(before)
         assert changed is not None
         assert changed.tolist() == ([] if phase == "Pending" else [columns.row("n1")])
@@ -200,7 +207,9 @@ def test_to_look_without_pods_changes_nothing() -> None:
 def test_a_reservation_is_no_defect() -> None:
     columns = ClusterState()
     placed = PlacedPods(columns)
-    columns.reservations.set(Reservation("r", "u", "Available", "n1"), usage(columns, {"cpu": 4}))
+    columns.use(ReservationColumns).set(
+        Reservation("r", "u", "Available", "n1"), usage(columns, {"cpu": 4})
+    )
     check = SelfCheck(columns, placed)
     for _ in range(300):
         assert check.check_some() == []
@@ -210,7 +219,9 @@ def test_what_cannot_be_used_is_said_once() -> None:
     columns = ClusterState()
     whole = usage(columns, {"cpu": 4})
     broken = Reservation("r", "u", "Available", "n1", problem="spec.owners[0] is wrong")
-    columns.reservations.set(broken, whole)
-    columns.reservations.set(broken, whole)
-    assert columns.reservations.take_warnings() == ["reservation r: spec.owners[0] is wrong"]
-    assert columns.reservations.take_warnings() == []
+    columns.use(ReservationColumns).set(broken, whole)
+    columns.use(ReservationColumns).set(broken, whole)
+    assert columns.use(ReservationColumns).take_warnings() == [
+        "reservation r: spec.owners[0] is wrong"
+    ]
+    assert columns.use(ReservationColumns).take_warnings() == []

@@ -13,6 +13,7 @@ from koord_model.keys import ANNOTATION_RESOURCE_SPEC, ANNOTATION_RESOURCE_STATU
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.io.placement_annotations import placement_annotations
+from koord_scheduler.plugins.node_numa_resource.columns import NUMAColumns
 from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 
 from tests.scheduler.plugins.node_numa_resource.test_node_numa_resource import (
@@ -178,7 +179,7 @@ def test_no_cpu_is_promised_twice(seed: int, policy: str) -> None:
         for node in ("n1", "n2"):
             row = nodes.row(node)
             assert row is not None
-            taken = nodes.numa.allocation(row).taken_cpus()
+            taken = nodes.use(NUMAColumns).allocation(row).taken_cpus()
             own = [cpuset.parse(own_cpus(one)) for at, one in placed.values() if at == node]
             assert sum(map(len, own)) == len(frozenset().union(*own))
             assert frozenset().union(*own) <= taken.keys()

@@ -19,6 +19,7 @@ from koord_model.keys import (
 )
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugins.device_share.columns import DeviceColumns
 from koord_scheduler.plugins.device_share.plugin import DeviceShare
 
 from tests.support.keeping_cluster import KeepingCluster, Written
@@ -135,7 +136,7 @@ def test_no_gpu_is_promised_twice(seed: int) -> None:
         for node in ("n1", "n2"):
             row = nodes.row(node)
             assert row is not None
-            state = nodes.node_devices.state(row)
+            state = nodes.use(DeviceColumns).state(row)
             assert state is not None
             cores: Counter[int] = Counter()
             for at, written in placed.values():

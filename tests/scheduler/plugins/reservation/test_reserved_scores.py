@@ -10,23 +10,48 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.label_selector import parse
-from koord_scheduler.classes.placed_pod import placed_usage
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.framework.class_scores import ClassScores
+from koord_scheduler.framework.held_scores import class_scores
+from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import SharedScores
 from koord_scheduler.objects.node import read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
+from koord_scheduler.plugin import HeldRoom, Plugin
+from koord_scheduler.plugins.reservation.columns import ReservationColumns
+from koord_scheduler.plugins.reservation.matching_reservations import MatchingReservations
 from koord_scheduler.plugins.reservation.owners import OwnerMatcher
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION
 from koord_scheduler.plugins.reservation.reservation import Reservation
-from koord_scheduler.plugins.reservation.reserved_scores import class_scores
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import PodClass, pod_class
+from koord_scheduler.state.pod_usage import PodUsage
 
 from tests.support.clusters import random_cluster
 from tests.support.clusters.workloads import owned
+from tests.support.prepared import prepared
 from tests.support.scheduler_profile import default_plugins
 from tests.support.workloads import LIST_DEFAULTS
 
-PLUGINS = [default_plugins(args) for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})]
+
+class HoldingPlugin(Plugin):
+    """Lets pods use the room of reservations, and says nothing of nodes itself."""
+
+    name = "Holding"
+    reads_labels = False
+
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.use(ReservationColumns)
+
+    def held_room(self, pod: PodClass, nodes: ClusterState) -> HeldRoom:
+        return MatchingReservations(pod, nodes)
+
+
+RESERVATION_PLUGIN = EnabledPlugin(HoldingPlugin(), weight=0)
+PLUGINS = [
+    [*default_plugins(args), RESERVATION_PLUGIN]
+    for args in ({}, {"PodTopologySpread": LIST_DEFAULTS})
+]
 NOBODY = OwnerMatcher(selector=parse({"matchLabels": {"nobody": "x"}}, ""))
 CHANGES = ["node", "pod", "pod", "no pod", "reservation", "reservation", "no reservation"]
 
@@ -40,12 +65,15 @@ class Life:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.columns = self.new_columns()
         both = random_cluster(rng), random_cluster(rng)
         self.nodes = [one for cluster in both for one in cluster["nodes"]]
         self.pods = [pod(one) for cluster in both for one in cluster["pods"]]
         self.plugins = rng.choice(PLUGINS)
-        self.waiting = [pod_class(pod(owned(rng, cluster["pod"]))) for cluster in both]
+        self.columns = self.new_columns()
+        self.waiting = [
+            pod_class(pod(owned(rng, cluster["pod"])), self.columns.features.values())
+            for cluster in both
+        ]
         shared = SharedScores(self.columns, self.plugins)
         self.kept = [class_scores(one, self.columns, self.plugins, shared) for one in self.waiting]
         self.there: dict[str, dict[str, Any]] = {}
@@ -54,7 +82,8 @@ class Life:
 
     def new_columns(self) -> ClusterState:
         columns = ClusterState(length=2)
-        columns.reservations.is_used = True
+        for one in self.plugins:
+            one.plugin.prepare(columns)
         return columns
 
     def change(self) -> None:
@@ -67,7 +96,7 @@ class Life:
             case "pod" if self.pods:
                 chosen = rng.choice(self.pods)
                 uid = rng.choice(["", "a", "b", "c"])
-                usage = placed_usage(chosen, columns)._replace(reservation=uid)
+                usage = placed_usage(chosen, columns).with_part(RESERVATION, uid)
                 self.placed.append((chosen.spec.node_name, usage))
                 columns.add_pod(chosen.spec.node_name, usage)
             case "no pod" if self.placed:
@@ -82,12 +111,12 @@ class Life:
                     allocate_once=rng.random() < 0.3,
                     matchers=(rng.choice([OwnerMatcher(), NOBODY]),),
                 )
-                columns.reservations.set(one, placed_usage(chosen, columns))
+                columns.use(ReservationColumns).set(one, placed_usage(chosen, columns))
                 self.reservations[name] = one
             case "no reservation" if self.reservations:
                 name = rng.choice(sorted(self.reservations))
                 del self.reservations[name]
-                columns.reservations.remove(name)
+                columns.use(ReservationColumns).remove(name)
 
     def naive(self) -> ClusterState:
         """Columns of the same nodes and pods; what is left of other reservations are pods."""
@@ -95,9 +124,9 @@ class Life:
         for node in self.there.values():
             made.set(read_node(json.dumps(node).encode()))
         for node_name, usage in self.placed:
-            made.add_pod(node_name, usage._replace(reservation=""))
+            made.add_pod(node_name, usage.with_part(RESERVATION, ""))
         for name, one in self.reservations.items():
-            held = self.columns.reservations.held(name)
+            held = self.columns.use(ReservationColumns).held(name)
             is_for_them = one.phase == "Available" and NOBODY not in one.matchers
             if held is not None and not is_for_them:
                 made.add_pod(one.node, held)
@@ -130,17 +159,8 @@ def test_answers_are_those_without_the_reservations(seed: int) -> None:
         assert np.array_equal(life.columns.resources.requested, before)
 
 
-def test_only_profiles_that_use_reservations_look_for_them() -> None:
-    columns = ClusterState()
-    waiting = pod_class(pod({"metadata": {"name": "p"}}))
-    assert type(class_scores(waiting, columns, PLUGINS[0])) is ClassScores
-    columns.reservations.is_used = True
-    assert type(class_scores(waiting, columns, PLUGINS[0])) is not ClassScores
-
-
 def test_a_reservation_does_not_keep_its_own_pods_from_a_node() -> None:
-    columns = ClusterState()
-    columns.reservations.is_used = True
+    columns = prepared(PLUGINS[0])
     for name in ("n1", "n2"):
         amounts = {"cpu": "8", "memory": "8Gi", "pods": "9"}
         labels = {"kubernetes.io/hostname": name}
@@ -154,9 +174,10 @@ def test_a_reservation_does_not_keep_its_own_pods_from_a_node() -> None:
     }
     metadata = {"name": "p", "namespace": "d", "labels": {"app": "web"}}
     web = pod({"metadata": metadata, "spec": {"topologySpreadConstraints": [spread]}})
-    scores = class_scores(pod_class(web), columns, PLUGINS[0])
+    waiting = pod_class(web, columns.features.values())
+    scores = class_scores(waiting, columns, PLUGINS[0])
     for matcher, are_equal in ((NOBODY, False), (OwnerMatcher(), True)):
         one = Reservation("r", "u", "Available", "n1", matchers=(matcher,))
-        columns.reservations.set(one, placed_usage(web, columns))
+        columns.use(ReservationColumns).set(one, placed_usage(web, columns))
         first, second = scores.totals(scores.feasible()).tolist()
         assert (first == second) is are_equal

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from koord_scheduler.framework.cluster_kinds import cluster_kinds
+from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.volumes.objects import (
     BIND_COMPLETED,
@@ -18,6 +19,7 @@ from koord_scheduler.plugins.volumes.objects import (
     StorageObject,
     read_storage_object,
 )
+from koord_scheduler.plugins.volumes.volume_binding import VolumeBinding
 from koord_scheduler.plugins.volumes.volume_objects import VolumeObjects
 
 
@@ -92,6 +94,9 @@ def test_a_stamp_changes_with_what_is_behind_a_claim(
 )
 def test_what_has_no_amounts_is_not_read(kind: type[StorageObject], document: Any) -> None:
     text = json.dumps({"metadata": {"name": "c", "namespace": "a"}, **document})
-    known = {one.resource.kind: one for one in cluster_kinds(Scheduler([]))}
+    known = {
+        one.resource.kind: one
+        for one in cluster_kinds(Scheduler([Profile("s", (EnabledPlugin(VolumeBinding()),))]))
+    }
     with pytest.raises(ValueError, match="much"):
         known[kind.__name__].read(text.encode())

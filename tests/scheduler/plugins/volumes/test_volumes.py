@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_scheduler.plugins.volumes.columns import VolumeColumns
 from koord_scheduler.plugins.volumes.objects import CSINode
 from koord_scheduler.plugins.volumes.usage import UsedDisk, volume_usage
 
@@ -17,7 +18,7 @@ DISKS = [UsedDisk("gce", "disk1"), UsedDisk("gce", "disk1", True), UsedDisk("aws
 
 def check(life: StorageLife, name: str, row: int) -> None:
     """A node's row is as counting anew makes it."""
-    columns, objects = life.columns.pod_volumes, life.columns.volumes
+    columns, objects = life.columns.use(VolumeColumns), life.columns.use(VolumeColumns).objects
     used = [volume_usage(one) for one in life.placed if one.spec.node_name == name]
     claims = {one.key for usage in used for one in usage.claims}
     by_pods = {objects.attached_by(key) for key in claims}
@@ -54,6 +55,6 @@ def test_what_is_counted_is_what_counting_anew_gives(seed: int) -> None:
                 check(life, name, row)
     while life.placed:
         life.remove_pod()
-    columns = life.columns.pod_volumes
+    columns = life.columns.use(VolumeColumns)
     assert columns.rows_using("default/claim0") == ()
     assert not any(columns.rows_in_conflict(disk) for disk in DISKS)

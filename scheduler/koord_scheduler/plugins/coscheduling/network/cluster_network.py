@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from koord_kube.protocol.resources import CLUSTER_NETWORK_TOPOLOGIES
 
 from koord_scheduler.plugins.coscheduling.network.cluster_topology import (
     TOPOLOGY_NAME,
     ClusterTopology,
     NetworkLayer,
     network_layers,
+    read_cluster_topology,
 )
 from koord_scheduler.plugins.coscheduling.network.tree import NetworkNode, NetworkTree, network_tree
+from koord_scheduler.state.cluster_kind import ClusterKind
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.feature_state import FeatureState
 
 
-class ClusterNetwork:
-    """The ClusterNetworkTopology that counts, its layers, and the nodes' tree.
+class ClusterNetwork(FeatureState):
+    """The ClusterNetworkTopology that counts, its layers, and the nodes' tree."""
 
-    Unless it ``is_used``, nothing is known of it.
-    """
-
-    def __init__(self) -> None:
-        self.is_used = False
+    def __init__(self, nodes: ClusterState) -> None:
+        super().__init__(nodes)
         self.topology: ClusterTopology | None = None
         self.layers: tuple[NetworkLayer, ...] | None = None
         self._tree: NetworkTree | None = None
         self._version = -1
         self._warnings: list[str] = []
+
+    def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
+        yield ClusterKind(
+            CLUSTER_NETWORK_TOPOLOGIES,
+            ClusterTopology,
+            read_cluster_topology,
+            self.set,
+            self.remove,
+            is_optional=True,
+        )
 
     def set(self, name: str, topology: ClusterTopology) -> None:
         """A ClusterNetworkTopology is there, or has changed; one without valid layers is none."""
@@ -48,12 +62,15 @@ class ClusterNetwork:
         if name == TOPOLOGY_NAME:
             self.topology = self.layers = self._tree = None
 
-    def tree(self, version: int, nodes: Iterable[NetworkNode]) -> NetworkTree | None:
-        """The tree of nodes, whose labels are as in ``version``; ``None``: there are no layers."""
+    def tree(self) -> NetworkTree | None:
+        """The tree of the nodes; ``None``: there are no layers."""
+        nodes = self._nodes
         if self.layers is None:
             return None
-        if self._tree is None or self._version != version:
-            self._tree, self._version = network_tree(nodes, self.layers), version
+        if self._tree is None or self._version != nodes.version:
+            rows = np.flatnonzero(nodes.is_node).tolist()
+            found = (NetworkNode(row, nodes.name(row), nodes.labels.of(row)) for row in rows)
+            self._tree, self._version = network_tree(found, self.layers), nodes.version
         return self._tree
 
     def take_warnings(self) -> list[str]:

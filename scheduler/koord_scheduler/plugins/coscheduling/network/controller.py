@@ -9,6 +9,7 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import CLUSTER_NETWORK_TOPOLOGIES
 
 from koord_scheduler.io.limited_writer import Write
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.coscheduling.network.cluster_topology import TOPOLOGY_NAME
 from koord_scheduler.plugins.coscheduling.network.topology_status import detail_status
 from koord_scheduler.state.cluster_state import ClusterState
@@ -48,7 +49,8 @@ class NetworkTopologyController:
 
 def status_patch(nodes: ClusterState) -> Request | None:
     """Write the tree of the nodes; ``None``: that is what the object says, or there is no tree."""
-    tree, topology = nodes.network_tree(), nodes.network.topology
+    network = nodes.use(ClusterNetwork)
+    tree, topology = network.tree(), network.topology
     if tree is None or topology is None:
         return None
     found = detail_status(tree)

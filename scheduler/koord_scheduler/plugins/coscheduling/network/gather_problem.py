@@ -11,15 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from koord_scheduler.classes.pod_class import PodClass
 from koord_scheduler.framework.gang_planner import GangRequest
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.plugins.coscheduling.network.gather_spec import GatherNeeds
 from koord_scheduler.plugins.coscheduling.network.problem import GatherProblem
 from koord_scheduler.plugins.coscheduling.network.tree import NetworkTree
 from koord_scheduler.state.arrays import Amounts, Codes, Rows
-from koord_scheduler.state.cluster_state import ClusterState, PodUsage
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.placed_pods import PlacedPods
+from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_usage import PodUsage
 
 
 class MemberClass(NamedTuple):
@@ -39,8 +41,8 @@ def member_classes(request: GangRequest, pods: Iterable[QueuedPod]) -> list[Memb
 
 def _place(request: GangRequest, pod: QueuedPod) -> tuple[float, str]:
     """Pods that have an index come by it; those without follow by their names."""
-    member = request.nodes.gangs.member(pod.key)
-    index = member.network_index if member is not None else -1
+    member = request.nodes.use(Gangs).member(pod.key)
+    index = member.gather_index if member is not None else -1
     return index if index >= 0 else math.inf, pod.key
 
 
@@ -107,14 +109,14 @@ def _columns(nodes: ClusterState, usages: Sequence[PodUsage]) -> Rows:
 
 def _near(request: GangRequest) -> Iterator[Iterable[str]]:
     """The bound pods of other gangs that have the same selector."""
-    gangs = request.nodes.gangs
+    gangs = request.nodes.use(Gangs)
     first = gangs.member(request.pods[0].key)
-    selector = first.network_selector if first is not None else ""
+    selector = first.gather_selector if first is not None else ""
     own = {one.key for one in request.gangs}
     for gang in gangs.by_key.values() if selector else ():
         if gang.key not in own:
             there = [*gang.bound, *gang.assumed]
-            yield [one for one in there if gang.members[one].network_selector == selector]
+            yield [one for one in there if gang.members[one].gather_selector == selector]
 
 
 class _Leaves:

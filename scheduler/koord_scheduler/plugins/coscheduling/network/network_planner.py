@@ -10,7 +10,8 @@ import numpy as np
 
 from koord_scheduler.framework.gang_planner import EVERYWHERE, GangCandidate, GangRequest
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
-from koord_scheduler.plugins.coscheduling.gangs import Gang
+from koord_scheduler.gangs.gangs import Gang, Gangs
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.coscheduling.network.cluster_topology import TOPOLOGY_NAME
 from koord_scheduler.plugins.coscheduling.network.explanation import why_not_gathered
 from koord_scheduler.plugins.coscheduling.network.gather_problem import (
@@ -94,20 +95,21 @@ class NetworkPlanner:
 def _network_request(request: GangRequest) -> _NetworkRequest | str | None:
     """What a gang asks of the network, if anything; or why that cannot be met, in a line."""
     text = next((one for one in map(_network_topology, request.gangs) if one), "")
-    if not request.nodes.gangs.gathers or not text:
+    if not request.nodes.use(Gangs).gathers or not text:
         return None
     try:
         spec = read_gather_spec(text)
     except ValueError as error:
         return f"its network-topology-spec {error}"
-    tree = request.nodes.network_tree()
+    network = request.nodes.find(ClusterNetwork)
+    tree = network.tree() if network is not None else None
     if tree is None:
         return f'there is no valid ClusterNetworkTopology "{TOPOLOGY_NAME}"'
     return _NetworkRequest(tree, gather_needs(spec, tree.layers))
 
 
 def _network_topology(gang: Gang) -> str:
-    return gang.spec.network_topology if gang.spec is not None else ""
+    return gang.spec.gather_spec if gang.spec is not None else ""
 
 
 def _candidates(

@@ -10,6 +10,7 @@ import pytest
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refusal
 from koord_scheduler.framework.gang_hold import HOLD_AFTER_SECONDS
 from koord_scheduler.framework.profile import EnabledPlugin
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.inter_pod_affinity import InterPodAffinity
 
 from tests.support.gangs import PREFIX, GangCluster, gang_annotations
@@ -139,7 +140,7 @@ def test_what_cannot_be_meant_keeps_a_gang_waiting(
 ) -> None:
     cluster = cluster_of(1)
     if topology is None:
-        cluster.scheduler.nodes.network.remove("default")
+        cluster.scheduler.nodes.use(ClusterNetwork).remove("default")
     cluster.gang("g", 2, network_topology_spec=text)
     (refusal,) = cluster.refusals()
     assert expected in refusal.gang
@@ -150,7 +151,7 @@ def test_a_topology_that_is_not_valid_costs_a_warning() -> None:
     cluster.put("ClusterNetworkTopology", "other", TOPOLOGY)
     broken = {"metadata": {"name": "default"}, "spec": {"networkTopologySpec": LAYERS[1:]}}
     cluster.put("ClusterNetworkTopology", "default", broken)
-    network = cluster.scheduler.nodes.network
+    network = cluster.scheduler.nodes.use(ClusterNetwork)
     assert network.layers is None
     first, second = network.take_warnings()
     assert '"other"' in first

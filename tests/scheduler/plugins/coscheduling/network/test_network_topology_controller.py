@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from koord_kube.protocol.api import ApiError, ConflictError
 from koord_kube.protocol.request import Request
+from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.coscheduling.network.controller import (
     NetworkTopologyController,
 )
@@ -52,9 +53,9 @@ async def test_it_is_written_once_for_each_change_of_the_nodes() -> None:
     (request,) = writes.found
     assert (request.name, request.subresource) == ("default", "status")
     assert request.body["metadata"] == {"uid": "u", "resourceVersion": "1"}
-    tree = cluster.scheduler.nodes.network_tree()
+    tree = cluster.scheduler.nodes.use(ClusterNetwork).tree()
     put(cluster, "2", request.body["status"])
-    assert cluster.scheduler.nodes.network_tree() is tree, "its layers are the same"
+    assert cluster.scheduler.nodes.use(ClusterNetwork).tree() is tree, "its layers are the same"
     await controller.look()
     assert len(writes.found) == 1
     cluster.node("n2", rack="r2")

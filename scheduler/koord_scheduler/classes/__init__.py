@@ -1,1 +1,0 @@
-"""Equivalence classes: pods that are placed alike. No IO."""

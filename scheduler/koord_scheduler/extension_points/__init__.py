@@ -1,0 +1,1 @@
+"""Points at which features meet that do not know each other. No IO."""

@@ -1,0 +1,253 @@
+"""PodGroups of Kubernetes and the trees that they are leaves of, as gangs. No IO.
+
+The gangs of a group start together: the leaves below the topmost CompositePodGroup with a gang
+policy. What a tree says of a leaf changes with each of its groups, so all of its leaves are
+described anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from koord_kube.protocol.resources import SCHEDULING_GROUPS
+
+from koord_scheduler.gangs.composite_group import CompositeGroup, parent_key
+from koord_scheduler.gangs.gang_spec import (
+    DomainRule,
+    GangMode,
+    GangSource,
+    GangSpec,
+    MatchPolicy,
+)
+from koord_scheduler.gangs.pod_group import PodGroup, PodGroupStatus
+from koord_scheduler.gangs.quorum import Quorum
+from koord_scheduler.gangs.scheduling_group import SchedulingGroup
+from koord_scheduler.state.cluster_state import NO_GATES
+
+MOST_DEPTH = 4
+_NO_COMPOSITES = (
+    "spec.parentCompositePodGroupName needs the feature gate CompositePodGroup, which is off"
+)
+_NO_CLAIMS = "spec.resourceClaims needs the feature gate DRAWorkloadResourceClaims, which is off"
+_NO_TOPOLOGY = (
+    "spec.schedulingConstraints needs the plugin TopologyPlacementGenerator, which is not enabled"
+)
+_PREEMPTING_VERSIONS = ("v1beta1", "v1alpha3")
+"""In v1alpha2 preemption by groups had a gate of its own, off by default."""
+
+
+COMPOSITES = "CompositePodGroup"
+GROUP_CLAIMS = "DRAWorkloadResourceClaims"
+"""Feature gates."""
+
+_AnyGroup = SchedulingGroup | CompositeGroup
+
+
+class _Lineage(NamedTuple):
+    """The CompositePodGroups above a group, the nearest first; or what is wrong with them."""
+
+    groups: tuple[CompositeGroup, ...]
+    problem: str = ""
+
+
+class Hierarchy:
+    """Groups by key.
+
+    It ``has_composites``, ``has_domains`` and ``has_claims`` where these features are on.
+    """
+
+    def __init__(self, gates: Mapping[str, bool] = NO_GATES) -> None:
+        self.has_composites = gates.get(COMPOSITES, False)
+        self.has_domains = False
+        self.has_claims = gates.get(GROUP_CLAIMS, False)
+        self.groups: dict[str, SchedulingGroup] = {}
+        self._composites: dict[str, CompositeGroup] = {}
+        self._children: dict[str, set[str]] = {}
+
+    def set_group(self, one: SchedulingGroup) -> list[PodGroup]:
+        """A PodGroup is there, or has changed; returns the gangs that are described anew."""
+        before = self.groups.get(one.key)
+        if before is not None and before.uid == one.uid and _age(before) < _age(one):
+            return []  # a newer version of the API says the same
+        changed = self._leave(before)
+        self.groups[one.key] = one
+        self._children.setdefault(parent_key(one.key, one.spec), set()).add(one.key)
+        return self._described({one.key, *changed, *self._family(one.key)})
+
+    def remove_group(self, key: str) -> list[PodGroup]:
+        """A PodGroup is gone."""
+        changed = self._leave(self.groups.get(key))
+        self.groups.pop(key, None)
+        return self._described(changed)
+
+    def set_composite(self, one: CompositeGroup) -> list[PodGroup]:
+        """A CompositePodGroup is there, or has changed."""
+        changed = self._leave_composite(one.key)
+        self._composites[one.key] = one
+        self._children.setdefault(one.parent, set()).add(one.key)
+        return self._described({*changed, *self._family(one.key)})
+
+    def remove_composite(self, key: str) -> list[PodGroup]:
+        """A CompositePodGroup is gone; its groups wait until it is there again."""
+        changed = self._leave_composite(key)
+        self._composites.pop(key, None)
+        return self._described({*changed, *self._leaves(key)})
+
+    def _leave(self, one: SchedulingGroup | None) -> set[str]:
+        """A group is no child of its parent any more; returns the keys of those that it had."""
+        if one is None:
+            return set()
+        family = self._family(one.key)
+        self._drop_child(parent_key(one.key, one.spec), one.key)
+        return family - {one.key}
+
+    def _leave_composite(self, key: str) -> set[str]:
+        family = self._family(key)
+        if (before := self._composites.get(key)) is not None:
+            self._drop_child(before.parent, key)
+        return family
+
+    def _drop_child(self, parent: str, key: str) -> None:
+        children = self._children.get(parent, set())
+        children.discard(key)
+        if not children:
+            self._children.pop(parent, None)
+
+    def _family(self, key: str) -> set[str]:
+        """The keys of all leaves of the tree of a group."""
+        above = self._lineage(key).groups
+        return self._leaves(above[-1].key if above else key)
+
+    def _leaves(self, key: str, seen: frozenset[str] = frozenset()) -> set[str]:
+        if key in self.groups:
+            return {key}
+        if key in seen:
+            return set()
+        below = (self._leaves(one, seen | {key}) for one in self._children.get(key, ()))
+        return set().union(*below)
+
+    def _parent(self, key: str) -> str:
+        if (group := self.groups.get(key)) is not None:
+            return parent_key(key, group.spec)
+        composite = self._composites.get(key)
+        return composite.parent if composite is not None else ""
+
+    def _lineage(self, key: str) -> _Lineage:
+        found: list[CompositeGroup] = []
+        above = self._parent(key)
+        while above:
+            one = self._composites.get(above)
+            if one is None:
+                return _Lineage(tuple(found), f"there is no CompositePodGroup {_name(above)}")
+            if one in found or above == key:
+                cycle = f"CompositePodGroup {_name(above)} is above itself"
+                return _Lineage(tuple(found), cycle)
+            found.append(one)
+            above = one.parent
+        deep = f"it is {len(found) + 1} groups deep; at most {MOST_DEPTH} are allowed"
+        return _Lineage(tuple(found), deep if len(found) >= MOST_DEPTH else "")
+
+    def _described(self, keys: Iterable[str]) -> list[PodGroup]:
+        there = (self.groups[key] for key in sorted(keys) if key in self.groups)
+        return [
+            PodGroup(self._gang(one), PodGroupStatus(), one.uid, one.resource_version)
+            for one in there
+        ]
+
+    def _gang(self, one: SchedulingGroup) -> GangSpec:
+        lineage = self._lineage(one.key) if self.has_composites else _Lineage(())
+        gang, above = one.spec.scheduling_policy.gang, lineage.groups
+        root = next((group for group in reversed(above) if group.gang), None)
+        problem = self._problem(one, lineage)
+        quorum = self._quorum(root) if root is not None and not problem else None
+        # A group without a minimum takes part in a gang once one of its pods can.
+        minimum = gang.min_count if gang is not None else int(quorum is not None)
+        return GangSpec(
+            one.key,
+            minimum,
+            minimum,
+            GangMode.NON_STRICT,
+            MatchPolicy.WAITING_AND_RUNNING,
+            group=tuple(sorted(quorum.gangs)) if quorum is not None else (one.key,),
+            created=one.created,
+            source=GangSource.KUBERNETES,
+            problem=problem,
+            priority=one.spec.priority,
+            preempts=self._preempts(one, above),
+            disrupted_with=self._disrupted_with(one, above),
+            domains=self._domains(one, above),
+            quorum=quorum,
+            claims=tuple(one.spec.resource_claims or ()),
+        )
+
+    def _quorum(self, one: CompositeGroup) -> Quorum:
+        """Of a group whose children start by themselves, one is enough for the one above it."""
+        children = tuple(
+            self._quorum(self._composites[key]) if key in self._composites else key
+            for key in sorted(self._children.get(one.key, ()))
+        )
+        return Quorum(max(one.gang, 1), children)
+
+    def _preempts(self, one: SchedulingGroup, above: Iterable[CompositeGroup]) -> bool:
+        policies = (group.spec.preemption_policy for group in _upwards(one, above))
+        return one.resource.version in _PREEMPTING_VERSIONS and "Never" not in policies
+
+    def _disrupted_with(
+        self, one: SchedulingGroup, above: Iterable[CompositeGroup]
+    ) -> tuple[str, ...]:
+        groups = [group.key for group in _upwards(one, above) if group.spec.is_disrupted_whole]
+        return tuple(sorted(self._leaves(groups[-1]))) if groups else ()
+
+    def _domains(
+        self, one: SchedulingGroup, above: tuple[CompositeGroup, ...]
+    ) -> tuple[DomainRule, ...]:
+        return tuple(
+            DomainRule(group.spec.label, tuple(sorted(self._leaves(group.key))))
+            for group in reversed(_upwards(one, above))
+            if group.spec.label
+        )
+
+    def _problem(self, one: SchedulingGroup, lineage: _Lineage) -> str:
+        """Why a group cannot be placed, in a line."""
+        if problem := one.spec.problem:
+            return problem
+        if one.spec.resource_claims and not self.has_claims:
+            return _NO_CLAIMS
+        if one.spec.parent_composite_pod_group_name and not self.has_composites:
+            return _NO_COMPOSITES
+        groups = _upwards(one, lineage.groups)
+        if any(group.spec.label for group in groups) and not self.has_domains:
+            return _NO_TOPOLOGY
+        above = next(filter(None, map(_composite_problem, lineage.groups)), "")
+        return lineage.problem or above or (_differing(groups) if lineage.groups else "")
+
+
+def _age(one: SchedulingGroup) -> int:
+    return SCHEDULING_GROUPS.index(one.resource)
+
+
+def _composite_problem(one: CompositeGroup) -> str:
+    problem = one.spec.problem
+    return f"CompositePodGroup {_name(one.key)}: {problem}" if problem else ""
+
+
+def _upwards(one: SchedulingGroup, above: Iterable[CompositeGroup]) -> list[_AnyGroup]:
+    """A leaf, and all that is above it."""
+    return [one, *above]
+
+
+def _differing(groups: Sequence[_AnyGroup]) -> str:
+    """What groups of one tree do not agree about."""
+    workloads = sorted({one.spec.workload for one in groups if one.spec.workload})
+    if len(workloads) > 1:
+        return f"its groups belong to the Workloads {' and '.join(workloads)}; expected one"
+    given = {one.spec.priority for one in groups if one.spec.priority is not None}
+    if len(given) > 1:
+        priorities = " and ".join(map(str, sorted(given)))
+        return f"its groups have the priorities {priorities}; expected one"
+    return ""
+
+
+def _name(key: str) -> str:
+    return key.removesuffix(".scheduling.k8s.io")

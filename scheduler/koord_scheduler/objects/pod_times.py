@@ -1,0 +1,33 @@
+"""Times in the life of a pod that has a node. No IO."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from koord_model.times import from_rfc3339
+
+from koord_scheduler.objects.pod import PodInfo
+
+
+class PodTimes(NamedTuple):
+    """When a pod got its node, and when its init containers had ended: seconds since the epoch."""
+
+    scheduled: float = 0.0
+    initialized: float | None = None
+
+
+NO_TIMES = PodTimes()
+
+
+def pod_times(pod: PodInfo) -> PodTimes:
+    """Times of a pod that has a node; one whose conditions do not say counts from its creation."""
+    since = {
+        one.type: from_rfc3339(one.last_transition_time)
+        for one in pod.status.conditions or ()
+        if one.status == "True" and one.last_transition_time
+    }
+    scheduled = since.get("PodScheduled")
+    if scheduled is None:
+        created = pod.metadata.creation_timestamp
+        scheduled = from_rfc3339(created) if created else 0.0
+    return PodTimes(scheduled, since.get("Initialized"))

@@ -1,0 +1,14 @@
+"""Parts of pods about devices. No IO."""
+
+from __future__ import annotations
+
+from koord_model.device_allocated import NO_DEVICES, PodDevices
+
+from koord_scheduler.plugins.device_share.device_needs import NO_DEVICE_NEEDS, PodDeviceNeeds
+from koord_scheduler.plugins.device_share.reserved_devices import what_is_left
+from koord_scheduler.state.pod_parts import PodPart
+
+DEVICE_NEEDS: PodPart[PodDeviceNeeds] = PodPart(
+    "device needs", NO_DEVICE_NEEDS, beyond_amounts=True
+)
+DEVICES: PodPart[PodDevices] = PodPart("devices", NO_DEVICES, what_is_left)

@@ -1,0 +1,1 @@
+"""Images that nodes have, and nodes scored by them. No IO."""

@@ -1,0 +1,70 @@
+"""ImageLocality: nodes that have a pod's images are better, the larger those are. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+import numpy as np
+
+from koord_scheduler.plugin import MAX_SCORE, Plugin, RowScore, Score
+from koord_scheduler.plugins.image_locality.columns import IMAGES, ImageColumns, ImageState
+from koord_scheduler.state.arrays import Amounts, Rows
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.pod_class import PodClass
+
+_LEAST = 23 * 2**20
+_MOST_OF_A_CONTAINER = 1000 * 2**20
+"""Kubernetes': bytes of images that count as none, and as much as it gets."""
+
+
+class ImageLocality(Plugin):
+    """Kubernetes' plugin of that name.
+
+    An image that few nodes have counts less, so that they do not get all the pods that use it.
+    It has no signature, though it looks at nodes alone: nearly each class has images of its own.
+    """
+
+    name: ClassVar[str] = "ImageLocality"
+    reads_labels: ClassVar[bool] = False
+
+    def prepare(self, nodes: ClusterState) -> None:
+        nodes.use(ImageColumns)
+
+    def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
+        most = max(_MOST_OF_A_CONTAINER * pod.of(IMAGES).containers, _LEAST + 1)
+
+        def score(rows: Rows) -> Amounts:
+            sums = np.zeros(len(rows))
+            images = _images(pod, nodes)
+            if not images:
+                return sums
+            total = int(nodes.is_node.sum())
+            for image in images:
+                sums += int(image.size * (image.number / total)) * image.mask(len(nodes))[rows]
+            clipped = np.clip(sums, _LEAST, most)
+            found: Amounts = np.floor(MAX_SCORE * (clipped - _LEAST) / (most - _LEAST))
+            return found
+
+        return score
+
+    def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
+        of_many = self.score(pod, nodes)
+
+        def score(row: int) -> float:
+            if of_many is None or not _images(pod, nodes):
+                return 0.0
+            return float(of_many(np.array([row]))[0])
+
+        return score
+
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
+        images = _images(pod, nodes)
+        spread = ((one.size, one.number) for one in images)
+        return (int(nodes.is_node.sum()), *spread) if images else None
+
+
+def _images(pod: PodClass, nodes: ClusterState) -> list[ImageState]:
+    """The images of a pod that some nodes have."""
+    found = map(nodes.use(ImageColumns).get, pod.of(IMAGES).images)
+    return [image for image in found if image is not None]

@@ -1,0 +1,230 @@
+"""From the API's JSON to what the scheduler keeps of a pod. No IO.
+
+Most pods are copies of others. What they ask for is compiled once for all of them, and shared:
+what differs, their names, is some hundred bytes each.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from koord_model.times import from_rfc3339
+
+from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
+from koord_scheduler.objects.pod_times import NO_TIMES, PodTimes, pod_times
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.placed_pod import placed_usage
+from koord_scheduler.state.pod_class import PodClass, pod_class, spread_controller
+from koord_scheduler.state.pod_parts import NO_PARTS, PodParts
+from koord_scheduler.state.pod_usage import PodUsage
+from koord_scheduler.state.stand_in import StandIn
+
+_Made = TypeVar("_Made")
+
+_MOST_REMEMBERED = 1 << 12
+"""Of each kind; what is forgotten is compiled again."""
+_MOST_REMEMBERED_BYTES = 8 << 20
+"""Of each kind, as JSON: a pod may be a megabyte, most are a kilobyte."""
+_NO_TIME = float("-inf")
+
+
+class WaitingPod(NamedTuple):
+    """What decides when and how a pod is placed that has no node.
+
+    ``usage`` is what it will take of its node. ``created`` is in seconds since the epoch.
+    ``condition`` is the message of its PodScheduled condition, "" if there is none that is false.
+    ``stands_for`` is the object that waits as if it were this pod; ``None``: the pod itself.
+    """
+
+    pod_class: PodClass
+    usage: PodUsage
+    scheduler_name: str
+    created: float
+    gates: tuple[str, ...]
+    preempts: bool
+    nominated: str
+    condition: str
+    stands_for: StandIn | None = None
+
+
+class ClusterPod(NamedTuple):
+    """A pod: on ``node``, or ``waiting`` for one; ``key`` is namespace/name.
+
+    ``started`` is in seconds since the epoch, ``None`` before. ``is_leaving`` if it was deleted,
+    and has not ended yet; ``is_preempted`` if that was to make room for another pod. ``times`` are
+    those of a pod that has a node. ``parts`` are those of features, and count for no other pod.
+    """
+
+    key: str
+    uid: str
+    priority: int
+    started: float | None
+    is_leaving: bool
+    node: str
+    usage: PodUsage
+    waiting: WaitingPod | None
+    is_preempted: bool = False
+    times: PodTimes = NO_TIMES
+    parts: PodParts = NO_PARTS
+
+
+class PodReader:
+    """Reads pods for one set of columns."""
+
+    def __init__(self, nodes: ClusterState) -> None:
+        self._nodes = nodes
+        self._usages: _Remembered[PodUsage] = _Remembered()
+        self._classes: _Remembered[tuple[PodClass, PodUsage]] = _Remembered()
+        self._alike: _Remembered[PodClass] = _Remembered()
+        self._version = -1
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._signing = nodes.hooks("signature")
+        self._own = nodes.hooks("pod_parts")
+        self._classifying = bool(nodes.hooks("class_of"))
+
+    def read(self, raw: bytes) -> ClusterPod:
+        """The pod in a JSON document.
+
+        Raises:
+            ValueError: it is not a Pod, or a quantity or a selector in it is not one.
+        """
+        pod = read_pod(raw)
+        metadata, spec, status = pod.metadata, pod.spec, pod.status
+        waiting = None if spec.node_name else self._waiting(pod)
+        return ClusterPod(
+            f"{metadata.namespace}/{metadata.name}",
+            metadata.uid,
+            spec.priority or 0,
+            seconds(status.start_time),
+            metadata.deletion_timestamp is not None,
+            spec.node_name,
+            self._usage(pod) if waiting is None else waiting.usage,
+            waiting,
+            pod.is_preempted,
+            pod_times(pod) if waiting is None else NO_TIMES,
+            self._parts(pod),
+        )
+
+    def _parts(self, pod: PodInfo) -> PodParts:
+        if not self._own:
+            return NO_PARTS
+        return PodParts(part for pod_parts in self._own for part in pod_parts(pod))
+
+    def _waiting(self, pod: PodInfo) -> WaitingPod:
+        spec = pod.spec
+        parts = *self._signature(pod), spread_controller(pod)
+        key = self._encode(parts)
+        nodes = self._nodes
+        if self._version != nodes.selected_labels.version:
+            self._classes, self._version = _Remembered(), nodes.selected_labels.version
+        found = self._classes.get(key)
+        if found is None:
+            made = pod_class(pod, nodes.features.values())
+            nodes.selected_labels.add(made.selectors())
+            nodes.selected_labels.add_keys(key for one in made.spread for key in one.match_keys)
+            made = replace(made, labels=nodes.selected_labels.of(made.labels))
+            made = self._alike.get(made) or self._alike.set(made, made, len(key))
+            usage = placed_usage(pod, nodes, made.parts)
+            found = self._classes.set(key, (made, usage), len(key))
+        if self._classifying:
+            metadata = pod.metadata
+            name, uid = f"{metadata.namespace}/{metadata.name}", metadata.uid
+            found = nodes.class_of(found[0], name, uid), found[1]
+        return WaitingPod(
+            *found,
+            spec.scheduler_name,
+            created_at(pod),
+            tuple(one.name for one in spec.scheduling_gates or ()),
+            spec.preemption_policy != "Never",
+            pod.status.nominated_node_name or "",
+            _unschedulable(pod.status.conditions or ()),
+        )
+
+    def _signature(self, pod: PodInfo) -> tuple[object, ...]:
+        return _signature(pod), *(signature(pod) for signature in self._signing)
+
+    def _usage(self, pod: PodInfo) -> PodUsage:
+        status = pod.status
+        key = self._encode(
+            (
+                *self._signature(pod),
+                pod.metadata.deletion_timestamp is not None,
+                status.container_statuses,
+                status.init_container_statuses,
+                status.resources,
+                status.allocated_resources,
+                [one for one in status.conditions or () if one.type == "PodResizePending"],
+            )
+        )
+        found = self._usages.get(key)
+        if found is None:
+            found = self._usages.set(key, placed_usage(pod, self._nodes), len(key))
+        return found
+
+
+def created_at(pod: PodInfo) -> float:
+    """When a pod was created, in seconds since the epoch."""
+    created = seconds(pod.metadata.creation_timestamp)
+    return _NO_TIME if created is None else created
+
+
+def seconds(time: str | None) -> float | None:
+    """A time of the API in seconds since the epoch."""
+    return None if time is None else from_rfc3339(time)
+
+
+def _signature(pod: PodInfo) -> tuple[object, ...]:
+    """All that usage is made of, and classes but for their controller: equal for copies."""
+    metadata, spec = pod.metadata, pod.spec
+    return (
+        metadata.namespace,
+        metadata.labels,
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.volumes,
+        spec.host_network,
+        spec.host_users,
+        spec.scheduling_group,
+        spec.workload_ref,
+    )
+
+
+def _unschedulable(conditions: list[PodCondition] | tuple[()]) -> str:
+    for one in conditions:
+        if one.type == "PodScheduled" and one.status == "False":
+            return one.message
+    return ""
+
+
+class _Remembered(Generic[_Made]):
+    """The last so many, and what was made of so many bytes, by key."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[Hashable, tuple[_Made, int]] = OrderedDict()
+        self.size = 0
+        """Bytes of what they were made of."""
+
+    def get(self, key: Hashable) -> _Made | None:
+        found = self._made.get(key)
+        if found is None:
+            return None
+        self._made.move_to_end(key)
+        return found[0]
+
+    def set(self, key: Hashable, made: _Made, size: int) -> _Made:
+        self._made[key] = made, size
+        self.size += size
+        while len(self._made) > _MOST_REMEMBERED or self.size > _MOST_REMEMBERED_BYTES:
+            _, (_, forgotten) = self._made.popitem(last=False)
+            self.size -= forgotten
+        return made
