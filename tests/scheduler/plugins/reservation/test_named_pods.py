@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.plugins.reservation.named_pods import NamedPods
+from koord_scheduler.plugins.reservation.named_pods import NamedPod, NamedPods
 from koord_scheduler.plugins.reservation.objects import ObjectOwner
 from koord_scheduler.plugins.reservation.owners import OwnerMatcher
 from koord_scheduler.plugins.reservation.pod_parts import RESERVATION_NEEDS
@@ -51,6 +53,16 @@ def test_waiting_pods_are_classes_of_their_own_while_they_are_named(seed: int) -
             is_named = any(names(one, own) for some in owners.values() for one in some)
             needs = pod.waiting.pod_class.of(RESERVATION_NEEDS)
             assert (needs.name, needs.uid) == ((own, pod.uid) if is_named else ("", ""))
+
+
+@pytest.mark.parametrize("named", [*product(("", "shop"), ("", "p"), ("", "u"))])
+def test_a_pod_is_named_by_all_that_is_said_of_it(named: tuple[str, str, str]) -> None:
+    one, pod = NamedPod(*named), ("shop", "p", "u")
+    assert one.means(*pod)
+    for place, value in enumerate(named):
+        other = (*pod[:place], "another", *pod[place + 1 :])
+        assert one.means(*other) == (not value)
+    assert one.key == ("shop/p" if named[:2] == ("shop", "p") else "")
 
 
 def test_a_name_is_news_with_its_first_reservation_and_its_last() -> None:

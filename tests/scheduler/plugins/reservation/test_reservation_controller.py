@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from koord_kube.protocol.request import Request
 from koord_scheduler.plugins.reservation.controller import ReservationController
 
@@ -40,3 +41,32 @@ async def test_a_reservation_ends_though_its_pod_ended_first() -> None:
         cluster.pod(name, "1", "n1", reservation=name)
         cluster.scheduler.remove_pod(f"shop/{name}")
     assert await written(cluster) == {"one": "Succeeded"}
+
+
+async def test_the_status_says_which_pods_have_how_much() -> None:
+    cluster, requests = ReservationCluster("n1"), list[Request]()
+
+    async def write(request: Request) -> bytes:
+        requests.append(request)
+        return b"{}"
+
+    for name in ("r", "other"):
+        cluster.reservation(name, "4", "n1", allocateOnce=False)
+    for name, reservation in (("b", "r"), ("a", "r"), ("c", "other"), ("d", "")):
+        cluster.pod(name, "1", "n1", reservation=reservation)
+    await ReservationController(cluster.scheduler, write, None).look()
+    found = {one.name: one.body["status"] for one in requests}
+    assert {name: status["allocated"] for name, status in found.items()} == {
+        "r": {"cpu": "2"},
+        "other": {"cpu": "1"},
+    }
+    assert [owner["name"] for owner in found["r"]["currentOwners"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+async def test_one_whose_node_is_gone_fails(node: str) -> None:
+    cluster = ReservationCluster("n1")
+    cluster.reservation("r", "4", node)
+    assert await written(cluster) == ({} if node == "n1" else {"r": "Failed"})
+    cluster.kinds["Node"].remove("n1")
+    assert await written(cluster) == {"r": "Failed"}
