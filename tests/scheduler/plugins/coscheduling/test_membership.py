@@ -11,11 +11,12 @@ from koord_model.keys import (
     ANNOTATION_GANG_NETWORK_INDEX,
     LABEL_POD_GROUP,
 )
-from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.plugins.coscheduling.gang_spec import GangDefaults
-from koord_scheduler.plugins.coscheduling.member import GangMember, Release, gang_member
-from koord_scheduler.plugins.coscheduling.pod_group import read_pod_group
-from koord_scheduler.plugins.coscheduling.scheduling_group_kinds import scheduling_group_kinds
+from koord_scheduler.gangs.gang_spec import GangDefaults
+from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.gangs.member import GangMember, Release, gang_member
+from koord_scheduler.gangs.pod_group import read_pod_group
+from koord_scheduler.plugins.coscheduling.group_objects import scheduling_group_kinds
+from koord_scheduler.state.cluster_state import ClusterState
 
 
 def member(**annotations: str) -> GangMember:
@@ -27,8 +28,8 @@ def member(**annotations: str) -> GangMember:
 
 @pytest.mark.parametrize(("text", "index"), [("0", 0), ("7", 7), ("-1", -1), ("", -1), ("٣", -1)])
 def test_the_place_of_a_pod_in_its_gang(text: str, index: int) -> None:
-    assert member(**{ANNOTATION_GANG_NETWORK_INDEX: text}).network_index == index
-    assert member().network_index == -1
+    assert member(**{ANNOTATION_GANG_NETWORK_INDEX: text}).gather_index == index
+    assert member().gather_index == -1
 
 
 @pytest.mark.parametrize(
@@ -53,10 +54,10 @@ def test_a_group_is_as_old_as_its_object(created: dict[str, str], at: float) -> 
 def test_groups_of_kubernetes_are_needed_where_they_are_read(
     groups: bool, composites: bool
 ) -> None:
-    states = Scheduler([])
-    states.gangs.reads_scheduling_groups = groups
-    states.gangs.hierarchy.has_composites = composites
-    first, *others = scheduling_group_kinds(states)
+    gangs = Gangs(ClusterState())
+    gangs.reads_scheduling_groups = groups
+    gangs.hierarchy.has_composites = composites
+    first, *others = scheduling_group_kinds(gangs)
     assert first.is_needed == (groups and composites)
     assert [kind.is_needed for kind in others] == [groups] * len(others)
     assert all(kind.is_optional for kind in (first, *others)), "old API servers have none"

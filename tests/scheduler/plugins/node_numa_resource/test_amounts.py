@@ -12,11 +12,8 @@ from koord_scheduler.plugins.node_numa_resource.node_allocation import (
     NUMAAllocation,
 )
 from koord_scheduler.plugins.node_numa_resource.policies import CPUExclusivePolicy
-from koord_scheduler.plugins.node_numa_resource.scores import (
-    AmountScorer,
-    least_taken,
-    most_taken,
-)
+from koord_scheduler.plugins.node_numa_resource.scores import AmountScorer
+from koord_scheduler.state.resource_scores import least_taken, most_taken
 
 GIB = 1 << 30
 

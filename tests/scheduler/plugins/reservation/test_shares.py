@@ -7,13 +7,14 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.classes.pod_class import pod_class
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.reservation.allocations import AllocatedRoom
+from koord_scheduler.plugins.reservation.pod_parts import RESERVATION
 from koord_scheduler.plugins.reservation.pre_allocated_pods import PreAllocatedPods
 from koord_scheduler.plugins.reservation.settings import ReservationSettings
-from koord_scheduler.state.cluster_state import PodUsage
+from koord_scheduler.state.pod_class import pod_class
 from koord_scheduler.state.pod_labels import PodLabels
+from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.ports import HostPort
 from koord_scheduler.state.resources import PODS
 
@@ -59,7 +60,7 @@ def test_a_reservation_takes_what_its_owners_have_not(
 
 
 def test_pods_that_are_taken_over_count_as_owners_until_they_leave() -> None:
-    pods, owner = PreAllocatedPods(), usage({"cpu": 1}, [])._replace(reservation="r")
+    pods, owner = PreAllocatedPods(), usage({"cpu": 1}, []).with_part(RESERVATION, "r")
     for node in ("n1", "n1", "n2"):
         pods.add(node, owner)
     assert pods.pop("n1", usage({"cpu": 2}, [])) is None
