@@ -186,6 +186,10 @@ class Plugin:
     """``Reason.resolvable`` of that reason."""
     reads_labels: ClassVar[bool] = True
     """Whether it looks at labels of pods that wait, others than those that selectors name."""
+    helped_by: ClassVar[str] = "what it waits for"
+    """Changes that may end its rejections, for people: "nodes that are uncordoned"."""
+    helped_by_nodes: ClassVar[str] = ""
+    """The same where no pod that ends can help; "" if there is nothing else to say."""
     across_pods: ClassVar[bool] = True
     """Whether ``across`` depends on labels of pods, or on what they say of each other."""
     serves_stand_ins: ClassVar[bool] = False
@@ -354,6 +358,10 @@ class Plugin:
         A part of a path that begins with ":" is a parameter: "/nodes/:node".
         """
         return {}
+
+    def explain(self, pod: PodClass, nodes: ClusterState) -> Mapping[str, Any] | None:
+        """Plain data about why ``admit`` keeps a class off all nodes; ``None``: it does not."""
+        return None
 
     def sign(self, pod: PodClass) -> Hashable:
         """What ``filter`` and ``score`` look at of a class, if not at pods or amounts of nodes.

@@ -81,7 +81,7 @@ def annotations_of(cpus: list[int]) -> dict[str, str]:
     decision = scheduler.decide(0.0)
     assert isinstance(decision, Placement)
     written: dict[str, str] = {}
-    for one in decision.reservations:
+    for one in decision.reserved:
         written |= dict(one.annotations)  # type: ignore[attr-defined]
     return written
 

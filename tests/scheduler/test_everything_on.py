@@ -124,7 +124,7 @@ def check_pages(cluster: AssembledCluster) -> None:
         _is_json(explain_queued(scheduler, pod, now))
     for key, placed in tuple(scheduler.placed.by_key.items()):
         if key in cluster.of("Pod"):
-            form = read_as_pending(json.dumps(cluster.of("Pod")[key]).encode())
+            form = read_as_pending(json.dumps(cluster.of("Pod")[key]).encode(), scheduler.nodes)
             _is_json(explain_placed(scheduler, placed, form))
     _is_json(queue_overview(scheduler.queue, cluster.now))
     _is_json(nodes_overview(scheduler.nodes))

@@ -11,7 +11,7 @@ from koord_scheduler.framework.class_plugin import ClassPlugin
 from koord_scheduler.framework.lru_cache import HasSize
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import RowScores, SharedScores
-from koord_scheduler.plugin import Limit, PreFilterResult, Reason
+from koord_scheduler.plugin import Limit, Plugin, PreFilterResult, Reason
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
@@ -84,6 +84,10 @@ class ClassScores:
 
     def _row_scores(self, plugins: Iterable[EnabledPlugin], base: RowScores) -> RowScores:
         return RowScores(self.pod, self.nodes, self.nodes.journal, plugins, base)
+
+    def plugin(self, name: str) -> Plugin:
+        """A plugin of the profile by its name."""
+        return next(one.plugin for one in self._answers if one.plugin.name == name)
 
     @property
     def base(self) -> RowScores:

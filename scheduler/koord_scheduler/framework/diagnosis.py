@@ -12,7 +12,7 @@ from koord_scheduler.extenders.refusal import ExtenderRefusal
 from koord_scheduler.framework.class_scores import ClassScores, PluginReasons
 from koord_scheduler.framework.nearest_miss import NearMiss, nearest_misses
 from koord_scheduler.framework.pre_filter import merge_pre_filter, not_named
-from koord_scheduler.plugin import PreFilterResult, Reason
+from koord_scheduler.plugin import Plugin, PreFilterResult, Reason
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.cluster_state import ClusterState
 
@@ -21,14 +21,14 @@ from koord_scheduler.state.cluster_state import ClusterState
 class PluginRejections:
     """How many nodes a plugin rejects, and how many of them (``alone``) no other one rejects.
 
-    ``pods_help`` if it may let the pod in somewhere once other pods leave; ``cure`` is what else
-    has to change, where the plugin says so.
+    ``helped_by`` names changes that may end that, in general; ``cure`` what has to change in this
+    case, where the plugin says so.
     """
 
     plugin: str
     nodes: int
     alone: int
-    pods_help: bool = True
+    helped_by: str = ""
     cure: str = ""
 
 
@@ -50,6 +50,9 @@ class Diagnosis:
     plugins: tuple[PluginRejections, ...]
     nearest: tuple[NearMiss, ...]
     resolvable: Rows
+
+
+_EXTENDERS = "another answer of an extender, which is asked again"
 
 
 def diagnose(scores: ClassScores, refusal: ExtenderRefusal | None = None) -> Diagnosis:
@@ -74,7 +77,7 @@ def _by_extenders(diagnosis: Diagnosis, scores: ClassScores, refusal: ExtenderRe
         diagnosis,
         feasible=diagnosis.feasible - number,
         reasons=dict(reasons),
-        plugins=(*diagnosis.plugins, PluginRejections(refusal.by, number, number)),
+        plugins=(*diagnosis.plugins, PluginRejections(refusal.by, number, number, _EXTENDERS)),
         resolvable=np.sort(np.concatenate((diagnosis.resolvable, np.array(resolvable, np.intp)))),
     )
 
@@ -106,7 +109,7 @@ def _by_plugins(scores: ClassScores) -> Diagnosis:
                 one.plugin,
                 int(one.rejects.sum()),
                 _alone(one, against),
-                _pods_help(one, against),
+                _helped_by(scores.plugin(one.plugin), pods_help=_pods_help(one, against)),
                 cures.get(one.plugin, ""),
             )
             for one in found
@@ -171,3 +174,8 @@ def _pods_help(one: PluginReasons, against: Rows) -> bool:
 
 def _alone(one: PluginReasons, against: Rows) -> int:
     return int((one.rejects & (against == 1)).sum())
+
+
+def _helped_by(plugin: Plugin, *, pods_help: bool) -> str:
+    """Changes that may end a plugin's rejections; ``pods_help`` if the end of other pods may."""
+    return plugin.helped_by if pods_help else plugin.helped_by_nodes or plugin.helped_by

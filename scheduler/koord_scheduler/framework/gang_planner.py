@@ -1,4 +1,4 @@
-"""Where a gang may be tried: the contract between gangs and what knows the network. No IO."""
+"""The contract between gangs and planners of where they are tried. No IO."""
 
 from __future__ import annotations
 

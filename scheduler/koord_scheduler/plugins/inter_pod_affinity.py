@@ -47,6 +47,8 @@ class InterPodAffinity(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "InterPodAffinity"
+    helped_by: ClassVar[str] = "pods that it has to be with, or the end of pods that keep it away"
+    helped_by_nodes: ClassVar[str] = "pods that it has to be with"
     reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: InterPodAffinitySettings | None = None) -> None:

@@ -31,6 +31,7 @@ class MissingPlugins(Plugin):
     """Placed all the same, such a pod would not have what it asks for."""
 
     name: ClassVar[str] = "MissingPlugins"
+    helped_by: ClassVar[str] = "a scheduler that has the plugins which it needs"
     reads_labels: ClassVar[bool] = False
     resolvable: ClassVar[bool] = False
 

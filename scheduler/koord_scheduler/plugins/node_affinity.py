@@ -31,6 +31,7 @@ class NodeAffinity(Plugin):
 
     normalizes: ClassVar[bool] = True
     name: ClassVar[str] = "NodeAffinity"
+    helped_by: ClassVar[str] = "nodes with labels that its node affinity and selector allow"
     reads_labels: ClassVar[bool] = False
     resolvable: ClassVar[bool] = False
 

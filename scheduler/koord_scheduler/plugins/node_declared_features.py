@@ -34,6 +34,9 @@ class DeclaredFeatures(FeatureState):
     def set_node(self, row: int, node: Node | None, *, is_moved: bool) -> bool:
         return self.column.set(row, (node.status.declared_features or ()) if node else ())
 
+    def signature(self, pod: PodInfo) -> object:
+        return pod.spec.host_network, pod.spec.host_users
+
     def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
         yield _NEEDED, required_features(pod)
 
@@ -42,6 +45,7 @@ class NodeDeclaredFeatures(Plugin):
     """Kubernetes' plugin of that name; nodes say what they have in ``status.declaredFeatures``."""
 
     name: ClassVar[str] = "NodeDeclaredFeatures"
+    helped_by: ClassVar[str] = "nodes with the features that it needs"
     reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) didn't match Pod's required features"
     resolvable: ClassVar[bool] = False

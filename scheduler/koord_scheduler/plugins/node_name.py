@@ -15,6 +15,7 @@ class NodeName(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeName"
+    helped_by: ClassVar[str] = "a node of the name that it asks for"
     reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) didn't match the requested node name"
     resolvable: ClassVar[bool] = False

@@ -19,6 +19,7 @@ class NodePorts(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodePorts"
+    helped_by: ClassVar[str] = "pods that end and free its host ports"
     reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) didn't have free ports for the requested pod ports"
 

@@ -53,6 +53,8 @@ class NodeResourcesFit(Plugin):
     """
 
     name: ClassVar[str] = "NodeResourcesFit"
+    helped_by: ClassVar[str] = "pods that end, or nodes with more room"
+    helped_by_nodes: ClassVar[str] = "nodes with more room"
     reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: FitSettings | None = None) -> None:

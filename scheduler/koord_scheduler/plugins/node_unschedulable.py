@@ -17,6 +17,7 @@ class NodeUnschedulable(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeUnschedulable"
+    helped_by: ClassVar[str] = "nodes that are uncordoned"
     reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) were unschedulable"
     resolvable: ClassVar[bool] = False

@@ -52,6 +52,8 @@ class PodTopologySpread(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "PodTopologySpread"
+    helped_by: ClassVar[str] = "pods that come or end in other domains of its spread constraints"
+    helped_by_nodes: ClassVar[str] = "nodes with the labels of its spread constraints"
     reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: PodTopologySpreadSettings | None = None) -> None:

@@ -19,6 +19,7 @@ class TaintToleration(Plugin):
 
     normalizes: ClassVar[bool] = True
     name: ClassVar[str] = "TaintToleration"
+    helped_by: ClassVar[str] = "taints that are removed, or nodes without them"
     reads_labels: ClassVar[bool] = False
     reason: ClassVar[str] = "node(s) had untolerated taint(s)"
     resolvable: ClassVar[bool] = False

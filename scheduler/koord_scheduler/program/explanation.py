@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from koord_scheduler.framework.admission_explainer import AdmissionExplainer
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.diagnosis import Diagnosis, diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
@@ -24,6 +23,7 @@ from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.gangs.policy_words import policy_words
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.program.waking_changes import waking_changes
+from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass, pod_class
 from koord_scheduler.state.pod_reader import ClusterPod
 from koord_scheduler.state.pod_usage import PlacedPod
@@ -45,7 +45,7 @@ class PendingForm(NamedTuple):
     pod_class: PodClass
 
 
-def read_as_pending(raw: bytes) -> PendingForm:
+def read_as_pending(raw: bytes, nodes: ClusterState) -> PendingForm:
     """What a pod in a JSON document was before it got its node.
 
     Raises:
@@ -53,7 +53,10 @@ def read_as_pending(raw: bytes) -> PendingForm:
     """
     pod = read_pod(raw)
     spec = msgspec.structs.replace(pod.spec, node_name="")
-    return PendingForm(spec.scheduler_name, pod_class(msgspec.structs.replace(pod, spec=spec)))
+    return PendingForm(
+        spec.scheduler_name,
+        pod_class(msgspec.structs.replace(pod, spec=spec), nodes.features.values()),
+    )
 
 
 def unexplained(key: str, state: str, reason: str) -> Document:
@@ -199,7 +202,7 @@ def _not_admitted(scheduler: Scheduler, pod: QueuedPod) -> Document | None:
     """What the first plugin says that does not admit a pod to any node."""
     pod_class, nodes = pod.waiting.pod_class, scheduler.nodes
     for plugin in scheduler.profiles[pod.waiting.scheduler_name].admitting:
-        found = plugin.explain(pod_class, nodes) if isinstance(plugin, AdmissionExplainer) else None
+        found = plugin.explain(pod_class, nodes)
         if found is not None:
             return found
     return None

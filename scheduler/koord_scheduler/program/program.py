@@ -412,7 +412,7 @@ class SchedulerProgram:
         placed = self._scheduler.placed.by_key.get(key)
         if placed is None:
             return unexplained(key, "unknown", f"the pod {key} has ended just now")
-        return explain_placed(self._scheduler, placed, read_as_pending(raw))
+        return explain_placed(self._scheduler, placed, read_as_pending(raw, self._scheduler.nodes))
 
     def _status_servers(self) -> Sequence[StatusServer]:
         settings = self._settings

@@ -192,8 +192,6 @@ def _signature(pod: PodInfo) -> tuple[object, ...]:
         spec.tolerations,
         spec.topology_spread_constraints,
         spec.volumes,
-        spec.host_network,
-        spec.host_users,
         spec.scheduling_group,
         spec.workload_ref,
     )

@@ -1,4 +1,4 @@
-"""Extended resources that nodes without a device plugin for them have all the same. No IO."""
+"""Extended resources that nodes have though they do not list them. No IO."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME
 from koord_model.label_selector import LabelSelector
 
 from koord_scheduler.state.pod_labels import PodLabels
@@ -28,7 +27,7 @@ class SelectedLabels:
 
     def __init__(self) -> None:
         self.version = 0
-        self._keys = {LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME}
+        self._keys: set[str] = set()
         self._bytes = 0
         self._are_all = False
 

@@ -17,7 +17,7 @@ from koord_scheduler.framework.diagnosis import Diagnosis, PluginRejections, dia
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Node, NodeSpec, NodeStatus
-from koord_scheduler.plugin import ANOTHER_POD
+from koord_scheduler.plugin import ANOTHER_POD, Plugin
 from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from koord_scheduler.program.explanation import (
     Document,
@@ -26,7 +26,7 @@ from koord_scheduler.program.explanation import (
     explain_waiting,
     read_as_pending,
 )
-from koord_scheduler.program.waking_changes import CHANGES, waking_changes
+from koord_scheduler.program.waking_changes import waking_changes
 from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 
 from tests.support.quota_cluster import QuotaCluster
@@ -69,7 +69,7 @@ class Shop:
     def why_placed(self, name: str, cpu: str = "1", **spec: Any) -> Document:
         raw = json.dumps(self.document(name, cpu, **spec)).encode()
         placed = self.scheduler.placed.by_key[f"shop/{name}"]
-        return explain_placed(self.scheduler, placed, read_as_pending(raw))
+        return explain_placed(self.scheduler, placed, read_as_pending(raw, self.scheduler.nodes))
 
 
 def fields(found: Document, *names: str) -> list[Any]:
@@ -200,7 +200,8 @@ def test_a_pod_that_another_scheduler_placed() -> None:
     assert "best" not in found
 
 
-NAMES = st.lists(st.sampled_from([*CHANGES, "Quota"]), unique=True)
+PLUGINS = ("NodePorts", "NodeResourcesFit", "TaintToleration", "Quota")
+NAMES = st.lists(st.sampled_from(PLUGINS), unique=True)
 
 
 def rejected(feasible: int, *plugins: PluginRejections) -> Diagnosis:
@@ -212,36 +213,35 @@ def test_what_may_let_a_pod_fit_is_what_the_plugins_wait_for(
     alone: Sequence[str], others: Sequence[str]
 ) -> None:
     """Each that rejects some node alone is an alternative; otherwise all have to give way."""
-    rejections = [PluginRejections(name, 3, 1) for name in alone]
-    rejections += [PluginRejections(name, 3, 0) for name in others if name not in alone]
+    rejections = [PluginRejections(name, 3, 1, f"help for {name}") for name in alone]
+    rejections += [
+        PluginRejections(name, 3, 0, f"help for {name}") for name in others if name not in alone
+    ]
     found = waking_changes(rejected(0, *rejections))
-    alternatives = [[name] for name in alone] or [others]
-    for words, names in zip(found, alternatives, strict=True):
-        assert [name for name in [*CHANGES, "Quota"] if f"({name})" in words] == sorted(
-            names, key=[*CHANGES, "Quota"].index
-        )
-        assert all(CHANGES[name] in words for name in names if name in CHANGES)
+    alternatives = [[name] for name in alone] or ([others] if others else [])
+    for words, names in zip(found, alternatives, strict=bool(alone or others)):
+        assert words == " and ".join(f"help for {name} ({name})" for name in names)
 
 
 def test_nothing_has_to_change_where_a_pod_fits() -> None:
-    rejections = PluginRejections("NodePorts", 2, 2)
+    rejections = PluginRejections("NodePorts", 2, 2, "free ports")
     assert waking_changes(rejected(1, rejections)) == []
     assert waking_changes(replace(rejected(0, rejections), nodes=0)) != []
-    assert waking_changes(rejected(0, rejections)) == [f"{CHANGES['NodePorts']} (NodePorts)"]
+    assert waking_changes(rejected(0, rejections)) == ["free ports (NodePorts)"]
 
 
-def test_every_plugin_of_the_default_profile_that_rejects_has_its_change() -> None:
-    filtering = {one.plugin.name for one in PROFILE.plugins if one.filters}
-    scoring = {"NodeResourcesBalancedAllocation", "ImageLocality"}
-    assert filtering - scoring <= set(CHANGES)
+def test_every_plugin_of_the_default_profile_that_rejects_says_what_helps() -> None:
+    filtering = [one.plugin for one in PROFILE.plugins if one.filters]
+    silent = {one.name for one in filtering if one.helped_by == Plugin.helped_by}
+    assert silent <= {"NodeResourcesBalancedAllocation", "ImageLocality"}
 
 
 @pytest.mark.parametrize(
     ("cpus", "quota", "annotations", "expected"),
     [
         (9, "", {}, "nodes with more room (NodeResourcesFit)"),
-        (7, "", {}, f"{CHANGES['NodeResourcesFit']} (NodeResourcesFit)"),
-        (2, "small", {}, f"{CHANGES['ElasticQuota']} (ElasticQuota)"),
+        (7, "", {}, "pods that end, or nodes with more room (NodeResourcesFit)"),
+        (2, "small", {}, "pods of its quota that end, or a quota that may use more (ElasticQuota)"),
         (4, "small", {}, "a quota with a larger max (ElasticQuota)"),
         (1, "", {"resource-spec": "{broken"}, f"{ANOTHER_POD} (NodeNUMAResource)"),
     ],

@@ -47,7 +47,7 @@ class GangAttempts:
     """How often a gang group did not fit in a row, and from when on it may be tried again.
 
     ``position`` is that of the nodes' journal when it was tried last, -1 if it could not be tried,
-    ``objects`` what plugins depended on beside nodes (claims, devices …).
+    ``objects`` what plugins depended on beside nodes (claims …).
     It did not fit ``since`` then, or since room was held for it in vain. ``victims`` are the keys
     of the pods that had to make room for it last, ``preempted_at`` then.
     """

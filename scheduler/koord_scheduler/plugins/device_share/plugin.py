@@ -76,6 +76,8 @@ class DeviceShare(Plugin):
     """Koordinator's plugin of that name."""
 
     name: ClassVar[str] = "DeviceShare"
+    helped_by: ClassVar[str] = "pods that end and free its devices, or nodes with more of them"
+    helped_by_nodes: ClassVar[str] = "nodes with the devices that it needs"
     reads_labels: ClassVar[bool] = False
     normalizes: ClassVar[bool] = True
     serves_stand_ins: ClassVar[bool] = True

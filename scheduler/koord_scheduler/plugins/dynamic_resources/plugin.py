@@ -72,6 +72,9 @@ class DynamicResources(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "DynamicResources"
+    helped_by: ClassVar[str] = (
+        "devices that become free, or the claims, slices and classes it needs"
+    )
     reads_labels: ClassVar[bool] = False
     normalizes: ClassVar[bool] = True
     resolvable: ClassVar[bool] = False

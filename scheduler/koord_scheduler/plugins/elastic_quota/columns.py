@@ -53,6 +53,7 @@ class QuotaColumns(FeatureState):
 
     def __init__(self, nodes: ClusterState) -> None:
         super().__init__(nodes)
+        nodes.selected_labels.add_keys((LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME))
         self.gates = QuotaGates.of(nodes.gates)
         self._rules: QuotaRules | None = None
         self._quotas: dict[str, ReadQuota] = {}

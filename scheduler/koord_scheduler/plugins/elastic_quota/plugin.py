@@ -59,6 +59,7 @@ class ElasticQuotaPlugin(Plugin):
     """Koordinator's plugin ElasticQuota."""
 
     name: ClassVar[str] = "ElasticQuota"
+    helped_by: ClassVar[str] = "pods of its quota that end, or a quota that may use more"
     reads_labels: ClassVar[bool] = False
 
     def __init__(self, settings: ElasticQuotaSettings | None = None) -> None:

@@ -72,6 +72,8 @@ class NodeNUMAResource(Plugin):
     """Koordinator's plugin of that name."""
 
     name: ClassVar[str] = "NodeNUMAResource"
+    helped_by: ClassVar[str] = "pods that end and free CPUs, or NUMA nodes with more"
+    helped_by_nodes: ClassVar[str] = "nodes with the CPUs and NUMA nodes that it needs"
     reads_labels: ClassVar[bool] = False
     serves_stand_ins: ClassVar[bool] = True
 

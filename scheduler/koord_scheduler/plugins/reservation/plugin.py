@@ -71,6 +71,7 @@ class ReservationPlugin(Plugin):
     """Koordinator's plugin Reservation."""
 
     name: ClassVar[str] = "Reservation"
+    helped_by: ClassVar[str] = "reservations that are made for it, or have more room"
     reads_labels: ClassVar[bool] = False
     across_pods: ClassVar[bool] = False
     serves_stand_ins: ClassVar[bool] = True

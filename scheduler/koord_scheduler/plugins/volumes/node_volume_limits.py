@@ -25,6 +25,10 @@ class NodeVolumeLimits(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "NodeVolumeLimits"
+    helped_by: ClassVar[str] = (
+        "pods that end whose volumes are attached, or a higher limit of volumes"
+    )
+    helped_by_nodes: ClassVar[str] = "a higher limit of volumes, or other nodes"
     reads_labels: ClassVar[bool] = False
 
     def prepare(self, nodes: ClusterState) -> None:

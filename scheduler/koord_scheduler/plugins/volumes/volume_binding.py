@@ -46,6 +46,7 @@ class VolumeBinding(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "VolumeBinding"
+    helped_by: ClassVar[str] = "volumes that can be bound, or nodes that reach those it has"
     reads_labels: ClassVar[bool] = False
 
     def __init__(self, bind_timeout: float = 600.0) -> None:

@@ -34,6 +34,8 @@ class VolumeRestrictions(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "VolumeRestrictions"
+    helped_by: ClassVar[str] = "pods that end and use its volumes"
+    helped_by_nodes: ClassVar[str] = "the claims that it needs"
     reads_labels: ClassVar[bool] = False
 
     def prepare(self, nodes: ClusterState) -> None:

@@ -44,6 +44,7 @@ class VolumeZone(Plugin):
     """Kubernetes' plugin of that name."""
 
     name: ClassVar[str] = "VolumeZone"
+    helped_by: ClassVar[str] = "nodes in the zone of its volumes"
     reads_labels: ClassVar[bool] = False
 
     def prepare(self, nodes: ClusterState) -> None:
