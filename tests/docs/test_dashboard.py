@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from koord_kube.core.evictions import EvictionResult
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.strategy_metrics import StrategyMetrics
 from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
-from koordlet.qos_manager.eviction.policy.backend import EvictionResult
 from prometheus_client import CollectorRegistry
 
 from tests.support.decided import busy_decisions

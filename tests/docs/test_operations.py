@@ -12,6 +12,7 @@ from koord_host.knobs.table import KNOBS
 from koord_host.planning.desired_values import Target
 from koord_host.planning.jobs import InlineJobs, Job, JobKey
 from koord_host.planning.outcomes import Outcome, Result, Round
+from koord_kube.core.evictions import EvictionResult
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_manager.node_metric.metrics import NodeMetricMetrics
 from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
@@ -22,7 +23,6 @@ from koord_serving.admission.metrics import AdmissionOutcome, WebhookMetrics
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.strategy_metrics import StrategyMetrics
 from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
-from koordlet.qos_manager.eviction.policy.backend import EvictionResult
 from koordlet.runtime_hooks.hook_metrics import (
     HookMetrics,
     JobMetrics,

@@ -13,6 +13,7 @@ from koord_kube.answers import TaskSubmitter
 from koord_kube.background_writer import BackgroundWriter
 from koord_kube.core.events import EventSource
 from koord_kube.event_recorder import EventRecorder
+from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.api import ApiError, ListPage, NotFoundError, Object, WatchEvent
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import DEVICES, NODE_TOPOLOGIES, Resource
@@ -151,7 +152,9 @@ async def test_what_koordlet_asks_is_what_it_may(
 
 async def test_gates_that_are_off_by_default_have_rights_of_their_own() -> None:
     api: Any = Noted()
-    await EvictionApiBackend(api).evict(pod_view().record, 30, forced=False)
+    await EvictionApiBackend(PodEvictor(api.write, SharedBackoff())).evict(
+        pod_view().record, 30, forced=False
+    )
     assert api.asked == of_component("evictions")
     api = Noted()
     await _publish(api, DEVICES)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from koord_kube.core.evictions import EvictionResult
 from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
-from koordlet.qos_manager.eviction.policy.backend import EvictionResult
 
 from tests.support.containerd import Containerd, requires_containerd
 from tests.support.cri import RunningPod, burstable_pod_config, pb, run_pod

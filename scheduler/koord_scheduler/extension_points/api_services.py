@@ -13,6 +13,7 @@ from koord_kube.protocol.resources import Resource
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
+    from koord_kube.pod_evictor import PodEvictor
 
     from koord_scheduler.framework.decisions import Placement
     from koord_scheduler.framework.scheduler import Scheduler
@@ -33,6 +34,7 @@ class ApiServices:
     client: Client
     write: Callable[[Request], Awaitable[bytes]]
     bind_write: Callable[[Request], Awaitable[bytes]]
+    evictor: PodEvictor
     on_warning: OnWarning = ignore_warning
 
     def reader(self, resource: Resource) -> Callable[[str, str], Awaitable[Object]]:

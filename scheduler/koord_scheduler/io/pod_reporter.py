@@ -9,12 +9,12 @@ from koord_kube.background_writer import BackgroundWriter
 from koord_kube.core.events import EventSource, reference
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.api import Object
+from koord_kube.protocol.pod_requests import condition_patch
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 
 from koord_scheduler.framework.decisions import Placement, PreemptionPlan
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
-from koord_scheduler.io.pod_requests import condition_patch
 from koord_scheduler.state.pod_usage import PlacedPod
 
 

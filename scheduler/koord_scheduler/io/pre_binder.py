@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import ApiError, NotFoundError
+from koord_kube.protocol.pod_requests import annotations_patch
 
 from koord_scheduler.extension_points.api_services import PreBinding
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.io.limited_writer import Write
 from koord_scheduler.io.placement_annotations import placement_annotations
-from koord_scheduler.io.pod_requests import annotations_patch
 
 
 class PreBinder:

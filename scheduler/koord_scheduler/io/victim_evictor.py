@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import anyio
+from koord_kube.core.evictions import DisruptionTarget, EvictedPod
 from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.api import ApiError, NotFoundError, NotLeadingError
+from koord_kube.protocol.pod_requests import status_patch
 from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import PODS
 
 from koord_scheduler.framework.decisions import PreemptionPlan
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.io.limited_writer import Write
-from koord_scheduler.io.pod_requests import condition_patch, status_patch
 from koord_scheduler.state.pod_usage import PlacedPod
 from koord_scheduler.state.stand_in import is_stand_in
 
@@ -33,16 +33,16 @@ class VictimEvictor:
     def __init__(
         self,
         write: Write,
+        evictor: PodEvictor,
         preempted: Callable[[PlacedPod, PreemptionPlan], None],
         *,
         on_warning: OnWarning = ignore_warning,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         """``preempted`` is called for each victim that is being deleted."""
         self._write = write
+        self._evictor = evictor
         self._preempted = preempted
         self._on_warning = on_warning
-        self._wall = wall
         self._send, self._receive = anyio.create_memory_object_stream[PreemptionPlan | QueuedPod](
             math.inf
         )
@@ -72,16 +72,23 @@ class VictimEvictor:
             except NotLeadingError:
                 continue
             except ApiError as error:
-                self._on_warning(f"{error} (preemption for {pod.key})")
+                self._warn(str(error), pod)
+
+    def _warn(self, reason: str, pod: QueuedPod) -> None:
+        self._on_warning(f"{reason} (preemption for {pod.key})")
 
     async def _carry_out(self, plan: PreemptionPlan) -> None:
         for key in plan.displaced:
             await self._nominate(key, "", None)
         await self._nominate(plan.pod.key, plan.pod.uid, plan.preemption.node)
         message = f"{plan.pod.waiting.scheduler_name}: {_WHY}"
+        why = DisruptionTarget("PreemptionByScheduler", message)
         for victim in plan.preemption.victims:
-            await self._do(_condition(victim, message, self._wall()))
-            await self._do(_deletion(victim))
+            namespace, _, name = victim.key.partition("/")
+            outcome = await self._evictor.delete(EvictedPod(namespace, name, victim.uid), why)
+            if outcome.pod_stays:
+                self._warn(outcome.reason, plan.pod)
+                return
             self._preempted(victim, plan)
 
     async def _nominate(self, key: str, uid: str, node: str | None) -> None:
@@ -98,23 +105,3 @@ class VictimEvictor:
 def _nomination(key: str, uid: str, node: str | None) -> Request:
     """The request that says which node a pod waits for; ``None``: for none any more."""
     return status_patch(key, uid, {"nominatedNodeName": node})
-
-
-def _condition(victim: PlacedPod, message: str, at: float) -> Request:
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "PreemptionByScheduler",
-        "message": message,
-    }
-    return condition_patch(victim.key, victim.uid, condition, at)
-
-
-def _deletion(victim: PlacedPod) -> Request:
-    namespace, _, name = victim.key.partition("/")
-    body = {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "preconditions": {"uid": victim.uid},
-    }
-    return Request("DELETE", PODS, name, namespace, body=body)

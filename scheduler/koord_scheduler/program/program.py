@@ -13,6 +13,7 @@ from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
 from koord_kube.core.election import ElectionTiming
 from koord_kube.leadership import Leadership, LeaseSettings
+from koord_kube.pod_evictor import PodEvictor
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.api import ApiError, NotFoundError
 from koord_kube.protocol.resources import PODS
@@ -191,7 +192,8 @@ class SchedulerProgram:
         )
         write = writer.write
         limited = LimitedWriter(writer.submit, backoff=api.backoff)
-        services = ApiServices(self._scheduler, api, write, limited.write, self._warn)
+        pod_evictor = PodEvictor(write, api.backoff)
+        services = ApiServices(self._scheduler, api, write, limited.write, pod_evictor, self._warn)
         pre_binder = PreBinder(self._pre_bindings(services), limited.write, on_warning=self._warn)
         binder = Binder(
             limited.submit,
@@ -215,7 +217,7 @@ class SchedulerProgram:
             on_warning=lambda line: self._warn(f"{line} (not reported)"),
         )
         self._reporter = reporter = PodReporter(reports, instance=self._settings.pod_name)
-        evictor = VictimEvictor(write, reporter.preempted, on_warning=self._warn)
+        evictor = VictimEvictor(write, pod_evictor, reporter.preempted, on_warning=self._warn)
         try:
             async with self._extenders, anyio.create_task_group() as group:
                 group.start_soon(limited.run)

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 from koord_cri.client import CriCallError, CriClient
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_proto import cri_pb2 as cri
 
-from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 M = TypeVar("M", bound=Message)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from koord_kube.core.events import reference
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.resources import PODS
 from koord_service.error_text import describe_error
@@ -37,11 +38,7 @@ from koordlet.qos_manager.eviction.policy.account import (
     OverduePod,
     grace_seconds,
 )
-from koordlet.qos_manager.eviction.policy.backend import (
-    EvictionBackend,
-    EvictionOutcome,
-    EvictionResult,
-)
+from koordlet.qos_manager.eviction.policy.backend import EvictionBackend
 from koordlet.qos_manager.eviction.policy.effect import PAUSE_SECONDS, EvictionEffect
 from koordlet.qos_manager.eviction.policy.guard import refusal
 from koordlet.qos_manager.eviction.policy.selection import (

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
+from koord_kube.core.evictions import EvictionResult
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-
-from koordlet.qos_manager.eviction.policy.backend import EvictionResult
 
 _MOST_PODS = 256
 """The rows of the pods that were evicted last; others go, as the pods have."""

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import anyio
+from koord_kube.core.evictions import EvictedPod
 from koord_kube.core.warnings import OnWarning, ignore_warning
+from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
-from koord_kube.protocol.resources import ELASTIC_QUOTAS, PODS
+from koord_kube.protocol.resources import ELASTIC_QUOTAS
 from koord_service.logs import get_log
 
 from koord_scheduler.framework.scheduler import Scheduler
@@ -46,6 +48,7 @@ class QuotaController:
         self,
         scheduler: Scheduler,
         write: Write,
+        evictor: PodEvictor,
         duties: QuotaDuties,
         *,
         observe: Callable[[float], None] = lambda _: None,
@@ -55,6 +58,7 @@ class QuotaController:
         self._scheduler = scheduler
         self._quotas = scheduler.nodes.use(QuotaColumns)
         self._write = write
+        self._evictor = evictor
         self._duties = duties
         self._observe = observe
         self._on_warning = on_warning
@@ -117,7 +121,16 @@ class QuotaController:
             for pod in pods_over_quota(self._quotas, self._scheduler.placed, over[name]):
                 if pod.key not in self._scheduler.assumed:
                     log.info("evicting a pod whose quota uses too much", pod=pod.key, quota=name)
-                    await self._do(_eviction(pod), f"quota {name}")
+                    await self._evict(pod, name)
+
+    async def _evict(self, pod: PlacedPod, quota: str) -> None:
+        namespace, _, name = pod.key.partition("/")
+        try:
+            outcome = await self._evictor.evict(EvictedPod(namespace, name, pod.uid))
+        except NotLeadingError:
+            return
+        if outcome.pod_stays:
+            self._on_warning(f"{outcome.reason} (quota {quota})")
 
     async def _do(self, request: Request, about: str) -> None:
         try:
@@ -126,14 +139,3 @@ class QuotaController:
             pass  # it is gone or there already, or somebody else writes
         except ApiError as error:
             self._on_warning(f"{error} ({about})")
-
-
-def _eviction(pod: PlacedPod) -> Request:
-    namespace, _, name = pod.key.partition("/")
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": name, "namespace": namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
-    }
-    return Request("POST", PODS, name, namespace, "eviction", body=body)

@@ -73,6 +73,7 @@ class ElasticQuotaPlugin(Plugin):
         found = QuotaController(
             api.scheduler,
             api.write,
+            api.evictor,
             self._settings.duties,
             observe=self._observe,
             on_warning=api.on_warning,

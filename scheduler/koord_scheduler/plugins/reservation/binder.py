@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from koord_kube.protocol.pod_requests import annotations_patch
+
 from koord_scheduler.extension_points.api_services import PreBinding
 from koord_scheduler.framework.decisions import Placement
 from koord_scheduler.io.limited_writer import Write
-from koord_scheduler.io.pod_requests import annotations_patch
 from koord_scheduler.plugins.reservation.allocation import PreAllocatedOwners
 
 

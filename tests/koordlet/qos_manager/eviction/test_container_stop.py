@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_proto import cri_pb2 as cri
 from koordlet.qos_manager.eviction.container_stop import ContainerStopBackend
-from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 
 from tests.support.views import pod_view
 

@@ -10,6 +10,7 @@ from koord_kube.answers import TaskSubmitter
 from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
 from koord_kube.core.events import EventSource
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_kube.event_recorder import EventRecorder
 from koord_model.pod import Pod
 from koordlet.qos_manager.core.strategy import (
@@ -21,7 +22,6 @@ from koordlet.qos_manager.core.strategy import (
     Term,
 )
 from koordlet.qos_manager.eviction.evictor import record_event
-from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.qos_manager.eviction.policy.events import (
     FAILURE,
     SOON,

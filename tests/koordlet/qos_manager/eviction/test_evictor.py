@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_kube.protocol.api import Object
 from koordlet.qos_manager.core.decision_log import EVICTED
 from koordlet.qos_manager.core.strategy import (
@@ -25,7 +26,6 @@ from koordlet.qos_manager.core.strategy import (
 from koordlet.qos_manager.eviction.evictor import Evictor
 from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
 from koordlet.qos_manager.eviction.policy.account import EvictionLimits
-from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.qos_manager.eviction.policy.effect import MOST_IN_VAIN
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from prometheus_client import CollectorRegistry, generate_latest

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_kube.protocol.pod_requests import annotations_patch
 from koord_kube.protocol.request import Request
 from koord_model.keys import (
     ANNOTATION_DEVICE_ALLOCATED,
@@ -29,7 +30,6 @@ from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.self_check import ROUND_SECONDS, SelfCheck
-from koord_scheduler.io.pod_requests import annotations_patch
 from koord_scheduler.plugins.device_share.assumed_devices import AssumedDevices
 from koord_scheduler.plugins.device_share.candidates import DeviceRejection
 from koord_scheduler.plugins.device_share.columns import DeviceColumns

@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.request import Request
+from koord_kube.shared_backoff import SharedBackoff
 from koord_model.keys import ANNOTATION_QUOTA_RUNTIME
 from koord_scheduler.plugins.elastic_quota.controller import QuotaController, QuotaDuties
 from koord_scheduler.plugins.elastic_quota.overuse import RevokeRules
@@ -30,7 +32,10 @@ class Writer:
 
     def controller(self, cluster: QuotaCluster, revoke: RevokeRules | None) -> QuotaController:
         duties = QuotaDuties("q", revoke)
-        return QuotaController(cluster.scheduler, self.write, duties, monotonic=lambda: self.now)
+        evictor = PodEvictor(self.write, SharedBackoff())
+        return QuotaController(
+            cluster.scheduler, self.write, evictor, duties, monotonic=lambda: self.now
+        )
 
     def take(self) -> list[Request]:
         found, self.written = self.written, []

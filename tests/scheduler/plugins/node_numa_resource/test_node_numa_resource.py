@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_kube.protocol.pod_requests import annotations_patch
 from koord_kube.protocol.request import Request
 from koord_model import cpuset
 from koord_model.keys import (
@@ -26,7 +27,6 @@ from koord_scheduler.framework.decisions import Placement, PreemptionPlan, Refus
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.profile import EnabledPlugin, Profile
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.io.pod_requests import annotations_patch
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugin import Plugin
 from koord_scheduler.plugins.node_numa_resource.assumed_numa import AssumedNUMA

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_model.pod import Pod
 
 from koordlet.qos_manager.core.strategy import PodNotice, shown
-from koordlet.qos_manager.eviction.policy.backend import EvictionOutcome, EvictionResult
 from koordlet.qos_manager.eviction.policy.selection import Eviction, EvictionWarning
 
 SUCCESS, FAILURE = "evictPodSuccess", "evictPodFail"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koord_model.times import rfc3339
+
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
-from koord_model.times import rfc3339
 
 
 def status_patch(key: str, uid: str, status: Mapping[str, Any]) -> Request:
