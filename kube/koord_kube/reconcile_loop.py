@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 from koord_service.log_deduplicator import LogDeduplicator
@@ -39,9 +39,11 @@ class ReconcileLoop:
         on_warning: OnWarning = ignore_warning,
         queue: WorkQueue | None = None,
         backoff: SharedBackoff | None = None,
+        due: Callable[[], Iterable[str]] | None = None,
+        every: float = 0.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``name`` is for warnings and metrics."""
+        """``name`` is for warnings and metrics. ``due`` returns keys to add ``every`` so often."""
         self.name = name
         self._reconcile = reconcile
         self._workers = workers
@@ -49,6 +51,8 @@ class ReconcileLoop:
         self._on_warning = on_warning
         self._queue = queue if queue is not None else WorkQueue(monotonic=monotonic)
         self._backoff = backoff if backoff is not None else SharedBackoff()
+        self._due = due
+        self._every = every
         self._warnings = LogDeduplicator()
         self._last_failure = ""
         self.handled = 0
@@ -77,8 +81,16 @@ class ReconcileLoop:
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as group:
+            if self._due is not None:
+                group.start_soon(self._add_due, self._due)
             for _ in range(self._workers):
                 group.start_soon(self._work)
+
+    async def _add_due(self, due: Callable[[], Iterable[str]]) -> None:
+        while True:
+            for key in due():
+                self._queue.add(key)
+            await anyio.sleep(self._every)
 
     async def _work(self) -> None:
         while True:

@@ -345,7 +345,7 @@ class Plugin:
         return None
 
     def controllers(self, api: ApiServices) -> Iterable[Controller]:
-        """Loops beside decisions while this scheduler leads; of the first profile alone."""
+        """What it keeps in the API while this scheduler leads; of the first profile alone."""
         return ()
 
     def collectors(self, nodes: ClusterState, look_up: LookUp) -> Iterable[Collector]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.protocol.api import Object
@@ -18,8 +18,31 @@ if TYPE_CHECKING:
     from koord_scheduler.framework.decisions import Placement
     from koord_scheduler.framework.scheduler import Scheduler
 
-Controller = Callable[[], Coroutine[Any, Any, None]]
-"""A loop that runs beside decisions, as long as this scheduler leads, until it is cancelled."""
+Write = Callable[[Request], Awaitable[bytes]]
+
+
+class Controller(Protocol):
+    """Objects that this scheduler keeps as they should be while it leads.
+
+    Each ``every`` seconds those that are ``due`` are named, and then reconciled, some at a time.
+    ``name`` says in warnings which they are.
+    """
+
+    name: str
+    every: float
+
+    def due(self) -> Iterable[str]:
+        """Return the keys of objects that may not be as they should be."""
+        ...
+
+    async def reconcile(self, key: str) -> None:
+        """Write what an object lacks.
+
+        Raises:
+            ApiError: that failed. It is repeated with growing waits, unless the object has changed
+                meanwhile or is gone (409, 404).
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,8 +55,8 @@ class ApiServices:
 
     scheduler: Scheduler
     client: Client
-    write: Callable[[Request], Awaitable[bytes]]
-    bind_write: Callable[[Request], Awaitable[bytes]]
+    write: Write
+    bind_write: Write
     evictor: PodEvictor
     on_warning: OnWarning = ignore_warning
 

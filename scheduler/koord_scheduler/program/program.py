@@ -41,6 +41,7 @@ from koord_scheduler.framework.self_check import SelfCheck
 from koord_scheduler.framework.stale_reasons import StaleReasons, texts_of
 from koord_scheduler.io.binder import Binder
 from koord_scheduler.io.cluster_cache import ClusterCache
+from koord_scheduler.io.controller_loop import run_controller
 from koord_scheduler.io.extender_client import ExtenderClient, tls_contexts
 from koord_scheduler.io.limited_writer import LimitedWriter
 from koord_scheduler.io.pod_reporter import PodReporter
@@ -225,7 +226,7 @@ class SchedulerProgram:
                 group.start_soon(reports.run)
                 group.start_soon(evictor.run)
                 for controller in self._controllers(services):
-                    group.start_soon(controller)
+                    group.start_soon(run_controller, controller, api.backoff, self._warn)
                 await self._loop.run(binder, pre_binder, evictor, self._extenders, unsent)
         finally:
             self._reporter, self._unsent = None, _nothing
@@ -247,7 +248,7 @@ class SchedulerProgram:
             yield from plugin.controllers(services)
         if self._scheduler.nodes.find(ClusterNetwork) is not None:
             nodes = self._scheduler.nodes
-            yield NetworkTopologyController(nodes, services.write, on_warning=self._warn).run
+            yield NetworkTopologyController(nodes, services.write)
 
     def _silence(self) -> str:
         return "this scheduler stops" if self._stops else self._cache.silence()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from functools import partial
 
-import anyio
 import msgspec
 from koord_kube.client import Client
-from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import POD_GROUPS, PODS
 from koord_kube.protocol.selectors import label_is
@@ -20,11 +17,10 @@ from koord_model.keys import LABEL_POD_GROUP
 from koord_model.names import is_label_value
 from koord_model.times import rfc3339
 
-from koord_scheduler.extension_points.api_services import ApiServices, Controller
+from koord_scheduler.extension_points.api_services import ApiServices, Controller, Write
 from koord_scheduler.gangs.gang_spec import GangSource
 from koord_scheduler.gangs.gangs import Gang, Gangs
 from koord_scheduler.gangs.pod_group import PodGroup, PodGroupStatus
-from koord_scheduler.io.limited_writer import Write
 from koord_scheduler.objects.pod import read_pod
 from koord_scheduler.plugins.coscheduling.group_conditions import conditions_patch
 from koord_scheduler.plugins.coscheduling.pod_group_status import (
@@ -34,9 +30,6 @@ from koord_scheduler.plugins.coscheduling.pod_group_status import (
 )
 
 ENDED = ("Succeeded", "Failed")
-PASS_SECONDS = 1.0
-"""Between two looks at the groups that changed."""
-
 EndedPods = Callable[[str, str], AsyncIterator[str]]
 """The phases of the ended pods of a PodGroup, by its namespace and name."""
 
@@ -48,53 +41,49 @@ class PodGroupController:
     pods than its status says.
     """
 
+    name = "PodGroups"
+    every = 1.0
+
     def __init__(
         self,
         gangs: Gangs,
         write: Write,
         ended_pods: EndedPods,
         *,
-        on_warning: OnWarning = ignore_warning,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._gangs = gangs
         self._write = write
         self._ended_pods = ended_pods
-        self._on_warning = on_warning
         self._wall = wall
+        self._is_new = True
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        self._gangs.touched.update(self._gangs.by_key)
-        while True:
-            await self.look()
-            await anyio.sleep(PASS_SECONDS)
+    def due(self) -> Iterable[str]:
+        """Return the groups that changed; at first all."""
+        touched = self._gangs.touched
+        if self._is_new:
+            touched.update(self._gangs.by_key)
+            self._is_new = False
+        keys = sorted(touched)
+        touched.clear()
+        return keys
 
-    async def look(self) -> None:
-        """Once at all groups that changed."""
-        touched = sorted(self._gangs.touched)
-        self._gangs.touched.clear()
-        for key in touched:
-            gang = self._gangs.by_key.get(key)
-            if gang is None or gang.pod_group is None:
-                continue
-            try:
-                if gang.pod_group.spec.source is GangSource.KUBERNETES:
-                    await self._look_at_conditions(gang)
-                else:
-                    await self._look(gang, gang.pod_group)
-            except (ConflictError, NotFoundError, NotLeadingError):
-                continue  # it has changed meanwhile, which the watch will say
-            except ApiError as error:
-                self._gangs.touched.add(key)
-                self._on_warning(f"{error} (PodGroup {key})")
+    async def reconcile(self, key: str) -> None:
+        """Write what has changed of a group."""
+        gang = self._gangs.by_key.get(key)
+        if gang is None or gang.pod_group is None:
+            return
+        if gang.pod_group.spec.source is GangSource.KUBERNETES:
+            await self._write_conditions(gang)
+        else:
+            await self._write_status(gang, gang.pod_group)
 
-    async def _look_at_conditions(self, gang: Gang) -> None:
+    async def _write_conditions(self, gang: Gang) -> None:
         request = conditions_patch(self._gangs, gang, rfc3339(self._wall()))
         if request is not None:
             await self._write(request)
 
-    async def _look(self, gang: Gang, group: PodGroup) -> None:
+    async def _write_status(self, gang: Gang, group: PodGroup) -> None:
         minimum = group.spec.min_member
         if is_settled(group.status, minimum, group.spec.created):
             return
@@ -145,7 +134,7 @@ def status_patch(group: PodGroup, status: PodGroupStatus) -> Request:
 
 
 def pod_group_controllers(api: ApiServices) -> Iterator[Controller]:
-    """The loop that writes the status of PodGroups."""
+    """The controller that writes the status of PodGroups."""
     gangs = api.scheduler.gangs
     ended = partial(ended_pods, api.client)
-    yield PodGroupController(gangs, api.write, ended, on_warning=api.on_warning).run
+    yield PodGroupController(gangs, api.write, ended)

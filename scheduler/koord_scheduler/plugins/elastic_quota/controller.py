@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-import anyio
 from koord_kube.core.evictions import EvictedPod
 from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.pod_evictor import PodEvictor
-from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
+from koord_kube.protocol.api import Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import ELASTIC_QUOTAS
 from koord_service.logs import get_log
 
+from koord_scheduler.extension_points.api_services import ApiServices, Controller, Write
 from koord_scheduler.framework.scheduler import Scheduler
-from koord_scheduler.io.limited_writer import Write
 from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns
 from koord_scheduler.plugins.elastic_quota.overuse import OveruseClock, RevokeRules
 from koord_scheduler.plugins.elastic_quota.overused_quotas import overused_quotas, pods_over_quota
 from koord_scheduler.plugins.elastic_quota.report import report_patch, reserved_quotas
-from koord_scheduler.state.pod_usage import PlacedPod
-
-PASS_SECONDS = 1.0
-"""Between two looks at all quotas; what is as the API has it is not written."""
-_CREATE_SECONDS = 60.0
-"""Between two attempts to create quotas; the API server may not have the kind."""
 
 log = get_log("scheduler")
 
@@ -41,101 +34,134 @@ class QuotaDuties(NamedTuple):
 DEFAULT_DUTIES = QuotaDuties("koordinator-system")
 
 
-class QuotaController:
-    """Runs while this scheduler leads; ``observe`` gets how many seconds each report took."""
+class QuotaReporter:
+    """Writes of each quota how it stands, if the API says something else.
+
+    ``observe`` gets how many seconds each report took.
+    """
+
+    name = "reports of quotas"
+    every = 1.0
+
+    def __init__(
+        self,
+        quotas: QuotaColumns,
+        write: Write,
+        *,
+        observe: Callable[[float], None] = lambda _: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._quotas = quotas
+        self._write = write
+        self._observe = observe
+        self._monotonic = monotonic
+
+    def due(self) -> Iterable[str]:
+        """Return the namespaces and names of those that stand otherwise."""
+        return [key for key in self._quotas.objects if self._request(key) is not None]
+
+    async def reconcile(self, key: str) -> None:
+        """Write how a quota stands."""
+        request = self._request(key)
+        if request is not None:
+            began = self._monotonic()
+            await self._write(request)
+            self._observe(self._monotonic() - began)
+
+    def _request(self, key: str) -> Request | None:
+        read, trees = self._quotas.objects.get(key), self._quotas.trees
+        found = trees.find(read.quota.name) if read is not None else None
+        if read is None or found is None or found.node.quota.uid not in ("", read.quota.uid):
+            return None
+        body = report_patch(trees, found, read)
+        namespace, _, name = key.partition("/")
+        if body is None:
+            return None
+        return Request("PATCH", ELASTIC_QUOTAS, name, namespace, body=body)
+
+
+class QuotaCreator:
+    """Creates the quotas that Koordinator's users expect to see, if they are not there."""
+
+    name = "quotas to create"
+    every = 60.0
+    """The API server may not have the kind."""
+
+    def __init__(self, quotas: QuotaColumns, write: Write, namespace: str) -> None:
+        self._quotas = quotas
+        self._write = write
+        self._namespace = namespace
+
+    def due(self) -> Iterable[str]:
+        """Return the names of those that are missing."""
+        return self._missing()
+
+    async def reconcile(self, key: str) -> None:
+        """Create a quota."""
+        body = self._missing().get(key)
+        if body is not None:
+            await self._write(Request("POST", ELASTIC_QUOTAS, "", self._namespace, body=body))
+
+    def _missing(self) -> dict[str, Object]:
+        present = {read.quota.name for read in self._quotas.objects.values()}
+        found = reserved_quotas(self._namespace, self._quotas.rules)
+        names = {body["metadata"]["name"]: body for body in found}
+        return {name: body for name, body in names.items() if name not in present}
+
+
+class QuotaRevoker:
+    """Evicts pods of quotas that used too much for too long; budgets may forbid it."""
+
+    name = "pods of quotas that use too much"
 
     def __init__(
         self,
         scheduler: Scheduler,
-        write: Write,
         evictor: PodEvictor,
-        duties: QuotaDuties,
+        rules: RevokeRules,
         *,
-        observe: Callable[[float], None] = lambda _: None,
         on_warning: OnWarning = ignore_warning,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.every = max(rules.interval, 0.1)
         self._scheduler = scheduler
         self._quotas = scheduler.nodes.use(QuotaColumns)
-        self._write = write
         self._evictor = evictor
-        self._duties = duties
-        self._observe = observe
         self._on_warning = on_warning
         self._monotonic = monotonic
-        self._tried_at = float("-inf")
-        self._clock = OveruseClock(duties.revoke.delay) if duties.revoke is not None else None
+        self._clock = OveruseClock(rules.delay)
+        self._quota_of: dict[str, str] = {}
+        """The quota for which each pod has to go, by the pod's namespace and name."""
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._report_all)
-            if self._duties.revoke is not None:
-                group.start_soon(self._revoke_all, max(self._duties.revoke.interval, 0.1))
-
-    async def _report_all(self) -> None:
-        while True:
-            await self.create_missing()
-            await self.report()
-            await anyio.sleep(PASS_SECONDS)
-
-    async def _revoke_all(self, interval: float) -> None:
-        while True:
-            await self.revoke()
-            await anyio.sleep(interval)
-
-    async def create_missing(self) -> None:
-        """Create the quotas that Koordinator's users expect to see, if they are not there."""
-        now = self._monotonic()
-        if now - self._tried_at < _CREATE_SECONDS:
-            return
-        self._tried_at = now
-        present = {read.quota.name for read in self._quotas.objects.values()}
-        for body in reserved_quotas(self._duties.namespace, self._quotas.rules):
-            name = body["metadata"]["name"]
-            if name not in present:
-                namespace = self._duties.namespace
-                await self._do(Request("POST", ELASTIC_QUOTAS, "", namespace, body=body), name)
-
-    async def report(self) -> None:
-        """Write of each quota how it stands, if the API says something else."""
-        for key, read in list(self._quotas.objects.items()):
-            trees = self._quotas.trees
-            one = trees.find(read.quota.name)
-            if one is None or one.node.quota.uid not in ("", read.quota.uid):
-                continue
-            body = report_patch(trees, one, read)
-            if body is not None:
-                began = self._monotonic()
-                namespace, _, name = key.partition("/")
-                request = Request("PATCH", ELASTIC_QUOTAS, name, namespace, body=body)
-                await self._do(request, f"quota {key}")
-                self._observe(self._monotonic() - began)
-
-    async def revoke(self) -> None:
-        """Evict pods of quotas that used too much for too long; budgets may forbid it."""
-        if self._clock is None:
-            return
+    def due(self) -> Iterable[str]:
+        """Return the pods that have to go."""
         over = {one.name: one for one in overused_quotas(self._quotas)}
-        for name in self._clock.due(over, self._monotonic()):
-            for pod in pods_over_quota(self._quotas, self._scheduler.placed, over[name]):
-                if pod.key not in self._scheduler.assumed:
-                    log.info("evicting a pod whose quota uses too much", pod=pod.key, quota=name)
-                    await self._evict(pod, name)
+        self._quota_of = {
+            pod.key: name
+            for name in self._clock.due(over, self._monotonic())
+            for pod in pods_over_quota(self._quotas, self._scheduler.placed, over[name])
+            if pod.key not in self._scheduler.assumed
+        }
+        return self._quota_of
 
-    async def _evict(self, pod: PlacedPod, quota: str) -> None:
-        namespace, _, name = pod.key.partition("/")
-        try:
-            outcome = await self._evictor.evict(EvictedPod(namespace, name, pod.uid))
-        except NotLeadingError:
+    async def reconcile(self, key: str) -> None:
+        """Evict a pod; after a refusal the next look decides anew."""
+        pod, quota = self._scheduler.placed.by_key.get(key), self._quota_of.get(key)
+        if pod is None or quota is None:
             return
+        log.info("evicting a pod whose quota uses too much", pod=key, quota=quota)
+        namespace, _, name = key.partition("/")
+        outcome = await self._evictor.evict(EvictedPod(namespace, name, pod.uid))
         if outcome.pod_stays:
             self._on_warning(f"{outcome.reason} (quota {quota})")
 
-    async def _do(self, request: Request, about: str) -> None:
-        try:
-            await self._write(request)
-        except (ConflictError, NotFoundError, NotLeadingError):
-            pass  # it is gone or there already, or somebody else writes
-        except ApiError as error:
-            self._on_warning(f"{error} ({about})")
+
+def quota_controllers(
+    api: ApiServices, duties: QuotaDuties, observe: Callable[[float], None]
+) -> Iterator[Controller]:
+    """The controllers of all quotas."""
+    quotas = api.scheduler.nodes.use(QuotaColumns)
+    yield QuotaReporter(quotas, api.write, observe=observe)
+    yield QuotaCreator(quotas, api.write, duties.namespace)
+    if duties.revoke is not None:
+        yield QuotaRevoker(api.scheduler, api.evictor, duties.revoke, on_warning=api.on_warning)

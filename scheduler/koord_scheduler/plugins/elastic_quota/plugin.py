@@ -26,8 +26,8 @@ from koord_scheduler.plugins.elastic_quota.admission import (
 from koord_scheduler.plugins.elastic_quota.columns import QuotaColumns, claim_of
 from koord_scheduler.plugins.elastic_quota.controller import (
     DEFAULT_DUTIES,
-    QuotaController,
     QuotaDuties,
+    quota_controllers,
 )
 from koord_scheduler.plugins.elastic_quota.quota_metrics import QuotaMetrics, quota_figures
 from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaRules, TreeQuota
@@ -70,15 +70,7 @@ class ElasticQuotaPlugin(Plugin):
         nodes.use(QuotaColumns).follow(self._settings.rules)
 
     def controllers(self, api: ApiServices) -> Iterable[Controller]:
-        found = QuotaController(
-            api.scheduler,
-            api.write,
-            api.evictor,
-            self._settings.duties,
-            observe=self._observe,
-            on_warning=api.on_warning,
-        )
-        yield found.run
+        return quota_controllers(api, self._settings.duties, self._observe)
 
     def collectors(self, nodes: ClusterState, look_up: LookUp) -> Iterable[Collector]:
         quotas = nodes.use(QuotaColumns)

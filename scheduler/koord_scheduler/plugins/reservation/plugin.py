@@ -97,9 +97,7 @@ class ReservationPlugin(Plugin):
         return OwnerAnnotator(api.bind_write)
 
     def controllers(self, api: ApiServices) -> Iterable[Controller]:
-        keep = self._settings.keep_seconds
-        found = ReservationController(api.scheduler, api.write, keep, on_warning=api.on_warning)
-        yield found.run
+        yield ReservationController(api.scheduler, api.write, self._settings.keep_seconds)
 
     def collectors(self, nodes: ClusterState, look_up: LookUp) -> Iterable[Collector]:
         yield ReservationMetrics(nodes.use(ReservationColumns).objects)

@@ -19,6 +19,8 @@ from koord_scheduler.plugins.coscheduling.pod_group_status import (
 )
 from koord_scheduler.state.cluster_state import ClusterState
 
+from tests.support.reconciling import reconcile_due
+
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -86,10 +88,10 @@ async def test_it_writes_what_changed_of_the_version_that_it_looked_at() -> None
     cluster = Controller()
     cluster.pod_group(phase="Pending")
     cluster.pod("a", "Pending", is_bound=False)
-    await cluster.controller.look()
+    await reconcile_due(cluster.controller)
     assert cluster.written == []
     cluster.pod("b", "Pending", is_bound=False)
-    await cluster.controller.look()
+    await reconcile_due(cluster.controller)
     [request] = cluster.written
     assert request.path == "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/d/podgroups/g"
     assert request.body == {
@@ -103,12 +105,12 @@ async def test_pods_that_have_ended_are_read_where_they_are_missing() -> None:
     cluster.pod_group(phase="Running", scheduled=2, running=2)
     cluster.pod("a", "Running")
     cluster.pod("b", "Running")
-    await cluster.controller.look()
+    await reconcile_due(cluster.controller)
     assert cluster.written == []
     cluster.gangs.remove_member("d/a")
     cluster.gangs.remove_member("d/b")
     cluster.ended = ["Succeeded", "Succeeded"]
-    await cluster.controller.look()
+    await reconcile_due(cluster.controller)
     [request] = cluster.written
     assert request.body is not None
     status = request.body["status"]

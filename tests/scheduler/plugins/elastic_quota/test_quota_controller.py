@@ -10,13 +10,18 @@ from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.request import Request
 from koord_kube.shared_backoff import SharedBackoff
 from koord_model.keys import ANNOTATION_QUOTA_RUNTIME
-from koord_scheduler.plugins.elastic_quota.controller import QuotaController, QuotaDuties
+from koord_scheduler.plugins.elastic_quota.controller import (
+    QuotaCreator,
+    QuotaReporter,
+    QuotaRevoker,
+)
 from koord_scheduler.plugins.elastic_quota.overuse import RevokeRules
 from koord_scheduler.plugins.elastic_quota.quota_metrics import QuotaMetrics, quota_figures
 from prometheus_client import CollectorRegistry
 
 from tests.support.merge_patch import merged
 from tests.support.quota_cluster import QuotaCluster, quota_object
+from tests.support.reconciling import reconcile_due
 
 
 class Writer:
@@ -29,13 +34,6 @@ class Writer:
     async def write(self, request: Request) -> bytes:
         self.written.append(request)
         return b"{}"
-
-    def controller(self, cluster: QuotaCluster, revoke: RevokeRules | None) -> QuotaController:
-        duties = QuotaDuties("q", revoke)
-        evictor = PodEvictor(self.write, SharedBackoff())
-        return QuotaController(
-            cluster.scheduler, self.write, evictor, duties, monotonic=lambda: self.now
-        )
 
     def take(self) -> list[Request]:
         found, self.written = self.written, []
@@ -53,8 +51,8 @@ async def test_a_quota_is_written_when_it_stands_otherwise_than_the_api_says() -
     cluster.put("ElasticQuota", "q/team", document)
     cluster.pod("a", "team", 2, "n1")
     cluster.pod("b", "team", 1)
-    controller = writer.controller(cluster, None)
-    await controller.report()
+    controller = QuotaReporter(cluster.quotas, writer.write)
+    await reconcile_due(controller)
     [request] = writer.take()
     assert (request.method, request.name, request.namespace) == ("PATCH", "team", "q")
     document = merged(document, body(request))
@@ -62,19 +60,19 @@ async def test_a_quota_is_written_when_it_stands_otherwise_than_the_api_says() -
     runtime = document["metadata"]["annotations"][ANNOTATION_QUOTA_RUNTIME]
     assert json.loads(runtime) == {"cpu": "3"}
     cluster.put("ElasticQuota", "q/team", document)
-    await controller.report()
+    await reconcile_due(controller)
     assert writer.take() == []
     cluster.remove("Pod", "shop/a")
-    await controller.report()
+    await reconcile_due(controller)
     [request] = writer.take()
     document = merged(document, body(request))
     assert document["status"]["used"]["cpu"] == "0"
 
 
-async def test_quotas_that_everybody_expects_are_created_once_in_a_while() -> None:
+async def test_quotas_that_everybody_expects_are_created() -> None:
     cluster, writer = QuotaCluster("n1"), Writer()
-    controller = writer.controller(cluster, None)
-    await controller.create_missing()
+    controller = QuotaCreator(cluster.quotas, writer.write, "q")
+    await reconcile_due(controller)
     created = writer.take()
     for request in created:
         metadata = body(request)["metadata"]
@@ -84,8 +82,7 @@ async def test_quotas_that_everybody_expects_are_created_once_in_a_while() -> No
         "koordinator-default-quota",
         "koordinator-system-quota",
     }
-    writer.now += 61
-    await controller.create_missing()
+    await reconcile_due(controller)
     assert writer.take() == []
 
 
@@ -94,19 +91,24 @@ async def test_the_least_important_pods_go_of_a_quota_that_uses_too_much_for_too
     cluster.quota("team", 5)
     for name, priority in (("low", 1), ("mid", 2), ("high", 3)):
         cluster.pod(name, "team", 2, "n1", priority=priority)
-    controller = writer.controller(cluster, RevokeRules(120.0, 1.0))
-    await controller.revoke()
+    controller = QuotaRevoker(
+        cluster.scheduler,
+        PodEvictor(writer.write, SharedBackoff()),
+        RevokeRules(120.0, 1.0),
+        monotonic=lambda: writer.now,
+    )
+    await reconcile_due(controller)
     writer.now += 100
-    await controller.revoke()
+    await reconcile_due(controller)
     assert writer.take() == []
     writer.now += 21
-    await controller.revoke()
+    await reconcile_due(controller)
     [request] = writer.take()
     assert (request.name, request.subresource) == ("low", "eviction")
     assert body(request)["deleteOptions"] == {"preconditions": {"uid": "u-low"}}
     cluster.quota("team", 6)
     writer.now += 500
-    await controller.revoke()
+    await reconcile_due(controller)
     assert writer.take() == []
 
 

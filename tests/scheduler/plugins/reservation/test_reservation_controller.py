@@ -6,6 +6,7 @@ import pytest
 from koord_kube.protocol.request import Request
 from koord_scheduler.plugins.reservation.controller import ReservationController
 
+from tests.support.reconciling import reconcile_due
 from tests.support.reservations import ReservationCluster
 
 
@@ -17,7 +18,7 @@ async def written(cluster: ReservationCluster) -> dict[str, object]:
         requests.append(request)
         return b"{}"
 
-    await ReservationController(cluster.scheduler, write, None).look()
+    await reconcile_due(ReservationController(cluster.scheduler, write, None))
     return {one.name: one.body["status"].get("phase") for one in requests}
 
 
@@ -54,7 +55,7 @@ async def test_the_status_says_which_pods_have_how_much() -> None:
         cluster.reservation(name, "4", "n1", allocateOnce=False)
     for name, reservation in (("b", "r"), ("a", "r"), ("c", "other"), ("d", "")):
         cluster.pod(name, "1", "n1", reservation=reservation)
-    await ReservationController(cluster.scheduler, write, None).look()
+    await reconcile_due(ReservationController(cluster.scheduler, write, None))
     found = {one.name: one.body["status"] for one in requests}
     assert {name: status["allocated"] for name, status in found.items()} == {
         "r": {"cpu": "2"},

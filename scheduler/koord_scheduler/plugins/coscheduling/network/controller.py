@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-import anyio
-from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError
+from collections.abc import Iterable
+
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import CLUSTER_NETWORK_TOPOLOGIES
 
-from koord_scheduler.io.limited_writer import Write
+from koord_scheduler.extension_points.api_services import Write
 from koord_scheduler.plugins.coscheduling.network.cluster_network import ClusterNetwork
 from koord_scheduler.plugins.coscheduling.network.cluster_topology import TOPOLOGY_NAME
 from koord_scheduler.plugins.coscheduling.network.topology_status import detail_status
 from koord_scheduler.state.cluster_state import ClusterState
 
-PASS_SECONDS = 10.0
-"""Between two looks, as in Koordinator."""
-
 
 class NetworkTopologyController:
     """Runs while this scheduler leads, and writes what has changed."""
 
-    def __init__(
-        self, nodes: ClusterState, write: Write, *, on_warning: OnWarning = ignore_warning
-    ) -> None:
+    name = "ClusterNetworkTopologies"
+    every = 10.0
+    """As in Koordinator."""
+
+    def __init__(self, nodes: ClusterState, write: Write) -> None:
         self._nodes = nodes
         self._write = write
-        self._on_warning = on_warning
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            await self.look()
-            await anyio.sleep(PASS_SECONDS)
+    def due(self) -> Iterable[str]:
+        """Return the name of the only one."""
+        return (TOPOLOGY_NAME,)
 
-    async def look(self) -> None:
-        """Once."""
+    async def reconcile(self, key: str) -> None:
+        """Write the tree of the nodes if the object says something else."""
         request = status_patch(self._nodes)
-        if request is None:
-            return
-        try:
+        if request is not None:
             await self._write(request)
-        except (ConflictError, NotFoundError, NotLeadingError):
-            return  # it has changed meanwhile, which the watch will say
-        except ApiError as error:
-            self._on_warning(f"{error} (ClusterNetworkTopology {TOPOLOGY_NAME})")
 
 
 def status_patch(nodes: ClusterState) -> Request | None:
