@@ -7,6 +7,7 @@ import pytest
 from koord_model.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
 from koord_model.keys import ANNOTATION_QUOTA_RUNTIME, ANNOTATION_UNSCHEDULABLE_RESOURCE
 from koord_scheduler.plugins.elastic_quota.args import ElasticQuotaArgs
+from koord_scheduler.plugins.elastic_quota.overuse import RevokeRules
 from koord_scheduler.plugins.elastic_quota.quota_metrics import quota_figures
 from koord_scheduler.plugins.elastic_quota.quota_object import read_elastic_quota
 from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaGates, QuotaRules, QuotaTrees
@@ -57,6 +58,30 @@ def test_the_version_of_the_object_is_kept(version: str | None) -> None:
     document = quota_object("team", {"cpu": 1}, {})
     document["metadata"]["resourceVersion"] = version
     assert read_elastic_quota(msgspec.json.encode(document)).version == (version or "")
+
+
+@pytest.mark.parametrize(
+    ("watched", "runtime", "rules"),
+    [
+        (True, None, RevokeRules(120.0, 1.0)),
+        (True, True, RevokeRules(120.0, 1.0)),
+        (True, False, None),
+        (False, None, None),
+        (None, None, None),
+    ],
+)
+def test_pods_are_evicted_where_all_quotas_are_watched_and_runtimes_count(
+    watched: bool | None, runtime: bool | None, rules: RevokeRules | None
+) -> None:
+    args = ElasticQuotaArgs(
+        monitor_all_quotas=watched,
+        enable_runtime_quota=runtime,
+        delay_evict_time="2m",
+        revoke_pod_interval="1s",
+    )
+    assert args.revoke_rules() == rules
+    assert args.namespace == "koordinator-system"
+    assert ElasticQuotaArgs(quota_group_namespace="q").namespace == "q"
 
 
 @pytest.mark.parametrize("given", [None, True, False])

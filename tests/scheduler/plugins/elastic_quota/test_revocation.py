@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from koord_model.elastic_quota import SYSTEM_QUOTA
 from koord_model.keys import LABEL_PREEMPTIBLE, LABEL_QUOTA_NAME
@@ -23,6 +23,8 @@ LIMIT = st.fixed_dictionaries({"cpu": st.integers(0, 20), "memory": st.integers(
 
 
 @given(st.lists(AMOUNTS, max_size=8), AMOUNTS, LIMIT)
+@example([{"cpu": 1}, {"cpu": 4}, {"cpu": 1}], {}, {"cpu": 2, "memory": 20})
+@example([{"cpu": 1}, {"cpu": 4}, {"cpu": 1, "unlimited": 1}], {}, {"cpu": 3, "memory": 20})
 def test_none_goes_in_vain_and_all_go_that_help(
     pods: list[dict[str, int]], others: dict[str, int], limit: dict[str, int]
 ) -> None:
