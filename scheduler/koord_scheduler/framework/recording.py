@@ -24,6 +24,7 @@ from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod, SchedulingQueue
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.framework.wake_budget import UNLIMITED, CountingBudget, WakeBudget
+from koord_scheduler.objects.annotations import decode_hook
 from koord_scheduler.state.cluster_kind import ClusterKind
 from koord_scheduler.state.cluster_state import ClusterState
 
@@ -200,7 +201,7 @@ class RecordingScheduler(Scheduler):
 
 def recorded_kind(kind: ClusterKind, record: Record, monotonic: Callable[[], float]) -> ClusterKind:
     """A kind of which ``record`` hears; what is ``read`` has to be ``put`` before the next is."""
-    decode = msgspec.json.Decoder(kind.view).decode
+    decode = msgspec.json.Decoder(kind.view, dec_hook=decode_hook).decode
     name = kind.name
     last = b""
 

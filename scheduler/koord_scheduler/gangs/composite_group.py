@@ -9,6 +9,7 @@ from koord_kube.views.decode import decode_view
 
 from koord_scheduler.gangs.pod_group import PodGroupMeta
 from koord_scheduler.gangs.scheduling_group import GroupSpec, scheduling_group_key
+from koord_scheduler.objects.annotations import decode_hook
 
 
 class CompositeGangPolicy(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -71,7 +72,7 @@ class CompositeGroup(NamedTuple):
         return policy.min_group_count if policy is not None else 0
 
 
-_DECODER = msgspec.json.Decoder(CompositeGroupObject)
+_DECODER = msgspec.json.Decoder(CompositeGroupObject, dec_hook=decode_hook)
 
 
 def parent_key(key: str, spec: GroupSpec) -> str:

@@ -11,6 +11,7 @@ from koord_model import gang_annotations
 from koord_model.keys import (
     ANNOTATION_GANG_GROUPS,
     ANNOTATION_GANG_MATCH_POLICY,
+    ANNOTATION_GANG_MIN_AVAILABLE,
     ANNOTATION_GANG_MODE,
     ANNOTATION_GANG_NETWORK_TOPOLOGY,
     ANNOTATION_GANG_TOTAL_NUMBER,
@@ -19,6 +20,7 @@ from koord_model.keys import (
 )
 
 from koord_scheduler.gangs.quorum import Quorum
+from koord_scheduler.objects.annotations import read_annotations
 from koord_scheduler.objects.pod import PodResourceClaim
 
 WAIT_SECONDS = 600.0
@@ -37,6 +39,18 @@ class MatchPolicy(StrEnum):
     ONLY_WAITING = "only-waiting"
     WAITING_AND_RUNNING = "waiting-and-running"
     ONCE_SATISFIED = "once-satisfied"
+
+
+read_annotations(
+    ANNOTATION_GANG_GROUPS,
+    ANNOTATION_GANG_MATCH_POLICY,
+    ANNOTATION_GANG_MIN_AVAILABLE,
+    ANNOTATION_GANG_MODE,
+    ANNOTATION_GANG_NETWORK_TOPOLOGY,
+    ANNOTATION_GANG_TOTAL_NUMBER,
+    ANNOTATION_GANG_WAITING_TIME,
+    ANNOTATION_OLD_GANG_MATCH_POLICY,
+)
 
 
 class GangSource(StrEnum):

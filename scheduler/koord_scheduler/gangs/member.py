@@ -19,6 +19,7 @@ from koord_model.keys import (
 )
 
 from koord_scheduler.gangs.gang_spec import GangDefaults, GangSpec, gang_of_pod
+from koord_scheduler.objects.annotations import read_annotations
 from koord_scheduler.state.pod_parts import PodPart
 
 
@@ -62,6 +63,13 @@ class GangMember(NamedTuple):
 
 
 GANG_MEMBER: PodPart[GangMember | None] = PodPart("gang", None)
+read_annotations(
+    ANNOTATION_BIND_GANG_COUNT,
+    ANNOTATION_BIND_GANG_GROUP,
+    ANNOTATION_GANG_NAME,
+    ANNOTATION_GANG_NETWORK_INDEX,
+    ANNOTATION_NETWORK_SELECTOR,
+)
 
 
 def gang_member(

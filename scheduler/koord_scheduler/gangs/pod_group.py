@@ -9,7 +9,8 @@ from koord_kube.views.decode import decode_view
 from koord_model.times import from_rfc3339
 
 from koord_scheduler.gangs.gang_spec import GangDefaults, GangSpec, gang_of_pod_group
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS, AnnotatedMeta
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS, decode_hook
+from koord_scheduler.objects.metadata import AnnotatedMeta
 
 PENDING = "Pending"
 PRE_SCHEDULING = "PreScheduling"
@@ -63,7 +64,7 @@ class PodGroup(NamedTuple):
     resource_version: str
 
 
-_DECODER = msgspec.json.Decoder(PodGroupObject)
+_DECODER = msgspec.json.Decoder(PodGroupObject, dec_hook=decode_hook)
 
 
 def read_pod_group(raw: bytes, defaults: GangDefaults) -> PodGroup:
@@ -80,7 +81,7 @@ def read_pod_group(raw: bytes, defaults: GangDefaults) -> PodGroup:
             f"{metadata.namespace}/{metadata.name}",
             spec.min_member,
             spec.schedule_timeout_seconds,
-            (metadata.annotations or NO_ANNOTATIONS).by_key(),
+            (metadata.annotations or NO_ANNOTATIONS),
             0.0 if created is None else from_rfc3339(created) or 0.0,
             defaults,
         ),

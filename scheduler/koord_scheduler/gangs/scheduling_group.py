@@ -15,6 +15,7 @@ from koord_kube.views.decode import decode_view
 from koord_model.times import from_rfc3339
 
 from koord_scheduler.gangs.pod_group import PodGroupMeta
+from koord_scheduler.objects.annotations import decode_hook
 from koord_scheduler.objects.pod import PodResourceClaim
 
 SUFFIX = ".scheduling.k8s.io"
@@ -195,7 +196,7 @@ class SchedulingGroup(NamedTuple):
     created: float
 
 
-_DECODER = msgspec.json.Decoder(SchedulingGroupObject)
+_DECODER = msgspec.json.Decoder(SchedulingGroupObject, dec_hook=decode_hook)
 
 
 def scheduling_group_key(namespace: str, name: str) -> str:

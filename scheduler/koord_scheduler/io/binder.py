@@ -1,4 +1,4 @@
-"""Writes to the API which node a pod has, or a reservation."""
+"""Writes to the API which node a pod has, or an object that waits as one."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Binder:
         return await self._look_up(placement, error)
 
     async def _request(self, placement: Placement) -> Request:
-        """Bind a pod, or an object that waits as one, after writing which devices it has."""
+        """Bind a pod, or an object that waits as one, after writing its annotations."""
         stand_in = placement.pod.waiting.stands_for
         if stand_in is None:
             return binding(placement)

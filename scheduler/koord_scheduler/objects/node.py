@@ -8,6 +8,7 @@ import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
 
+from koord_scheduler.objects.annotations import decode_hook
 from koord_scheduler.objects.metadata import AnnotatedMeta
 
 
@@ -70,7 +71,7 @@ class Node(msgspec.Struct, frozen=True):
         return self.metadata.labels or {}
 
 
-_DECODER = msgspec.json.Decoder(Node)
+_DECODER = msgspec.json.Decoder(Node, dec_hook=decode_hook)
 
 
 def read_node(text: bytes) -> Node:

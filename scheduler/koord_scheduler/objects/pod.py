@@ -12,6 +12,7 @@ import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities, ResourceRequirements
 
+from koord_scheduler.objects.annotations import decode_hook
 from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.pod_volume import PodVolume
 
@@ -168,7 +169,7 @@ class PodInfo(msgspec.Struct, frozen=True):
         return False
 
 
-_DECODER = msgspec.json.Decoder(PodInfo)
+_DECODER = msgspec.json.Decoder(PodInfo, dec_hook=decode_hook)
 
 
 def read_pod(text: bytes) -> PodInfo:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from koord_model.keys import ANNOTATION_OLD_SCHEDULING_HINT, ANNOTATION_SCHEDULING_HINT
 
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS, read_annotations
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.requests import PodRequests
 from koord_scheduler.plugin import ANOTHER_POD, Filter, Plugin, PreFilterResult
@@ -33,6 +33,7 @@ class PodHint(NamedTuple):
 
 
 NO_HINT = PodHint()
+read_annotations(ANNOTATION_SCHEDULING_HINT, ANNOTATION_OLD_SCHEDULING_HINT)
 _HINT: PodPart[PodHint] = PodPart("hint", NO_HINT)
 
 
@@ -90,10 +91,9 @@ class SchedulingHint(Plugin):
 def scheduling_hint(pod: PodInfo) -> PodHint:
     """The hint of a pod; one that is empty counts as none."""
     annotations = pod.metadata.annotations or NO_ANNOTATIONS
-    if annotations.scheduling_hint:
-        return _read(ANNOTATION_SCHEDULING_HINT, annotations.scheduling_hint)
-    if annotations.old_scheduling_hint:
-        return _read(ANNOTATION_OLD_SCHEDULING_HINT, annotations.old_scheduling_hint)
+    for key in (ANNOTATION_SCHEDULING_HINT, ANNOTATION_OLD_SCHEDULING_HINT):
+        if text := annotations.get(key):
+            return _read(key, text)
     return NO_HINT
 
 

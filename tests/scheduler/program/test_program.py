@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -51,13 +51,18 @@ class Side:
         self.api = api
         self.client = client
 
-    def node(self, name: str, cpu: str = "4") -> None:
+    def node(self, name: str, cpu: str = "4", **labels: str) -> None:
         amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
-        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}
         self.api.put(NODES, {"metadata": metadata, "status": {"allocatable": amounts}})
 
     async def pod(
-        self, name: str, cpu: str = "1", owner: dict[str, Any] | None = None, **spec: Any
+        self,
+        name: str,
+        cpu: str = "1",
+        owner: dict[str, Any] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        **spec: Any,
     ) -> None:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
         given = {
@@ -67,6 +72,7 @@ class Side:
                 "name": name,
                 "namespace": NAMESPACE,
                 "labels": {"app": "web"},
+                "annotations": dict(annotations or {}),
                 "ownerReferences": [owner] if owner else [],
             },
             "spec": {"schedulerName": "default-scheduler", "containers": [container], **spec},

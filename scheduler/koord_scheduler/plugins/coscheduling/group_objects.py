@@ -20,7 +20,7 @@ from koord_scheduler.gangs.scheduling_group import (
     read_scheduling_group,
     scheduling_group_key,
 )
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.state.cluster_kind import ClusterKind
 from koord_scheduler.state.cluster_state import ClusterState
@@ -66,7 +66,7 @@ def gang_of(pod: PodInfo, gangs: Gangs) -> GangMember | None:
     if not gangs.reads_pod_groups:
         return None
     labels = metadata.labels or {}
-    annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+    annotations = metadata.annotations or NO_ANNOTATIONS
     found = gang_member(metadata.namespace, labels, annotations, created_at(pod), gangs.defaults)
     if found is None:
         return None

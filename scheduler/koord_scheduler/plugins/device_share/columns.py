@@ -14,8 +14,9 @@ from koord_model.device_allocated import (
     PodDevices,
     read_pod_devices,
 )
+from koord_model.keys import ANNOTATION_DEVICE_ALLOCATED
 
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.requests import PodRequests
@@ -113,7 +114,7 @@ class DeviceColumns(FeatureState):
 
     def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
         if asks_for_devices(requests.amounts):
-            annotations = (pod.metadata.annotations or NO_ANNOTATIONS).by_key()
+            annotations = pod.metadata.annotations or NO_ANNOTATIONS
             labels = pod.metadata.labels or {}
             yield DEVICE_NEEDS, pod_device_needs(requests.amounts, annotations, labels)
 
@@ -268,9 +269,10 @@ def pod_devices(pod: PodInfo) -> PodDevices:
     koordlet says that it cannot.
     """
     annotations = pod.metadata.annotations
-    if annotations is None or annotations.device_allocated is None:
+    text = (annotations or NO_ANNOTATIONS).get(ANNOTATION_DEVICE_ALLOCATED)
+    if text is None:
         return NO_DEVICES
     try:
-        return read_pod_devices(annotations.device_allocated)
+        return read_pod_devices(text)
     except ValueError:
         return NO_DEVICES

@@ -11,7 +11,7 @@ from koord_model.demand import Amounts, amounts
 from koord_model.excerpt import excerpt
 from koord_model.keys import ANNOTATION_RAW_ALLOCATABLE, ANNOTATION_USAGE_THRESHOLDS, HUGE_PAGES
 
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS, read_annotations
 from koord_scheduler.objects.node import Node
 from koord_scheduler.plugins.load_aware.settings import (
     AggregatedThresholds,
@@ -21,6 +21,8 @@ from koord_scheduler.plugins.load_aware.settings import (
 )
 
 _PerCent = dict[str, int]
+
+read_annotations(ANNOTATION_RAW_ALLOCATABLE, ANNOTATION_USAGE_THRESHOLDS)
 
 
 class _Aggregated(msgspec.Struct, frozen=True, rename="camel"):
@@ -73,11 +75,14 @@ def load_node(node: Node) -> tuple[LoadNode, list[str]]:
     allocatable, warnings = amounts(node.status.allocatable), list[str]()
     overrides = ThresholdOverrides()
     try:
-        allocatable = {**allocatable, **_raw_allocatable(annotations.raw_allocatable or "")}
+        allocatable = {
+            **allocatable,
+            **_raw_allocatable(annotations.get(ANNOTATION_RAW_ALLOCATABLE) or ""),
+        }
     except ValueError as error:
         warnings.append(_ignored(node, ANNOTATION_RAW_ALLOCATABLE, error))
     try:
-        overrides = _overrides(annotations.usage_thresholds or "")
+        overrides = _overrides(annotations.get(ANNOTATION_USAGE_THRESHOLDS, ""))
     except ValueError as error:
         warnings.append(_ignored(node, ANNOTATION_USAGE_THRESHOLDS, error))
     huge_pages = sum(amount for name, amount in allocatable.items() if name.startswith(HUGE_PAGES))

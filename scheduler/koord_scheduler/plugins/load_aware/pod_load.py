@@ -7,11 +7,18 @@ from typing import NamedTuple
 
 import msgspec
 from koord_kube.views.pod import ResourceRequirements
-from koord_model.keys import CPU, MEMORY
+from koord_model.keys import (
+    ANNOTATION_LOAD_AFTER_INITIALIZED,
+    ANNOTATION_LOAD_AFTER_SCHEDULED,
+    ANNOTATION_LOAD_FACTORS,
+    CPU,
+    MEMORY,
+)
 from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import KubeQoS
 from koord_model.quantity import nano
 
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS, read_annotations
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.requests import PodRequests, pending_requests, pod_limits
 from koord_scheduler.state.pod_parts import PodPart
@@ -51,6 +58,9 @@ NO_LOAD = PodLoad(PriorityClass.NONE, ())
 
 
 LOAD: PodPart[PodLoad] = PodPart("load", NO_LOAD)
+read_annotations(
+    ANNOTATION_LOAD_FACTORS, ANNOTATION_LOAD_AFTER_SCHEDULED, ANNOTATION_LOAD_AFTER_INITIALIZED
+)
 
 
 def pod_load(pod: PodInfo, pending: PodRequests | None = None) -> PodLoad:
@@ -61,14 +71,14 @@ def pod_load(pod: PodInfo, pending: PodRequests | None = None) -> PodLoad:
     """
     requests, limits = (pending or pending_requests(pod)).amounts, pod_limits(pod)
     names = sorted(requests.keys() | limits.keys())
-    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations
+    labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or NO_ANNOTATIONS
     return PodLoad(
         priority_class_or_default(labels, pod.spec.priority, _kube_qos(pod)),
         tuple(AskedAmount(name, requests.get(name, 0), limits.get(name, 0)) for name in names),
         has_daemon_owner(pod),
-        _factors(annotations.load_factors or "") if annotations else None,
-        _seconds(annotations.load_after_scheduled or "") if annotations else None,
-        _seconds(annotations.load_after_initialized or "") if annotations else None,
+        _factors(annotations.get(ANNOTATION_LOAD_FACTORS, "")),
+        _seconds(annotations.get(ANNOTATION_LOAD_AFTER_SCHEDULED, "")),
+        _seconds(annotations.get(ANNOTATION_LOAD_AFTER_INITIALIZED, "")),
     )
 
 

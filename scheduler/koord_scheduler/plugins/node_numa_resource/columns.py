@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 from koord_kube.protocol.resources import NODE_TOPOLOGIES
 
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS
 from koord_scheduler.objects.node import Node
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.requests import PodRequests
@@ -87,7 +87,7 @@ class NUMAColumns(FeatureState):
 
     def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
         metadata = pod.metadata
-        annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+        annotations = metadata.annotations or NO_ANNOTATIONS
         labels = metadata.labels or {}
         yield NUMA_NEEDS, numa_requirements(annotations, labels, pod.spec.priority)
 
@@ -112,7 +112,7 @@ class NUMAColumns(FeatureState):
             self._annotations.pop(row, None)
             self.clear(row)
             return False
-        annotations = (node.metadata.annotations or NO_ANNOTATIONS).by_key()
+        annotations = node.metadata.annotations or NO_ANNOTATIONS
         if is_moved or annotations != self._annotations.get(row, {}):
             self._annotations[row] = annotations
             self._describe(row)
@@ -192,6 +192,6 @@ def numa_allocation(pod: PodInfo) -> NUMAAllocation:
     if annotations is None:
         return NO_ALLOCATION
     try:
-        return placed_allocation(annotations.by_key())
+        return placed_allocation(annotations)
     except ValueError:
         return NO_ALLOCATION

@@ -11,7 +11,7 @@ import numpy as np
 from koord_kube.protocol.resources import RESERVATIONS
 from koord_model.keys import LABEL_DISABLE_PREEMPTIBLE, LABEL_PRE_ALLOCATABLE
 
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.requests import PodRequests, placed_requests
 from koord_scheduler.plugins.reservation.allocations import AllocatedRoom
@@ -427,5 +427,5 @@ def _owns(usage: PodUsage) -> float:
 def _says(pod: PodInfo) -> tuple[Mapping[str, str], Mapping[str, str], tuple[PodOwner, ...]]:
     """Annotations, labels and owners of a pod."""
     metadata = pod.metadata
-    annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+    annotations = metadata.annotations or NO_ANNOTATIONS
     return annotations, metadata.labels or {}, pod_owners(metadata.owner_references or ())

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from koord_kube.views.decode import decode_view
 from koord_kube.views.pod import Quantities
-from koord_model.keys import ANNOTATION_RESERVATION_RESTRICTED_OPTIONS
 
-from koord_scheduler.objects.metadata import AnnotatedMeta, ObjectMeta, SchedulingAnnotations
+from koord_scheduler.objects.annotations import Annotations, decode_hook
+from koord_scheduler.objects.metadata import AnnotatedMeta, ObjectMeta
 from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.pod import SchedulingSpec
 
@@ -19,19 +19,11 @@ SUCCEEDED, FAILED = "Succeeded", "Failed"
 """Phases of those that have."""
 
 
-class ReservationAnnotations(SchedulingAnnotations, frozen=True, gc=False):
-    """What is read of a pod's, and what decides what may be allocated."""
-
-    restricted_options: str | None = msgspec.field(
-        default=None, name=ANNOTATION_RESERVATION_RESTRICTED_OPTIONS
-    )
-
-
 class ReservationMeta(ObjectMeta, frozen=True, rename="camel"):
     """Names and labels, and the version that a change of the status starts from."""
 
     resource_version: str = ""
-    annotations: ReservationAnnotations | None = None
+    annotations: Annotations | None = None
 
 
 class ObjectOwner(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -129,7 +121,7 @@ class ReservationObject(msgspec.Struct, frozen=True):
     status: ReservationStatus = ReservationStatus()
 
 
-_DECODER = msgspec.json.Decoder(ReservationObject)
+_DECODER = msgspec.json.Decoder(ReservationObject, dec_hook=decode_hook)
 
 
 def read_reservation_object(text: bytes) -> ReservationObject:

@@ -10,7 +10,7 @@ from koord_model.keys import (
     LABEL_OPERATING_MODE,
 )
 
-from koord_scheduler.objects.metadata import NO_ANNOTATIONS
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.plugins.reservation.objects import AVAILABLE, ReservationOwner
 from koord_scheduler.plugins.reservation.owners import owner_matchers
@@ -32,7 +32,7 @@ def operating_reservation(pod: PodInfo, requests: Amounts) -> Reservation | None
     ``None`` while it does not run, or is not ready, or once it has an owner.
     """
     metadata = pod.metadata
-    annotations = (metadata.annotations or NO_ANNOTATIONS).by_key()
+    annotations = metadata.annotations or NO_ANNOTATIONS
     if not _is_ready(pod) or annotations.get(ANNOTATION_RESERVATION_CURRENT_OWNER):
         return None
     problem, owners = "", list[ReservationOwner]()

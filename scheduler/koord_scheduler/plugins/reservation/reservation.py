@@ -16,11 +16,12 @@ from koord_model.keys import (
 )
 from koord_model.whole_number import whole_number
 
-from koord_scheduler.objects.metadata import (
+from koord_scheduler.objects.annotations import (
     NO_ANNOTATIONS,
-    AnnotatedMeta,
-    SchedulingAnnotations,
+    annotations_of_room,
+    read_annotations,
 )
+from koord_scheduler.objects.metadata import AnnotatedMeta
 from koord_scheduler.objects.node import Taint
 from koord_scheduler.objects.pod import PodInfo, SchedulingSpec
 from koord_scheduler.objects.requests import pending_requests
@@ -191,7 +192,9 @@ def reserve_pod(given: ReservationObject) -> PodInfo:
         creation_timestamp=metadata.creation_timestamp,
         deletion_timestamp=metadata.deletion_timestamp,
         labels={**(described.labels or {}), **labels},
-        annotations=_pod_annotations(metadata.annotations, described.annotations),
+        annotations=annotations_of_room(
+            metadata.annotations or NO_ANNOTATIONS, described.annotations or NO_ANNOTATIONS
+        ),
     )
     spec = msgspec.structs.replace(
         spec,
@@ -202,20 +205,7 @@ def reserve_pod(given: ReservationObject) -> PodInfo:
     return PodInfo(meta, spec)
 
 
-def _pod_annotations(
-    own: SchedulingAnnotations | None, described: SchedulingAnnotations | None
-) -> SchedulingAnnotations:
-    """Which CPUs and devices are reserved, or are to be; its own come before those of its pod."""
-    own, described = own or NO_ANNOTATIONS, described or NO_ANNOTATIONS
-    return SchedulingAnnotations(
-        resource_status=own.resource_status,
-        resource_spec=own.resource_spec or described.resource_spec,
-        numa_topology_spec=own.numa_topology_spec or described.numa_topology_spec,
-        device_allocated=own.device_allocated,
-        device_hint=own.device_hint or described.device_hint,
-        device_joint=own.device_joint or described.device_joint,
-        gpu_partition_spec=own.gpu_partition_spec or described.gpu_partition_spec,
-    )
+read_annotations(ANNOTATION_RESERVATION_RESTRICTED_OPTIONS)
 
 
 class _RestrictedOptions(msgspec.Struct, frozen=True):
@@ -228,7 +218,7 @@ _OPTIONS = msgspec.json.Decoder(_RestrictedOptions | None)
 def _restricted(given: ReservationObject, allocatable: frozenset[str]) -> frozenset[str]:
     """The resources that annotation names, of those that are reserved; all if it names none."""
     annotations = given.metadata.annotations
-    text = annotations.restricted_options if annotations is not None else None
+    text = (annotations or NO_ANNOTATIONS).get(ANNOTATION_RESERVATION_RESTRICTED_OPTIONS)
     if not text:
         return allocatable
     try:

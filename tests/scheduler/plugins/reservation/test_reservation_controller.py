@@ -7,7 +7,7 @@ from koord_kube.protocol.request import Request
 from koord_scheduler.plugins.reservation.controller import ReservationController
 
 from tests.support.reconciling import reconcile_due
-from tests.support.reservations import ReservationCluster, reservation
+from tests.support.reservations import ReservationCluster
 
 
 async def written(cluster: ReservationCluster) -> dict[str, object]:
@@ -53,8 +53,8 @@ async def test_the_status_says_which_pods_have_how_much() -> None:
 
     for name in ("r", "other"):
         cluster.reservation(name, "4", "n1", allocateOnce=False)
-    for name, of in (("b", "r"), ("a", "r"), ("c", "other"), ("d", "")):
-        cluster.pod(name, "1", "n1", reservation=of)
+    for name, reservation in (("b", "r"), ("a", "r"), ("c", "other"), ("d", "")):
+        cluster.pod(name, "1", "n1", reservation=reservation)
     await reconcile_due(ReservationController(cluster.scheduler, write, None))
     found = {one.name: one.body["status"] for one in requests}
     assert {name: status["allocated"] for name, status in found.items()} == {
@@ -71,27 +71,3 @@ async def test_one_whose_node_is_gone_fails(node: str) -> None:
     assert await written(cluster) == ({} if node == "n1" else {"r": "Failed"})
     cluster.kinds["Node"].remove("n1")
     assert await written(cluster) == {"r": "Failed"}
-
-
-@pytest.mark.parametrize(("keep_seconds", "is_removed"), [(59.0, True), (61.0, False)])
-async def test_one_that_ended_long_ago_is_deleted_and_no_other_of_its_name(
-    keep_seconds: float, *, is_removed: bool
-) -> None:
-    cluster, requests = ReservationCluster("n1"), list[Request]()
-
-    async def write(request: Request) -> bytes:
-        requests.append(request)
-        return b"{}"
-
-    at = {"lastProbeTime": "1970-01-01T00:00:40Z", "lastTransitionTime": "1970-01-01T00:00:00Z"}
-    ended = {"type": "Ready", "status": "False", "reason": "Succeeded", **at}
-    document = reservation("r", "4", "n1", owners=[], phase="Succeeded")
-    document["status"]["conditions"] = [ended]
-    cluster.put("Reservation", "r", document)
-    controller = ReservationController(cluster.scheduler, write, keep_seconds, wall=lambda: 100.0)
-    for key in controller.due():
-        await controller.reconcile(key)
-    assert [(one.method, one.name) for one in requests] == [("DELETE", "r")] * is_removed
-    for one in requests:
-        assert one.body is not None
-        assert one.body["preconditions"] == {"uid": "u-r", "resourceVersion": "7"}
