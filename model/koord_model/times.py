@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def rfc3339(seconds: float) -> str:
     """A time since the epoch to the second, as Kubernetes' Time."""
-    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return _rfc3339(int(seconds))
+
+
+@lru_cache(maxsize=16)  # thousands of Events a second have the same
+def _rfc3339(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def rfc3339_milli(seconds: float) -> str:

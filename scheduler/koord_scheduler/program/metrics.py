@@ -54,6 +54,7 @@ class SchedulerMetrics(Collector):
             buckets=_SLI_BUCKETS,
             registry=registry,
         )
+        self._counters: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self.victims = Histogram(
             "scheduler_preemption_victims",
             "How many victims a preemption had.",
@@ -61,6 +62,17 @@ class SchedulerMetrics(Collector):
             registry=registry,
         )
         registry.register(self)
+
+    def attempted(self, result: str, profile: str, seconds: float) -> None:
+        """Count an attempt to schedule a pod."""
+        labels = result, profile
+        counters = self._counters.get(labels)
+        if counters is None:  # to look these up costs more than to count
+            counters = self.attempts.labels(*labels), self.attempt_seconds.labels(*labels)
+            self._counters[labels] = counters
+        attempts, attempt_seconds = counters
+        attempts.inc()
+        attempt_seconds.observe(seconds)
 
     def totals(self) -> DecisionTotals:
         """What was decided and bound so far, over all results and profiles."""

@@ -301,9 +301,7 @@ class SchedulerProgram:
             isinstance(decision, Refusal) and decision.defect
         ):
             result = "error"
-        labels = result, decision.pod.waiting.scheduler_name
-        self._metrics.attempts.labels(*labels).inc()
-        self._metrics.attempt_seconds.labels(*labels).observe(seconds)
+        self._metrics.attempted(result, decision.pod.waiting.scheduler_name, seconds)
         if self._reporter is None:
             return
         if isinstance(decision, Refusal):
