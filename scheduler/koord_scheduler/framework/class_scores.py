@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from koord_scheduler.framework.class_plugin import ClassPlugin
 from koord_scheduler.framework.lru_cache import HasSize
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import RowScores, SharedScores
-from koord_scheduler.plugin import Limit, Plugin, PreFilterResult, Reason
+from koord_scheduler.plugin import AcrossNodes, Limit, Plugin, PreFilterResult, Reason
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
@@ -78,7 +78,7 @@ class ClassScores:
         by_plugin = known | {one.plugin: one for one in self._rows.answers}
         self._answers = [by_plugin[one.plugin] for one in plugins]
         self._across = [(one, one.across) for one in self._answers if one.across]
-        self._keeping = [one for _, one in self._across if isinstance(one, HasSize)]
+        self._keeping = [one for _, one in self._across if _has_size(one)]
         self.beside_nominated: object = None
         """What is remembered of the rows where nominated pods leave no room."""
 
@@ -152,7 +152,9 @@ class ClassScores:
         for one, across in self._across:
             scores = across.score(rows) if one.weight else None
             if scores is not None:
-                total = total + one.weight * scores
+                weighed = one.weight * scores
+                weighed += total
+                total = weighed
         return total
 
     def best(self, rows: Rows) -> int | None:
@@ -300,6 +302,10 @@ class ClassScores:
             if scores is not None:
                 found[one.plugin.name] = one.weight * scores
         return found
+
+
+def _has_size(across: AcrossNodes) -> TypeGuard[HasSize]:
+    return hasattr(across, "size")
 
 
 def _of_rows(

@@ -101,6 +101,17 @@ class _Constraint(NamedTuple):
             return np.zeros(self.domains.number + 1)
         return self.counter.in_domains(self.domains).by_code
 
+    def has_room_everywhere(self) -> bool:
+        """That this is sure for all nodes: it is cheap to see where there are few domains."""
+        spread, domains = self.spread, self.domains
+        if not domains.few_present or not domains.are_of_all or self.counter is None:
+            return False
+        counts = self.counter.in_domains(domains).by_code.tolist()
+        counts.pop()
+        is_counted = len(domains.few_present) >= spread.min_domains
+        least = min([counts[code] for code in domains.few_present]) if is_counted else 0.0
+        return bool(max(counts) + self.self_match - least <= spread.max_skew)
+
     def has_room(self) -> Mask:
         """Of each domain, and at the end of nodes without one, whether a pod more is not uneven."""
         spread, counts = self.spread, self.counts()
@@ -141,6 +152,8 @@ class _Spread:
         self._refresh()
         found: Mask | None = None
         for constraint in self._hard:
+            if constraint.has_room_everywhere():
+                continue
             has_room = constraint.has_room()
             has_room[-1] = False
             found = both(found, constraint.domains.rows_where(has_room, rows))
@@ -187,12 +200,13 @@ class _Spread:
         return found
 
     def _score(self, rows: Rows) -> Amounts:
-        scores = np.zeros(len(rows))
-        for constraint in self._soft:
-            scores += self._raw_score(constraint, rows)
+        at = span(rows)
+        scores = self._raw_score(self._soft[0], rows, at)
+        for constraint in self._soft[1:]:
+            scores += self._raw_score(constraint, rows, at)
         scores += 0.5
         np.floor(scores, out=scores)
-        most, least = scores.max(), scores.min()
+        most, least = np.maximum.reduce(scores), np.minimum.reduce(scores)
         if most == 0:
             return np.full(len(rows), MAX_SCORE)
         # In place: thousands of numbers, a dozen times over.
@@ -201,17 +215,17 @@ class _Spread:
         scores /= most
         return np.floor(scores, out=scores)
 
-    def _raw_score(self, constraint: _Constraint, rows: Rows) -> Amounts:
+    def _raw_score(self, constraint: _Constraint, rows: Rows, at: Rows | slice) -> Amounts:
         """More pods in a domain make it worse, by the more the more domains there are."""
         spread, counter, domains = constraint.spread, constraint.counter, constraint.domains
         if spread.key == _HOSTNAME:
-            counts = np.zeros(len(rows)) if counter is None else counter.rows[span(rows)]
+            counts = np.zeros(len(rows)) if counter is None else counter.rows[at]
             found = _weighed(counts, len(rows), spread)
         else:
             weighed = _weighed(constraint.counts(), domains.number_among(rows), spread)
-            found = weighed.take(domains.codes[span(rows)])
+            found = weighed.take(domains.codes[at], mode="wrap")  # -1 is the last, as elsewhere
         if not self._needs_all_keys and domains.lacking is not None:
-            found[domains.lacking[span(rows)]] = 0.0
+            found[domains.lacking[at]] = 0.0
         return found
 
     # ---- what changes with nodes alone

@@ -132,13 +132,17 @@ class PlacedPods:
         """Put a slot behind those of the row that are as important."""
         self.priority[slot] = pod.priority
         self.started[slot] = math.inf if pod.started is None else pod.started
-        self._make_room(row + 1)
-        slots = self._slots[row]
-        slots.insert(bisect_right(slots, self._importance(slot), key=self._importance), slot)
+        if row >= len(self._slots):
+            self._make_room(len(self._nodes))
+        slots, own = self._slots[row], self._importance(slot)
+        if not slots or self._importance(slots[-1]) <= own:  # as most pods that come
+            slots.append(slot)
+        else:
+            slots.insert(bisect_right(slots, own, key=self._importance), slot)
 
     def _importance(self, slot: int) -> tuple[float, float]:
         """Less is more important."""
-        return -self.priority[slot], self.started[slot]
+        return -self.priority.item(slot), self.started.item(slot)
 
     def _new_slot(self) -> int:
         if self._free:
