@@ -26,8 +26,10 @@ async def nothing() -> None:
     """A part that has nothing to do."""
 
 
-async def settle_for_ever() -> None:
-    """Let old garbage go once in a while."""
+async def settle_for_ever(read: Part = nothing) -> None:
+    """Leave what stays to no collector, once all is ``read``; let old garbage go now and then."""
+    await read()
+    memory.freeze_startup()
     while True:
         await anyio.sleep(_SETTLE_SECONDS)
         memory.freeze_startup()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ import pytest
 import uvloop
 from koord_kube.client import Client, Cluster, Limits
 from koord_kube.leadership import Leadership, LeaseSettings
-from koord_kube.program import ControlPlaneProgram
+from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.resources import LEASES, NAMESPACES
 from koord_kube.shared_informers import SharedInformers
 from koord_service.pages import Query, StatusPage
@@ -183,3 +184,18 @@ async def test_informers_are_shared_by_kind_and_view(api: KubeApi, client: Clien
 
 def _name(raw: bytes) -> str:
     return str(msgspec.json.decode(raw)["metadata"]["name"])
+
+
+async def test_what_was_read_is_left_to_no_collector() -> None:
+    was_read, frozen = anyio.Event(), gc.get_freeze_count()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(settle_for_ever, was_read.wait)
+            await anyio.lowlevel.checkpoint()
+            assert gc.get_freeze_count() == frozen
+            kept = [[number] for number in range(1000)]
+            was_read.set()
+            await until(lambda: gc.get_freeze_count() >= frozen + len(kept), "a frozen heap")
+            group.cancel_scope.cancel()
+    finally:
+        gc.unfreeze()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -147,7 +148,7 @@ class SchedulerProgram:
             self._leadership,
             self._lead,
             parts=(
-                settle_for_ever,
+                partial(settle_for_ever, self._cache.wait_synced),
                 self._cache.run,
                 self._check_columns,
                 self._count_rates,
