@@ -57,7 +57,7 @@ def sparkline(points: Sequence[float | None], width: int) -> str:
 
 
 def formatter(unit: str) -> Callable[[float | None], str]:
-    """How amounts of a unit of koordlet's metrics are written."""
+    """Return the formatter of amounts in a unit of koordlet's metrics."""
     return _FORMATS.get(unit, _plain)
 
 

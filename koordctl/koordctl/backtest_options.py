@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options(arguments: argparse.Namespace) -> BacktestOptions:
-    """What was given on the command line."""
+    """Return the options given on the command line."""
     names = [field.name for field in dataclasses.fields(BacktestOptions)]
     return BacktestOptions(**{name: getattr(arguments, name) for name in names})
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which cluster is meant."""
+    """Add the options that choose the cluster."""
     parser.add_argument(
         "--kubeconfig",
         default="",

@@ -1,4 +1,4 @@
-"""Which replicas of the control-plane programs lead, by their Leases."""
+"""Leading replicas of the control-plane programs, from their Leases."""
 
 from __future__ import annotations
 

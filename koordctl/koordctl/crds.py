@@ -24,7 +24,7 @@ _ADDED = {"conversion": {"strategy": "None"}}
 
 
 class InstallResult(StrEnum):
-    """What became of a definition."""
+    """Result of installing a definition."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -53,14 +53,19 @@ def run_install(arguments: argparse.Namespace) -> Iterable[str]:
     dry = arguments.dry_run
 
     async def install(api: Client) -> list[tuple[str, InstallResult]]:
-        return [(one["metadata"]["name"], await _put(api, one, dry)) for one in DEFINITIONS]
+        return [
+            (definition["metadata"]["name"], await _put(api, definition, dry))
+            for definition in DEFINITIONS
+        ]
 
     done = cluster_client.ask_cluster(arguments, install)
     if arguments.json:
         return [json.dumps(dict(done), indent=2)]
     would = "would be " if dry else ""
     changes = (InstallResult.CREATED, InstallResult.UPDATED)
-    return table([(name, f"{would}{one}" if one in changes else one) for name, one in done])
+    return table(
+        [(name, f"{would}{outcome}" if outcome in changes else outcome) for name, outcome in done]
+    )
 
 
 async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> InstallResult:
@@ -88,7 +93,7 @@ async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> InstallResult:
 
 
 def _same(there: Json, wanted: Json) -> bool:
-    """Whether what is there is what is wanted, but for what the server adds by itself."""
+    """True if the definition is as desired, but for the server's own additions."""
     noted = _annotations(there)
     return bool(_ADDED | there["spec"] == _ADDED | wanted["spec"]) and all(
         noted.get(name) == value for name, value in _annotations(wanted).items()
@@ -96,7 +101,7 @@ def _same(there: Json, wanted: Json) -> bool:
 
 
 def _versions(definition: Json) -> set[str]:
-    return {one["name"] for one in definition["spec"]["versions"]}
+    return {version["name"] for version in definition["spec"]["versions"]}
 
 
 def _annotations(wanted: Json) -> Json:

@@ -128,55 +128,57 @@ def documents(
 
 def lines(found: Sequence[Json]) -> Iterator[str]:
     """A line for each device."""
-    shown = [_row(one) for one in found]
+    shown = [_row(device) for device in found]
     if not shown:
         yield "No device found: koordlets report them with gates Accelerators and RDMADevices."
         return
     yield from table([_HEADER, *shown])
 
 
-def _row(one: Json) -> tuple[str, ...]:
-    place = one.get("topology") or {}
+def _row(device: Json) -> tuple[str, ...]:
+    place = device.get("topology") or {}
     holders = (
-        ", ".join(f"{each[kind]} ({_amounts(each['resources'])})" for each in one[f"{kind}s"])
+        ", ".join(f"{each[kind]} ({_amounts(each['resources'])})" for each in device[f"{kind}s"])
         for kind in ("pod", "reservation")
     )
     cells = (
-        one["node"],
-        one.get("type", UNKNOWN),
-        one.get("minor", UNKNOWN),
-        "yes" if one.get("health") else _wrong(one),
+        device["node"],
+        device.get("type", UNKNOWN),
+        device.get("minor", UNKNOWN),
+        "yes" if device.get("health") else _wrong(device),
         place.get("nodeID", UNKNOWN),
         place.get("pcieID") or UNKNOWN,
-        _amounts(one.get("resources")),
+        _amounts(device.get("resources")),
         *(each or UNKNOWN for each in holders),
     )
     return tuple(clean(str(cell)) for cell in cells)
 
 
-def _wrong(one: Json) -> str:
+def _wrong(device: Json) -> str:
     """That a device is not healthy, and why."""
-    for condition in one.get("conditions") or ():
+    for condition in device.get("conditions") or ():
         if condition.get("type") == "Healthy" and condition.get("reason"):
             return f"no ({condition['reason']})"
     return "no"
 
 
 def _amounts(given: Json | None) -> str:
-    return quantities({name.removeprefix(_DOMAIN): one for name, one in (given or {}).items()})
+    return quantities(
+        {name.removeprefix(_DOMAIN): amount for name, amount in (given or {}).items()}
+    )
 
 
 def _devices(found: Sequence[Json]) -> Iterator[tuple[str, Json]]:
-    for one in sorted(found, key=_name):
-        devices = (one.get("spec") or {}).get("devices") or ()
+    for node in sorted(found, key=_name):
+        devices = (node.get("spec") or {}).get("devices") or ()
         for device in sorted(devices, key=lambda each: (each.get("type"), each.get("minor", 0))):
-            yield _name(one), device
+            yield _name(node), device
 
 
 def _taken(
     objects: Iterable[Json], says_node: str, phases: Sequence[str]
 ) -> defaultdict[DeviceKey, list[tuple[str, Json]]]:
-    """What objects in these phases have of each device, by what the scheduler wrote.
+    """Return objects in these phases by the devices that the scheduler has allocated to them.
 
     What is unreadable is left out. ``says_node`` is the field in which they have ``nodeName``.
     """
@@ -201,5 +203,5 @@ def _key(node: str, device: Json) -> DeviceKey:
     return node, str(device.get("type", "")), int(device.get("minor") or 0)
 
 
-def _name(one: Json) -> str:
-    return str((one.get("metadata") or {}).get("name", ""))
+def _name(node: Json) -> str:
+    return str((node.get("metadata") or {}).get("name", ""))

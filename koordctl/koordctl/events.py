@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     pages = list(_ask(arguments.address, arguments.n, pod))
     if arguments.json:
         return [_merged([json.loads(body) for body, _ in pages])]
-    return event_lines([one for _, page in pages for one in page.events], pod)
+    return event_lines([event for _, page in pages for event in page.events], pod)
 
 
 def event_lines(
@@ -58,7 +58,7 @@ def event_lines(
     if not events:
         yield f"No events{f' of {clean(pod)}' if pod else ''}."
         return
-    rows = [(_time(one.created_at, zone), _who(one), *_what(one)) for one in events]
+    rows = [(_time(event.created_at, zone), _who(event), *_what(event)) for event in events]
     yield from table([("TIME", "OBJECT", "WHAT", "CHANGE", "REASON"), *rows])
 
 
@@ -77,7 +77,7 @@ def _ask(address: str, count: int, pod: str) -> Iterator[tuple[bytes, EventsDocu
 
 def _merged(pages: Sequence[dict[str, Any]]) -> str:
     """Pages as one, with the token of the last."""
-    events = [one for page in pages for one in page["Events"]]
+    events = [event for page in pages for event in page["Events"]]
     return json.dumps({**pages[-1], "Events": events}, indent=2, ensure_ascii=False)
 
 

@@ -23,7 +23,7 @@ _HEADER = ("NAME", "MIN", "MEMBERS", "WAITING", "BOUND", "PHASE", "POLICY", "WHY
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which gang, and where its scheduler is."""
+    """Add the arguments for a gang and its scheduler."""
     words = "only this gang"
     parser.add_argument("gang", nargs="?", default="", metavar="NAMESPACE/NAME", help=words)
     leader_client.add_arguments(parser, SCHEDULER_LEADER)
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
     except ValueError as error:
         raise AskError(f"koord-scheduler's answer cannot be read: {error}") from None
     named = (arguments.gang, f"{arguments.gang}{_SUFFIX}")
-    chosen = [one for one in found["gangs"] if not arguments.gang or one["name"] in named]
+    chosen = [gang for gang in found["gangs"] if not arguments.gang or gang["name"] in named]
     if arguments.gang and not chosen:
         raise AskError(f"there is no gang {clean(arguments.gang)}")
     if arguments.json:
@@ -53,7 +53,7 @@ def lines(found: list[Json]) -> Iterator[str]:
     yield from table([_HEADER, *map(_row, found)], words=(0, 5, 6, 7))
 
 
-def _row(one: Json) -> tuple[str, ...]:
-    numbers = (str(one.get(name, UNKNOWN)) for name in ("min", "members", "waiting", "bound"))
-    words = (clean(str(one.get(name) or UNKNOWN)) for name in ("phase", "policy", "why"))
-    return (clean(str(one.get("name", ""))), *numbers, *words)
+def _row(gang: Json) -> tuple[str, ...]:
+    numbers = (str(gang.get(name, UNKNOWN)) for name in ("min", "members", "waiting", "bound"))
+    words = (clean(str(gang.get(name) or UNKNOWN)) for name in ("phase", "policy", "why"))
+    return (clean(str(gang.get("name", ""))), *numbers, *words)

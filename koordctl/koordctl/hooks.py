@@ -20,7 +20,7 @@ from koordctl.render import BREAKERS, clean
 from koordctl.status_client import AskError
 
 WAIT_SECONDS = 10.0
-"""How long the proxy has to take it in: it looks twice a second."""
+"""Time for the proxy to notice the change: it looks twice a second."""
 _PAUSE_SECONDS = 0.1
 
 _HEADER = ("HOOK SERVER", "POLICY", "BREAKER", "REGISTRATION")
@@ -52,7 +52,7 @@ def run_list(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def lines(status: ProxyStatus) -> Iterator[str]:
-    """What ``koordctl hooks list`` says."""
+    """Output of ``koordctl hooks list``."""
     named = {server.name for server in status.hook_servers}
     rows = [
         (
@@ -127,4 +127,4 @@ def _known(address: str) -> set[str] | None:
         _, status = ask_proxy(address, "/healthz", ProxyStatus)
     except AskError:
         return None
-    return {one.name for one in status.hook_servers} | status.registrations.keys()
+    return {hook_server.name for hook_server in status.hook_servers} | status.registrations.keys()

@@ -6,7 +6,7 @@ from koordctl.proxy_documents import A, read
 from koordctl.status_client import KOORDLET, AskError, ask
 
 ADDRESS = "unix:///var/run/koordlet/status.sock"
-"""Where koordlet serves its status by default; everybody on the node may ask."""
+"""Default address of koordlet's status; everybody on the node may ask."""
 
 
 def ask_koordlet(address: str, page: str, kind: type[A]) -> tuple[bytes, A]:

@@ -1,4 +1,4 @@
-"""What koordlet's pages hold, as typed values.
+"""Documents of koordlet's pages, as typed values.
 
 CPU is in cores, memory in bytes, pressure in percent, throttling a ratio; ``None`` is
 what koordlet does not know. Everything else has a default, as in ``answers``.
@@ -10,21 +10,21 @@ import msgspec
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """What the machine has."""
+    """Capacity of the machine."""
 
     cpu: float | None = None
     memory: int | None = None
 
 
 class ResourceUsage(msgspec.Struct, frozen=True):
-    """What is used of it."""
+    """Usage of the machine."""
 
     cpu: float | None = None
     memory: int | None = None
 
 
 class ContentionRow(ResourceUsage, frozen=True):
-    """Who uses, asks for and suffers what."""
+    """Usage, requests, limits and contention."""
 
     cpu_request: float | None = None
     cpu_limit: float | None = None
@@ -113,7 +113,7 @@ class CollectorRow(msgspec.Struct, frozen=True):
 
 
 class MetricCacheState(msgspec.Struct, frozen=True):
-    """How full the metric cache is."""
+    """Fill of the metric cache."""
 
     series: int = 0
     capacity: int = 0
@@ -124,7 +124,7 @@ class MetricCacheState(msgspec.Struct, frozen=True):
 
 
 class StateRow(msgspec.Struct, frozen=True):
-    """How old a state is, and why there is no newer one."""
+    """Age of a state, and the reason why there is no newer one."""
 
     age_seconds: float | None = None
     problem: str = ""
@@ -142,7 +142,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
 
 class CPUWeights(msgspec.Struct, frozen=True):
-    """By which formula the runtime makes weights of shares, "" while unknown, and of what."""
+    """The runtime's formula from shares to weights, "" while unknown, and its evidence."""
 
     formula: str = ""
     group: str = ""
@@ -184,7 +184,7 @@ class NodeDocument(msgspec.Struct, frozen=True):
 
 
 class PredictorRow(msgspec.Struct, frozen=True):
-    """What one predictor says; ``reclaimable`` is ``None`` where it cannot be said."""
+    """Prediction of one predictor; ``reclaimable`` is ``None`` where it is not known."""
 
     peak: ResourceUsage = ResourceUsage()
     reclaimable: ResourceUsage | None = None
@@ -321,7 +321,7 @@ class DecisionRow(msgspec.Struct, frozen=True):
 
     @property
     def about(self) -> tuple[str, str, str, str]:
-        """What all outcomes of the same question share."""
+        """Identity of the question, which all of its outcomes share."""
         return self.strategy, self.aspect, self.pod, self.group
 
 
@@ -350,7 +350,7 @@ class DesiredValueRow(msgspec.Struct, frozen=True):
 
 
 class ChangedFieldRow(msgspec.Struct, frozen=True):
-    """What a plugin changed in a request; ``None``: not set."""
+    """A plugin's change of a request's field; ``None``: not set."""
 
     field: str
     requested: int | str | None = None
@@ -358,7 +358,7 @@ class ChangedFieldRow(msgspec.Struct, frozen=True):
 
 
 class PluginAnswerRow(msgspec.Struct, frozen=True):
-    """What one plugin changed, and why."""
+    """One plugin's changes, and their reason."""
 
     plugin: str
     why: str = ""
@@ -383,7 +383,7 @@ class HookAnswerRow(msgspec.Struct, frozen=True):
 
 
 class KnobRow(msgspec.Struct, frozen=True):
-    """What a knob holds now, or the ``problem`` with it, and what is desired of it by whom."""
+    """Present value of a knob, or the ``problem`` with it, and the desired one with its owner."""
 
     knob: str
     value: int | str | None = None
@@ -404,7 +404,7 @@ class CgroupRow(msgspec.Struct, frozen=True):
 
 
 class StrategyRow(msgspec.Struct, frozen=True):
-    """How a strategy fares; ``latest`` is the outcome that it came to last. Times in seconds."""
+    """State of a strategy; ``latest`` is its last outcome. Times in seconds."""
 
     name: str
     gate: str = ""
@@ -453,7 +453,7 @@ class NriRow(msgspec.Struct, frozen=True):
 
 
 class HooksRow(msgspec.Struct, frozen=True):
-    """What answers hook calls."""
+    """Servers of hook calls."""
 
     socket: str = ""
     registration: str = ""

@@ -31,7 +31,7 @@ SCHEDULER_LEADER = ElectedProgram("scheduler", "koord-scheduler", 10251, SCHEDUL
 
 
 def add_arguments(parser: argparse.ArgumentParser, leader: ElectedProgram) -> None:
-    """Where the program is."""
+    """Add the options for the program's address."""
     parser.add_argument(
         "--address",
         default="",

@@ -40,8 +40,8 @@ def documents(directory: str, tree: FileTree, address: str, now: float) -> list[
     """
     users = _users(address)
     found = [
-        {**one, "pods": sorted(users.get(str(one.get("uuid")), ()))}
-        for one in _described(directory, now)
+        {**device, "pods": sorted(users.get(str(device.get("uuid")), ()))}
+        for device in _described(directory, now)
     ]
     rdma, _ = RDMAReader(tree).read()
     return [*found, *map(_rdma, rdma.devices)]
@@ -49,7 +49,7 @@ def documents(directory: str, tree: FileTree, address: str, now: float) -> list[
 
 def lines(found: Iterable[Json]) -> Iterator[str]:
     """A line for each device."""
-    rows = [_row(one) for one in found]
+    rows = [_row(device) for device in found]
     if not rows:
         yield f"No device found: koord-device-daemon describes them in {DIRECTORY}."
         return
@@ -68,22 +68,22 @@ def _described(directory: str, now: float) -> Iterator[Json]:
             given = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise AskError(f"{path} cannot be read: {error}") from None
-        for one in given if isinstance(given, list) else ():
-            if isinstance(one, dict):
-                yield _judged(one, now)
+        for device in given if isinstance(given, list) else ():
+            if isinstance(device, dict):
+                yield _judged(device, now)
 
 
-def _judged(one: Json, now: float) -> Json:
+def _judged(device: Json, now: float) -> Json:
     """The device as koordlet takes it: one that nobody confirms is stale."""
     try:
-        stale = from_rfc3339(one["expiryTime"]) <= now
+        stale = from_rfc3339(device["expiryTime"]) <= now
     except (KeyError, TypeError, ValueError):
-        return one
-    status = one.get("status") or {}
+        return device
+    status = device.get("status") or {}
     if not stale or not status.get("healthy", True):
-        return one
-    message = f"nothing has confirmed it since {one['expiryTime']}"
-    return {**one, "status": {"healthy": False, "errCode": "Stale", "errMessage": message}}
+        return device
+    message = f"nothing has confirmed it since {device['expiryTime']}"
+    return {**device, "status": {"healthy": False, "errCode": "Stale", "errMessage": message}}
 
 
 def _rdma(device: SchedulableDevice) -> Json:
@@ -118,29 +118,29 @@ def _users(address: str) -> Mapping[str, set[str]]:
         _, series = ask_koordlet(address, page, SeriesDocument)
     except AskError:
         return users
-    for one in series.series:
-        name = one.who or one.labels.get("pod_uid", "")
-        users[one.labels.get("gpu_device_uuid", "")].add(name)
+    for line in series.series:
+        name = line.who or line.labels.get("pod_uid", "")
+        users[line.labels.get("gpu_device_uuid", "")].add(name)
     return users
 
 
-def _row(one: Json) -> tuple[str, ...]:
-    topology, status = one.get("topology") or {}, one.get("status") or {}
-    resources = one.get("resources") or {}
+def _row(device: Json) -> tuple[str, ...]:
+    topology, status = device.get("topology") or {}, device.get("status") or {}
+    resources = device.get("resources") or {}
     amounts = {name.removeprefix(_DOMAIN): each for name, each in resources.items()}
     wrong = ": ".join(filter(None, (status.get("errCode"), status.get("errMessage"))))
     links = (f"{link['type']}:{link['peerMinor']}" for link in topology.get("p2pLinks") or ())
     node = topology.get("nodeID", "-1")
     cells = (
-        one.get("vendor"),
-        one.get("minor"),
-        one.get("model"),
+        device.get("vendor"),
+        device.get("minor"),
+        device.get("model"),
         quantities(amounts),
         "yes" if status.get("healthy", True) else f"no ({wrong})",
         UNKNOWN if node == "-1" else node,
         topology.get("pcieID"),
         topology.get("busID"),
         " ".join(links),
-        ", ".join(one["pods"]),
+        ", ".join(device["pods"]),
     )
     return tuple(clean(str(cell or UNKNOWN)) for cell in cells)

@@ -55,7 +55,7 @@ PROGRAM = "koordctl"
 _INTERRUPTED = 130
 """Exit code, as of shells; the user knows why."""
 ADDRESS = "127.0.0.1:9319"
-"""Where koord-runtime-proxy serves its status by default."""
+"""Default address of koord-runtime-proxy's status."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -112,8 +112,8 @@ def _parser() -> _Parser:
     )
     pods.add_argument("--unmanaged", action="store_true", help="show only those that missed a hook")
     listed, removed = _add_hooks(commands)
-    for one in (shown, pods, listed, removed):
-        one.add_argument(
+    for command in (shown, pods, listed, removed):
+        command.add_argument(
             "--address",
             default=ADDRESS,
             help="the proxy's --metrics-address: HOST:PORT or unix:///PATH (default: %(default)s)",
@@ -123,8 +123,8 @@ def _parser() -> _Parser:
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
     clustered = tuple(_add_cluster(commands))
-    for one in (shown, pods, listed, restore, *observing, *explained, *predicted, *clustered):
-        one.add_argument("--json", action="store_true", help="print JSON")
+    for command in (shown, pods, listed, restore, *observing, *explained, *predicted, *clustered):
+        command.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -183,9 +183,9 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
     )
     metrics.add_arguments(query)
     kinds = _command(below, "kinds", metrics.run_kinds, "metrics with their units and labels")
-    for one in (shown, seen, changed, query, kinds):
-        _add_koordlet_address(one)
-        yield one
+    for command in (shown, seen, changed, query, kinds):
+        _add_koordlet_address(command)
+        yield command
 
 
 def _add_koordlet_address(parser: _Parser) -> None:
@@ -220,9 +220,9 @@ def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]
     strategies = _command(
         below, "strategies", why.run_strategies, "state and latest decision of each strategy"
     )
-    for one in (suppress, pod, evicted, cgroup, strategies):
-        _add_koordlet_address(one)
-        yield one
+    for command in (suppress, pod, evicted, cgroup, strategies):
+        _add_koordlet_address(command)
+        yield command
     for resource in (*why_node.RESOURCES, "node"):
         words = f"how the {resource} of a node was calculated"
         if resource == "node":
@@ -247,9 +247,9 @@ def _add_why_scheduling(commands: argparse._SubParsersAction[_Parser]) -> Iterat
         why_scheduling.run_scheduled,
         "how a pod's node would be judged now, beside the best nodes",
     )
-    for one in (pending, scheduled):
-        why_scheduling.add_arguments(one)
-        yield one
+    for command in (pending, scheduled):
+        why_scheduling.add_arguments(command)
+        yield command
 
 
 def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
@@ -413,7 +413,7 @@ def _restore(arguments: argparse.Namespace) -> Iterable[str]:
         yield report_json(report)
     else:
         yield from report_lines(report, dry_run=arguments.dry_run)
-    if any(one.outcome is RestoreOutcome.REFUSED for one in report):
+    if any(result.outcome is RestoreOutcome.REFUSED for result in report):
         raise SystemExit(1)
 
 

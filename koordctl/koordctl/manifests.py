@@ -19,7 +19,7 @@ _LIST = "List"
 
 
 def read_text(path: str) -> bytes:
-    """What is in a file; "-" is standard input.
+    """Read a file; "-" is standard input.
 
     Raises:
         AskError: it cannot be read.
@@ -38,17 +38,17 @@ def read_file(path: str) -> list[Manifest]:
     """
     text = read_text(path)
     try:
-        return [one for document in _documents(text) for one in _objects(document)]
+        return [manifest for document in _documents(text) for manifest in _objects(document)]
     except (ValueError, RecursionError) as error:
         raise AskError(f"{path}: {error}") from None
 
 
-def kind_and_name(one: Manifest) -> str:
-    """What an object is, for people: "Deployment shop/web"."""
-    metadata = one.get("metadata") or {}
+def kind_and_name(manifest: Manifest) -> str:
+    """Name an object for people: "Deployment shop/web"."""
+    metadata = manifest.get("metadata") or {}
     name = metadata.get("name") or metadata.get("generateName") or ""
     where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return f"{one['kind']} {where}{name}".strip()
+    return f"{manifest['kind']} {where}{name}".strip()
 
 
 def _documents(text: bytes) -> Iterator[object]:
@@ -70,9 +70,13 @@ def _objects(document: object) -> Iterator[Manifest]:
         yield document
         return
     _check(document, "items", list, "a list")
-    for one in document.get("items") or ():
+    for manifest in document.get("items") or ():
         # Objects of a NodeList have no kind of their own.
-        named = {"kind": kind.removesuffix(_LIST), **one} if isinstance(one, dict) else one
+        named = (
+            {"kind": kind.removesuffix(_LIST), **manifest}
+            if isinstance(manifest, dict)
+            else manifest
+        )
         yield from _objects(named)
 
 

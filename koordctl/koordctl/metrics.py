@@ -61,7 +61,7 @@ def run_query(arguments: argparse.Namespace) -> Iterable[str]:
 
 
 def run_kinds(arguments: argparse.Namespace) -> Iterable[str]:
-    """What is measured.
+    """List the kinds of metrics.
 
     Raises:
         AskError: koordlet does not answer, or not this.
@@ -77,7 +77,7 @@ def query_lines(found: SeriesDocument) -> Iterator[str]:
         return
     names = list(found.series[0].values)
     header = ("SERIES", *(name.upper() for name in names), f"OVER {_span(found.window_seconds)}")
-    rows = sorted(_row(one, names, found.unit) for one in found.series)
+    rows = sorted(_row(series, names, found.unit) for series in found.series)
     yield from table([header, *rows], words=(0, len(header) - 1))
     if found.left_out:
         yield f"{found.left_out} more series not shown; give LABEL=VALUE to select some."
@@ -86,8 +86,8 @@ def query_lines(found: SeriesDocument) -> Iterator[str]:
 def kind_lines(found: MetricKindsDocument) -> Iterator[str]:
     """A line a kind."""
     rows = [
-        (clean(one.name), clean(one.unit), clean(one.meaning), clean(", ".join(one.labels)))
-        for one in found.kinds
+        (clean(kind.name), clean(kind.unit), clean(kind.meaning), clean(", ".join(kind.labels)))
+        for kind in found.kinds
     ]
     yield from table([("KIND", "UNIT", "MEANING", "LABELS"), *rows], words=(0, 1, 2, 3))
 

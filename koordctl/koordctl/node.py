@@ -25,7 +25,7 @@ _ON = {True: "on", False: "off"}
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """What ``koordctl node`` says.
+    """Run ``koordctl node``.
 
     Raises:
         AskError: koordlet does not answer, or with something else.
@@ -47,29 +47,29 @@ def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Itera
         yield ""
         rows = [
             (
-                str(one.id),
-                str(one.cpus),
-                cores(one.cpu_used),
-                share(one.cpu_used, one.cpus),
-                memory(one.memory_used),
-                memory(one.memory),
-                share(one.memory_used, one.memory),
+                str(zone.id),
+                str(zone.cpus),
+                cores(zone.cpu_used),
+                share(zone.cpu_used, zone.cpus),
+                memory(zone.memory_used),
+                memory(zone.memory),
+                share(zone.memory_used, zone.memory),
             )
-            for one in node.numa
+            for zone in node.numa
         ]
         yield from table([("NUMA", "CPUS", "USED", "%", "MEMORY", "TOTAL", "%"), *rows], words=(0,))
     if node.states:
         yield ""
-        states = [_state(name, one) for name, one in node.states.items()]
+        states = [_state(name, state) for name, state in node.states.items()]
         yield from table([("STATE", "AGE", "PROBLEM"), *states], words=(0, 2))
     if node.reports:
         yield ""
         header = ("REPORT", "CHANNEL", "AGE", "SENT", "FAILED", "PROBLEM")
-        reports = [_report(name, one) for name, one in node.reports.items()]
+        reports = [_report(name, report) for name, report in node.reports.items()]
         yield from table([header, *reports], words=(0, 1, 5))
     if node.jobs:
         yield ""
-        jobs = [_job(one) for one in node.jobs]
+        jobs = [_job(job) for job in node.jobs]
         yield from table(
             [("JOB", "STATE", "AGE", "DEADLINE", "TARGET", "OWNER"), *jobs], words=(0, 1, 4, 5)
         )
@@ -78,7 +78,7 @@ def node_lines(node: NodeDocument, zone: datetime.tzinfo | None = None) -> Itera
         yield "No collectors."
         return
     header = ("COLLECTOR", "STATE", "INTERVAL", "DURATION", "SAMPLES", "REASON")
-    collectors = [_collector(one) for one in node.collectors]
+    collectors = [_collector(collector) for collector in node.collectors]
     yield from table([header, *collectors], words=(0, 1, 5))
 
 
@@ -137,26 +137,26 @@ def _state(name: str, state: StateRow) -> tuple[str, str, str]:
     return clean(name), _age(state.age_seconds), clean(state.problem)
 
 
-def _report(name: str, one: ReportRow) -> tuple[str, ...]:
-    way = f"{one.way} {one.leader}".strip()
+def _report(name: str, report: ReportRow) -> tuple[str, ...]:
+    way = f"{report.way} {report.leader}".strip()
     return (
         clean(name),
         clean(way) or UNKNOWN,
-        _age(one.age_seconds),
-        str(sum(one.sent.values())),
-        str(one.failures),
-        clean(one.problem),
+        _age(report.age_seconds),
+        str(sum(report.sent.values())),
+        str(report.failures),
+        clean(report.problem),
     )
 
 
-def _job(one: JobRow) -> tuple[str, ...]:
+def _job(job: JobRow) -> tuple[str, ...]:
     return (
-        clean(one.job),
-        clean(one.state),
-        _age(one.age_seconds),
-        _age(one.deadline_seconds),
-        clean(one.target) or UNKNOWN,
-        clean(one.owner) or UNKNOWN,
+        clean(job.job),
+        clean(job.state),
+        _age(job.age_seconds),
+        _age(job.deadline_seconds),
+        clean(job.target) or UNKNOWN,
+        clean(job.owner) or UNKNOWN,
     )
 
 
@@ -164,12 +164,12 @@ def _age(seconds: float | None) -> str:
     return UNKNOWN if seconds is None else f"{seconds:.0f} s"
 
 
-def _collector(one: CollectorRow) -> tuple[str, ...]:
+def _collector(collector: CollectorRow) -> tuple[str, ...]:
     return (
-        clean(one.name),
-        clean(one.state),
-        f"{one.interval:g} s",
-        f"{1000 * one.seconds:.1f} ms" if one.rounds else UNKNOWN,
-        str(one.samples) if one.rounds else UNKNOWN,
-        clean(one.reason),
+        clean(collector.name),
+        clean(collector.state),
+        f"{collector.interval:g} s",
+        f"{1000 * collector.seconds:.1f} ms" if collector.rounds else UNKNOWN,
+        str(collector.samples) if collector.rounds else UNKNOWN,
+        clean(collector.reason),
     )

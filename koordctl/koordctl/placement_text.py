@@ -1,4 +1,4 @@
-"""Why a pod waits, or has its node, as text for people. No IO."""
+"""Reasons why a pod waits, or has its node, as text for people. No IO."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATES = {
 
 
 def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
-    """Why a pod waits; ``zone`` is that of the times, None the machine's."""
+    """Explain why a pod waits; ``zone`` is that of the times, None the machine's."""
     state, pod = clean(found.state), clean(found.pod)
     if found.reason:
         yield f"{clean(found.reason)}."
@@ -35,7 +35,7 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
         return
     because = f": {_STATES[state]}" if state in _STATES else ""
     yield f"{pod} is {state}{because}"
-    yield from (f"  {line}" for line in table(_facts(found, zone)))
+    yield from (f"  {line}" for line in table(_details(found, zone)))
     if found.gang is not None:
         yield ""
         yield from _gang_lines(found.gang)
@@ -52,7 +52,7 @@ def waiting_lines(found: PlacementDocument, zone: datetime.tzinfo | None = None)
 
 
 def _gang_lines(found: GangRow) -> Iterator[str]:
-    """What the gang of a pod lacks."""
+    """Describe the missing members of a pod's gang."""
     if found.policy:
         yield f"Its gang asks for: {clean(found.policy)}"
     if found.reason:
@@ -68,7 +68,7 @@ def _gang_lines(found: GangRow) -> Iterator[str]:
 
 
 def scheduled_lines(found: PlacementDocument) -> Iterator[str]:
-    """What the scheduler thinks now of the node that a pod has."""
+    """Describe the scheduler's present opinion of the node that a pod has."""
     pod, node = clean(found.pod), clean(found.node)
     if found.reason:
         yield f"{clean(found.reason)}."
@@ -89,7 +89,7 @@ def scheduled_lines(found: PlacementDocument) -> Iterator[str]:
 
 
 def placement_lines(found: PlacementDocument, recorded: str = "") -> Iterator[str]:
-    """Why a pod gets its node, or none; ``recorded`` is the node that it got then."""
+    """Explain a pod's node, or its lack; ``recorded`` is the node that it got then."""
     if found.state != "placed":
         yield from waiting_lines(found)
         return
@@ -98,7 +98,7 @@ def placement_lines(found: PlacementDocument, recorded: str = "") -> Iterator[st
 
 
 def quota_lines(found: QuotaRefusalRow) -> Iterator[str]:
-    """What a quota lacks, and who has it."""
+    """Describe the resources that a quota lacks, and their holders."""
     limit = "its min, for pods that may not be preempted" if found.non_preemptible else "its limit"
     above = f", above {clean(found.path[-1])}" if len(found.path) > 1 else ""
     yield f"The quota {clean(found.quota)}{above} would exceed {limit}"
@@ -108,29 +108,31 @@ def quota_lines(found: QuotaRefusalRow) -> Iterator[str]:
             clean(name),
             clean(found.limit.get(name, "")),
             clean(found.used.get(name, "0")),
-            clean(one),
+            clean(lack),
         )
-        for name, one in sorted(found.lacks.items())
+        for name, lack in sorted(found.lacks.items())
     ]
     yield from _indented(table([header, *rows], words=(0,)))
     for who, listed in (("held by", found.holders), ("borrowed by", found.borrowers)):
         if listed:
-            shown = ", ".join(f"{clean(name)} {clean(one)}" for name, one in listed.items())
+            shown = ", ".join(f"{clean(name)} {clean(value)}" for name, value in listed.items())
             yield f"  {clean(found.resource)}, {who}: {shown}"
 
 
 def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
-    """Which plugins reject nodes, why, and what comes nearest."""
+    """Describe the plugins that reject nodes, their reasons, and the nearest nodes."""
     yield f"It fits on {found.feasible} of {count(found.nodes, 'node')}{_held(held_nodes)}"
     if found.plugins:
-        rows = [(clean(one.plugin), str(one.nodes), str(one.alone)) for one in found.plugins]
+        rows = [
+            (clean(plugin.plugin), str(plugin.nodes), str(plugin.alone)) for plugin in found.plugins
+        ]
         header = ("REJECTED BY", "NODES", "BY IT ALONE")
         yield from _indented(table([header, *rows], words=(0,)))
     if found.feasible:
         return
     if found.reasons:
         yield ""
-        ordered = sorted(found.reasons.items(), key=lambda one: (-one[1], one[0]))
+        ordered = sorted(found.reasons.items(), key=lambda reason: (-reason[1], reason[0]))
         reasons = [(clean(reason), str(nodes)) for reason, nodes in ordered]
         yield from _indented(table([("FIRST REASON", "NODES"), *reasons], words=(0,)))
     else:
@@ -143,7 +145,7 @@ def diagnosis_lines(found: DiagnosisRow, held_nodes: int = 0) -> Iterator[str]:
         yield ""
         yield "It may fit after"
         words = map(clean, found.wakes_on)
-        yield from (f"  {'or ' if number else ''}{one}" for number, one in enumerate(words))
+        yield from (f"  {'or ' if number else ''}{word}" for number, word in enumerate(words))
 
 
 def score_lines(
@@ -152,41 +154,42 @@ def score_lines(
     """Nodes by rank, and below each other what plugins give them; the node ``own`` is marked."""
     if not best:
         return
-    rows = [(str(one.rank), clean(one.node), str(one.total)) for one in best]
-    for line, one in zip(
+    rows = [(str(place.rank), clean(place.node), str(place.total)) for place in best]
+    for line, place in zip(
         table([("RANK", "NODE", "SCORE"), *rows], words=(1,)), (None, *best), strict=True
     ):
-        yield f"{line}  {mark}" if one is not None and one.node == own else line
+        yield f"{line}  {mark}" if place is not None and place.node == own else line
     # A plugin that gives none of them anything does not tell them apart.
-    scored = (plugin for one in best for plugin, score in one.by_plugin.items() if score)
+    scored = (plugin for place in best for plugin, score in place.by_plugin.items() if score)
     plugins = list(dict.fromkeys(scored))
-    ranks = ("SCORE BY PLUGIN", *(f"#{one.rank}" for one in best))
+    ranks = ("SCORE BY PLUGIN", *(f"#{place.rank}" for place in best))
     scores = [
-        (clean(plugin), *(str(one.by_plugin.get(plugin, 0)) for one in best)) for plugin in plugins
+        (clean(plugin), *(str(place.by_plugin.get(plugin, 0)) for place in best))
+        for plugin in plugins
     ]
     yield ""
     yield from table([ranks, *scores], words=(0,))
 
 
-def _facts(found: PlacementDocument, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
-    facts = []
+def _details(found: PlacementDocument, zone: datetime.tzinfo | None) -> list[tuple[str, str]]:
+    details = []
     if found.at:
         since = f"{time_text(found.since, zone)} ({span(found.at - found.since)})"
-        facts.append(("since", since))
-    facts.append(("priority", str(found.priority)))
+        details.append(("since", since))
+    details.append(("priority", str(found.priority)))
     if found.gates:
-        facts.append(("gates", ", ".join(map(clean, found.gates))))
+        details.append(("gates", ", ".join(map(clean, found.gates))))
     if found.attempts:
-        facts.append(("failed attempts", str(found.attempts)))
+        details.append(("failed attempts", str(found.attempts)))
     if found.state == "backoff":
-        facts.append(("next attempt", f"in {span(found.retry_seconds)}"))
+        details.append(("next attempt", f"in {span(found.retry_seconds)}"))
     if found.extender_failure:
-        facts.append(("extender", clean(found.extender_failure)))
+        details.append(("extender", clean(found.extender_failure)))
     if found.nominated_node:
-        facts.append(("nominated node", clean(found.nominated_node)))
+        details.append(("nominated node", clean(found.nominated_node)))
     if found.paused:
-        facts.append(("no decisions", clean(found.paused)))
-    return facts
+        details.append(("no decisions", clean(found.paused)))
+    return details
 
 
 def _held(nodes: int) -> str:

@@ -65,7 +65,7 @@ def read(path: str) -> Trace:
 
 
 def lines(found: Backtest) -> Iterator[str]:
-    """What came out, for people."""
+    """Results for people."""
     yield (
         f"{found.steps} steps of {_time(found.step)}, {found.pods} pods. Evaluated: "
         f"{found.windows} windows of {_time(found.horizon)}, after the first "
@@ -87,7 +87,7 @@ def lines(found: Backtest) -> Iterator[str]:
 
 
 def as_json(found: Backtest) -> str:
-    """What came out, for programs: names as in ``koord_prediction.backtest``; cores, bytes."""
+    """Results for programs: names as in ``koord_prediction.backtest``; cores, bytes."""
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
 
 

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """What ``koordctl predict show`` says.
+    """Run ``koordctl predict show``.
 
     Raises:
         AskError: koordlet does not answer, or not this.
@@ -47,16 +47,18 @@ def by_cpu(pods: Iterable[PodModel]) -> list[PodModel]:
 
 
 def head_lines(found: PredictionsDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
-    """What is predicted, and the node's models."""
+    """Describe the prediction, and the node's models."""
     when = datetime.datetime.fromtimestamp(found.at, datetime.UTC).astimezone(zone)
     yield f"{clean(found.node) or 'this node'}  {when:%H:%M:%S}  {_training(found)}"
     if found.predictors:
         yield ""
-        said = [_said(name, one) for name, one in found.predictors.items()]
+        said = [_said(name, predictor) for name, predictor in found.predictors.items()]
         yield from table([_PREDICTOR_HEADER, *said], words=(0,))
     if found.models:
         yield ""
-        rows = [(clean(one.item), *_cpu(one.cpu), *_memory(one.memory)) for one in found.models]
+        rows = [
+            (clean(model.item), *_cpu(model.cpu), *_memory(model.memory)) for model in found.models
+        ]
         yield from table([_MODEL_HEADER, *rows], words=(0,))
     cold = sum(pod.cold for pod in found.pods)
     if cold:
@@ -99,10 +101,10 @@ def _training(found: PredictionsDocument) -> str:
     return f"trained {max(found.at - found.trained_at, 0):.0f} s ago"
 
 
-def _said(name: str, one: PredictorRow) -> tuple[str, ...]:
-    spare = one.reclaimable
+def _said(name: str, predictor: PredictorRow) -> tuple[str, ...]:
+    spare = predictor.reclaimable
     rest = (UNKNOWN, UNKNOWN) if spare is None else (cores(spare.cpu), memory(spare.memory))
-    return (clean(name), cores(one.peak.cpu), memory(one.peak.memory), *rest)
+    return (clean(name), cores(predictor.peak.cpu), memory(predictor.peak.memory), *rest)
 
 
 def _cpu(model: Mapping[str, float]) -> tuple[str, ...]:

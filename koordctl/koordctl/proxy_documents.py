@@ -1,4 +1,4 @@
-"""What the proxy's pages hold.
+"""Documents of the proxy's pages.
 
 Everything has a default: a proxy of another release may say less, and what it
 says beyond this is passed over.
@@ -95,7 +95,7 @@ def unmanaged(pods: list[PodHooks]) -> list[PodHooks]:
     """Those that went without a hook, themselves or in a container; of each only what did."""
     found = []
     for pod in pods:
-        containers = [one for one in pod.containers if not one.managed]
+        containers = [container for container in pod.containers if not container.managed]
         if containers or not pod.managed:
             found.append(msgspec.structs.replace(pod, containers=containers))
     return found

@@ -19,13 +19,13 @@ Object = dict[str, Any]
 
 KIND = "ElasticQuota"
 UNBOUNDED = str(((1 << 63) - 1) // 2000)
-"""What stands for no bound: Koordinator's number for quotas of nodes."""
+"""Number that means no bound: Koordinator's for quotas of nodes."""
 _PREFIX = "quota.scheduling.koordinator.sh/"
 _OF_KUBECTL = "kubectl.kubernetes.io/"
 
 
 class QuotaApi(StrEnum):
-    """Whose quotas; the value is their ``apiVersion``."""
+    """API of a quota; the value is its ``apiVersion``."""
 
     KOORDINATOR = "scheduling.sigs.k8s.io/v1alpha1"
     SCHEDULER_PLUGINS = "scheduling.x-k8s.io/v1alpha1"
@@ -42,8 +42,8 @@ def converted(quotas: Iterable[Mapping[str, Any]], to: QuotaApi) -> list[Object]
     """
     found = [_one(quota, to) for quota in quotas]
     seen: set[str] = set()
-    for one in found:
-        key = f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}"
+    for quota in found:
+        key = f"{quota['metadata'].get('namespace', '')}/{quota['metadata']['name']}"
         if key in seen:
             raise ValueError(f"{KIND} {excerpt(key)} would be there twice; expected one of them")
         seen.add(key)
@@ -99,7 +99,7 @@ def _object(
 
 
 def _kept(given: Mapping[str, Any], part: str) -> dict[str, str]:
-    """What others wrote: not Koordinator's, and not kubectl's copy of the object."""
+    """Return others' metadata: without Koordinator's, and kubectl's copy of the object."""
     there = (given.get("metadata") or {}).get(part) or {}
     return {
         name: value for name, value in there.items() if not name.startswith((_PREFIX, _OF_KUBECTL))

@@ -31,12 +31,12 @@ class ShownQuota:
     runtime: Amounts
 
     def lent(self, resource: str) -> int:
-        """How much of its min others may use, since its pods do not ask for it."""
+        """Return the part of its min that others may use, since its pods do not ask for it."""
         least = self.quota.min.get(resource, 0)
         return max(0, least - self.runtime.get(resource, least))
 
     def borrowed(self, resource: str) -> int:
-        """How much its pods use beyond its min."""
+        """Return its pods' usage beyond its min."""
         return max(0, self.quota.used.get(resource, 0) - self.quota.min.get(resource, 0))
 
 
@@ -57,42 +57,42 @@ def documents_of(summaries: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "metadata": {
                 "name": name,
-                "labels": {LABEL_QUOTA_PARENT: str(one.get("parentName", ""))},
-                "annotations": {ANNOTATION_QUOTA_RUNTIME: json.dumps(one.get("runtime") or {})},
+                "labels": {LABEL_QUOTA_PARENT: str(summary.get("parentName", ""))},
+                "annotations": {ANNOTATION_QUOTA_RUNTIME: json.dumps(summary.get("runtime") or {})},
             },
-            "spec": {"min": one.get("min") or {}, "max": one.get("max") or {}},
-            "status": {"used": one.get("used") or {}},
+            "spec": {"min": summary.get("min") or {}, "max": summary.get("max") or {}},
+            "status": {"used": summary.get("used") or {}},
         }
-        for name, one in summaries.items()
+        for name, summary in summaries.items()
     ]
 
 
 def lines(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each quota and resource, children below their parents."""
-    quotas = {one.quota.name: one for one in map(shown_quota, documents)}
-    shared = {name: one for name, one in quotas.items() if name not in RESERVED_QUOTAS}
+    quotas = {shown.quota.name: shown for shown in map(shown_quota, documents)}
+    shared = {name: quota for name, quota in quotas.items() if name not in RESERVED_QUOTAS}
     if not shared:
         yield "No ElasticQuota found."
         return
     children = _children(shared)
     rows = [
         row
-        for depth, one in _in_order(children)
-        for row in _rows(depth, one, children[_parent(one, shared)])
+        for depth, shown in _in_order(children)
+        for row in _rows(depth, shown, children[_parent(shown, shared)])
     ]
     alone = [quotas[name] for name in sorted(RESERVED_QUOTAS & quotas.keys()) if name != ROOT_QUOTA]
-    rows += [row for one in alone if one.quota.used for row in _rows(0, one, [])]
+    rows += [row for shown in alone if shown.quota.used for row in _rows(0, shown, [])]
     yield from table([_HEADER, *rows])
 
 
-def _parent(one: ShownQuota, quotas: Mapping[str, ShownQuota]) -> str:
+def _parent(shown: ShownQuota, quotas: Mapping[str, ShownQuota]) -> str:
     """Its parent; the root where that is not there."""
-    seen, name = {one.quota.name}, one.quota.parent
+    seen, name = {shown.quota.name}, shown.quota.parent
     while name in quotas and name not in seen:
         seen.add(name)
         name = quotas[name].quota.parent
-    is_placed = one.quota.parent in quotas and name not in seen
-    return one.quota.parent if is_placed else ROOT_QUOTA
+    is_placed = shown.quota.parent in quotas and name not in seen
+    return shown.quota.parent if is_placed else ROOT_QUOTA
 
 
 def _children(quotas: Mapping[str, ShownQuota]) -> Mapping[str, list[ShownQuota]]:
@@ -105,46 +105,48 @@ def _children(quotas: Mapping[str, ShownQuota]) -> Mapping[str, list[ShownQuota]
 def _in_order(
     children: Mapping[str, list[ShownQuota]], parent: str = ROOT_QUOTA, depth: int = 0
 ) -> Iterator[tuple[int, ShownQuota]]:
-    for one in children.get(parent, ()):
-        yield depth, one
-        yield from _in_order(children, one.quota.name, depth + 1)
+    for child in children.get(parent, ()):
+        yield depth, child
+        yield from _in_order(children, child.quota.name, depth + 1)
 
 
-def _rows(depth: int, one: ShownQuota, siblings: Sequence[ShownQuota]) -> Iterator[tuple[str, ...]]:
-    quota = one.quota
+def _rows(
+    depth: int, shown: ShownQuota, siblings: Sequence[ShownQuota]
+) -> Iterator[tuple[str, ...]]:
+    quota = shown.quota
     name = "  " * depth + clean(quota.name)
     for resource in sorted({*quota.max, *quota.used}):
         used, most = quota.used.get(resource, 0), quota.max.get(resource)
-        limit = one.runtime.get(resource, most)
+        limit = shown.runtime.get(resource, most)
         over = _overuse(resource, used, limit)
         yield (
             name,
             clean(resource),
             _amount(resource, used),
-            _amount(resource, one.runtime.get(resource)),
+            _amount(resource, shown.runtime.get(resource)),
             _amount(resource, quota.min.get(resource)),
             _amount(resource, most),
             amounts.bar(used, limit if limit is None or limit < _UNLIMITED else None, _WIDTH),
-            "; ".join(filter(None, (over, _borrowing(one, resource, siblings)))),
+            "; ".join(filter(None, (over, _borrowing(shown, resource, siblings)))),
         )
         name = ""
 
 
 def _overuse(resource: str, used: int, limit: int | None) -> str:
-    """By how much its pods use more than they may, until some end or are evicted."""
+    """Describe the usage above the limit, which lasts until some pods end or are evicted."""
     over = used - limit if limit is not None else 0
     return f"over by {_amount(resource, over)}" if over > 0 else ""
 
 
-def _borrowing(one: ShownQuota, resource: str, siblings: Sequence[ShownQuota]) -> str:
-    """How much of what others do not use, and who lends."""
-    borrowed = one.borrowed(resource)
+def _borrowing(shown: ShownQuota, resource: str, siblings: Sequence[ShownQuota]) -> str:
+    """Describe the amount that is borrowed of others, and the lenders."""
+    borrowed = shown.borrowed(resource)
     if not borrowed or not siblings:
         return ""
     lenders = [
         f"{clean(each.quota.name)} lends {_amount(resource, lent)}"
         for each in siblings
-        if each is not one and (lent := each.lent(resource))
+        if each is not shown and (lent := each.lent(resource))
     ]
     return f"{_amount(resource, borrowed)}{' (' + ', '.join(lenders) + ')' if lenders else ''}"
 

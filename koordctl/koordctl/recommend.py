@@ -62,37 +62,45 @@ def lines(found: Sequence[Json], *, named: bool = False) -> Iterator[str]:
     if not found:
         yield "No Recommendation found. Create one for each workload to get a recommendation for."
         return
-    ordered = sorted(found, key=lambda one: (_meta(one, "namespace"), _meta(one, "name")))
-    yield from table([_HEADER, *(row for one in ordered for row in _rows(one))])
-    for one in ordered:
-        message = clean(str(_condition(one).get("message", "not processed yet")))
-        if named or not _containers(one):
-            yield f"{_about(one)}: {message}"
+    ordered = sorted(
+        found,
+        key=lambda recommendation: (
+            _meta(recommendation, "namespace"),
+            _meta(recommendation, "name"),
+        ),
+    )
+    yield from table(
+        [_HEADER, *(row for recommendation in ordered for row in _rows(recommendation))]
+    )
+    for recommendation in ordered:
+        message = clean(str(_condition(recommendation).get("message", "not processed yet")))
+        if named or not _containers(recommendation):
+            yield f"{_about(recommendation)}: {message}"
 
 
-def _rows(one: Json) -> Iterator[tuple[str, ...]]:
-    for container in _containers(one):
+def _rows(recommendation: Json) -> Iterator[tuple[str, ...]]:
+    for container in _containers(recommendation):
         resources = container.get("resources") or {}
         wanted = ("cpu", "memory", "limits.cpu", "limits.memory")
         amounts = (clean(str(resources.get(name, UNKNOWN))) for name in wanted)
-        yield (_about(one), clean(str(container.get("containerName", ""))), *amounts)
+        yield (_about(recommendation), clean(str(container.get("containerName", ""))), *amounts)
 
 
-def _containers(one: Json) -> Sequence[Json]:
-    status = (one.get("status") or {}).get("podStatus") or {}
+def _containers(recommendation: Json) -> Sequence[Json]:
+    status = (recommendation.get("status") or {}).get("podStatus") or {}
     return status.get("containerStatuses") or ()
 
 
-def _condition(one: Json) -> Json:
-    conditions = (one.get("status") or {}).get("conditions") or ()
+def _condition(recommendation: Json) -> Json:
+    conditions = (recommendation.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if each.get("type") == _CONDITION), {})
 
 
-def _about(one: Json) -> str:
-    target = ((one.get("spec") or {}).get("target") or {}).get("workload") or {}
+def _about(recommendation: Json) -> str:
+    target = ((recommendation.get("spec") or {}).get("target") or {}).get("workload") or {}
     of = f" ({target.get('kind')} {target.get('name')})" if target else ""
-    return clean(f"{_meta(one, 'namespace')}/{_meta(one, 'name')}{of}")
+    return clean(f"{_meta(recommendation, 'namespace')}/{_meta(recommendation, 'name')}{of}")
 
 
-def _meta(one: Json, name: str) -> str:
-    return str((one.get("metadata") or {}).get(name, ""))
+def _meta(recommendation: Json, name: str) -> str:
+    return str((recommendation.get("metadata") or {}).get(name, ""))

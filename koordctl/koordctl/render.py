@@ -20,7 +20,7 @@ BREAKERS = {
 
 
 def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
-    """What ``koordctl status`` says of the proxy."""
+    """Describe the proxy for ``koordctl status``."""
     yield f"koord-runtime-proxy at {address}: {clean(status.status)}"
     yield ""
     yield f"backend      {clean(status.backend)}"
@@ -48,7 +48,7 @@ def status_lines(status: ProxyStatus, address: str) -> Iterator[str]:
 
 
 def koordlet_lines(koordlet: KoordletStatus, address: str) -> Iterator[str]:
-    """What ``koordctl status`` says of koordlet."""
+    """Describe koordlet for ``koordctl status``."""
     hooks = koordlet.hooks
     yield f"koordlet {clean(koordlet.version)} at {address}: {clean(koordlet.health.status)}"
     yield ""
@@ -69,7 +69,7 @@ def _nri(nri: NriRow) -> str:
 def pod_lines(
     pods: Sequence[PodHooks], zone: datetime.tzinfo | None = None, *, only_unmanaged: bool = False
 ) -> Iterator[str]:
-    """What ``koordctl pods`` says; ``zone`` is that of the times, None the machine's."""
+    """Output of ``koordctl pods``; ``zone`` is that of the times, None the machine's."""
     if not pods:
         yield "No pod missed a hook." if only_unmanaged else "No pods are known."
         return
@@ -130,7 +130,7 @@ def time_text(seconds: float, zone: datetime.tzinfo | None) -> str:
 
 
 def span(seconds: float) -> str:
-    """How long ago, in its two greatest units."""
+    """Format a duration in its two greatest units."""
     rest = max(round(seconds), 0)
     words = []
     for name, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -28,7 +28,7 @@ class UsageError(ValueError):
 
 
 def run(path: str, config: str, why: str, *, as_json: bool) -> Iterable[str]:
-    """What is decided in a recording now.
+    """Replay a recording with the present code.
 
     Raises:
         UsageError: the file or the configuration is not valid.
@@ -71,40 +71,51 @@ def lines(
     decisions = found.decisions
     if decisions and not why:
         header = ("", "TIME", "POD", "DECISION", "RECORDED")
-        yield from table([header, *(_row(one, zone) for one in decisions)], words=(1, 2, 3, 4))
+        yield from table(
+            [header, *(_row(decision, zone) for decision in decisions)], words=(1, 2, 3, 4)
+        )
         yield ""
-    by_number = {one.number: one for one in decisions}
+    by_number = {decision.number: decision for decision in decisions}
     for explained in found.explained:
-        one = by_number[explained.number]
-        yield f"Decision {one.number} at {time_text(one.at, zone)}"
-        own = one.recorded.node if one.recorded is not None else ""
+        decision = by_number[explained.number]
+        yield f"Decision {decision.number} at {time_text(decision.at, zone)}"
+        own = decision.recorded.node if decision.recorded is not None else ""
         yield from (f"  {line}" if line else "" for line in placement_lines(explained, own))
         yield ""
     if why and not found.explained:
         yield f"The recording has no decision about {clean(why)}."
     if found.moved and not why:
-        nodes = [(clean(one.pod), _node(one.recorded), _node(one.replayed)) for one in found.moved]
+        nodes = [
+            (clean(decision.pod), _node(decision.recorded), _node(decision.replayed))
+            for decision in found.moved
+        ]
         yield from table([("MOVED POD", "RECORDED", "NOW"), *nodes])
         yield ""
     yield from _summary(found, zone)
 
 
-def _row(one: ReplayedDecisionRow, zone: datetime.tzinfo | None) -> tuple[str, ...]:
-    made = one.replayed or one.recorded
+def _row(decision: ReplayedDecisionRow, zone: datetime.tzinfo | None) -> tuple[str, ...]:
+    made = decision.replayed or decision.recorded
     pod = clean(made.pod) if made is not None else ""
-    recorded = "" if one.same else _decision(one.recorded, pod)
-    return str(one.number), time_text(one.at, zone), pod, _decision(one.replayed, pod), recorded
+    recorded = "" if decision.same else _decision(decision.recorded, pod)
+    return (
+        str(decision.number),
+        time_text(decision.at, zone),
+        pod,
+        _decision(decision.replayed, pod),
+        recorded,
+    )
 
 
-def _decision(one: DecisionOutcomeRow | None, pod: str) -> str:
-    if one is None:
+def _decision(outcome: DecisionOutcomeRow | None, pod: str) -> str:
+    if outcome is None:
         return "none"
-    other = f"{clean(one.pod)}: " if clean(one.pod) != pod else ""
-    if one.result == "placed":
-        return f"{other}{clean(one.node)}"
-    victims = f", for {', '.join(map(clean, one.victims))}" if one.victims else ""
-    on = f" on {clean(one.node)}" if one.node else ""
-    return f"{other}{clean(one.result)}{on}{victims}"
+    other = f"{clean(outcome.pod)}: " if clean(outcome.pod) != pod else ""
+    if outcome.result == "placed":
+        return f"{other}{clean(outcome.node)}"
+    victims = f", for {', '.join(map(clean, outcome.victims))}" if outcome.victims else ""
+    on = f" on {clean(outcome.node)}" if outcome.node else ""
+    return f"{other}{clean(outcome.result)}{on}{victims}"
 
 
 def _node(name: str) -> str:
@@ -119,7 +130,7 @@ def _summary(found: ReplayDocument, zone: datetime.tzinfo | None) -> Iterator[st
         yield f"The recording ended: {clean(found.end)}."
     else:
         yield "The end of the recording is missing: the scheduler still writes it, or was killed."
-    different = [one.number for one in found.decisions if not one.same]
+    different = [decision.number for decision in found.decisions if not decision.same]
     if different:
         yield f"{len(different)} of them differ, the first is number {different[0]}."
     elif found.decisions:

@@ -51,24 +51,24 @@ def lines(found: Sequence[Json]) -> Iterator[str]:
         return
     ordered = sorted(found, key=_name)
     yield from table([_HEADER, *map(_row, ordered)])
-    for one in ordered:
-        message = _unscheduled(one)
+    for reservation in ordered:
+        message = _unscheduled(reservation)
         if message:
-            yield f"{_name(one)}: {message}"
+            yield f"{_name(reservation)}: {message}"
 
 
-def _row(one: Json) -> tuple[str, ...]:
-    status = one.get("status") or {}
+def _row(reservation: Json) -> tuple[str, ...]:
+    status = reservation.get("status") or {}
     owners = status.get("currentOwners") or ()
     pods = (clean(f"{each.get('namespace', '')}/{each.get('name', '')}") for each in owners)
     return (
-        _name(one),
+        _name(reservation),
         clean(str(status.get("phase") or "Pending")),
         clean(str(status.get("nodeName") or UNKNOWN)),
         quantities(status.get("allocatable")),
         quantities(status.get("allocated")),
         ", ".join(pods) or UNKNOWN,
-        _ends(one),
+        _ends(reservation),
     )
 
 
@@ -78,9 +78,12 @@ def quantities(given: Json | None) -> str:
     return clean(", ".join(listed)) or UNKNOWN
 
 
-def _ends(one: Json) -> str:
-    """When it ends, as the scheduler says; what cannot be read ends never."""
-    spec, created = one.get("spec") or {}, (one.get("metadata") or {}).get("creationTimestamp")
+def _ends(reservation: Json) -> str:
+    """Describe its end in the scheduler's reading; an invalid time means never."""
+    spec, created = (
+        reservation.get("spec") or {},
+        (reservation.get("metadata") or {}).get("creationTimestamp"),
+    )
     ttl, expires = spec.get("ttl"), spec.get("expires")
     try:
         seconds = None if ttl is None else duration.seconds_or_number(str(ttl))
@@ -93,13 +96,13 @@ def _ends(one: Json) -> str:
         return UNKNOWN
 
 
-def _unscheduled(one: Json) -> str:
-    conditions = (one.get("status") or {}).get("conditions") or ()
+def _unscheduled(reservation: Json) -> str:
+    conditions = (reservation.get("status") or {}).get("conditions") or ()
     for each in conditions:
         if each.get("type") == "Scheduled" and each.get("status") == "False":
             return clean(str(each.get("message", "")))
     return ""
 
 
-def _name(one: Json) -> str:
-    return clean(str((one.get("metadata") or {}).get("name", "")))
+def _name(reservation: Json) -> str:
+    return clean(str((reservation.get("metadata") or {}).get("name", "")))

@@ -37,7 +37,7 @@ _CACHE_GROUP = "resctrl.group"
 _SHORT = 60
 _COLUMNS = ("WAS", "NOW")
 _DRY_COLUMNS = ("NOW", "WOULD BE")
-"""What a target has before and after; in a dry run the first is still so."""
+"""Headers for a target's values before and after; in a dry run the first is still so."""
 _WORDS = {
     RestoreOutcome.RESTORED: "restored",
     RestoreOutcome.UNCHANGED: "unchanged",
@@ -111,7 +111,7 @@ def _remove(groups: ResctrlGroups) -> list[RestoreResult]:
     """Remove the resctrl groups that koordlet has made: their tasks are the root group's then."""
     before, problems = groups.ours(), "; ".join(groups.remove_all_ours())
     left = frozenset(groups.ours())
-    return [_removed(one) if one not in left else _stays(one, problems) for one in before]
+    return [_removed(group) if group not in left else _stays(group, problems) for group in before]
 
 
 def _removed(group: str) -> RestoreResult:
@@ -125,17 +125,19 @@ def _stays(group: str, reason: str) -> RestoreResult:
 
 
 def report_lines(report: Sequence[RestoreResult], *, dry_run: bool = False) -> Iterator[str]:
-    """What was put back, for people; what needs no words is only counted."""
+    """Describe the restored targets for people; those without news are only counted."""
     if not report:
         yield "Nothing to restore: no change by koordlet is still in place."
         return
     shown = [
-        one for one in report if one.outcome not in (RestoreOutcome.GONE, RestoreOutcome.UNCHANGED)
+        result
+        for result in report
+        if result.outcome not in (RestoreOutcome.GONE, RestoreOutcome.UNCHANGED)
     ]
     if shown:
         values = _DRY_COLUMNS if dry_run else _COLUMNS
         header = ("GROUP", "KNOB", *values, "RESULT")
-        yield from table([header, *(_row(one, dry_run) for one in shown)])
+        yield from table([header, *(_row(result, dry_run) for result in shown)])
         yield ""
     yield _summary(report, dry_run)
 
@@ -144,14 +146,14 @@ def report_json(report: Sequence[RestoreResult]) -> str:
     """The same for programs: one object a target."""
     objects = [
         {
-            "group": one.target.place,
-            "knob": one.target.knob,
-            "fate": one.outcome.value,
-            "old": one.old,
-            "new": one.new,
-            "reason": one.reason,
+            "group": result.target.place,
+            "knob": result.target.knob,
+            "fate": result.outcome.value,
+            "old": result.old,
+            "new": result.new,
+            "reason": result.reason,
         }
-        for one in report
+        for result in report
     ]
     return msgspec.json.format(msgspec.json.encode(objects), indent=2).decode()
 
@@ -168,16 +170,16 @@ def _check(state: str) -> None:
         )
 
 
-def _row(one: RestoreResult, dry_run: bool) -> tuple[str, str, str, str, str]:
-    restored = one.outcome is RestoreOutcome.RESTORED
-    fate = "would be restored" if restored and dry_run else _WORDS[one.outcome]
-    if one.reason:
-        fate = f"{fate}: {one.reason}"
-    after = one.new if restored else one.old
+def _row(result: RestoreResult, dry_run: bool) -> tuple[str, str, str, str, str]:
+    restored = result.outcome is RestoreOutcome.RESTORED
+    fate = "would be restored" if restored and dry_run else _WORDS[result.outcome]
+    if result.reason:
+        fate = f"{fate}: {result.reason}"
+    after = result.new if restored else result.old
     return (
-        _shown(one.target.place),
-        _shown(one.target.knob),
-        _shown(one.old),
+        _shown(result.target.place),
+        _shown(result.target.knob),
+        _shown(result.old),
         _shown(after),
         _shown(fate, longest=400),
     )
@@ -192,7 +194,7 @@ def _shown(value: object, longest: int = _SHORT) -> str:
 
 
 def _summary(report: Sequence[RestoreResult], dry_run: bool) -> str:
-    counts = {fate: sum(one.outcome is fate for one in report) for fate in RestoreOutcome}
+    counts = {fate: sum(result.outcome is fate for result in report) for fate in RestoreOutcome}
     restored = "would be restored" if dry_run else "restored"
     words = [f"{counts[RestoreOutcome.RESTORED]} {restored}"]
     if counts[RestoreOutcome.UNCHANGED]:

@@ -47,7 +47,7 @@ ClusterObjects = Mapping[str, Sequence[bytes]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which pods, and which cluster."""
+    """Add the options that choose pods and cluster."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--what-if", action="store_true", help="show where pods would be placed")
     what.add_argument(
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """Where pods would go. Raises AskError, UsageError."""
+    """Show the placement of pods. Raises AskError, UsageError."""
     config = (
         manifests.read_text(arguments.config).decode(errors="replace") if arguments.config else ""
     )
@@ -107,18 +107,18 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 def lines(found: WhatIfDocument) -> Iterator[str]:
     """All pods with their nodes, then each with its reasons, then what was left out."""
     if found.pods:
-        rows = [(clean(one.pod), (clean(one.node) or "none", _verdict(one))) for one in found.pods]
+        rows = [(clean(pod.pod), (clean(pod.node) or "none", _verdict(pod))) for pod in found.pods]
         alike = [(_together(pods), *row) for row, pods in _runs(rows)]
         yield from table([("POD", "NODE", ""), *alike])
-    explained = [one for one in found.pods if not one.reason]
-    for block, pods in _runs([(clean(one.pod), _block(one)) for one in explained]):
+    explained = [pod for pod in found.pods if not pod.reason]
+    for block, pods in _runs([(clean(pod.pod), _block(pod)) for pod in explained]):
         yield ""
         yield from (line.replace(_POD, pods[0]) for line in block)
         if len(pods) > 1:
             yield f"The same holds for {_together(pods[1:])}."
     if found.pods:
         yield ""
-    placed = sum(one.state == "placed" for one in found.pods)
+    placed = sum(pod.state == "placed" for pod in found.pods)
     yield f"{placed} of {count(len(found.pods), 'pod')} would get a node. Nothing was changed."
     if found.pending:
         yield f"Left out: {count(found.pending, 'pod')} of the cluster that had no node yet."
@@ -127,7 +127,7 @@ def lines(found: WhatIfDocument) -> Iterator[str]:
 
 
 def _runs(rows: Iterable[tuple[str, T]]) -> Iterator[tuple[T, list[str]]]:
-    """What pods next to each other have alike, with these pods."""
+    """Group neighbouring pods by their common value."""
     for key, run in groupby(rows, key=itemgetter(1)):
         yield key, [pod for pod, _ in run]
 
@@ -138,26 +138,26 @@ def _together(pods: Sequence[str]) -> str:
     return f"{pods[0]} … {pods[-1]} ({len(pods)} pods)"
 
 
-def _block(one: PlacementDocument) -> tuple[str, ...]:
+def _block(pod: PlacementDocument) -> tuple[str, ...]:
     """Lines about a pod, with ``_POD`` for its name."""
-    name = clean(one.pod)
-    return tuple(line.replace(name, _POD) for line in placement_lines(one))
+    name = clean(pod.pod)
+    return tuple(line.replace(name, _POD) for line in placement_lines(pod))
 
 
-def _verdict(one: PlacementDocument) -> str:
-    if one.reason:
-        return clean(one.reason)
-    if one.best and one.state == "placed":
-        return f"score {one.best[0].total}, fits on {one.feasible} of {count(one.nodes, 'node')}"
-    if one.diagnosis is not None:
-        return clean(one.diagnosis.message)
-    return clean(f"{one.state}: {', '.join(one.gates)}")
+def _verdict(pod: PlacementDocument) -> str:
+    if pod.reason:
+        return clean(pod.reason)
+    if pod.best and pod.state == "placed":
+        return f"score {pod.best[0].total}, fits on {pod.feasible} of {count(pod.nodes, 'node')}"
+    if pod.diagnosis is not None:
+        return clean(pod.diagnosis.message)
+    return clean(f"{pod.state}: {', '.join(pod.gates)}")
 
 
 def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
     by_kind: dict[str, list[bytes]] = {}
-    for one in objects:
-        by_kind.setdefault(one["kind"], []).append(msgspec.json.encode(one))
+    for manifest in objects:
+        by_kind.setdefault(manifest["kind"], []).append(msgspec.json.encode(manifest))
     if "Node" not in by_kind:
         raise AskError("the snapshot has no Node")
     return by_kind
@@ -167,7 +167,7 @@ async def _live(kinds: Iterable[tuple[Resource, str, str]], api: Client) -> Clus
     from koord_kube.protocol.resources import PODS
     from koord_kube.protocol.selectors import EVERYTHING, all_of, field_is_not, named
 
-    running = (field_is_not("status.phase", one) for one in ("Succeeded", "Failed"))
+    running = (field_is_not("status.phase", phase) for phase in ("Succeeded", "Failed"))
     pods = await _list(api, PODS, all_of(*running))
     found = {PODS.kind: pods}
     for resource, namespace, name in kinds:

@@ -1,4 +1,4 @@
-"""What the scheduler's page about a pod holds, as typed values; everything has a default."""
+"""Document of the scheduler's page about a pod, as typed values; everything has a default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class PluginRejectionsRow(msgspec.Struct, frozen=True):
-    """How many nodes a plugin rejects, and how many of them (``alone``) no other one rejects."""
+    """Number of nodes that a plugin rejects, and of those that no other (``alone``) rejects."""
 
     plugin: str
     nodes: int = 0
@@ -26,7 +26,7 @@ class NearMissRow(msgspec.Struct, frozen=True):
 
 
 class DiagnosisRow(msgspec.Struct, frozen=True):
-    """Why the pod can run on ``feasible`` of ``nodes`` nodes only.
+    """Reasons why the pod can run on ``feasible`` of ``nodes`` nodes only.
 
     Each of ``wakes_on`` is a change that may be enough.
     """
@@ -50,7 +50,7 @@ class NodeScoresRow(msgspec.Struct, frozen=True):
 
 
 class GangRow(msgspec.Struct, frozen=True):
-    """What the gang group of a pod lacks: of ``waiting`` pods ``needed`` have to start together.
+    """State of a pod's gang group: of ``waiting`` pods ``needed`` have to start together.
 
     ``reason`` says why it cannot be tried; else ``fitted`` of them fit, and ``failed`` does not.
     ``policy`` is what the pod's own gang asks for.
@@ -66,7 +66,7 @@ class GangRow(msgspec.Struct, frozen=True):
 
 
 class QuotaRefusalRow(msgspec.Struct, frozen=True):
-    """Why a quota lets the pod in nowhere: quantities by resource that it has and ``lacks``.
+    """Refusal by a quota on all nodes: quantities by resource that it has and ``lacks``.
 
     Of ``resource``, ``holders`` are pods that have most of it, ``borrowers`` quotas beside it
     that use more than their min. ``path`` leads to the pod's own quota.
@@ -116,7 +116,7 @@ class PlacementDocument(msgspec.Struct, frozen=True):
 
 
 class WhatIfDocument(msgspec.Struct, frozen=True):
-    """Where pods would go.
+    """Placement of pods.
 
     ``pending`` pods of the cluster were left out; ``skipped`` are objects that are not pods.
     """
@@ -127,7 +127,7 @@ class WhatIfDocument(msgspec.Struct, frozen=True):
 
 
 class DecisionOutcomeRow(msgspec.Struct, frozen=True):
-    """What was decided of a pod: placed, unschedulable, preempts or error."""
+    """Decision on a pod: placed, unschedulable, preempts or error."""
 
     pod: str
     result: str
@@ -154,7 +154,7 @@ class MovedPodRow(msgspec.Struct, frozen=True):
 
 
 class ExplainedDecision(PlacementDocument, frozen=True):
-    """Why a decision is as it is now."""
+    """Explanation of a decision in the replay."""
 
     number: int = 0
 

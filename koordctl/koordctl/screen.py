@@ -22,7 +22,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Screen:
-    """What is shown replaces what was shown before."""
+    """Terminal whose content is replaced as a whole."""
 
     def __init__(self, keyboard: int | None) -> None:
         self._keyboard = keyboard

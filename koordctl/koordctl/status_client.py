@@ -19,13 +19,13 @@ _MOST_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class StatusEndpoint:
-    """Who is asked, by which of its settings, and what an address of it looks like."""
+    """Program with a status page: its name, its setting for the address, an example of one."""
 
     name: str
     setting: str
     example: str
     where_absent: str = ""
-    """What a node without the program has instead."""
+    """The alternative of a node without the program."""
 
 
 PROXY = StatusEndpoint(

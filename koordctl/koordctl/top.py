@@ -30,7 +30,12 @@ _SORTS: Mapping[str, Callable[[PodRow], float | None]] = {
     "memory": lambda pod: pod.memory,
     "throttled": lambda pod: pod.throttled,
     "psi": lambda pod: max(
-        (one for one in (pod.psi_cpu, pod.psi_memory, pod.psi_io) if one is not None), default=None
+        (
+            pressure
+            for pressure in (pod.psi_cpu, pod.psi_memory, pod.psi_io)
+            if pressure is not None
+        ),
+        default=None,
     ),
 }
 _KEYS = {name[0]: name for name in _SORTS}
@@ -90,8 +95,8 @@ def head_lines(top: TopDocument, zone: datetime.tzinfo | None = None) -> Iterato
     when = datetime.datetime.fromtimestamp(top.at, datetime.UTC).astimezone(zone)
     pods = "1 pod" if len(top.pods) == 1 else f"{len(top.pods)} pods"
     yield f"{clean(node.name) or 'this node'}  {when:%H:%M:%S}  {pods}"
-    asked_cpu = _known_sum(one.cpu_request for one in top.classes)
-    asked_memory = _known_sum(one.memory_request for one in top.classes)
+    asked_cpu = _known_sum(row.cpu_request for row in top.classes)
+    asked_memory = _known_sum(row.memory_request for row in top.classes)
     yield (
         f"CPU     {bar(node.cpu, whole.cpu, _BAR)}  {share(node.cpu, whole.cpu):>5}  "
         f"{cores(node.cpu)} of {cores(whole.cpu)} cores, "
@@ -164,9 +169,12 @@ def _draw(
 
 
 def _class_rows(top: TopDocument) -> Iterator[tuple[str, ...]]:
-    for one in top.classes:
-        yield (clean(one.qos), str(one.pods), *_used(one))
-    rest = [("system", top.system), *((f"  {one.name}", one) for one in top.host_applications)]
+    for used in top.classes:
+        yield (clean(used.qos), str(used.pods), *_used(used))
+    rest = [
+        ("system", top.system),
+        *((f"  {application.name}", application) for application in top.host_applications),
+    ]
     for name, usage in rest:
         row = ContentionRow(cpu=usage.cpu, memory=usage.memory)
         yield (f" {clean(name)}" if name.startswith(" ") else name, "", *_used(row))
@@ -197,12 +205,12 @@ def _used(row: ContentionRow) -> tuple[str, ...]:
 
 def _known_sum(amounts: Iterable[float | None]) -> float | None:
     """The sum of what is known, ``None`` if nothing is: some pods' requests are not known."""
-    known = [one for one in amounts if one is not None]
+    known = [amount for amount in amounts if amount is not None]
     return sum(known) if known else None
 
 
 def _peaks(top: TopDocument, resource: str, shown: Callable[[float | None], str]) -> str:
-    peaks = {name: one[resource] for name, one in (top.node.peaks or {}).items() if resource in one}
+    peaks = {name: row[resource] for name, row in (top.node.peaks or {}).items() if resource in row}
     if not peaks:
         return ""
     words = [f"{clean(name)} {shown(peak)}" for name, peak in peaks.items()]
@@ -210,7 +218,7 @@ def _peaks(top: TopDocument, resource: str, shown: Callable[[float | None], str]
 
 
 def json_of(body: bytes, uids: Iterable[str]) -> str:
-    """What koordlet said, with the pods that are to be shown."""
+    """Return koordlet's document with the selected pods alone."""
     document = msgspec.json.decode(body)
     by_uid = {pod["uid"]: pod for pod in document["pods"]}
     document["pods"] = [by_uid[uid] for uid in uids]

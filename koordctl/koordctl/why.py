@@ -38,7 +38,7 @@ _LONGEST_VALUE = 60
 
 
 def add_history(parser: argparse.ArgumentParser) -> None:
-    """How much of the past is shown."""
+    """Add the option for the number of past decisions."""
     parser.add_argument(
         "--history",
         type=_number,
@@ -69,17 +69,17 @@ def add_cgroup(parser: argparse.ArgumentParser) -> None:
 
 
 def run_suppress(arguments: argparse.Namespace) -> Iterable[str]:
-    """Why best-effort pods have the CPU that they have. Raises AskError as the others do."""
+    """Explain the CPU of best-effort pods. Raises AskError as the others do."""
     body, found = _ask(arguments, strategy=",".join(SUPPRESS))
     if arguments.json:
         return [body]
     nothing = "No decision about the CPU of best-effort pods."
-    states = [one for one in found.strategies if one.name in SUPPRESS]
-    return why_lines(found, [nothing, *(_off(one) for one in states if _off(one))])
+    states = [strategy for strategy in found.strategies if strategy.name in SUPPRESS]
+    return why_lines(found, [nothing, *(_off(state) for state in states if _off(state))])
 
 
 def run_pod(arguments: argparse.Namespace) -> Iterable[str]:
-    """What hooks changed for a pod, what its cgroups hold, and what was decided about it."""
+    """Explain a pod: hooks' changes, cgroups' values, decisions about it."""
     body, found = _ask(arguments, pod=arguments.name)
     if found.decides and not (found.pods or found.hooks or found.decisions or found.history):
         raise AskError(_no_pod(arguments.name, found))
@@ -87,7 +87,7 @@ def run_pod(arguments: argparse.Namespace) -> Iterable[str]:
 
 
 def run_evicted(arguments: argparse.Namespace) -> Iterable[str]:
-    """Why one pod was evicted, or all that were."""
+    """Explain the eviction of one pod, or of all."""
     name = arguments.name or ""
     body, found = _ask(arguments, evicted=name)
     if arguments.json:
@@ -130,8 +130,8 @@ def why_lines(
         yield _decides_nothing(found)
         return
     blocks = [
-        *(_standing_block(one, found, zone) for one in found.decisions),
-        *(_past_block(one, found, zone) for one in _over(found)),
+        *(_standing_block(decision, found, zone) for decision in found.decisions),
+        *(_past_block(decision, found, zone) for decision in _over(found)),
     ]
     if not blocks:
         yield from nothing
@@ -169,7 +169,7 @@ def strategy_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> I
         *("STRATEGY", "MODE", "GATE", "RUNS", "FAILED", "SLOW", "DURATION", "SINCE"),
         "LATEST DECISION",
     )
-    rows = [_strategy(one, zone) for one in found.strategies]
+    rows = [_strategy(strategy, zone) for strategy in found.strategies]
     yield from table([header, *rows], words=(0, 1, 2, 7, 8))
 
 
@@ -183,19 +183,22 @@ def _ask(arguments: argparse.Namespace, **asked: str) -> tuple[str, WhyDocument]
 
 
 def _standing_block(
-    one: CurrentDecisionRow, found: WhyDocument, zone: datetime.tzinfo | None
+    decision: CurrentDecisionRow, found: WhyDocument, zone: datetime.tzinfo | None
 ) -> Iterator[str]:
-    yield from _arithmetic(one)
-    ago = span(found.at - one.since)
-    yield f"  since {time_text(one.since, zone)} ({ago}), inputs of {time_text(one.said_at, zone)}"
-    earlier = [past for past in found.history if past.about == one.about and past.at != one.since]
+    yield from _arithmetic(decision)
+    ago = span(found.at - decision.since)
+    since, said = time_text(decision.since, zone), time_text(decision.said_at, zone)
+    yield f"  since {since} ({ago}), inputs of {said}"
+    earlier = [
+        past for past in found.history if past.about == decision.about and past.at != decision.since
+    ]
     yield from _earlier(earlier, zone)
 
 
 def _past_block(
     pasts: Sequence[PastDecisionRow], found: WhyDocument, zone: datetime.tzinfo | None
 ) -> Iterator[str]:
-    """What no longer stands: its last outcome, and those before."""
+    """Describe decisions that have ended: the last outcome, and those before."""
     last, *earlier = pasts
     yield from _arithmetic(last)
     until = ""
@@ -205,17 +208,17 @@ def _past_block(
     yield from _earlier(earlier, zone)
 
 
-def _arithmetic(one: DecisionRow) -> Iterator[str]:
+def _arithmetic(decision: DecisionRow) -> Iterator[str]:
     """The outcome, what it is about, and the formula with its numbers."""
-    yield clean(one.outcome)
-    about = " ".join(clean(word) for word in (one.pod, one.group) if word) or "the node"
-    aspect = f" ({clean(one.aspect)})" if one.aspect else ""
-    shadow = "" if one.mode == "on" else f"; mode {clean(one.mode)}: not carried out"
-    yield f"  {clean(one.strategy)}{aspect}, about {about}{shadow}"
-    if one.formula:
-        yield from (f"  {equation}" for equation in clean(one.formula).split("; "))
-    if one.given:
-        rows = [(clean(given.name), *_amount(clean(given.shown))) for given in one.given]
+    yield clean(decision.outcome)
+    about = " ".join(clean(word) for word in (decision.pod, decision.group) if word) or "the node"
+    aspect = f" ({clean(decision.aspect)})" if decision.aspect else ""
+    shadow = "" if decision.mode == "on" else f"; mode {clean(decision.mode)}: not carried out"
+    yield f"  {clean(decision.strategy)}{aspect}, about {about}{shadow}"
+    if decision.formula:
+        yield from (f"  {equation}" for equation in clean(decision.formula).split("; "))
+    if decision.given:
+        rows = [(clean(given.name), *_amount(clean(given.shown))) for given in decision.given]
         yield from (f"    {line}" for line in table(rows, words=(0, 2)))
 
 
@@ -229,57 +232,57 @@ def _earlier(pasts: Sequence[PastDecisionRow], zone: datetime.tzinfo | None) -> 
     if not pasts:
         return
     yield "  earlier"
-    for one in pasts:
-        shadow = "" if one.mode == "on" else f" ({clean(one.mode)})"
-        yield f"    {time_text(one.at, zone)}  {clean(one.outcome)}{shadow}"
+    for past in pasts:
+        shadow = "" if past.mode == "on" else f" ({clean(past.mode)})"
+        yield f"    {time_text(past.at, zone)}  {clean(past.outcome)}{shadow}"
 
 
 def _over(found: WhyDocument) -> list[list[PastDecisionRow]]:
     """The history of what is not decided any more, by what it was about; newest first."""
-    standing = {one.about for one in found.decisions}
+    standing = {decision.about for decision in found.decisions}
     by_key: dict[tuple[str, str, str, str], list[PastDecisionRow]] = {}
-    for one in found.history:
-        if one.about not in standing:
-            by_key.setdefault(one.about, []).append(one)
+    for decision in found.history:
+        if decision.about not in standing:
+            by_key.setdefault(decision.about, []).append(decision)
     return list(by_key.values())
 
 
-def _desired(one: DesiredValueRow) -> tuple[str, ...]:
-    value = UNKNOWN if one.value is None else clean(str(one.value)) or '""'
+def _desired(desired: DesiredValueRow) -> tuple[str, ...]:
+    value = UNKNOWN if desired.value is None else clean(str(desired.value)) or '""'
     if len(value) > _LONGEST_VALUE:
         value = f"{value[: _LONGEST_VALUE - 1]}…"
-    conflict = f"; conflict: {clean(one.conflict)}" if one.conflict else ""
-    return clean(one.knob), value, clean(one.owner), f"{clean(one.why)}{conflict}"
+    conflict = f"; conflict: {clean(desired.conflict)}" if desired.conflict else ""
+    return clean(desired.knob), value, clean(desired.owner), f"{clean(desired.why)}{conflict}"
 
 
-def _strategy(one: StrategyRow, zone: datetime.tzinfo | None) -> tuple[str, ...]:
-    latest = one.latest
+def _strategy(strategy: StrategyRow, zone: datetime.tzinfo | None) -> tuple[str, ...]:
+    latest = strategy.latest
     outcome = clean(latest.outcome) if latest else ""
     # Why it is off, or failed last: more to the point than what it found before.
-    outcome = clean(one.reason) or outcome or "no decision"
-    if latest and one.decisions > 1 and not one.reason:
-        outcome = f"{outcome} (and {one.decisions - 1} more)"
+    outcome = clean(strategy.reason) or outcome or "no decision"
+    if latest and strategy.decisions > 1 and not strategy.reason:
+        outcome = f"{outcome} (and {strategy.decisions - 1} more)"
     return (
-        clean(one.name),
-        clean(one.mode) if one.enabled else "off",
-        clean(one.gate),
-        *(str(number) for number in (one.rounds, one.failures, one.overruns)),
-        f"{1000 * one.seconds:.1f} ms" if one.rounds else UNKNOWN,
+        clean(strategy.name),
+        clean(strategy.mode) if strategy.enabled else "off",
+        clean(strategy.gate),
+        *(str(number) for number in (strategy.rounds, strategy.failures, strategy.overruns)),
+        f"{1000 * strategy.seconds:.1f} ms" if strategy.rounds else UNKNOWN,
         time_text(latest.since, zone) if latest else UNKNOWN,
         outcome,
     )
 
 
-def _off(one: StrategyRow) -> str:
-    """Why a strategy decides nothing, "" if it does."""
-    if one.enabled and one.mode != "off":
+def _off(strategy: StrategyRow) -> str:
+    """Return why a strategy decides nothing, "" if it does."""
+    if strategy.enabled and strategy.mode != "off":
         return ""
-    reason = f": {clean(one.reason)}" if one.reason else ""
-    return f"{clean(one.name)} is off{reason}."
+    reason = f": {clean(strategy.reason)}" if strategy.reason else ""
+    return f"{clean(strategy.name)} is off{reason}."
 
 
 def _no_pod(name: str, found: WhyDocument) -> str:
-    pods = dict.fromkeys([*found.pods, *(one.pod for one in found.hooks)])
+    pods = dict.fromkeys([*found.pods, *(hook.pod for hook in found.hooks)])
     if pods:
         return f"No strategy has made a decision about {', '.join(map(clean, pods))}."
     return f"No pod {clean(name)} is known here, and no decision about one is recorded."

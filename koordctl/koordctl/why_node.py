@@ -16,20 +16,20 @@ from koordctl.status_client import AskError
 from koordctl.why import add_history, why_lines
 
 RESOURCES = ("batch-cpu", "batch-memory", "mid-cpu", "mid-memory")
-"""What can be asked about; "node" is all of it, and what else is calculated for a node."""
+"""Possible questions; "node" is all of them, and what else is calculated for a node."""
 
 _PAGE = "/v1/why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which node, and where its manager is."""
+    """Add the arguments for a node and its manager."""
     parser.add_argument("node", metavar="NODE", help="name of the node")
     leader_client.add_arguments(parser, MANAGER_LEADER)
     add_history(parser)
 
 
 def run(arguments: argparse.Namespace) -> Iterable[str]:
-    """What stands and what was before, of one resource or of all. Raises AskError."""
+    """Explain present and past amounts, of one resource or of all. Raises AskError."""
     body = ask_leader(arguments, MANAGER_LEADER, _PAGE, {"node": arguments.node})
     if arguments.json:
         return [body.decode().rstrip("\n")]
@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
 
 def lines(found: WhyDocument, resource: str, history: int) -> Iterator[str]:
     """A block for each resource; "node" are all."""
-    wanted = [one for one in found.decisions if resource in ("node", one.aspect)]
-    before = [one for one in found.history if resource in ("node", one.aspect)]
+    wanted = [decision for decision in found.decisions if resource in ("node", decision.aspect)]
+    before = [decision for decision in found.history if resource in ("node", decision.aspect)]
     about = f"{clean(found.node)} offers no {resource}, and the manager does not calculate any."
     shown = msgspec.structs.replace(found, decisions=wanted, history=before[:history])
     return why_lines(shown, [about])

@@ -1,4 +1,4 @@
-"""What ``koordctl why pod`` says of a pod besides decisions: hook answers and cgroups. No IO."""
+"""Parts of ``koordctl why pod`` besides decisions: hook answers and cgroups. No IO."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _LONGEST = 60
 
 
 def hook_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> Iterator[str]:
-    """What hooks changed, pod by pod; a pod that runs is named without any, too."""
-    pods = dict.fromkeys([*found.pods, *(one.pod for one in found.hooks)])
+    """Describe hooks' changes by pod; a running pod is named even if it has none."""
+    pods = dict.fromkeys([*found.pods, *(hook.pod for hook in found.hooks)])
     for number, pod in enumerate(pods):
         if number:
             yield ""
-        answers = [one for one in found.hooks if one.pod == pod]
+        answers = [hook for hook in found.hooks if hook.pod == pod]
         if not answers:
             yield f"No hook call about {clean(pod)} is recorded."
             continue
         yield f"Changes by hooks for {clean(pod)}"
-        for one in answers:
-            yield from _answer(one, found.at, zone)
+        for answer in answers:
+            yield from _answer(answer, found.at, zone)
 
 
 def cgroup_lines(groups: Sequence[CgroupRow]) -> Iterator[str]:
-    """What cgroups hold now, one after the other."""
+    """Describe the values of cgroups, one after the other."""
     for number, group in enumerate(groups):
         if number:
             yield ""
@@ -48,38 +48,43 @@ def cgroup_lines(groups: Sequence[CgroupRow]) -> Iterator[str]:
         yield from (f"  {line}" for line in table(rows, words=(0, 3, 4)))
 
 
-def _answer(one: HookAnswerRow, now: float, zone: datetime.tzinfo | None) -> Iterator[str]:
-    subject = f" of {clean(one.container)}" if one.container else ""
-    when = f"{time_text(one.at, zone)} ({span(now - one.at)} ago)"
-    yield f"  {when}  {clean(one.hook)}{subject} ({clean(one.transport)}){_times(one, zone)}"
-    for plugin in one.plugins:
+def _answer(answer: HookAnswerRow, now: float, zone: datetime.tzinfo | None) -> Iterator[str]:
+    subject = f" of {clean(answer.container)}" if answer.container else ""
+    when = f"{time_text(answer.at, zone)} ({span(now - answer.at)} ago)"
+    hook = f"{clean(answer.hook)}{subject} ({clean(answer.transport)})"
+    yield f"  {when}  {hook}{_times(answer, zone)}"
+    for plugin in answer.plugins:
         yield from _plugin(plugin)
-    if not one.plugins:
+    if not answer.plugins:
         yield "    no changes"
-    yield from (f"    {clean(note)}" for note in one.notes)
+    yield from (f"    {clean(note)}" for note in answer.notes)
 
 
-def _times(one: HookAnswerRow, zone: datetime.tzinfo | None) -> str:
-    if one.times == 1:
+def _times(answer: HookAnswerRow, zone: datetime.tzinfo | None) -> str:
+    if answer.times == 1:
         return ""
-    return f", {count(one.times, 'time')} the same since {time_text(one.since, zone)}"
+    return f", {count(answer.times, 'time')} the same since {time_text(answer.since, zone)}"
 
 
-def _plugin(one: PluginAnswerRow) -> Iterator[str]:
-    yield f"    {clean(one.plugin)}: {clean(one.why)}" if one.why else f"    {clean(one.plugin)}"
+def _plugin(plugin: PluginAnswerRow) -> Iterator[str]:
+    yield (
+        f"    {clean(plugin.plugin)}: {clean(plugin.why)}"
+        if plugin.why
+        else f"    {clean(plugin.plugin)}"
+    )
     rows = [
         (clean(field.field), _value(field.requested), "→", _value(field.answered))
-        for field in one.fields
+        for field in plugin.fields
     ]
     if rows:
         yield from (f"      {line}" for line in table(rows, words=(0, 2, 3)))
 
 
-def _knob(one: KnobRow) -> tuple[str, ...]:
-    conflict = f"; conflict: {clean(one.conflict)}" if one.conflict else ""
-    now = f"({clean(one.problem)})" if one.problem else _value(one.value)
-    why = f"{clean(one.why)}{conflict}"
-    return clean(one.knob), now, _value(one.desired), clean(one.owner) or UNKNOWN, why
+def _knob(knob: KnobRow) -> tuple[str, ...]:
+    conflict = f"; conflict: {clean(knob.conflict)}" if knob.conflict else ""
+    now = f"({clean(knob.problem)})" if knob.problem else _value(knob.value)
+    why = f"{clean(knob.why)}{conflict}"
+    return clean(knob.knob), now, _value(knob.desired), clean(knob.owner) or UNKNOWN, why
 
 
 def _value(value: int | str | None) -> str:

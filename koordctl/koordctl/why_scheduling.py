@@ -17,19 +17,19 @@ _PAGE = "/v1/why"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which pod, and where its scheduler is."""
+    """Add the arguments for a pod and its scheduler."""
     parser.add_argument("pod", type=_pod, metavar="NAMESPACE/POD", help="the pod")
     leader_client.add_arguments(parser, SCHEDULER_LEADER)
 
 
 def run_pending(arguments: argparse.Namespace) -> Iterable[str]:
-    """Why a pod waits. Raises AskError."""
+    """Explain why a pod waits. Raises AskError."""
     body, found = _ask(arguments)
     return [body] if arguments.json else waiting_lines(found)
 
 
 def run_scheduled(arguments: argparse.Namespace) -> Iterable[str]:
-    """Why a pod is where it is. Raises AskError."""
+    """Explain a pod's node. Raises AskError."""
     body, found = _ask(arguments)
     return [body] if arguments.json else scheduled_lines(found)
 

@@ -28,32 +28,34 @@ def expand(objects: Iterable[Manifest]) -> tuple[list[Manifest], list[str]]:
     """
     pods: list[Manifest] = []
     skipped = []
-    for one in objects:
-        if one["kind"] == "Pod":
-            pods.append(one)
-        elif (spec := _spec(one)) is not None:
-            pods += _pods(one, spec, MOST_PODS - len(pods))
+    for manifest in objects:
+        if manifest["kind"] == "Pod":
+            pods.append(manifest)
+        elif (spec := _spec(manifest)) is not None:
+            pods += _pods(manifest, spec, MOST_PODS - len(pods))
         else:
-            skipped.append(kind_and_name(one))
+            skipped.append(kind_and_name(manifest))
     return pods, skipped
 
 
-def _spec(one: Manifest) -> Mapping[str, Any] | None:
+def _spec(manifest: Manifest) -> Mapping[str, Any] | None:
     """The specification of a workload that has a template of pods."""
-    spec = _mapping(one, "spec")
-    if one["kind"] == "CronJob":
+    spec = _mapping(manifest, "spec")
+    if manifest["kind"] == "CronJob":
         spec = _mapping(_mapping(spec, "jobTemplate"), "spec")
-    is_workload = one["kind"] in _OWNERS and _mapping(_mapping(spec, "template"), "spec")
+    is_workload = manifest["kind"] in _OWNERS and _mapping(_mapping(spec, "template"), "spec")
     return spec if is_workload else None
 
 
-def _pods(one: Manifest, spec: Mapping[str, Any], most: int) -> Iterator[Manifest]:
-    template, count = spec["template"], _count(one, spec)
+def _pods(manifest: Manifest, spec: Mapping[str, Any], most: int) -> Iterator[Manifest]:
+    template, count = spec["template"], _count(manifest, spec)
     if count > most:
-        raise ValueError(f"{kind_and_name(one)} has {count} pods; at most {MOST_PODS} are placed")
-    metadata, of_pods = _mapping(one, "metadata"), _mapping(template, "metadata")
-    name, first = metadata.get("name") or "", int(one["kind"] != "StatefulSet")
-    version, kind = _OWNERS[one["kind"]]
+        raise ValueError(
+            f"{kind_and_name(manifest)} has {count} pods; at most {MOST_PODS} are placed"
+        )
+    metadata, of_pods = _mapping(manifest, "metadata"), _mapping(template, "metadata")
+    name, first = metadata.get("name") or "", int(manifest["kind"] != "StatefulSet")
+    version, kind = _OWNERS[manifest["kind"]]
     owner = {"apiVersion": version, "kind": kind, "name": name, "uid": name, "controller": True}
     for number in range(first, first + count):
         made = {**of_pods, "name": f"{name}-{number}", "ownerReferences": [owner]}
@@ -62,24 +64,26 @@ def _pods(one: Manifest, spec: Mapping[str, Any], most: int) -> Iterator[Manifes
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template["spec"]}
 
 
-def _count(one: Manifest, spec: Mapping[str, Any]) -> int:
-    """How many pods run at once."""
-    if not one["kind"].endswith("Job"):
-        return _number(one, spec, "replicas")
-    parallel = _number(one, spec, "parallelism")
+def _count(manifest: Manifest, spec: Mapping[str, Any]) -> int:
+    """Return the number of pods that run at once."""
+    if not manifest["kind"].endswith("Job"):
+        return _number(manifest, spec, "replicas")
+    parallel = _number(manifest, spec, "parallelism")
     return (
         parallel
         if spec.get("completions") is None
-        else min(parallel, _number(one, spec, "completions"))
+        else min(parallel, _number(manifest, spec, "completions"))
     )
 
 
-def _number(one: Manifest, spec: Mapping[str, Any], name: str) -> int:
+def _number(manifest: Manifest, spec: Mapping[str, Any], name: str) -> int:
     given = spec.get(name)
     if given is None:
         return 1
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise ValueError(f"{kind_and_name(one)}: {name} is {given!r}; expected a number from 0")
+        raise ValueError(
+            f"{kind_and_name(manifest)}: {name} is {given!r}; expected a number from 0"
+        )
     return given
 
 

@@ -1,4 +1,4 @@
-"""What runs once per cluster.
+"""Controllers and webhooks that run once per cluster.
 
 Glossary:
     reconciler   a function from what is there to what should be; it decides, a controller writes.

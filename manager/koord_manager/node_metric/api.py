@@ -36,7 +36,7 @@ WATCH_SECONDS = 1800
 
 _LONGEST_WATCH = 3600
 _STALLED_SECONDS = 30.0
-"""After which a client that takes nothing is hung up on."""
+"""Time after which a client that takes nothing is disconnected."""
 
 _PIECE = 256 * 1024
 _MOST_REQUESTS = 400
@@ -80,7 +80,7 @@ class NodeMetricsApi:
         """Open at present."""
 
     def app(self) -> web.Application:
-        """What it serves."""
+        """Build the web application."""
         app = web.Application(middlewares=[self._guarded])
         index, v2, v3 = schema.v3_index(), schema.v2(), schema.v3()
         for path, given in (

@@ -1,4 +1,4 @@
-"""What Prometheus hears of the NodeMetrics in memory."""
+"""Prometheus metrics of the NodeMetrics in memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NodeMetricMetrics:
             self._reports.labels(code.name).inc()
 
     def show(self, store: NodeMetricStore, size: int, watches: int) -> None:
-        """How things are now."""
+        """Show the present numbers."""
         self._nodes.set(len(store))
         self._stale.set(len(store.stale))
         self._bytes.set(size)

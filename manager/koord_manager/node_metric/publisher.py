@@ -27,7 +27,7 @@ _MANAGER = "koord-manager"
 
 @dataclass(frozen=True, slots=True)
 class LeaderEndpoint:
-    """Where this manager is: the pod's address, and its ports by the Service's names for them."""
+    """Address of this manager: the pod's, and its ports by the Service's names for them."""
 
     service: str
     namespace: str
@@ -131,11 +131,11 @@ def slice_name(endpoint: LeaderEndpoint) -> str:
 
 def _is_of(found: Object, ip: str) -> bool:
     endpoints = found.get("endpoints") or []
-    return any(ip in (one.get("addresses") or []) for one in endpoints)
+    return any(ip in (endpoint.get("addresses") or []) for endpoint in endpoints)
 
 
 def _over(found: Any, ours: Any) -> Any:
-    """What is there with ours over it: fields that are not ours stay."""
+    """Lay ours over what is there: fields that are not ours stay."""
     if isinstance(found, dict) and isinstance(ours, dict):
-        return {**found, **{key: _over(found.get(key), one) for key, one in ours.items()}}
+        return {**found, **{key: _over(found.get(key), part) for key, part in ours.items()}}
     return ours

@@ -50,7 +50,7 @@ CALLS, CALLS_EACH = 4096, 64
 
 _READ_SECONDS = 10.0
 _STATUS = StrictDecoder(node_metric.STATUS)
-"""What is served is put together around what was sent: all of it must fit the served schema."""
+"""Decoder of reports: they are served within other documents, so all must fit the schema."""
 
 _TAKEN = ReportResponse()
 _Context = grpc.aio.ServicerContext[bytes, ReportResponse]

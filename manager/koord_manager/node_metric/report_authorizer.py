@@ -1,4 +1,4 @@
-"""Who may report for a node: the koordlet that runs on it.
+"""Authorization of reports for a node: only the koordlet on it may report. No IO.
 
 It shows a token for an audience of our own, which is good for nothing else. What a token
 says is the API server's word (TokenReview); what it claims itself only turns away what
@@ -31,7 +31,7 @@ CONNECTIONS = REVIEWS.known + REVIEWS.unknown
 """That the client needs so that no review waits for another."""
 
 SECONDS = 60.0
-"""For which an answer is good at most: so long a pod that is gone may report on."""
+"""Longest life of an answer: a pod that is gone may report on for so long."""
 
 HELD = 300.0
 """Seconds for which an old answer is valid while the API server is unreachable."""
@@ -48,7 +48,7 @@ _RANDOM = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class ReportClaim:
-    """What a token is good for: reports of ``node``, or nothing, and why not."""
+    """Scope of a token: reports of ``node``, or nothing, and the reason."""
 
     node: str = ""
     refusal: str = ""
@@ -92,7 +92,7 @@ class ReportAuthorizer:
         self._reviews: ReviewPool[ReportClaim] = ReviewPool(limits)
 
     async def __call__(self, token: str, caller: str) -> ReportClaim:
-        """What a token is good for that ``caller`` brought; "" is none.
+        """Return the scope of a token that ``caller`` brought; "" is none.
 
         Raises:
             ApiError: the API server cannot be asked.
@@ -118,7 +118,7 @@ class ReportAuthorizer:
         self._reviews.close()
 
     def _unfit(self, token: str) -> str:
-        """Why a token needs no request to the API server; "" if it needs one."""
+        """Return why a token needs no request to the API server; "" if it needs one."""
         if not token:
             return f"there is no token; expected one of koordlet's for {MANAGER_AUDIENCE}"
         claims = claims_of(token)

@@ -62,7 +62,7 @@ class NodeMetricTiming:
 
 @dataclass(frozen=True)
 class NodeDirectory:
-    """What is known of the cluster elsewhere.
+    """The cluster's state that is kept elsewhere.
 
     ``nodes`` are the names of all nodes, ``None`` while these are not known; ``about`` says what
     is known of one, ``strategy`` how often it reports. ``received`` is called with each report.
@@ -178,7 +178,7 @@ class NodeMetricService:
         self.receiver.forget(node)
 
     def complete(self) -> bool:
-        """Whether what is kept is all that can be expected."""
+        """True if the store holds all that can be expected."""
         nodes = self._cluster.nodes()
         if not self._complete and nodes is not None and self.store.term:
             self._complete = all(
@@ -265,7 +265,7 @@ class NodeMetricService:
             await asyncio.sleep(wait)
 
     async def _read_front_proxy(self) -> str:
-        """Why it is not known, in a line; the one before stays then."""
+        """Read it anew; return the error in a line, and keep the last one then."""
         name, namespace = _FRONT_PROXY
         try:
             found = front_proxy(await self._api.get(CONFIG_MAPS, name, namespace))

@@ -41,7 +41,7 @@ class NodeInformer(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Whether all are there."""
+        """True if all are there."""
         ...
 
     async def wait_synced(self) -> None:
@@ -94,7 +94,7 @@ class NodeObjectController:
 
     @property
     def problem(self) -> str:
-        """Why objects may not be as they should, in a line; "" while fine."""
+        """Reason why objects may not be as desired, in a line; "" while there is none."""
         return self._objects.problem or self.loop.problem
 
     def node_changed(self, name: str) -> None:

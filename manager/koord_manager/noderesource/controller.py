@@ -101,9 +101,9 @@ class NodeResourceController:
         self.known = asyncio.Event()
         """Set once all has been read that decides."""
         self.passes = 0
-        """How many times all nodes were calculated."""
+        """Number of passes over all nodes."""
         self.pass_seconds = 0.0
-        """How long the last time took, without what was summed up before."""
+        """Duration of the last pass, without the sums from before."""
 
         more: dict[str, Any] = {"on_warning": on_warning, "timing": pace}
         self._pods: Informer[PodSummary] = Informer(
@@ -131,8 +131,8 @@ class NodeResourceController:
 
     @property
     def problem(self) -> str:
-        """Why nodes may not offer what they should, in a line; "" while fine."""
-        informers = (one.problem for one in self._informers if not one.absent)
+        """Reason why nodes may not offer the right amounts, in a line; "" while there is none."""
+        informers = (informer.problem for informer in self._informers if not informer.absent)
         problems = (*informers, self.loop.problem, *self.fleet.refused.values())
         return next((line for line in problems if line), "")
 
@@ -157,10 +157,10 @@ class NodeResourceController:
         # First: the Node shows whether a NodeMetric belongs to it or to an earlier Node.
         await self._nodes.wait_synced()
         async with anyio.create_task_group() as group:
-            for one in self._informers:
-                group.start_soon(one.run)
-            for one in self._informers:
-                await one.wait_known()
+            for informer in self._informers:
+                group.start_soon(informer.run)
+            for informer in self._informers:
+                await informer.wait_known()
             await self._pods.wait_synced()  # that there are none is never said by a missing kind
             await self._configs.wait_synced()
             self.known.set()
@@ -169,11 +169,11 @@ class NodeResourceController:
             await self._calculate_forever()
 
     def why(self, name: str) -> Object:
-        """What the node offers and why, as ``/v1/why`` has it."""
+        """Return the node's amounts and their reasons, in the form of ``/v1/why``."""
         node, others = self._nodes.objects.get(name), {}
         if node is not None:
             desired = self._other_desired(name, node, self._strategies(node))
-            others = {calculation: one.decisions for calculation, one in desired.items()}
+            others = {calculation: offer.decisions for calculation, offer in desired.items()}
         return why_document(self.fleet, name, self._clock(), others)
 
     # ---- errors
@@ -251,12 +251,12 @@ class NodeResourceController:
                 await asyncio.sleep(0)
 
     def _take(self, name: str, node: ClusterNode) -> None:
-        facts, strategies = read_node_state(node.document()), self._strategies(node)
+        node_state, strategies = read_node_state(node.document()), self._strategies(node)
         new = name not in self.fleet
-        self.fleet.node(name, facts, strategies.colocation, self._clock())
+        self.fleet.node(name, node_state, strategies.colocation, self._clock())
         if new:
             self._take_known_objects(name)
-        lines = (*facts.ignored, *strategies.ignored)
+        lines = (*node_state.ignored, *strategies.ignored)
         if lines != self._logged.get(name, ()):
             for line in lines:
                 self._on_warning(f"{name}: {line}")
@@ -351,4 +351,4 @@ class NodeResourceController:
         device = self._devices.objects.get(name)
         desired["GPUDeviceResource"] = gpu(device, self._gates)
         desired["RDMADeviceResource"] = rdma(device)
-        return {name: one for name, one in desired.items() if name in self._calculations}
+        return {name: offer for name, offer in desired.items() if name in self._calculations}

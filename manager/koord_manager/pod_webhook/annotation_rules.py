@@ -94,7 +94,7 @@ _SHAPES: Mapping[str, msgspec.json.Decoder[Any]] = {
 
 
 def problems(pod: PodDocument) -> list[str]:
-    """What nobody can do anything with: the pod would run without its batch limits."""
+    """Return errors that nobody can work around: the pod would run without its batch limits."""
     text = pod.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
     if text is None:
         return []

@@ -26,7 +26,7 @@ Batch = Mapping[str, BatchResources]
 _LIMITS = {BATCH_CPU: "cpu_limit", BATCH_MEMORY: "memory_limit"}
 _LEAST = Amount(1, "0")
 _NOTHING = BatchResources(_LEAST, _LEAST, _LEAST)
-"""What is counted of a container whose spec asks for no batch resources."""
+"""Amounts counted for a container whose spec asks for no batch resources."""
 
 
 class _Raise(NamedTuple):
@@ -48,15 +48,15 @@ class _Raise(NamedTuple):
 def problems(
     pod: PodDocument, old: PodDocument, namespace: str, view: PodWebhookView
 ) -> tuple[list[str], list[str]]:
-    """What an update may not do, and what its author should know."""
-    raised = [str(one) for one in _raised(pod, old)]
+    """Return the errors of an update, and warnings for its author."""
+    raised = [str(line) for line in _raised(pod, old)]
     if not raised:
         return [], []
     quota = quota_for_pod(pod.labels, namespace, view)
     if quota is None or quota.name == DEFAULT_QUOTA:
-        return [], [f"{one}, which is all that the scheduler counts" for one in raised]
+        return [], [f"{line}, which is all that the scheduler counts" for line in raised]
     end = f"which is all that its ElasticQuota {excerpt(quota.name)} counts; create another pod"
-    return [f"{one}, {end}" for one in raised], []
+    return [f"{line}, {end}" for line in raised], []
 
 
 def _raised(pod: PodDocument, old: PodDocument) -> Iterator[_Raise]:

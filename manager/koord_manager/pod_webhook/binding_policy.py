@@ -1,4 +1,4 @@
-"""Who may bind which pods to nodes. No IO."""
+"""Users that may bind pods to nodes. No IO."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class BindingPolicy:
     dry_run: bool = False
 
     def allows(self, user: str, namespace: str) -> bool:
-        """Whether the user may bind any pod of the namespace."""
+        """True if the user may bind any pod of the namespace."""
         if not self.users or any(name in user for name in self.users):
             return True
         concerned = ALL in self.namespaces or namespace in self.namespaces
         return namespace in self.excluded or not concerned
 
     def exempts(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether everybody may bind the pod with this metadata."""
+        """True if everybody may bind the pod with this metadata."""
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         by_label = self.bypass_labels.intersection(labels)
         return bool(by_label or self.bypass_annotations.intersection(annotations))

@@ -33,7 +33,7 @@ _WHOLE_CORES = {QoSClass.LSR, QoSClass.LSE}
 
 
 def problems(pod: PodDocument) -> list[str]:
-    """What is wrong with the pod by itself."""
+    """Return the errors of the pod by itself."""
     found: list[str] = []
     if ANNOTATION_RESERVE_POD in pod.annotations:
         found.append(f"annotation {ANNOTATION_RESERVE_POD} is the scheduler's own; leave it out")
@@ -41,7 +41,7 @@ def problems(pod: PodDocument) -> list[str]:
 
 
 def changed(pod: PodDocument, old: PodDocument, view: PodWebhookView) -> list[str]:
-    """What an update may not change once the pod has a node, which acts on it.
+    """Return the errors of an update after the pod has a node, which acts on it.
 
     Before that the colocation profile controller, for one, may.
     """

@@ -36,7 +36,9 @@ def renamed(given: Object, pod: PodDocument, warnings: list[str]) -> Object:
     for group in ("initContainers", "containers"):
         listed = given["spec"].get(group)
         if listed:
-            given = placed(given, [_container(one, names) for one in listed], "spec", group)
+            given = placed(
+                given, [_container(container, names) for container in listed], "spec", group
+            )
     stays = " and ".join(name for name in names if name in _of_whole_pod(pod))
     if stays:
         warnings.append(

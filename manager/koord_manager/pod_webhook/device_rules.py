@@ -17,7 +17,7 @@ _WHOLE = 100
 
 
 def problems(pod: PodDocument, view: PodWebhookView) -> list[str]:
-    """What is wrong with the requests of its containers."""
+    """Return the errors of its containers' requests."""
     if not view.gates.get(_GATE):
         return []
     return [

@@ -1,4 +1,4 @@
-"""What a new pod's containers ask for of GPUs, in the terms of the scheduler. No IO.
+"""GPU requests of a new pod's containers, in the terms of the scheduler. No IO.
 
 ``koordinator.sh/gpu: N`` is N percent of a GPU's cores and of its memory; ``gpu.shared`` is over
 how many GPUs, if nodes offer that. Requests of these equal their limits: Kubernetes takes them in
@@ -25,15 +25,15 @@ _WHOLE = 100
 def mutated(given: Object, _namespace: str, view: PodWebhookView, _warnings: list[str]) -> Object:
     """With cores, memory ratio and number of GPUs for each container that asks for a GPU."""
     containers = given["spec"]["containers"]
-    if view.gates.get(_OFF_GATE) or not any(_requested(one) for one in containers):
+    if view.gates.get(_OFF_GATE) or not any(_requested(container) for container in containers):
         return given
     counts = view.gates.get(_SHARED_GATE, True)
-    new = [_container(one, counts_gpus=counts) for one in containers]
+    new = [_container(container, counts_gpus=counts) for container in containers]
     return placed(given, new, "spec", "containers")
 
 
 def _requested(container: Object) -> Object:
-    """What it asks for of GPUs; a limit alone is a request too."""
+    """Return its GPU requests; a limit alone is a request too."""
     resources = inside(container, "resources")
     both = {**inside(resources, "limits"), **inside(resources, "requests")}
     if both.keys() >= _WHOLE_NPUS:

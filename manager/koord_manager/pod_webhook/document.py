@@ -28,7 +28,7 @@ class PodMetadata(msgspec.Struct):
 
 
 class ContainerResources(msgspec.Struct):
-    """What a container or a pod asks for."""
+    """Requests and limits of a container or a pod."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
@@ -43,7 +43,7 @@ class ContainerDocument(msgspec.Struct):
 
     @property
     def beside(self) -> bool:
-        """Whether an init container stays and runs beside the others."""
+        """True if an init container stays and runs beside the others."""
         return self.restart_policy == "Always"
 
 
@@ -88,7 +88,7 @@ class PodDocument(msgspec.Struct):
 
     @property
     def name(self) -> str:
-        """What it is called; one that is still to be named, as it will begin."""
+        """Name of the pod; of one that is still to be named, the beginning of it."""
         return self.metadata.name or f"{self.metadata.generated or ''}*"
 
     @property
@@ -107,13 +107,13 @@ class PodDocument(msgspec.Struct):
         return [*(self.spec.init_containers or []), *self.spec.containers]
 
     def requests(self) -> Amounts:
-        """What the whole pod asks for, as the scheduler calculates it."""
+        """Return the requests of the whole pod, as the scheduler calculates them."""
         inits = (
-            InitContainer(_requests(one.resources), one.beside)
-            for one in self.spec.init_containers or []
+            InitContainer(_requests(container.resources), container.beside)
+            for container in self.spec.init_containers or []
         )
         return whole_pod(
-            [_requests(one.resources) for one in self.spec.containers],
+            [_requests(container.resources) for container in self.spec.containers],
             inits,
             _requests(self.spec.resources),
             amounts(self.spec.overhead),
@@ -125,8 +125,11 @@ class PodDocument(msgspec.Struct):
 
     def treated_class(self) -> PriorityClass:
         """The priority class it is treated as having."""
-        resources = [*(one.resources for one in self.all_containers), self.spec.resources]
-        asks = any(_asks(one) for one in resources)
+        resources = [
+            *(container.resources for container in self.all_containers),
+            self.spec.resources,
+        ]
+        asks = any(_asks(resource) for resource in resources)
         kube = KubeQoS.BURSTABLE if asks else KubeQoS.BEST_EFFORT
         return priority_class_or_default(self.labels, self.spec.priority, kube)
 
@@ -144,7 +147,7 @@ def read(given: Object) -> PodDocument:
 
 
 def about(pod: PodDocument, namespace: str) -> str:
-    """How lines about a pod begin."""
+    """Return the beginning of lines about a pod."""
     return f"pod {excerpt(f'{namespace}/{pod.name}')}"
 
 
@@ -153,8 +156,8 @@ def _requests(given: ContainerResources | None) -> Amounts:
 
 
 def _asks(given: ContainerResources | None) -> bool:
-    """Whether it asks for CPU or memory, by Kubernetes' own calculation of quality classes."""
+    """True if it asks for CPU or memory, by Kubernetes' own calculation of quality classes."""
     if given is None:
         return False
     both = (amounts(given.requests), amounts(given.limits))
-    return any(one.get(name, 0) > 0 for one in both for name in ("cpu", "memory"))
+    return any(given.get(name, 0) > 0 for given in both for name in ("cpu", "memory"))

@@ -87,4 +87,4 @@ def _rule(fields: Fields) -> LabelRule | None:
 def _texts(given: object) -> tuple[str, ...]:
     if not isinstance(given, list):
         raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
-    return tuple(text(one) for one in given)
+    return tuple(text(item) for item in given)

@@ -30,7 +30,7 @@ def mutated(given: Object, namespace: str, view: PodWebhookView, warnings: list[
         None if found is None else inside(found, "metadata", "labels"),
     )
     warnings.extend(matches.warnings)
-    profiles = [one for one in matches.profiles if matching.drawn(one, view.chance)]
+    profiles = [profile for profile in matches.profiles if matching.drawn(profile, view.chance)]
     if not profiles:
         return given
     for profile in profiles:

@@ -1,4 +1,4 @@
-"""Which pods the webhooks apply to. No IO."""
+"""Selection of pods for the webhooks. No IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def namespace_of(admission: AdmissionRequest) -> str:
 
 
 def concerns(admission: AdmissionRequest, view: PodWebhookView) -> bool:
-    """Whether it is about a pod that is run as the API has it, and not one of the cluster's own.
+    """True if the pod is run as the API has it, and is not one of the cluster's own.
 
     The webhooks' configuration says so too; but it can be edited, and a cluster whose own pods
     wait for this webhook cannot start it.
@@ -30,8 +30,8 @@ def concerns(admission: AdmissionRequest, view: PodWebhookView) -> bool:
         return False
     # The kubelet runs a static pod by its file: its mirror is for people to look at.
     if any(
-        ANNOTATION_MIRROR in inside(one, "metadata", "annotations")
-        for one in (admission.object, admission.old)
+        ANNOTATION_MIRROR in inside(document, "metadata", "annotations")
+        for document in (admission.object, admission.old)
     ):
         return False
     namespace = namespace_of(admission)

@@ -1,4 +1,4 @@
-"""Whether a pod may be kept as it is: all that is wrong with it, in one answer. No IO.
+"""Validation of a pod: all of its errors in one answer. No IO.
 
 An update is refused only for what it makes wrong: a pod that was kept before a rule was there
 can still be labelled, and end.
@@ -65,7 +65,7 @@ def validate_pod(admission: AdmissionRequest, view: PodWebhookView) -> Admission
 def _problems(
     pod: PodDocument, namespace: str, view: PodWebhookView
 ) -> tuple[list[str], list[str]]:
-    """What is wrong with the pod by itself, and lines on rules that could not be used."""
+    """Return the errors of the pod by itself, and lines on rules that could not be used."""
     missing, warnings = enhanced_rules.problems(pod, namespace, view)
     found = [
         *annotation_rules.problems(pod),

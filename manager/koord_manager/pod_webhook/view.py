@@ -1,4 +1,4 @@
-"""What the webhooks of pods know of the cluster besides the request. No IO."""
+"""The pod webhooks' view of the cluster besides the request. No IO."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _ignore_line(_line: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProfilePace:
-    """How often pods are looked at and written to; seconds.
+    """Pace of looks at pods and of writes; seconds.
 
     A pod that was written is left alone for ``again``, so that it does not fight with a writer that
     reverts it; that is forgotten after ``forget``.
@@ -78,9 +78,9 @@ class ColocationProfileController:
         self._logged: set[str] = set()
         self._written: dict[_Written, float] = {}
         self.updated = 0
-        """How many pods were written."""
+        """Number of written pods."""
         self.postponed = 0
-        """How many have to wait for the next look, for want of their turn; of the last one."""
+        """Number of pods of the last look that wait for the next, for want of their turn."""
 
     async def run(self) -> None:
         """Run until cancelled, through failures of the API."""
@@ -119,7 +119,10 @@ class ColocationProfileController:
         desired = change(profiles, pod, namespace, labels)
         for line in desired.lines:
             self._tell_once(line)
-        key = str(metadata.get("uid")), tuple((one.name, one.version) for one in desired.profiles)
+        key = (
+            str(metadata.get("uid")),
+            tuple((profile.name, profile.version) for profile in desired.profiles),
+        )
         now = self._monotonic()
         if desired.patch is None or now - self._written.get(key, _NEVER) < self._pace.again:
             return
@@ -129,7 +132,7 @@ class ColocationProfileController:
             self._written[key] = now
 
     async def _write(self, name: str, namespace: str, patch: Object) -> bool:
-        """Whether it was written, or refused for good: it is then left alone for a while."""
+        """Write the patch; return True if it was written, or refused for good and left for now."""
         try:
             await self._api.patch(PODS, name, patch, namespace)
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""What webhooks and profiles know of the cluster, followed on every replica."""
+"""View of the cluster for webhooks and profiles, followed on every replica."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ class ClusterInformers:
         self._enhanced: Mapping[str, Object] = {}
         if gates["EnablePodEnhancedValidator"]:
             namespace, _, name = rules.partition("/")
-            one = get(CONFIG_MAPS, _OBJECT.decode, name=name, namespace=namespace)
-            self._enhanced = one.objects
+            informer = get(CONFIG_MAPS, _OBJECT.decode, name=name, namespace=namespace)
+            self._enhanced = informer.objects
 
     @property
     def problem(self) -> str:
-        """Why the view is not complete, in a line; "" where it is."""
+        """Reason why the view is not complete, in a line; "" if it is."""
         if not self._configs.synced:
             return f"configmaps {self._config_map}: not read yet"
         unread = (
@@ -105,7 +105,7 @@ class ClusterInformers:
         return f"{plural}: not read yet" if plural else ""
 
     def view(self) -> ClusterView:
-        """What is known now."""
+        """Return the present view."""
         rules = self._enhanced.get(self._rules) or {}
         return ClusterView(
             profiles=self._profiles,

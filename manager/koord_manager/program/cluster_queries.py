@@ -1,4 +1,4 @@
-"""What webhooks ask the API server while their own answer is awaited."""
+"""Requests of webhooks to the API server while their own answer is awaited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ClusterQueries:
         self._api = api
 
     async def has_pods(self, query: PodQuery) -> bool:
-        """Whether there are such pods.
+        """True if there are such pods.
 
         Raises:
             ApiError: they cannot be listed.

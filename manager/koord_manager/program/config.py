@@ -199,7 +199,7 @@ class Settings:
         select_enabled("noderesource-plugins", self.noderesource_plugins, CALCULATIONS)
 
     def webhook_callers(self) -> CallerRules:
-        """Who may ask the webhooks; raises ``ValueError`` for rules that protect nothing."""
+        """Return the rules for the webhooks' callers; ``ValueError`` if they protect nothing."""
         return CallerRules(
             self.webhook_client_ca_file,
             self.webhook_client_audience,
@@ -243,7 +243,7 @@ def enabled_controllers(given: Collection[str]) -> frozenset[str]:
 def idle_controllers(given: Collection[str], gates: Mapping[str, bool]) -> Iterator[str]:
     """Lines on what ``--controllers`` names and does not run, or that nothing runs at all."""
     running = enabled_controllers(given)
-    for name in (one for one in given if one in running):
+    for name in (name for name in given if name in running):
         if not gates.get(_GATES.get(name, ""), True):
             yield f"{name} needs --feature-gates={_GATES[name]}=true"
         elif (needed := _NEEDS.get(name)) and needed not in running:
@@ -253,7 +253,7 @@ def idle_controllers(given: Collection[str], gates: Mapping[str, bool]) -> Itera
 
 
 def binding_policy(settings: Settings) -> BindingPolicy:
-    """Who may bind which pods."""
+    """Return the policy on users that may bind pods."""
     return BindingPolicy(
         settings.binding_admission_user_name,
         frozenset(settings.binding_admission_namespaces),

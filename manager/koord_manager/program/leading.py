@@ -1,4 +1,4 @@
-"""What only the leader does: its controllers, for one term."""
+"""Controllers of the leader, for one term."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OnWarning = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ManagerContext:
-    """What all managers have, leading or not; ``service`` where nodes report straight."""
+    """Context of all managers, leading or not; ``service`` where nodes report straight."""
 
     configs: SLOConfigInformer
     view: Callable[[], ClusterView]
@@ -72,7 +72,7 @@ class LeaderControllers:
 
     @property
     def nodes_complete(self) -> bool:
-        """Whether ``nodes`` are all, and their strategies are known."""
+        """True if all ``nodes`` are there, and their strategies are known."""
         return self._nodes.synced and self._shared.configs.synced
 
     def strategy(self, node: str) -> ColocationStrategy:
@@ -91,17 +91,21 @@ class LeaderControllers:
             self.resources.received(node, status, at)
 
     def problems(self) -> Iterator[str]:
-        """Why something may not be as it should, a line each."""
+        """Reasons why something may not be as desired, a line each."""
         others = self.resources, self._quotas, self._recommendations
-        for one in (self._nodes, *self._objects, *others):
-            if one is not None and one.problem:
-                yield one.problem
+        for controller in (self._nodes, *self._objects, *others):
+            if controller is not None and controller.problem:
+                yield controller.problem
 
     def figures(self, leads: bool, problems: int) -> ManagerStatus:
-        """How the controllers stand."""
-        queues = [(one.loop.name, one.loop) for one in self._objects]
+        """Return the controllers' present numbers."""
+        queues = [(controller.loop.name, controller.loop) for controller in self._objects]
         found = self.resources, self._quotas, self._recommendations
-        queues += [(one.loop.name, one.loop) for one in found if one is not None]
+        queues += [
+            (controller.loop.name, controller.loop)
+            for controller in found
+            if controller is not None
+        ]
         return ManagerStatus(
             leads,
             problems,
@@ -115,8 +119,8 @@ class LeaderControllers:
         """Until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._nodes.run)
-            for one in self._objects:
-                group.start_soon(one.run)
+            for controller in self._objects:
+                group.start_soon(controller.run)
             for other in (self.resources, self._profiles, self._quotas, self._recommendations):
                 if other is not None:
                     group.start_soon(other.run)
@@ -153,8 +157,8 @@ class LeaderControllers:
     def _node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
         if self._shared.service is not None and is_gone(before, now):
             self._shared.service.forget(name)
-        for one in self._objects:
-            one.node_changed(name)
+        for controller in self._objects:
+            controller.node_changed(name)
         if self.resources is not None:
             self.resources.node_changed(name, before, now)
 

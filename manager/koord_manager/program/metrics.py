@@ -1,4 +1,4 @@
-"""What Prometheus hears of a manager besides webhooks and NodeMetrics in memory."""
+"""Prometheus metrics of a manager besides webhooks and NodeMetrics in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ObservedQueue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ManagerStatus:
-    """How a manager stands now; ``queues`` by controller, ``pass_seconds`` of the last pass."""
+    """Present numbers of a manager; ``queues`` by controller, ``pass_seconds`` of the last pass."""
 
     leads: bool
     problems: int

@@ -97,7 +97,7 @@ class NodeMetricServer:
 
     @staticmethod
     def tls_needs(settings: Settings) -> TlsRequirements:
-        """What the certificates have to be made for."""
+        """Return the requirements on the certificates."""
         namespace = settings.config_namespace
         return TlsRequirements(
             service_names(settings.node_metric_service, namespace),

@@ -97,7 +97,7 @@ class WebhookServer:
 
     @property
     def problem(self) -> str:
-        """Why this manager is not ready for requests, in a line; "" if it is."""
+        """Reason why this manager is not ready for requests, in a line; "" if it is."""
         return self._server.problem() if self._server is not None else ""
 
     def lead(self) -> None:

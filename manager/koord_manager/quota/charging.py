@@ -79,7 +79,7 @@ class QuotaCharger:
         self._accounts: dict[str, QuotaAccount] = {}
 
     async def charge(self, charge: QuotaCharge) -> str:
-        """Why it cannot be charged, in a line; "" if it was."""
+        """Charge a pod to its quota; return why it cannot be, in a line, "" if it was."""
         mine = _Waiting(charge, anyio.current_time() + self._answer)
         queue = self._queues.setdefault(charge.key, _Queue())
         queue.waiting.append(mine)
@@ -114,16 +114,16 @@ class QuotaCharger:
         batch = tuple(queue.waiting)
         key = batch[0].charge.key
         refusals: Sequence[str | None] = (None,) * len(batch)
-        with anyio.CancelScope(deadline=max(one.until for one in batch)):
+        with anyio.CancelScope(deadline=max(waiting.until for waiting in batch)):
             try:
-                refusals = await self._refusals(key, [one.charge for one in batch])
+                refusals = await self._refusals(key, [waiting.charge for waiting in batch])
             except (ApiError, ValueError) as error:
                 self._on_warning(f"quota charge: ElasticQuota {key}: {error}")
                 said = f"its ElasticQuota {excerpt(batch[0].charge.name)} could not be charged"
                 refusals = (f"{said}; the manager's log says why",) * len(batch)
-        for one, refusal in zip(batch, refusals, strict=True):
-            one.refusal = refusal
-        queue.waiting = [one for one in queue.waiting if one.refusal is None]
+        for waiting, refusal in zip(batch, refusals, strict=True):
+            waiting.refusal = refusal
+        queue.waiting = [waiting for waiting in queue.waiting if waiting.refusal is None]
 
     async def _refusals(self, key: str, charges: Sequence[QuotaCharge]) -> tuple[str, ...]:
         """Charge them, and say why which of them cannot be; nobody is refused by an old state.

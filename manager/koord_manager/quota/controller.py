@@ -60,7 +60,7 @@ class QuotaProfileController:
 
     @property
     def problem(self) -> str:
-        """Why quotas may not be as they should, in a line; "" while fine."""
+        """Reason why quotas may not be as desired, in a line; "" while there is none."""
         return self._profiles.problem or self.loop.problem
 
     async def run(self) -> None:

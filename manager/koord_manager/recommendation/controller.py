@@ -33,13 +33,13 @@ Status = Callable[[str], bytes | None]
 """The newest status of a node's NodeMetric, as JSON; the same bytes until there is a newer one."""
 
 _Usage = Mapping[tuple[str, str], PodContainerUsage]
-"""What pods used, by namespace and name."""
+"""Usage of pods, by namespace and name."""
 
 _AT_ONCE = 250
 """Pods whose samples are taken in one go, which takes some milliseconds."""
 
 _KEEP_SECONDS = 600.0
-"""How often what was learnt is written: no more than so much is lost with the leader."""
+"""Interval of writes of learning: no more than that is lost with the leader."""
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class RecommendationController:
 
     @property
     def problem(self) -> str:
-        """Why recommendations may be old, in a line; "" while fine."""
+        """Reason why recommendations may be old, in a line; "" while there is none."""
         return ("" if self._found.absent else self._found.problem) or self.loop.problem
 
     async def run(self) -> None:
@@ -221,7 +221,7 @@ class RecommendationController:
         return {key: pods for key, (one, pods) in found.items() if self._tracked.get(key) is one}
 
     async def _usage(self, nodes: set[str]) -> _Usage:
-        """What pods used by namespace and name, of nodes that have reported anew."""
+        """Return pods' usage by namespace and name, of nodes that have reported anew."""
         found: dict[tuple[str, str], PodContainerUsage] = {}
         for node in nodes - {""}:
             status = self._status(node)
@@ -290,7 +290,9 @@ def _by_container(
     if len(pod.requests) == 1 and pod.started:
         yield next(iter(pod.requests)), used.used
         return
-    yield from ((name, one) for name, one in used.containers.items() if name in pod.requests)
+    yield from (
+        (name, container) for name, container in used.containers.items() if name in pod.requests
+    )
 
 
 def _nothing(_key: str, _before: RecommendationPod | None, _now: RecommendationPod | None) -> None:

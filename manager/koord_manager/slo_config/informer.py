@@ -36,7 +36,7 @@ class _ConfigMap(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
     def reference(self) -> Object:
-        """What an Event about it needs."""
+        """Return an Event's reference to it."""
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -52,7 +52,7 @@ def _ignore_line(_line: str) -> None:
 
 
 class SLOConfigInformer:
-    """What is in force, always: the last good value of each key.
+    """Configuration in force at any time: the last good value of each key.
 
     Listeners are called when it has changed. ``recorder`` records an Event on the ConfigMap for
     each key that is bad, when it is good again, and for each with unknown fields; ``on_warning``
@@ -89,7 +89,7 @@ class SLOConfigInformer:
         self._told_unknown: dict[str, str] = {}
         self.config: SLOConfig = UNREAD
         self.problems: tuple[ConfigProblem, ...] = ()
-        """Why keys of the ConfigMap, as it is now, cannot be used."""
+        """Errors of the present ConfigMap's keys."""
         self.unknown: tuple[ConfigProblem, ...] = ()
         """Its keys and fields that mean nothing, as it is now."""
         self.data: Mapping[str, str] = {}
@@ -97,22 +97,22 @@ class SLOConfigInformer:
 
     @property
     def problem(self) -> str:
-        """Why the configuration in force may differ from the ConfigMap; "" while fine."""
+        """Reason why the configuration may differ from the ConfigMap; "" while there is none."""
         return self.wrong or self.source_problem
 
     @property
     def wrong(self) -> str:
         """The keys and fields that cannot be used or are unknown."""
-        return next((one.line for one in (*self.problems, *self.unknown)), "")
+        return next((problem.line for problem in (*self.problems, *self.unknown)), "")
 
     @property
     def source_problem(self) -> str:
-        """Why the ConfigMap may be newer than the one known here, as the API server says it."""
+        """Reason why the ConfigMap may be newer than the known one, from the API server."""
         return self._informer.problem
 
     @property
     def synced(self) -> bool:
-        """Whether the ConfigMap has been read, or it is known that there is none."""
+        """True if the ConfigMap has been read, or is known not to exist."""
         return self._ready.is_set()
 
     @contextmanager
@@ -145,7 +145,7 @@ class SLOConfigInformer:
         before = self.config
         self.config, self.problems = advance(before, data)
         self.unknown = tuple(unknown_in(data))
-        bad = {one.key for one in self.problems}
+        bad = {problem.key for problem in self.problems}
         kept = {key: text for key, text in self.data.items() if key in bad}
         self.data = {key: text for key, text in data.items() if key not in bad} | kept
         self._news.set()
@@ -186,8 +186,8 @@ class SLOConfigInformer:
 def _by_key(problems: tuple[ConfigProblem, ...]) -> dict[str, str]:
     """One line for each key, of many the first."""
     lines: dict[str, list[str]] = {}
-    for one in problems:
-        lines.setdefault(one.key, []).append(one.line)
+    for problem in problems:
+        lines.setdefault(problem.key, []).append(problem.line)
     return {
         key: f"{many[0]} (and {len(many) - 1} more)" if many[1:] else many[0]
         for key, many in lines.items()

@@ -1,4 +1,4 @@
-"""What all webhooks together know of the cluster besides the object under review. No IO."""
+"""All webhooks' view of the cluster besides the object under review. No IO."""
 
 from __future__ import annotations
 

@@ -139,5 +139,7 @@ TABLE: tuple[WebhookDefinition[ClusterView], ...] = (
 )
 
 NAMES = frozenset({*(row.name for row in TABLE), "mpod-update.koordinator.sh"})
-"""What there may be of ours in webhook configurations; of Koordinator's also the one of updated
-pods, which changes nothing of them. Those of all other names are others' to serve."""
+"""Names in webhook configurations that this program serves; all others are others' to serve.
+
+Of Koordinator's also the one of updated pods, which changes nothing of them.
+"""

@@ -1,4 +1,4 @@
-"""What the API says, as JSON: objects, lists, tables, events, discovery, refusals. No IO.
+"""Documents of the API in JSON: objects, lists, tables, events, discovery, refusals. No IO.
 
 An object's JSON is put together around the status, which was checked when it came in.
 """
@@ -78,7 +78,7 @@ def listed(
         meta["continue"] = continuation(page.version, page.after)
         if names.all:
             meta["remainingItemCount"] = page.remaining
-    chosen = (one for one in page.objects if names.include(one.name))
+    chosen = (stored for stored in page.objects if names.include(stored.name))
     if form is ObjectForm.TABLE:
         yield from _table(meta, chosen, full=full, now=now)
         return
@@ -86,7 +86,7 @@ def listed(
     if form is ObjectForm.METADATA:
         head |= {"apiVersion": _META, "kind": "PartialObjectMetadataList"}
     yield msgspec.json.encode(head)[:-1] + b',"items":['
-    yield from _separated(encoded(one, form) for one in chosen)
+    yield from _separated(encoded(stored, form) for stored in chosen)
     yield b"]}"
 
 
@@ -206,7 +206,7 @@ def _table(
         "columnDefinitions": _COLUMNS,
     }
     yield msgspec.json.encode(head)[:-1] + b',"rows":['
-    yield from _separated(_row(one, full=full, now=now) for one in objects)
+    yield from _separated(_row(stored, full=full, now=now) for stored in objects)
     yield b"]}"
 
 
@@ -251,6 +251,6 @@ def _line(type_: str, given: bytes) -> bytes:
 
 def _separated(given: Iterable[bytes]) -> Iterator[bytes]:
     between = b""
-    for one in given:
-        yield between + one
+    for stored in given:
+        yield between + stored
         between = b","

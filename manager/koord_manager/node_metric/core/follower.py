@@ -25,7 +25,7 @@ _TOO_NEW_RETRY_SECONDS = 1
 
 
 def page(store: NodeMetricStore, options: ListOptions) -> MetricPage:
-    """What a list shows; all versions but the newest are understood as "not older than".
+    """Return a list's page; all versions but the newest are understood as "not older than".
 
     Raises:
         RefusedError: the version is too old or none of ours.
@@ -62,7 +62,7 @@ class Follower:
         self._term = store.term
         self._version = store.version
         self.ended = False
-        """Whether the last event was the error that ends the watch."""
+        """True if the last event was the error that ends the watch."""
         self._first: tuple[MetricEvent, ...] = ()
         if options.initial or (options.version <= 0 and options.initial is None):
             self._begin_with_all()
@@ -72,7 +72,7 @@ class Follower:
 
     @property
     def current(self) -> bool:
-        """Whether the store is still of the term in which this began."""
+        """True if the store is still of the term in which this began."""
         return self._store.term == self._term
 
     def first(self) -> Iterator[bytes]:
@@ -83,7 +83,7 @@ class Follower:
             yield documents.bookmark(self._version, self._shape, initial_end=True)
 
     def next(self) -> Iterator[bytes]:
-        """What has happened since the last time."""
+        """Return the events since the last call."""
         if self._version == self._store.version:
             return iter(())
         try:
@@ -95,7 +95,7 @@ class Follower:
         return map(self._line, self._select(events))
 
     def bookmark(self) -> bytes:
-        """How far it is."""
+        """Return a bookmark of the present version."""
         return documents.bookmark(self._version, self._shape)
 
     def _begin_with_all(self) -> None:
@@ -104,12 +104,14 @@ class Follower:
         except TooNewError as error:
             raise _refused(error) from None
         objects = self._store.page().objects
-        events = [MetricEvent(EventType.ADDED, one.version, one) for one in objects]
+        events = [MetricEvent(EventType.ADDED, stored.version, stored) for stored in objects]
         self._first = tuple(self._select(events))
 
     def _select(self, events: list[MetricEvent]) -> list[MetricEvent]:
         names = self._options.names
-        return events if names.all else [one for one in events if names.include(one.kept.name)]
+        return (
+            events if names.all else [event for event in events if names.include(event.kept.name)]
+        )
 
     def _events(self) -> list[MetricEvent]:
         try:

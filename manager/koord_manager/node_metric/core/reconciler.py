@@ -1,4 +1,4 @@
-"""What a Node's NodeMetric has to ask of koordlet: when and how to report. No IO."""
+"""Desired NodeMetric of a Node: when and how koordlet reports. No IO."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def _schemas(root: str, status: Json) -> Json:
         "apiVersion": text("Version of the schema of this object."),
         "kind": text("The kind of this object."),
     }
-    one = object_of(
+    kind = object_of(
         "NodeMetric is what everything on a node used lately, as the node itself reports it "
         "to the manager, which keeps it in memory.",
         **head,
@@ -47,7 +47,7 @@ def _schemas(root: str, status: Json) -> Json:
         items=list_of("The NodeMetrics.", _reference(root, _KIND, "A NodeMetric.")),
     )
     return {
-        _KIND: one | {_GVK: [{"group": GROUP, "version": VERSION, "kind": KIND}]},
+        _KIND: kind | {_GVK: [{"group": GROUP, "version": VERSION, "kind": KIND}]},
         f"{_KIND}List": every
         | {_GVK: [{"group": GROUP, "version": VERSION, "kind": f"{KIND}List"}]},
         _OBJECT_META: object_of(
@@ -100,13 +100,13 @@ def _operation(action: str, kind: str, answer: Json, *, v3: bool) -> Json:
 
 def _paths(root: str, *, v3: bool) -> Json:
     every = {"$ref": f"{root}{_KIND}List"}
-    one = {"$ref": f"{root}{_KIND}"}
+    kind = {"$ref": f"{root}{_KIND}"}
     name: Json = {"name": "name", "in": "path", "required": True}
     name |= {"schema": {"type": "string"}} if v3 else {"type": "string"}
     base = f"/apis/{API_VERSION}/{PLURAL}"
     return {
         base: {"get": _operation("list", KIND, every, v3=v3)},
-        f"{base}/{{name}}": {"get": _operation("get", KIND, one, v3=v3), "parameters": [name]},
+        f"{base}/{{name}}": {"get": _operation("get", KIND, kind, v3=v3), "parameters": [name]},
     }
 
 

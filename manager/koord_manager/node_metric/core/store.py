@@ -52,7 +52,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """What is known of a node beside its reports; ``created`` as Kubernetes writes times."""
+    """Identity of a node beside its reports; ``created`` as Kubernetes writes times."""
 
     uid: str
     created: str
@@ -103,7 +103,7 @@ class SilentNodes(NamedTuple):
 
 
 class NodeMetricStore:
-    """What is kept while this manager leads; closed at first.
+    """NodeMetrics in memory while this manager leads; closed at first.
 
     A node is stale after ``stale_seconds`` of silence, but not before it has missed a report by
     its ``strategy``, and goes once its metric would be degraded. ``about`` says what is known of
@@ -185,16 +185,16 @@ class NodeMetricStore:
         for name in gone:
             self.forget(name)
         stale = [
-            one
-            for one in self._objects.values()
-            if not one.stale_since
-            and now - one.heard > self._stale_seconds
-            and now - one.heard > self.stale_after(one.name)
+            stored
+            for stored in self._objects.values()
+            if not stored.stale_since
+            and now - stored.heard > self._stale_seconds
+            and now - stored.heard > self.stale_after(stored.name)
         ]
-        for one in stale:
-            since = rfc3339(wall - (now - one.heard))
-            self._place(replace(one, version=self._next(), stale_since=since))
-        names = tuple(one.name for one in stale)
+        for stored in stale:
+            since = rfc3339(wall - (now - stored.heard))
+            self._place(replace(stored, version=self._next(), stale_since=since))
+        names = tuple(stored.name for stored in stale)
         self.stale.update(names)
         return SilentNodes(names, tuple(gone))
 
@@ -225,7 +225,7 @@ class NodeMetricStore:
         """
         version = version or self.version
         self._check(version)
-        names = sorted(name for name, one in self._objects.items() if one.came <= version)
+        names = sorted(name for name, stored in self._objects.items() if stored.came <= version)
         first = bisect_right(names, after) if after else 0
         last = min(first + limit, len(names)) if limit else len(names)
         objects = tuple(self._objects[name] for name in names[first:last])
@@ -233,7 +233,7 @@ class NodeMetricStore:
         return MetricPage(objects, version, names[last - 1] if remaining else "", remaining)
 
     def since(self, version: int) -> list[MetricEvent]:
-        """What has happened after a version, in the order of versions.
+        """Return the events after a version, in the order of versions.
 
         Raises:
             TooOldError: the events since then are no longer known.
@@ -244,13 +244,15 @@ class NodeMetricStore:
             return []
         events = [
             MetricEvent(
-                EventType.ADDED if one.came > version else EventType.MODIFIED, one.version, one
+                EventType.ADDED if stored.came > version else EventType.MODIFIED,
+                stored.version,
+                stored,
             )
-            for one in self._changed(version)
+            for stored in self._changed(version)
         ]
         # Who came and went after that version was never seen.
-        events += [one for one in self._went if one.kept.came <= version < one.version]
-        return sorted(events, key=lambda one: one.version)
+        events += [event for event in self._went if event.kept.came <= version < event.version]
+        return sorted(events, key=lambda event: event.version)
 
     def require_reached(self, version: int) -> None:
         """Raise TooNewError for a version that is not given out yet."""

@@ -95,11 +95,14 @@ def read_node(raw: bytes) -> ClusterNode:
 
 
 def _is_ready(status: _Status) -> bool:
-    return any(one.type == "Ready" and one.status == "True" for one in status.conditions or ())
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in status.conditions or ()
+    )
 
 
 def is_gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:
-    """Whether the earlier Node was deleted.
+    """True if the earlier Node was deleted.
 
     It may be another one of its name by now: between two looks it was deleted and made again.
     """
@@ -111,9 +114,11 @@ def largest_memory(nodes: Iterable[ClusterNode]) -> int:
 
     An amplified allocatable is more than there is.
     """
-    return max((_memory(one) for one in nodes), default=0)
+    return max((_memory(node) for node in nodes), default=0)
 
 
 def _memory(node: ClusterNode) -> int:
-    both = (amounts({MEMORY: one.get(MEMORY)}) for one in (node.capacity, node.allocatable))
-    return min(one.get(MEMORY, 0) for one in both)
+    both = (
+        amounts({MEMORY: resources.get(MEMORY)}) for resources in (node.capacity, node.allocatable)
+    )
+    return min(resources.get(MEMORY, 0) for resources in both)

@@ -77,7 +77,7 @@ Write = CreateObject | PatchObject | DeleteObject
 def write_for(
     resource: Resource, node: ClusterNode | None, there: ExistingObject | None, spec: Object
 ) -> Write | None:
-    """What makes the object of a Node as it should be; ``None`` where it is so, or need not be.
+    """Return the write that makes a Node's object as desired; ``None`` if none is needed.
 
     Without its Node it is deleted. It is owned by its Node, so that it goes with it also
     while no manager runs.
@@ -96,7 +96,7 @@ def write_for(
         )
     change: Object = {}
     if owner not in there.owners:
-        others = [one for one in there.owners if one.get("kind") != "Node"]
+        others = [owner for owner in there.owners if owner.get("kind") != "Node"]
         change["metadata"] = {"ownerReferences": [*others, owner]}
     difference = merge_patch(there.decoded(), spec)
     if difference:
@@ -121,6 +121,6 @@ def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Object:
     return patch
 
 
-def _same(one: object, other: object) -> bool:
-    """Whether two values are the same JSON; in Python ``True`` is 1."""
-    return one == other and msgspec.json.encode(one) == msgspec.json.encode(other)
+def _same(value: object, other: object) -> bool:
+    """True if two values are the same JSON; in Python ``True`` is 1."""
+    return value == other and msgspec.json.encode(value) == msgspec.json.encode(other)

@@ -1,1 +1,1 @@
-"""What a node offers beside its allocatable: batch, mid and device resources, ratios. No IO."""
+"""Amounts a node offers beside its allocatable: batch, mid and devices; ratios. No IO."""

@@ -25,7 +25,7 @@ NO_LIMIT = -1
 
 
 class BatchInputs(NamedTuple):
-    """What the formulas take; ``reclaim`` and ``limit`` are percent of ``capacity``.
+    """Input of the formulas; ``reclaim`` and ``limit`` are percent of ``capacity``.
 
     ``policy`` is by ``POLICIES``, for CPU never that of requests.
     """
@@ -42,7 +42,7 @@ class BatchInputs(NamedTuple):
 
 
 class BatchTerms(NamedTuple):
-    """What they come to: ``amount`` is ``capacity - margin - kept - high``, within ``limit``.
+    """Terms of the result: ``amount`` is ``capacity - margin - kept - high``, within ``limit``.
 
     It is never less than nothing. ``ceiling`` is what it would be if no pod were there and the
     system used no more than is reserved for it.

@@ -48,7 +48,7 @@ class NodeTables:
 
 @dataclass(frozen=True, slots=True)
 class CalculationPass:
-    """What a pass came to.
+    """Result of a pass.
 
     ``offered`` is by node, class (batch, mid) and resource, ``NONE`` where nothing is; zones'
     by node, zone and resource. ``due`` are the nodes to be written, ``zones_due`` those whose
@@ -143,7 +143,7 @@ def _mid(tables: NodeTables) -> MidTerms:
 
 
 def _zones(tables: NodeTables, offered: Numbers) -> Numbers:
-    """What each zone offers: by the same formula, and together no more than the node.
+    """Compute each zone's amounts: the same formula, and in sum no more than the node's.
 
     Of a node that offers nothing they are set to 0 if they have an amount, as in Koordinator.
     """
@@ -225,7 +225,7 @@ def _due(
     overdue: Flags,
     changed: Flags,
 ) -> Flags:
-    """Whether any amount of a node must be written."""
+    """True for each node of which any amount must be written."""
     shape = (-1,) + (1,) * (offered.ndim - 1)
     gone = (offered == NONE) != (there == NONE)
     moved = np.abs(offered - there) > threshold.reshape(shape) * np.maximum(there, 0)

@@ -1,4 +1,4 @@
-"""How much faster a node's CPUs are than the reference, by their model and what is on. No IO.
+"""Speed of a node's CPUs over the reference's, by model and enabled features. No IO.
 
 Where that cannot be found out the Node is left as it is, as in Koordinator.
 """

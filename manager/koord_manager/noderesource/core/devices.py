@@ -16,7 +16,9 @@ def healthy(device: Mapping[str, Any], kind: str, ignored: list[str]) -> tuple[F
     name = Fields(device, "Device", ignored).of("metadata").text("name")
     listed = Fields(device, f"Device {name}", ignored).of("spec").objects("devices")
     return tuple(
-        one for one in listed if one.text("type") == kind and one.flag("health", default=False)
+        device
+        for device in listed
+        if device.text("type") == kind and device.flag("health", default=False)
     )
 
 

@@ -1,4 +1,4 @@
-"""What is kept of the objects that the calculation follows: no more than it uses. No IO.
+"""Parts of objects that the calculation keeps: no more than it uses. No IO.
 
 All of it can be compared, so that only what counts here is a change. Each reader raises
 ``msgspec.MsgspecError`` for any other object.
@@ -49,7 +49,7 @@ def metric_status(raw: bytes) -> bytes:
 
 
 def updated(status: bytes) -> float:
-    """When a NodeMetric's status was made, in seconds since the epoch; 0 if it has no time."""
+    """Return when a NodeMetric's status was made, in seconds since the epoch; 0 without a time."""
     try:
         found = _UPDATED.decode(status)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -58,7 +58,7 @@ def updated(status: bytes) -> float:
 
 
 def older_than_its_node(at: float, created: str) -> bool:
-    """Whether a status that was ``updated`` at ``at`` is from before its Node was ``created``.
+    """True if a status that was ``updated`` at ``at`` is from before its Node was ``created``.
 
     Then it is of an earlier Node of that name. ``created`` is as Kubernetes writes times;
     where one of the two is not known, the status counts.
@@ -85,7 +85,7 @@ class TopologyDocument:
 
 
 def topology(raw: bytes) -> TopologyDocument:
-    """What is kept of it."""
+    """Decode the kept parts of it."""
     found = _TOPOLOGY.decode(raw)
     _ZONES.decode(found.zones)
     annotations_ = (found.metadata.annotations or {}).get(ANNOTATION_CPU_BASIC_INFO, "")

@@ -64,7 +64,7 @@ class OutcomeChange(NamedTuple):
 
 
 class DesiredZone(NamedTuple):
-    """What a zone of the NodeResourceTopology is to offer: millicores and bytes."""
+    """Desired amounts of a zone of the NodeResourceTopology: millicores and bytes."""
 
     name: str
     cpu: int
@@ -74,7 +74,7 @@ class DesiredZone(NamedTuple):
 @dataclass(slots=True)
 class _Node:
     row: int
-    facts: NodeState
+    node_state: NodeState
     strategy: ColocationStrategy
     history: list[OutcomeChange]
 
@@ -90,7 +90,7 @@ class Fleet:
         self.settled = settled
         self._tiers = tiers
         self.places = tuple(place for place in _PLACES if tiers[place[0]])
-        """What is calculated, by class and resource: the order of ``decisions``."""
+        """Calculated amounts by class and resource, in the order of ``decisions``."""
         self._nodes: dict[str, _Node] = {}
         self._names: list[str] = []
         self._free: list[int] = []
@@ -108,7 +108,7 @@ class Fleet:
         )
         self._passes: dict[int, CalculationPass] = {}
         self.refused: dict[str, str] = {}
-        """Why a node's metric cannot be used, by name."""
+        """Errors of nodes' metrics, by node."""
         self.partial: set[str] = set()
         """Nodes whose metric has no usage of the system."""
 
@@ -120,26 +120,28 @@ class Fleet:
 
     # ---- changes
 
-    def node(self, name: str, facts: NodeState, strategy: ColocationStrategy, now: float) -> None:
+    def node(
+        self, name: str, node_state: NodeState, strategy: ColocationStrategy, now: float
+    ) -> None:
         """A node is there, or changed, or its strategy did."""
         known = self._nodes.get(name)
         if known is None:
-            known = self._nodes[name] = _Node(self._row(name), facts, strategy, [])
+            known = self._nodes[name] = _Node(self._row(name), node_state, strategy, [])
             state = self._tables.states[known.row]
             level = np.where(
-                (offered := np.array(node_row(facts)[-1])) == NONE,
+                (offered := np.array(node_row(node_state)[-1])) == NONE,
                 NONE,
-                offered + np.array((facts.third_batch, facts.third_mid)),
+                offered + np.array((node_state.third_batch, node_state.third_mid)),
             )
             # Nothing is known of what was written before, or when: it counts as written now.
             state["there"], state["reported"], state["at"] = True, False, now
             state["written"] = state["zones_written"] = state["moved"] = now
             state["level"], state["outcome"], state["written_outcome"] = level, -1, -1
             self._stale.add(name)
-        if facts.reserved != known.facts.reserved:
+        if node_state.reserved != known.node_state.reserved:
             self._stale.add(name)
-        known.facts, known.strategy = facts, strategy
-        self._tables.nodes[known.row] = node_row(facts)
+        known.node_state, known.strategy = node_state, strategy
+        self._tables.nodes[known.row] = node_row(node_state)
         self._tables.strategies[known.row] = strategy_row(strategy)
 
     def drop(self, name: str) -> None:
@@ -193,14 +195,14 @@ class Fleet:
             self._stale.add(name)
 
     def written(self, name: str, now: float) -> None:
-        """What is desired of a node has been written."""
+        """Record that a node's desired amounts have been written."""
         known = self._nodes.get(name)
         if known is not None:
             state = self._tables.states[known.row]
             state["written"], state["written_outcome"] = now, state["outcome"]
 
     def zones_written(self, name: str, now: float) -> None:
-        """What is desired of a node's zones has been written."""
+        """Record that the desired amounts of a node's zones have been written."""
         known = self._nodes.get(name)
         if known is not None:
             self._tables.states[known.row]["zones_written"] = now
@@ -231,7 +233,7 @@ class Fleet:
 
     @property
     def parts(self) -> int:
-        """In how many parts all nodes can be calculated, one after the other."""
+        """Number of parts in which all nodes can be calculated, one after the other."""
         return -(-len(self._names) // PART)
 
     def names(self, part: int) -> list[str]:
@@ -263,7 +265,7 @@ class Fleet:
         return DesiredNode(resources, {}, annotations, self.decisions(name))
 
     def desired_zones(self, name: str) -> tuple[DesiredZone, ...]:
-        """What the node's zones are to offer by the last pass."""
+        """Return the desired amounts of the node's zones by the last pass."""
         known, zones = self._nodes.get(name), self._zones.get(name, ())
         done = self._last(known)
         if known is None or done is None:
@@ -273,7 +275,7 @@ class Fleet:
         return tuple(DesiredZone(zone.name, *row) for zone, row in both if NONE not in row)
 
     def decisions(self, name: str) -> tuple[Decision, ...]:
-        """Why each amount is what it is, by the last pass."""
+        """Return the reason of each amount, by the last pass."""
         known = self._nodes.get(name)
         done = self._last(known)
         if known is None or done is None:
@@ -292,7 +294,7 @@ class Fleet:
         return status
 
     def strategy(self, name: str) -> ColocationStrategy | None:
-        """By which a node is calculated."""
+        """Return a node's strategy."""
         known = self._nodes.get(name)
         return known.strategy if known else None
 
@@ -340,7 +342,7 @@ class Fleet:
         self._room_for(len(zones))
         rows = self._tables.zones[known.row]
         rows[:] = np.zeros((), ZONE)
-        parts = zone_totals(metric, summed, known.facts.reserved, zones)
+        parts = zone_totals(metric, summed, known.node_state.reserved, zones)
         for place, (zone, part) in enumerate(zip(zones, parts, strict=True)):
             rows[place] = zone_row(zone, part)
 
@@ -396,7 +398,7 @@ class Fleet:
 
     def _reasons(self, known: _Node, done: CalculationPass) -> Reasons:
         return Reasons(
-            known.facts,
+            known.node_state,
             known.strategy,
             self._tables.accounts[known.row],
             self._tables.states[known.row]["level"],

@@ -1,4 +1,4 @@
-"""What a node offers of accelerators: the sums over the healthy ones of its Device. No IO."""
+"""A node's offer of accelerators: the sums over the healthy ones of its Device. No IO."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def gpu(device: Mapping[str, Any] | None, gates: Mapping[str, bool]) -> DesiredN
 def _sum(found: Iterable[Fields], name: str) -> int | None:
     """The sum over the devices; ``None`` if none has an amount."""
     sums = [
-        one.of("resources").take(name, None, _amount, "a quantity from 0", "left out")
-        for one in found
+        device.of("resources").take(name, None, _amount, "a quantity from 0", "left out")
+        for device in found
     ]
-    amounts = [one for one in sums if one is not None]
+    amounts = [amount for amount in sums if amount is not None]
     return sum(amounts) if amounts else None
 
 

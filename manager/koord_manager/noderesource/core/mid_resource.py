@@ -15,7 +15,7 @@ UNKNOWN = -1
 
 
 class MidInputs(NamedTuple):
-    """What the formulas take; ``limit``, ``unallocated`` and ``static`` are in percent.
+    """Input of the formulas; ``limit``, ``unallocated`` and ``static`` are in percent.
 
     ``node_used`` and ``reclaimable`` are ``UNKNOWN`` if not reported. ``by_percentage`` is for
     each node whether its mode is static.
@@ -34,7 +34,7 @@ class MidInputs(NamedTuple):
 
 
 class MidTerms(NamedTuple):
-    """What they come to: ``amount`` is ``min(reclaimable, unused) + share`` within ``limit``.
+    """Terms of the result: ``amount`` is ``min(reclaimable, unused) + share`` within ``limit``.
 
     In static mode ``static`` within ``limit``. ``share`` is of what is not allocated.
     """

@@ -1,4 +1,4 @@
-"""What has to be written to a Node so that it is as desired. No IO."""
+"""Patches that make a Node as desired. No IO."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NodePatches:
 def patches(
     node: Mapping[str, Any], desired: Iterable[DesiredNode], threshold: float = 0.0
 ) -> NodePatches:
-    """What brings the Node to all that is desired.
+    """Return the patches that make the Node as desired.
 
     The status is left as it is while no resource needs it (``needs_sync``); with the default
     each difference does. A Node without amounts of its own has not been reported by its kubelet
@@ -39,14 +39,14 @@ def patches(
         ValueError: a name has two different desired values; the line names both.
     """
     every = tuple(desired)
-    labels = _joined("label", (one.labels for one in every))
-    annotations = _joined("annotation", (one.annotations for one in every))
-    resources = _joined("resource", (one.resources for one in every))
+    labels = _joined("label", (desired_node.labels for desired_node in every))
+    annotations = _joined("annotation", (desired_node.annotations for desired_node in every))
+    resources = _joined("resource", (desired_node.resources for desired_node in every))
     return NodePatches(_metadata(node, labels, annotations), _status(node, resources, threshold))
 
 
 def needs_sync(old: int | None, new: int | None, threshold: float) -> bool:
-    """Whether an amount moved by more than ``threshold``, a fraction of the old one.
+    """True if an amount moved by more than ``threshold``, a fraction of the old one.
 
     One that appears or goes (``None``) always does.
     """

@@ -1,4 +1,4 @@
-"""What the calculation needs of a node: from its NodeMetric, its Node and its NodeResourceTopology.
+"""The calculation's view of a node: from its NodeMetric, its Node and its NodeResourceTopology.
 
 Amounts are pairs: CPU in millicores, memory in bytes. No IO.
 """
@@ -55,7 +55,7 @@ class MeasuredUsage(NamedTuple):
     memory: int | None = None
 
     def known(self) -> CpuMemory:
-        """What was not measured counts as nothing."""
+        """The amounts; those that were not measured count as nothing."""
         return CpuMemory(self.cpu or 0, self.memory or 0)
 
 
@@ -113,14 +113,14 @@ _STATUS: msgspec.json.Decoder[_Status | None] = msgspec.json.Decoder(_Status | N
 
 
 class PodUsageSummary(NamedTuple):
-    """What a pod used, and its class as the node saw it."""
+    """A pod's usage, and its class as the node saw it."""
 
     usage: MeasuredUsage
     priority: str
 
 
 class HostApplicationUsage(NamedTuple):
-    """What an application beside Kubernetes used."""
+    """Usage of an application beside Kubernetes."""
 
     usage: CpuMemory
     priority: PriorityClass
@@ -128,7 +128,7 @@ class HostApplicationUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
-    """What counts of a NodeMetric's status; ``updated`` is in seconds since the epoch.
+    """The used part of a NodeMetric's status; ``updated`` is in seconds since the epoch.
 
     ``pods`` are by "namespace/name", ``numa`` is the system's usage by NUMA node, and
     ``reclaimable`` the prediction for prod pods.
@@ -144,7 +144,7 @@ class MetricSummary:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says what is used beside pods: a koordlet that has just started may not."""
+        """True if usage beside pods is known: a koordlet that has just started may not know it."""
         return None not in self.system
 
 
@@ -160,29 +160,31 @@ def metric_summary(status: bytes) -> MetricSummary:
         updated=given.updated.timestamp() if given.updated else None,
         node=_usage(node.node),
         system=_usage(node.system),
-        numa={one.numa: _usage(one.system) for one in node.numa or ()},
+        numa={zone.numa: _usage(zone.system) for zone in node.numa or ()},
         pods={
             f"{pod.namespace}/{pod.name}": PodUsageSummary(_usage(pod.usage), pod.priority)
             for pod in given.pods or ()
         },
         applications=tuple(
-            HostApplicationUsage(_usage(one.usage).known(), _of_application(one))
-            for one in given.applications or ()
+            HostApplicationUsage(_usage(application.usage).known(), _of_application(application))
+            for application in given.applications or ()
         ),
         reclaimable=_usage(given.reclaimable.resource if given.reclaimable else None),
     )
 
 
-def _of_application(one: _Application) -> PriorityClass:
+def _of_application(application: _Application) -> PriorityClass:
     """One that names no class counts as what its quality class implies, else as prod.
 
     Koordinator counts it nowhere: neither as system, nor as an application.
     """
     try:
-        priority_class = PriorityClass(one.priority)
+        priority_class = PriorityClass(application.priority)
     except ValueError:
         priority_class = PriorityClass.NONE
-    return priority_class or (PriorityClass.BATCH if one.qos == "BE" else PriorityClass.PROD)
+    return priority_class or (
+        PriorityClass.BATCH if application.qos == "BE" else PriorityClass.PROD
+    )
 
 
 def _usage(given: _Map | None) -> MeasuredUsage:
@@ -211,7 +213,7 @@ def bounded(amount: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What counts of a Node.
+    """The used part of a Node.
 
     ``reserved`` is the most of what the kubelet and the annotation keep back, for the system.
     ``ratio`` is how much faster a CPU is than the reference, from 1. ``third_batch`` and
@@ -232,7 +234,7 @@ _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 
 
 def read_node_state(node: Mapping[str, object]) -> NodeState:
-    """The facts in a decoded Node; ``ignored`` are a line for each value that cannot be used."""
+    """The state in a decoded Node; ``ignored`` are a line for each value that cannot be used."""
     ignored: list[str] = []
     fields = Fields(node, "Node", ignored)
     annotations, status = fields.of("metadata").of("annotations"), fields.of("status")
@@ -275,9 +277,9 @@ def _reserved(annotations: Fields, status: Fields, capacity: CpuMemory) -> CpuMe
 
 def _third_party(allocations: Fields, priority: PriorityClass, cpu: str, memory: str) -> CpuMemory:
     found = NOTHING
-    for one in allocations.objects("allocations"):
-        if one.text("priority") == priority:
-            resources = one.of("resources")
+    for allocation in allocations.objects("allocations"):
+        if allocation.text("priority") == priority:
+            resources = allocation.of("resources")
             found = CpuMemory(
                 bounded(found.cpu + _whole(resources, cpu)),
                 bounded(found.memory + _whole(resources, memory)),
@@ -295,18 +297,20 @@ def _offered(status: Fields, cpu: str, memory: str) -> MeasuredUsage:
 
 def _annotation(annotations: Fields, key: str) -> Fields:
     """The object in a Node's annotation; an empty one where there is none."""
-    given = annotations.take(key, None, lambda one: decode(_ANY, text(one)), "JSON", "left out")
+    given = annotations.take(key, None, lambda value: decode(_ANY, text(value)), "JSON", "left out")
     return Fields(given, f"Node annotation {key}:", annotations.ignored)
 
 
 def pair(resources: Fields) -> CpuMemory:
     """CPU and memory of a resource list; nothing where one is missing."""
-    cpu = resources.take(CPU, 0, lambda one: milli(quantity(one)), "a quantity", "taken as 0")
+    cpu = resources.take(CPU, 0, lambda value: milli(quantity(value)), "a quantity", "taken as 0")
     return CpuMemory(bounded(cpu), _whole(resources, MEMORY))
 
 
 def _whole(resources: Fields, name: str) -> int:
-    given = resources.take(name, 0, lambda one: whole(quantity(one)), "a quantity", "taken as 0")
+    given = resources.take(
+        name, 0, lambda value: whole(quantity(value)), "a quantity", "taken as 0"
+    )
     return bounded(given)
 
 
@@ -328,9 +332,9 @@ def zones(topology: Mapping[str, object]) -> tuple[NumaZone, ...]:
     None where they are more than any machine has NUMA nodes.
     """
     found = []
-    for place, one in enumerate(Fields(topology, "NodeResourceTopology", []).objects("zones")):
-        name = one.text("name")
-        listed = {each.text("name"): each for each in one.objects("resources")}
+    for place, zone in enumerate(Fields(topology, "NodeResourceTopology", []).objects("zones")):
+        name = zone.text("name")
+        listed = {each.text("name"): each for each in zone.objects("resources")}
         if CPU in listed or MEMORY in listed:
             size = CpuMemory(_in_zone(listed, CPU) or 0, _in_zone(listed, MEMORY) or 0)
             offered = MeasuredUsage(_in_zone(listed, BATCH_CPU), _in_zone(listed, BATCH_MEMORY))
@@ -349,7 +353,7 @@ def _in_zone(listed: Mapping[str, Fields], name: str) -> int | None:
         return None
     accept = milli if name == CPU else whole
     amount = listed[name].take(
-        "allocatable", 0, lambda one: accept(quantity(one)), "a quantity", "taken as 0"
+        "allocatable", 0, lambda value: accept(quantity(value)), "a quantity", "taken as 0"
     )
     return bounded(amount)
 
@@ -357,7 +361,7 @@ def _in_zone(listed: Mapping[str, Fields], name: str) -> int | None:
 def total(pairs: Iterable[CpuMemory | MeasuredUsage]) -> CpuMemory:
     """The sum."""
     cpu = memory = 0
-    for one in pairs:
-        cpu += one.cpu or 0
-        memory += one.memory or 0
+    for pair in pairs:
+        cpu += pair.cpu or 0
+        memory += pair.memory or 0
     return CpuMemory(bounded(cpu), bounded(memory))

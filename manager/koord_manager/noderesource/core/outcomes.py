@@ -1,4 +1,4 @@
-"""Why an amount is what it is, in words and numbers. No IO."""
+"""Reasons of amounts, in words and numbers. No IO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST = 256
 
 
 class ResourceOutcome(IntEnum):
-    """Why an amount is what it is."""
+    """Reason of an amount."""
 
     OFF = 0
     WAITING = 1

@@ -1,4 +1,4 @@
-"""What the pods of one node ask for and use, summed up as the formulas need it. No IO.
+"""Requests and usage of one node's pods, summed up as the formulas need it. No IO.
 
 The rules are Koordinator's (batchresource's ``calculateOnNode`` and ``calculateOnNUMALevel``).
 On purpose different: a pod without a metric counts with its request in ``max_used_request``, on
@@ -78,11 +78,11 @@ def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
         sums[4] += max(pod.cpu, cpu)
         sums[5] += max(pod.memory, memory)
     # They are measured still and not among the pods any more: they are counted as measured.
-    left = total(one.usage for one in gone.values() if one.priority not in LOW)
+    left = total(pod.usage for pod in gone.values() if pod.priority not in LOW)
     for place in (0, 4):
         bound[()][place] += left.cpu
         bound[()][place + 1] += left.memory
-    by_nodes = {nodes: _sums(one) for nodes, one in bound.items()}
+    by_nodes = {nodes: _sums(sums) for nodes, sums in bound.items()}
     return PodTotals(
         high=_all(by_nodes.values()),
         bound=by_nodes,
@@ -92,8 +92,8 @@ def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
     )
 
 
-def _sums(one: Sequence[int]) -> PodSums:
-    cpu, memory, cpu_asked, memory_asked, cpu_most, memory_most = map(bounded, one)
+def _sums(sums: Sequence[int]) -> PodSums:
+    cpu, memory, cpu_asked, memory_asked, cpu_most, memory_most = map(bounded, sums)
     return PodSums(
         CpuMemory(cpu, memory), CpuMemory(cpu_asked, memory_asked), CpuMemory(cpu_most, memory_most)
     )
@@ -108,7 +108,9 @@ def _system(metric: MetricSummary, before: Sequence[PriorityClass]) -> CpuMemory
 
 
 def _applications(metric: MetricSummary, before: Sequence[PriorityClass]) -> CpuMemory:
-    return total(one.usage for one in metric.applications if one.priority in before)
+    return total(
+        application.usage for application in metric.applications if application.priority in before
+    )
 
 
 class ZoneTotals(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the calculation of batch and mid resources keeps of a pod: little, there are many. No IO.
+"""Summaries of pods for the calculation of batch and mid: small, as there are many. No IO.
 
 Which pods count, with what, is Koordinator's (noderesource's batchresource and midresource).
 On purpose different: what a mid pod asks for is its mid resources. By its ``cpu`` and ``memory``,
@@ -52,7 +52,7 @@ class PodSummary(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def high(self) -> bool:
-        """Whether it comes before batch pods."""
+        """True if it comes before batch pods."""
         return self.priority not in LOW
 
 
@@ -77,7 +77,7 @@ _ACTIVE = ("Running", "Pending")
 
 
 def read_pod_summary(text: bytes) -> PodSummary:
-    """The facts in a Pod's JSON.
+    """The summary of a Pod's JSON.
 
     Raises:
         ValueError: it is not a Pod.
@@ -112,10 +112,10 @@ def _by_plain_names(requests: Amounts) -> Amounts:
 
 def _requests(spec: PodSpec) -> Amounts:
     return whole_pod(
-        (_requests_of(one.resources) for one in spec.containers or ()),
+        (_requests_of(container.resources) for container in spec.containers or ()),
         [
-            InitContainer(_requests_of(one.resources), one.is_sidecar)
-            for one in spec.init_containers or ()
+            InitContainer(_requests_of(container.resources), container.is_sidecar)
+            for container in spec.init_containers or ()
         ],
         _requests_of(spec.resources),
         amounts(spec.overhead),

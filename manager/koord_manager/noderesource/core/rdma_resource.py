@@ -1,4 +1,4 @@
-"""What a node offers of RDMA: hundredths of each healthy device of its Device object. No IO."""
+"""A node's offer of RDMA: hundredths of each healthy device of its Device object. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a node offers what it does, for people and for the Node's annotation. No IO."""
+"""Reasons of a node's amounts, for people and for the Node's annotation. No IO."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHORT = ("offered", "capacity", "margin", "kept", "high")
 class Reasons:
     """One node's: its row of ``ACCOUNT``, its levels of ``STATE``, and its ``row`` of a pass."""
 
-    facts: NodeState
+    node_state: NodeState
     strategy: ColocationStrategy
     summed: Rows
     levels: Rows
@@ -41,11 +41,11 @@ class Reasons:
     row: int
 
     def decision(self, tier: int, resource: int) -> Decision:
-        """Why an amount is what it is, with its arithmetic."""
+        """Return the reason of an amount, with its arithmetic."""
         outcome = outcome_text(self._outcome(tier, resource), tier, resource, self.strategy)
         terms, named = self._terms(tier, resource), aspect(tier, resource)
         if tier == 0:
-            found = batch_decision(outcome, resource, terms, self.facts.ratio, named)
+            found = batch_decision(outcome, resource, terms, self.node_state.ratio, named)
         else:
             static = self.strategy.mid_mode is MidReclaimMode.STATIC
             found = mid_decision(outcome, resource, terms, named, static=static)
@@ -68,17 +68,17 @@ class Reasons:
         """By name, as whole numbers."""
         found: dict[str, Any] = (self.done.mid if tier else self.done.batch)._asdict()
         terms = {name: int(array[self.row, resource]) for name, array in found.items()}
-        terms["capacity"] = self.facts.capacity[resource]
-        terms["third"] = (self.facts.third_batch, self.facts.third_mid)[tier][resource]
+        terms["capacity"] = self.node_state.capacity[resource]
+        terms["third"] = (self.node_state.third_batch, self.node_state.third_mid)[tier][resource]
         terms["offered"] = int(self.done.offered[self.row, tier, resource])
         return terms if tier else terms | self._sources(resource)
 
     def _sources(self, resource: int) -> dict[str, int]:
-        """Of what batch terms are made; ``reclaim`` in percent."""
+        """Return the sources of batch terms; ``reclaim`` in percent."""
         strategy = self.strategy
         return {
             "reclaim": (strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)[resource],
-            "reserved": self.facts.reserved[resource],
+            "reserved": self.node_state.reserved[resource],
             **{name: int(self.summed[name][resource]) for name in ("system", "used", "request")},
         }
 
@@ -86,7 +86,7 @@ class Reasons:
         terms, outcomes = {}, {}
         for resource, name in enumerate(("cpu", "memory")):
             whole = self._terms(0, resource)
-            terms[name] = {one: whole[one] for one in _SHORT}
+            terms[name] = {term: whole[term] for term in _SHORT}
             outcomes[name] = outcome_text(self._outcome(0, resource), 0, resource, self.strategy)
         return short(outcomes, terms)
 

@@ -1,4 +1,4 @@
-"""By how much the scheduler is to see more of a node than it has: ratios by resource. No IO.
+"""Amplification of a node in the scheduler's eyes: ratios by resource. No IO.
 
 The webhook of node statuses multiplies the allocatable amounts by them.
 """
@@ -43,7 +43,7 @@ def _decision(
     given = [Term("configured", configured.get(name, 1.0))]
     if name == CPU:
         given.append(Term("CPU normalization", normalization))
-    return Decision(outcome, " × ".join(one.name for one in given), tuple(given), aspect=name)
+    return Decision(outcome, " × ".join(term.name for term in given), tuple(given), aspect=name)
 
 
 def _json(ratios: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""How amounts move from what is offered to what was calculated, for many nodes at once. No IO.
+"""Movement of amounts from offered to calculated, for many nodes at once. No IO.
 
 An amount that rises slowly harms nobody. One that falls slowly leaves batch pods with what
 production needs already: a fall is at once, unless the configuration bounds it. A bounded fall
@@ -58,7 +58,7 @@ def move(
 
 
 def _most(capacity: Numbers, percent: Numbers, due: NDArray[np.bool_]) -> Numbers:
-    """By how much a level may move now; at least one, so that it arrives."""
+    """Return the largest step of a level now; at least one, so that it arrives."""
     bounded = np.where(due, np.maximum(capacity * percent // 100, 1), 0)
     return np.where(percent > 0, bounded, _ANY)
 

@@ -106,11 +106,11 @@ def grown(rows: Rows, number: int) -> Rows:
     return longer
 
 
-def node_row(facts: NodeState) -> tuple[Any, ...]:
+def node_row(node_state: NodeState) -> tuple[Any, ...]:
     """A row of ``NODE``."""
-    third = (facts.third_batch, facts.third_mid)
-    offered = (_or(facts.batch, NONE), _or(facts.mid, NONE))
-    return facts.capacity, facts.reserved, facts.ratio, third, offered
+    third = (node_state.third_batch, node_state.third_mid)
+    offered = (_or(node_state.batch, NONE), _or(node_state.mid, NONE))
+    return node_state.capacity, node_state.reserved, node_state.ratio, third, offered
 
 
 def account_row(account: PodTotals, metric: MetricSummary) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ def zones_patch(
 def _zone(zone: Mapping[str, Any], desired: DesiredZone | None) -> Object:
     if desired is None:
         return dict(zone)
-    kept = {str(one.get("name")): one for one in zone.get("resources") or ()}
+    kept = {str(resource.get("name")): resource for resource in zone.get("resources") or ()}
     batch = quantity_texts({BATCH_CPU: desired.cpu, BATCH_MEMORY: desired.memory})
     for name, amount in batch.items():
         amounts = {"capacity": amount, "allocatable": amount, "available": amount}

@@ -1,4 +1,4 @@
-"""Why a node offers what it offers, as ``/v1/why`` has it. No IO.
+"""Reasons of a node's amounts in the form of ``/v1/why``. No IO.
 
 The shape is that of koordlet's page, so that the same people's tools read both.
 """
@@ -23,7 +23,7 @@ _STRATEGIES = (BATCH, MID)
 def why_document(
     fleet: Fleet, name: str, at: float, others: Mapping[str, Sequence[Decision]]
 ) -> Document:
-    """What stands and what was before; ``others`` are decisions of the other calculations.
+    """Build the document of present and past decisions; ``others`` are other calculations'.
 
     They are by their calculation's name. What those come to has no history.
     """
@@ -32,13 +32,15 @@ def why_document(
     if strategy is None:
         return document | {"decides": False, "reason": f"the manager knows no node {name}"}
     changes = fleet.history(name)
-    since = {(one.tier, one.resource): one.at for one in changes}
+    since = {(change.tier, change.resource): change.at for change in changes}
     decisions = [
-        _standing(_STRATEGIES[place[0]], one, since.get(place, at), at)
-        for place, one in zip(fleet.places, fleet.decisions(name), strict=False)
+        _standing(_STRATEGIES[place[0]], decision, since.get(place, at), at)
+        for place, decision in zip(fleet.places, fleet.decisions(name), strict=False)
     ]
     decisions += [
-        _standing(calculation, one, at, at) for calculation, made in others.items() for one in made
+        _standing(calculation, decision, at, at)
+        for calculation, made in others.items()
+        for decision in made
     ]
     return document | {
         "decides": True,
@@ -47,21 +49,21 @@ def why_document(
     }
 
 
-def _standing(calculation: str, one: Decision, since: float, at: float) -> Document:
-    shared = {"strategy": calculation, "mode": "on", **one.document()}
+def _standing(calculation: str, decision: Decision, since: float, at: float) -> Document:
+    shared = {"strategy": calculation, "mode": "on", **decision.document()}
     return shared | {"since": since, "said_at": at}
 
 
 def _history(changes: Sequence[OutcomeChange], strategy: ColocationStrategy) -> Iterable[Document]:
     """The newest first; in the words of the strategy that applies now."""
     until: dict[tuple[int, int], float] = {}
-    for one in reversed(changes):
-        about = one.tier, one.resource
+    for change in reversed(changes):
+        about = change.tier, change.resource
         decision = Decision(
-            outcome_text(one.outcome, *about, strategy),
-            given=(Term("offered", *amount(one.offered, one.resource)),),
+            outcome_text(change.outcome, *about, strategy),
+            given=(Term("offered", *amount(change.offered, change.resource)),),
             aspect=aspect(*about),
         )
-        shared = {"strategy": _STRATEGIES[one.tier], "mode": "on", **decision.document()}
-        yield shared | {"at": one.at, "until": until.get(about)}
-        until[about] = one.at
+        shared = {"strategy": _STRATEGIES[change.tier], "mode": "on", **decision.document()}
+        yield shared | {"at": change.at, "until": until.get(about)}
+        until[about] = change.at

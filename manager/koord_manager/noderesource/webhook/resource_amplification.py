@@ -46,7 +46,9 @@ def mutate_node_status(admission: AdmissionRequest, _view: object) -> AdmissionR
     if raw is None:
         return AdmissionResponse(warnings=warnings)
     has, shown = amounts(now), _shown(raw, ratios)
-    wanted = {name: shown[name] for name, one in amounts(shown).items() if has.get(name) != one}
+    wanted = {
+        name: shown[name] for name, amount in amounts(shown).items() if has.get(name) != amount
+    }
     kept = {name: value for name, value in annotations.items() if name != RAW}
     if kept.get(RATIOS):
         kept[RAW] = msgspec.json.encode(raw).decode()
@@ -79,12 +81,12 @@ def _raw(
 def _is_shown(
     now: Mapping[str, str], kept: Mapping[str, str], ratios: Mapping[str, Decimal]
 ) -> bool:
-    """Whether the amounts are what is made of those kept: this webhook was here already."""
+    """True if the amounts come from those kept: this webhook has been here before."""
     return bool(kept) and amounts(now) == {**amounts(now), **amounts(_shown(kept, ratios))}
 
 
 def _shown(raw: Mapping[str, str], ratios: Mapping[str, Decimal]) -> dict[str, str]:
-    """What the scheduler is to see; rounded down, to a millicore or a byte."""
+    """Return the amounts for the scheduler; rounded down, to a millicore or a byte."""
     unit = {CPU: "m", MEMORY: ""}
     numbers = amounts(raw)
     return {

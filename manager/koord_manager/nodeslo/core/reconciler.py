@@ -73,5 +73,5 @@ def _extensions(config: SLOConfig, node: ClusterNode, spec: Object) -> Mapping[s
     if config.extension is None:
         return found
     ours = config.extension.of(node.labels)
-    others = {name: one for name, one in found.items() if name != _OURS}
+    others = {name: section for name, section in found.items() if name != _OURS}
     return {**others, _OURS: ours} if ours else others

@@ -1,4 +1,4 @@
-"""Which profiles are for a pod or a reservation, and which of them have their chance. No IO."""
+"""Profiles that match a pod or a reservation, and the draw of their chances. No IO."""
 
 from __future__ import annotations
 
@@ -52,9 +52,11 @@ def _read(version: _Version) -> ColocationProfile:
 def for_labels(profiles: Iterable[ColocationProfile], labels: Texts) -> MatchingProfiles:
     """Those for what has these labels, in whatever namespace or in none."""
     given = tuple(profiles)
-    found = tuple(one for one in given if one.usable and one.selector.matches(labels))
+    found = tuple(
+        profile for profile in given if profile.usable and profile.selector.matches(labels)
+    )
     return MatchingProfiles(
-        found, tuple(line for one in given if not one.usable for line in one.ignored)
+        found, tuple(line for profile in given if not profile.usable for line in profile.ignored)
     )
 
 
@@ -71,20 +73,20 @@ def for_pod(
     matches = for_labels(profiles, labels)
     known = namespace_labels or {}
     unsure = tuple(
-        f"ClusterColocationProfile {excerpt(one.name)} is left out: "
+        f"ClusterColocationProfile {excerpt(profile.name)} is left out: "
         f"namespace {excerpt(namespace)} is not known yet; create the pod again in a moment"
-        for one in matches.profiles
-        if namespace_labels is None and one.namespaces != _EVERYTHING
+        for profile in matches.profiles
+        if namespace_labels is None and profile.namespaces != _EVERYTHING
     )
     found = tuple(
-        one
-        for one in matches.profiles
-        if one.namespaces == _EVERYTHING
-        or (namespace_labels is not None and one.namespaces.matches(known))
+        profile
+        for profile in matches.profiles
+        if profile.namespaces == _EVERYTHING
+        or (namespace_labels is not None and profile.namespaces.matches(known))
     )
     return MatchingProfiles(found, matches.warnings + unsure)
 
 
 def drawn(profile: ColocationProfile, chance: Callable[[], float]) -> bool:
-    """Whether the profile has its chance this time: in ``percent`` of a hundred it has."""
+    """True if the profile has its chance this time: in ``percent`` of a hundred it has."""
     return chance() * 100 < profile.percent

@@ -1,4 +1,4 @@
-"""Which lists of a pod and of a reservation merge, and by what (Kubernetes' API types).
+"""Merge keys of the lists of a pod and of a reservation (Kubernetes' API types).
 
 Only a ``patchStrategy`` of merge counts; tolerations, for one, have none and are replaced.
 """

@@ -1,4 +1,4 @@
-"""What profiles change of pods that were there before them and wait for a node. No IO.
+"""Changes by profiles of pods that were there before them and wait for a node. No IO.
 
 That is their labels and annotations, and tolerations that a patch adds. Kubernetes lets nothing
 else of a pod be changed that a profile might set; of that only new pods get it.
@@ -34,14 +34,17 @@ def managed(
 ) -> tuple[ColocationProfile, ...]:
     """Those that are for pods that are there: labelled so, or all. One without selector is not."""
     return tuple(
-        one
-        for one in profiles
-        if one.selects and one.usable and not one.terminating and (one.managed or by_default)
+        profile
+        for profile in profiles
+        if profile.selects
+        and profile.usable
+        and not profile.terminating
+        and (profile.managed or by_default)
     )
 
 
 def waits(pod: Object) -> bool:
-    """Whether a pod is still to get a node."""
+    """True if a pod is still to get a node."""
     pending = inside(pod, "status").get("phase") == "Pending"
     ending = inside(pod, "metadata").get("deletionTimestamp")
     return pending and not ending and not inside(pod, "spec").get("nodeName")
@@ -53,10 +56,10 @@ def change(
     namespace: str,
     namespace_labels: Texts | None,
 ) -> PodChange:
-    """What ``managed`` profiles change of a pod that ``waits``."""
+    """Return the changes by ``managed`` profiles of a pod that ``waits``."""
     labels = inside(pod, "metadata", "labels")
     matches = matching.for_pod(profiles, labels, namespace, namespace_labels)
-    found = tuple(one for one in matches.profiles if _drawn(one, pod))
+    found = tuple(profile for profile in matches.profiles if _drawn(profile, pod))
     lines = list(matches.warnings)
     after = pod
     for profile in found:
@@ -76,7 +79,7 @@ def change(
 
 
 def _drawn(profile: ColocationProfile, pod: Object) -> bool:
-    """Whether the profile has its chance, the same one each time.
+    """True if the profile has its chance, the same one each time.
 
     A pod that came after the profile had its chance when it came.
     """
@@ -96,7 +99,7 @@ def _merge_patch(pod: Object, after: Object) -> Object | None:
             patch = placed(patch, changed, "metadata", group)
     has = inside(pod, "spec").get("tolerations") or []
     desired = inside(after, "spec").get("tolerations")
-    added = [one for one in desired if one not in has] if isinstance(desired, list) else []
+    added = [item for item in desired if item not in has] if isinstance(desired, list) else []
     if added:
         patch = placed(patch, [*has, *added], "spec", "tolerations")
     if not patch:

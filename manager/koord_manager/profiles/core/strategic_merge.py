@@ -23,7 +23,7 @@ _WORDS = ("merge", "replace", "delete")
 
 @dataclass(frozen=True, slots=True)
 class MergeType:
-    """What merges in an object of this type: by field, its objects' types and its lists.
+    """Merging fields of a type: by name, its objects' types and its lists.
 
     A list that is not named here is replaced as a whole. An object that is not named merges too,
     and its lists are replaced.
@@ -89,7 +89,7 @@ def _named(patch: Object) -> Iterable[str]:
     for name in patch:
         if name in (_PATCH, _RETAIN):
             continue
-        directive = next((one for one in (_ORDER, _DELETE) if name.startswith(one)), "")
+        directive = next((prefix for prefix in (_ORDER, _DELETE) if name.startswith(prefix)), "")
         names[name.removeprefix(directive)] = None
     return names
 
@@ -122,24 +122,28 @@ def _merged_list(before: Any, name: str, patch: Object, of: MergeList, where: st
     if name in patch and patch[name] is None:
         return None
     given = _list(patch.get(name, []), at)
-    words = [_word(one, at) if isinstance(one, dict) else "merge" for one in given]
-    new = [one for one, word in zip(given, words, strict=True) if word == "merge"]
+    words = [_word(element, at) if isinstance(element, dict) else "merge" for element in given]
+    new = [element for element, word in zip(given, words, strict=True) if word == "merge"]
     if "replace" in words:
-        return [without(one, _PATCH) if isinstance(one, dict) else one for one in new]
-    gone = {_identity(one, of.key, at) for one in deleted}
+        return [
+            without(element, _PATCH) if isinstance(element, dict) else element for element in new
+        ]
+    gone = {_identity(element, of.key, at) for element in deleted}
     gone |= {_identity(g, of.key, at) for g, w in zip(given, words, strict=True) if w == "delete"}
-    had = [(_identity(one, of.key, at), one) for one in old]
+    had = [(_identity(element, of.key, at), element) for element in old]
     elements = [pair for pair in had if pair[0] not in gone]
-    for one in new:
-        _merge_element(elements, (_identity(one, of.key, at), one), of.type, at)
-    new_order = [_identity(one, of.key, at) for one in order or new]
+    for element in new:
+        _merge_element(elements, (_identity(element, of.key, at), element), of.type, at)
+    new_order = [_identity(element, of.key, at) for element in order or new]
     return _ordered(elements, [key for key, _ in had], new_order)
 
 
 def _merge_element(elements: list[Element], given: Element, of: MergeType, where: str) -> None:
     """Into the first element with its key, as Kubernetes does; two ports may share a number."""
     key, value = given
-    at = next((index for index, (one, _) in enumerate(elements) if one == key), len(elements))
+    at = next(
+        (index for index, (element, _) in enumerate(elements) if element == key), len(elements)
+    )
     before = elements[at][1] if at < len(elements) else None
     elements[at : at + 1] = [(key, _merged_field(before, value, of, where))]
 

@@ -1,4 +1,4 @@
-"""What applying profiles needs to know of the cluster. No IO."""
+"""View of the cluster for applying profiles. No IO."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is decided about quotas. No IO."""
+"""Decisions about quotas. No IO."""

@@ -39,7 +39,7 @@ _CHARGED = {
 
 @dataclass(frozen=True, slots=True)
 class QuotaCharge:
-    """What one pod asks of the quota with this name; nothing is written for a ``dry_run``."""
+    """One pod's charge to the quota with this name; nothing is written for a ``dry_run``."""
 
     name: str
     namespace: str
@@ -100,18 +100,18 @@ def _annotated(quota: str, annotations: Mapping[str, object], key: str) -> Amoun
 def charge_all(
     found: QuotaAccount, charges: Sequence[QuotaCharge]
 ) -> tuple[Amounts, tuple[str, ...]]:
-    """What is charged to the quota after these, and why each of them cannot be ("": it is).
+    """Return the quota's charge after these, and for each of them a refusal ("": none).
 
     They are charged in this order; what does not fit leaves its room to those that follow.
     """
     charged = found.charged
     refusals: list[str] = []
-    for one in charges:
-        requests = _counted(found, one)
+    for charge in charges:
+        requests = _counted(found, charge)
         after = total([charged, requests])
         refusal = _refusal(found, requests, charged, after)
         refusals.append(refusal)
-        charged = charged if refusal or one.dry_run else after
+        charged = charged if refusal or charge.dry_run else after
     return charged, tuple(refusals)
 
 

@@ -1,4 +1,4 @@
-"""What a new quota gets that its author left out. No IO."""
+"""Default values of new quotas. No IO."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from koord_manager.quota.core.profile import QuotaProfile
 Object = dict[str, Any]
 
 _UNBOUNDED = ((1 << 63) - 1) // 2000
-"""What the quota may use at most, of each resource, in whole units: Koordinator's number."""
+"""Upper bound of a quota's every resource, in whole units: Koordinator's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class DesiredQuota:
 
 
 def desired_quota(profile: QuotaProfile, nodes: Iterable[ClusterNode]) -> DesiredQuota:
-    """What the profile's nodes make of it."""
+    """Return the quota that the profile makes of its nodes."""
     found = [node for node in nodes if profile.selector.matches(node.labels)]
     closed = [node for node in found if not node.takes_pods]
     whole, unschedulable = (

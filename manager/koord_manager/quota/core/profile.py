@@ -28,7 +28,7 @@ _RESOURCES = (CPU, MEMORY)
 
 @dataclass(frozen=True, slots=True)
 class QuotaProfile:
-    """Which nodes make which quota; ``tree_id`` is also the quota's."""
+    """Selection of nodes that make a quota; ``tree_id`` is also the quota's."""
 
     name: str
     namespace: str

@@ -1,4 +1,4 @@
-"""Whether a quota may be created, changed or deleted. No IO."""
+"""Review of a quota's creation, change or deletion. No IO."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PodQuery:
 
 @dataclass(frozen=True, slots=True)
 class QuotaReview:
-    """What is wrong with a change; without problems, ``pods`` still must not be.
+    """Errors of a change; without any, there still must not be ``pods``.
 
     It is ``unchanged`` if nothing changes that a rule is about.
     """
@@ -53,7 +53,7 @@ def review_creation(
     quota: ElasticQuota, annotations: Mapping[str, object], topology: QuotaTopology, gates: Gates
 ) -> QuotaReview:
     """Of a quota that is to be created."""
-    same = [one for one in topology.all_of(quota.name) if one.namespace != quota.namespace]
+    same = [other for other in topology.all_of(quota.name) if other.namespace != quota.namespace]
     found = ["another namespace has a quota of this name; expected another name"] if same else []
     found += spec_rules.namespace_problems(annotations)
     found += _namespaces(quota, topology)
@@ -103,9 +103,9 @@ def review_deletion(quota: ElasticQuota, topology: QuotaTopology) -> QuotaReview
     """Of a quota that is to be deleted."""
     if quota.name in RESERVED_QUOTAS:
         return QuotaReview(("it is reserved, and cannot be deleted",))
-    children = [one for one in topology.children(quota.name) if one.name != quota.name]
+    children = [child for child in topology.children(quota.name) if child.name != quota.name]
     if children:
-        some = ", ".join(sorted({called(one, quota) for one in children})[:3])
+        some = ", ".join(sorted({called(child, quota) for child in children})[:3])
         return QuotaReview((f"it has children ({some}); delete those first",))
     return _without_pods(quota, topology, "pods belong to it; delete those first", by_label=True)
 
@@ -113,7 +113,7 @@ def review_deletion(quota: ElasticQuota, topology: QuotaTopology) -> QuotaReview
 def _without_pods(
     quota: ElasticQuota, topology: QuotaTopology, problem: str, *, by_label: bool = False
 ) -> QuotaReview:
-    """Whether pods belong to it by its label or, unless ``by_label`` alone, by their namespace.
+    """Allow it if no pods belong to it by label or, unless ``by_label`` alone, by namespace.
 
     Who asks cannot be trusted to say what is looked for: what counts is the quota as it is known.
     """
@@ -121,7 +121,7 @@ def _without_pods(
     if known is None:
         return QuotaReview(("it is not known here yet; try again in a moment",))
     names = () if by_label else (known.name, *known.namespaces)
-    namespaces = tuple(one for one in names if is_namespace(one))
+    namespaces = tuple(name for name in names if is_namespace(name))
     # Of a longer name there can be no label, and so no pod.
     label = label_is(LABEL_QUOTA_NAME, known.name) if is_label_value(known.name) else EVERYTHING
     return QuotaReview(pods=PodQuery(label, namespaces, problem))
@@ -138,16 +138,16 @@ def _place(quota: ElasticQuota, topology: QuotaTopology, gates: Gates) -> list[s
 
 def _namespaces(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
     for namespace in quota.namespaces:
-        for one in topology.listing(namespace):
-            if one.name != quota.name:
+        for other in topology.listing(namespace):
+            if other.name != quota.name:
                 yield (
                     f"annotation {ANNOTATION_QUOTA_NAMESPACES} lists {excerpt(namespace)}, which "
-                    f"belongs to {called(one, quota)}; expected one quota for a namespace"
+                    f"belongs to {called(other, quota)}; expected one quota for a namespace"
                 )
 
 
 def is_change(old: ElasticQuota, new: ElasticQuota) -> bool:
-    """Whether a rule is about anything that changes."""
+    """True if a rule is about anything that changes."""
     return _ruled(old) != _ruled(new)
 
 

@@ -32,7 +32,7 @@ ANNOTATIONS = frozenset(
 def problems(
     quota: ElasticQuota, annotations: Mapping[str, object], changed: AbstractSet[str]
 ) -> list[str]:
-    """What is wrong with its bounds, and with the annotations, of which some have changed."""
+    """Return the errors of its bounds, and of the annotations, of which some have changed."""
     found = annotation_problems(quota, annotations, changed)
     found += _negative("spec.max", quota.max)
     found += _negative("spec.min", quota.min)
@@ -46,7 +46,7 @@ def problems(
 def annotation_problems(
     quota: ElasticQuota, annotations: Mapping[str, object], changed: AbstractSet[str]
 ) -> list[str]:
-    """What is wrong with its annotations; ``max`` may lose what an unchanged one still names."""
+    """Return the errors of its annotations; ``max`` may lose what an unchanged one still names."""
     found: list[str] = []
     given = Fields(annotations, "annotation", found)
     weight = annotated_amounts(given, ANNOTATION_SHARED_WEIGHT) or {}
@@ -78,12 +78,12 @@ def _unbounded(key: str, names: Iterable[str], most: Amounts) -> Iterator[str]:
 
 
 def namespace_problems(annotations: Mapping[str, object]) -> list[str]:
-    """What is wrong with the names of the namespaces that it lists."""
+    """Return the errors of its listed namespaces' names."""
     key = ANNOTATION_QUOTA_NAMESPACES
     return [
-        f"annotation {key} lists {excerpt(one)}; expected {NAMESPACE}"
-        for one in annotated_names(Fields(annotations, "annotation", []), key)
-        if not is_namespace(one)
+        f"annotation {key} lists {excerpt(name)}; expected {NAMESPACE}"
+        for name in annotated_names(Fields(annotations, "annotation", []), key)
+        if not is_namespace(name)
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from koord_model.elastic_quota import ElasticQuota, quota_of_pod, quotas_by_namespace
 
 ADMITTED_SECONDS = 5.0
-"""For which what was admitted counts before it is observed; by then it was not kept after all."""
+"""Life of an admitted quota until it is observed; after that it was not kept."""
 
 
 def _zero() -> float:
@@ -74,7 +74,7 @@ class QuotaTopology:
     def listing(self, namespace: str) -> tuple[ElasticQuota, ...]:
         """The quotas whose annotation lists a namespace."""
         self._expire()
-        return tuple(one for one in self._current.values() if namespace in one.namespaces)
+        return tuple(quota for quota in self._current.values() if namespace in quota.namespaces)
 
     def name_for_pod(
         self, labels: Mapping[str, str], namespace: str, *, default_quota: bool = True
@@ -117,7 +117,7 @@ class QuotaTopology:
 
 
 def key_of(quota: ElasticQuota) -> str:
-    """How informers call it: "namespace/name"."""
+    """Return its key in informers: "namespace/name"."""
     return f"{quota.namespace}/{quota.name}"
 
 
@@ -126,7 +126,7 @@ def _place_of(quota: ElasticQuota | None) -> tuple[object, ...] | None:
 
 
 def _same(admitted: ElasticQuota | None, observed: ElasticQuota | None) -> bool:
-    """Whether they differ at most in what is not the author's."""
+    """True if they differ at most in parts that are not the author's."""
     if admitted is None or observed is None:
         return admitted is observed
     return admitted == replace(

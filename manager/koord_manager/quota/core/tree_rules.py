@@ -24,7 +24,7 @@ def problems(
     differing_resources: bool = False,
     guaranteed_usage: bool = False,
 ) -> list[str]:
-    """What is wrong with a quota at its place.
+    """Return the errors of a quota at its place.
 
     With ``differing_resources`` a quota may bound fewer resources than its parent does (gate
     ElasticQuotaEnableUpdateResourceKey); with ``guaranteed_usage`` its ``min`` has to be
@@ -52,11 +52,11 @@ def problems(
 def _tree(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
     parent = topology.named(quota.parent) if quota.parent != ROOT_QUOTA else None
     neighbours = [("parent", parent)] if parent else []
-    for role, one in [*neighbours, *(("child", one) for one in _others(topology, quota))]:
-        if one.tree_id != quota.tree_id:
+    for role, other in [*neighbours, *(("child", other) for other in _others(topology, quota))]:
+        if other.tree_id != quota.tree_id:
             yield (
                 f"label {LABEL_QUOTA_TREE} is {excerpt(quota.tree_id)}; expected "
-                f"{excerpt(one.tree_id)} as its {role}, {called(one, quota)}, has it"
+                f"{excerpt(other.tree_id)} as its {role}, {called(other, quota)}, has it"
             )
 
 
@@ -77,10 +77,10 @@ def _parent(
 def _above(quota: ElasticQuota, topology: QuotaTopology) -> set[str]:
     """The names of all quotas above it; with its own if that is a loop."""
     found: set[str] = set()
-    one: ElasticQuota | None = quota
-    while one is not None and one.parent not in found:
-        found.add(one.parent)
-        one = None if one.parent == quota.name else topology.named(one.parent)
+    ancestor: ElasticQuota | None = quota
+    while ancestor is not None and ancestor.parent not in found:
+        found.add(ancestor.parent)
+        ancestor = None if ancestor.parent == quota.name else topology.named(ancestor.parent)
     return found
 
 
@@ -107,10 +107,12 @@ def _sums(
     if quota.allows_force_update or quota.is_tree_root:
         return
     if parent is not None:
-        siblings = [one.min for one in topology.children(parent.name) if one.name != quota.name]
+        siblings = [
+            child.min for child in topology.children(parent.name) if child.name != quota.name
+        ]
         for line in excess(total([*siblings, quota.min]), parent.min):
             yield f"min of all children of its parent {excerpt(parent.name)}: {line}, its own min"
-    children = [one.min for one in _others(topology, quota)]
+    children = [child.min for child in _others(topology, quota)]
     for line in excess(total(children), quota.min):
         yield f"min of all its children: {line}, its own min"
 
@@ -129,8 +131,8 @@ def _guarantee(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
         if parent is None:
             yield f"the parent of {called(below, quota)} is not there"
             return
-        siblings = (one for one in topology.children(parent.name) if one.name != below.name)
-        needed = largest(parent.min, total([needed, *(one.guaranteed for one in siblings)]))
+        siblings = (child for child in topology.children(parent.name) if child.name != below.name)
+        needed = largest(parent.min, total([needed, *(child.guaranteed for child in siblings)]))
         if not any(excess(needed, parent.guaranteed)):
             return
         below = parent
@@ -140,4 +142,4 @@ def _guarantee(quota: ElasticQuota, topology: QuotaTopology) -> Iterator[str]:
 
 
 def _others(topology: QuotaTopology, quota: ElasticQuota) -> list[ElasticQuota]:
-    return [one for one in topology.children(quota.name) if one.name != quota.name]
+    return [child for child in topology.children(quota.name) if child.name != quota.name]

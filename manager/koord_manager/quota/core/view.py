@@ -1,4 +1,4 @@
-"""What the webhooks of quotas know of the cluster besides the request. No IO."""
+"""The quota webhooks' view of the cluster besides the request. No IO."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def quota_for_pod(
 
 
 def only_label_counts(view: QuotaView) -> bool:
-    """Whether pods without a label belong to no quota."""
+    """True if pods without a label belong to no quota."""
     return view.gates.get(_LABEL_ALONE_GATE, False)

@@ -63,7 +63,8 @@ def _review(
     admission: AdmissionRequest, old: ElasticQuota, new: ElasticQuota, view: QuotaView
 ) -> QuotaReview:
     annotations, before = (
-        inside(one, "metadata", "annotations") for one in (admission.object, admission.old)
+        inside(document, "metadata", "annotations")
+        for document in (admission.object, admission.old)
     )
     if admission.operation is AdmissionOperation.CREATE:
         return review_creation(new, annotations, view.quotas, view.gates)

@@ -48,7 +48,13 @@ def _has_requirements(term: Object) -> bool:
 
 def _with(term: Object, expressions: list[Object]) -> Object:
     has = term.get("matchExpressions") or []
-    return {**term, "matchExpressions": [*has, *(one for one in expressions if one not in has)]}
+    return {
+        **term,
+        "matchExpressions": [
+            *has,
+            *(expression for expression in expressions if expression not in has),
+        ],
+    }
 
 
 def _expressions(tree: str, view: QuotaView, warnings: list[str]) -> list[Object]:
@@ -71,9 +77,9 @@ def _expressions(tree: str, view: QuotaView, warnings: list[str]) -> list[Object
 
 def _requirements(selector: LabelSelector) -> list[Object]:
     found = []
-    for one in selector.requirements:
-        expression: Object = {"key": one.key, "operator": one.operator.value}
-        if one.operator in (Operator.IN, Operator.NOT_IN):
-            expression["values"] = sorted(one.values)
+    for requirement in selector.requirements:
+        expression: Object = {"key": requirement.key, "operator": requirement.operator.value}
+        if requirement.operator in (Operator.IN, Operator.NOT_IN):
+            expression["values"] = sorted(requirement.values)
         found.append(expression)
     return found

@@ -39,7 +39,7 @@ async def refusal(admission: AdmissionRequest, pod: ChargedPod, view: QuotaView)
 
 
 def _charge(admission: AdmissionRequest, pod: ChargedPod, view: QuotaView) -> QuotaCharge | None:
-    """What is to be charged, ``None`` for nothing.
+    """Return the charge of a pod, ``None`` if there is none.
 
     Raises:
         ValueError: the quota that the pod names is not there, or is not one.

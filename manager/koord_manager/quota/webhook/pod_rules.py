@@ -35,7 +35,7 @@ def warnings(labels: Mapping[str, str], view: QuotaView) -> list[str]:
 
 
 def changed(labels: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
-    """What an update may not change."""
+    """Return the errors of an update."""
     now, before = labels.get(LABEL_PREEMPTIBLE), old.get(LABEL_PREEMPTIBLE)
     if now == before:
         return []

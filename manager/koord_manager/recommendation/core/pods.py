@@ -1,4 +1,4 @@
-"""What counts of a pod for recommendations: its owner, and its out-of-memory kills. No IO."""
+"""A pod's part in recommendations: its owner, and its out-of-memory kills. No IO."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ def decode(content: bytes) -> RecommendationPod:
         meta.labels or {},
         pod.spec.node,
         tuple(_workloads(meta)),
-        {name: requested(one.requests, one.limits) for name, one in containers.items()},
+        {
+            name: requested(container.requests, container.limits)
+            for name, container in containers.items()
+        },
         tuple(_kills(pod.status, containers)),
         pod.status.phase != "Pending",
     )

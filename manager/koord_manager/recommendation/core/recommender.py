@@ -40,7 +40,7 @@ class RecommendationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLearning:
-    """What is known of a container besides its histograms; times are of the epoch.
+    """State of learning about a container, besides histograms; times are of the epoch.
 
     ``since`` is its first sample. ``floor`` is the memory, in bytes, that it has to have since it
     was killed at ``killed_at``.
@@ -54,7 +54,7 @@ class ContainerLearning:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecommendation:
-    """What a container should have; ``decisions`` are the arithmetic of the requests."""
+    """Recommended values for a container; ``decisions`` are the arithmetic of the requests."""
 
     container: str
     request: ResourceAmount
@@ -71,7 +71,7 @@ class Recommender:
         self._learning: dict[str, dict[str, ContainerLearning]] = {}
 
     def workloads(self) -> KeysView[str]:
-        """Of which something is known."""
+        """Workloads with a state of learning."""
         return self._learning.keys()
 
     def learn(self, samples: Collection[tuple[str, str, ResourceAmount]], at: float) -> None:
@@ -79,7 +79,7 @@ class Recommender:
 
         A workload has no more than 48 containers: further ones do not count.
         """
-        taken = [one for one in samples if self._find(one[0], one[1]) is not None]
+        taken = [sample for sample in samples if self._find(sample[0], sample[1]) is not None]
         self._models.add([(_uid(name, inner), used) for name, inner, used in taken], at)
         for name, inner, _ in taken:
             known = self._learning[name][inner]
@@ -133,7 +133,7 @@ class Recommender:
             self._learning.get(workload, {}).pop(container, None)
 
     def checkpoints(self, workload: str) -> Mapping[str, tuple[ContainerLearning, Checkpoint]]:
-        """What is known of a workload, by container, to be kept elsewhere."""
+        """Return a workload's state by container, to be stored elsewhere."""
         known = self._learning.get(workload, {})
         return {
             name: (one, self._models.checkpoint(_uid(workload, name)))

@@ -32,7 +32,7 @@ _REFRESH_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RecommendationResult:
-    """What is known about a target.
+    """Recommendations for a target.
 
     ``problem`` is why there is no result, "" if there is one. ``history`` is in seconds.
     """
@@ -78,14 +78,17 @@ def status_before(document: Mapping[str, Any]) -> Json:
 
 
 def differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether something else is recommended, or what is written is ten minutes old."""
+    """True if the recommendation differs, or the written one is ten minutes old."""
     return _essence(before) != _essence(now) or _age(before, now) >= _REFRESH_SECONDS
 
 
 def _essence(status: Mapping[str, Any]) -> object:
-    """What is recommended, and whether; the numbers in the message move with each look."""
+    """Return the recommendations and conditions without the numbers that always move."""
     conditions = status.get("conditions") or ()
-    summary = [(one.get("type"), one.get("status"), one.get("reason")) for one in conditions]
+    summary = [
+        (condition.get("type"), condition.get("status"), condition.get("reason"))
+        for condition in conditions
+    ]
     return summary, status.get("podStatus")
 
 
@@ -108,7 +111,7 @@ def encode_checkpoints(learnt: Mapping[str, tuple[ContainerLearning, Checkpoint]
 
 
 def read(document: Mapping[str, Any]) -> Mapping[str, tuple[ContainerLearning, Checkpoint]]:
-    """What was kept in a Recommendation; nothing where it keeps nothing.
+    """Read the state stored in a Recommendation; nothing if it has none.
 
     Raises:
         ValueError: the annotation cannot be read; one line names it.
@@ -142,9 +145,11 @@ def _raw(model: Checkpoint) -> msgspec.Raw:
     return msgspec.Raw(files.encode(model).strip())
 
 
-def _learnt(one: _StoredState) -> tuple[ContainerLearning, Checkpoint]:
-    model = files.decode(bytes(one.model), CPU_BUCKETS.count, MEMORY_BUCKETS.count)
-    return ContainerLearning(one.since, one.samples, one.floor, one.killed), model
+def _learnt(stored_state: _StoredState) -> tuple[ContainerLearning, Checkpoint]:
+    model = files.decode(bytes(stored_state.model), CPU_BUCKETS.count, MEMORY_BUCKETS.count)
+    return ContainerLearning(
+        stored_state.since, stored_state.samples, stored_state.floor, stored_state.killed
+    ), model
 
 
 def _condition(finding: RecommendationResult) -> Json:
@@ -169,9 +174,9 @@ def _says(state: str, reason: str, message: str) -> Json:
     return {"type": CONDITION, "status": state, "reason": reason, "message": short}
 
 
-def _container(one: ContainerRecommendation) -> Json:
+def _container(advice: ContainerRecommendation) -> Json:
     resources = {}
-    for prefix, amount in (("", one.request), (LIMITS, one.limit)):
+    for prefix, amount in (("", advice.request), (LIMITS, advice.limit)):
         resources[f"{prefix}{CPU}"] = milli_text(round(amount.cpu * 1000))
         resources[f"{prefix}{MEMORY}"] = binary_text(round(amount.memory) >> 20 << 20)
-    return {"containerName": one.container, "resources": resources}
+    return {"containerName": advice.container, "resources": resources}

@@ -1,4 +1,4 @@
-"""What a Recommendation is about: a workload, or the pods that a selector finds. No IO."""
+"""Target of a Recommendation: a workload, or the pods that a selector finds. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pods' containers used, by the status of a NodeMetric. No IO."""
+"""Usage of pods' containers, from the status of a NodeMetric. No IO."""
 
 from __future__ import annotations
 

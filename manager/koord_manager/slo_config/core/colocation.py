@@ -1,4 +1,4 @@
-"""How much of a node batch and mid pods are offered: ``colocation-config`` for one node. No IO.
+"""Part of a node that batch and mid pods get: ``colocation-config`` for one node. No IO.
 
 Names, defaults and meaning are Koordinator's (apis/configuration, ``ColocationStrategy``).
 """
@@ -11,11 +11,11 @@ from enum import StrEnum
 from koord_model.metric_policy import MemoryPolicy as MemoryPolicy
 
 SETTLE_SECONDS = 15.0
-"""What a node may take beyond its report interval: to start, or to find a new leader."""
+"""Time that a node may take beyond its report interval: to start, or to find a new leader."""
 
 
 class CalculatePolicy(StrEnum):
-    """What high-priority pods withhold from batch pods."""
+    """Amounts that high-priority pods withhold from batch pods."""
 
     USAGE = "usage"
     REQUEST = "request"
@@ -23,7 +23,7 @@ class CalculatePolicy(StrEnum):
 
 
 class MidReclaimMode(StrEnum):
-    """How mid resources are calculated; ``NONE`` is by prediction."""
+    """Calculation of mid resources; ``NONE`` is by prediction."""
 
     NONE = ""
     STATIC = "static"
@@ -31,7 +31,7 @@ class MidReclaimMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Smoothing:
-    """How batch and mid amounts move from what is offered to what was calculated; our own.
+    """Movement of batch and mid amounts from offered to calculated; our own.
 
     In ``extensions.pykoord.smoothing`` of the strategy. ``fall_percent`` and ``rise_percent`` are
     the most, in percent of the node's capacity, by which an amount may fall or rise in one
@@ -77,11 +77,11 @@ class ColocationStrategy:
     smoothing: Smoothing = Smoothing()
     """Our own: how far amounts may move in one step."""
     source: str = field(default="defaults", compare=False)
-    """Where it comes from: the part of the ConfigMap, and the Node itself."""
+    """Source of the strategy: the part of the ConfigMap, and the Node itself."""
 
     @property
     def degrade_seconds(self) -> float:
-        """How old a NodeMetric may be: as configured, unless that is less than any gets."""
+        """Greatest age of a NodeMetric: as configured, unless that is less than any gets."""
         configured = self.degrade_minutes * 60.0
         if configured < self.metric_report_seconds:
             return self.metric_report_seconds + SETTLE_SECONDS
@@ -89,13 +89,13 @@ class ColocationStrategy:
 
     @property
     def silent_seconds(self) -> float:
-        """After how long a node that reports in time has missed a report."""
+        """Time after which a node that reports in time has missed a report."""
         return 2 * self.metric_report_seconds + SETTLE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRatios:
-    """How much faster than the reference CPU a model is, by what is on; ``None`` if not set."""
+    """Speed of a model over the reference CPU's, by enabled features; ``None`` if not set."""
 
     base: float | None = None
     hyper_threads: float | None = None

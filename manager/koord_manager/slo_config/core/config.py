@@ -53,7 +53,7 @@ _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """Why a key, or a field of it, cannot be used: one line that begins with the key."""
+    """Error of a key, or of a field of it: one line that begins with the key."""
 
     key: str
     line: str
@@ -61,13 +61,13 @@ class ConfigProblem:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """How a key is read, and where ``SLOConfig`` has it."""
+    """Reading of a key, and its place in ``SLOConfig``."""
 
     attribute: str
     usual: Any
     overlay: Overlay[Any]
     value: Schema
-    """What the overlay knows of."""
+    """Schema of the values that the overlay knows."""
     cluster_in: str = "clusterStrategy"
     nodes_in: str = "nodeStrategies"
 
@@ -123,7 +123,7 @@ KEYS = frozenset(_KEYS)
 
 @dataclass(frozen=True)
 class SLOConfig:
-    """What is in force, key by key; sections of NodeSLOs are documents.
+    """Configuration in force, key by key; sections of NodeSLOs are documents.
 
     ``extension`` is ``None`` while the ConfigMap does not have its key: then nodes keep what others
     have set. ``unknown`` are keys of which nothing good has been seen yet:
@@ -162,7 +162,7 @@ class SLOConfig:
 def advance(
     before: SLOConfig, data: Mapping[str, str]
 ) -> tuple[SLOConfig, tuple[ConfigProblem, ...]]:
-    """What is in force with this data of the ConfigMap, ``{}`` where there is none, and why not.
+    """Apply the ConfigMap's data, ``{}`` if there is none; return the result and the errors.
 
     A key that is wrong anywhere keeps all of its last good value, the others apply. One that
     is not there, or is empty, has its defaults.
@@ -181,7 +181,7 @@ def advance(
 
 
 def read_key(key: str, text: str) -> tuple[ConfigLayers[Any] | None, tuple[str, ...]]:
-    """What a key's text gives, and every reason why it cannot be used.
+    """Parse a key's text; return the result and all errors.
 
     Without text, or of text that nothing can be read of, the former may be ``None``.
     """
@@ -209,8 +209,8 @@ def unknown_in(data: Mapping[str, str]) -> Iterator[ConfigProblem]:
             document = decode(_ANY, data[key]) if data[key].strip() else None
         except ValueError:
             continue
-        for one in islice(unknown_fields(document, _KEYS[key].schema), MOST_UNKNOWN):
-            yield ConfigProblem(key, f"{key}: {one}")
+        for unknown_field in islice(unknown_fields(document, _KEYS[key].schema), MOST_UNKNOWN):
+            yield ConfigProblem(key, f"{key}: {unknown_field}")
 
 
 def _usual(key: str) -> Any:
@@ -227,4 +227,4 @@ DEFAULTS = SLOConfig(**{one.attribute: _usual(key) for key, one in _KEYS.items()
 """The configuration without a ConfigMap."""
 
 UNREAD = replace(DEFAULTS, unknown=KEYS)
-"""What a manager begins with, before it has seen the ConfigMap."""
+"""Configuration of a manager that has not seen the ConfigMap yet."""

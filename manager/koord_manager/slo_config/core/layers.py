@@ -24,7 +24,7 @@ _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
 
 @dataclass(frozen=True, slots=True)
 class NodeLayer(Generic[T]):
-    """What holds for the nodes that a selector matches; ``where`` names it in lines."""
+    """Value for the nodes that a selector matches; ``where`` names it in lines."""
 
     where: str
     selector: LabelSelector
@@ -33,13 +33,13 @@ class NodeLayer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ConfigLayers(Generic[T]):
-    """What holds for the cluster, and for nodes that are to have something else."""
+    """Value for the cluster, and values for certain nodes."""
 
     cluster: T
     nodes: tuple[NodeLayer[T], ...] = ()
 
     def of(self, labels: Labels) -> T:
-        """What holds for a node: of the layers that match it the first, as in Koordinator."""
+        """Return a node's value: of the first layer that matches it, as in Koordinator."""
         for layer in self.nodes:
             if layer.selector.matches(labels):
                 return layer.value

@@ -1,4 +1,4 @@
-"""Whether classes are promised more of the network than there is. No IO."""
+"""Check for classes that are promised more of the network than there is. No IO."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def over_promised(spec: Mapping[str, object], total: int = 0) -> Iterator[str]:
     """Lines on requests of a NodeSLO's spec; ``total`` is the node's bits a second, 0 unknown."""
     strategy = Fields(spec, "", []).of("resourceQOSStrategy")
     found = {name: list(_requests(strategy, name)) for name in _REQUESTS}
-    kinds = {type(one) for requests in found.values() for one in requests}
+    kinds = {type(request) for requests in found.values() for request in requests}
     if len(kinds) > 1:
         yield "networkQOS has requests in percent and in bits a second; expected one of the two"
         return
     for name, requests in found.items():
         if kinds == {int} and sum(requests) > _EVERYTHING:  # type: ignore[arg-type]
             yield f"{name} of all classes is {sum(requests)} percent; expected up to 100"  # type: ignore[arg-type]
-        bits = sum(_bits(one) for one in requests) if kinds == {str} else 0
+        bits = sum(_bits(request) for request in requests) if kinds == {str} else 0
         if total and bits > total:
             yield f"{name} of all classes is {bits} bits a second; the node has {total}"
 

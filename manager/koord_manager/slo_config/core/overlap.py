@@ -35,7 +35,9 @@ def overlap(key: str, layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) ->
 
 def _kinds(layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) -> Iterator[Mapping[str, str]]:
     """One node of each kind: thousands differ in only a few of the selected labels."""
-    keys = {one.key for layer in layers.nodes for one in layer.selector.requirements}
+    keys = {
+        requirement.key for layer in layers.nodes for requirement in layer.selector.requirements
+    }
     seen: set[frozenset[tuple[str, str]]] = set()
     for labels in nodes.values():
         kind = frozenset((key, labels[key]) for key in keys if key in labels)
@@ -45,7 +47,7 @@ def _kinds(layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) -> Iterator[M
 
 
 def _both(key: str, layers: ConfigLayers[Any], labels: Labels, whom: str) -> str:
-    matching = [one.where for one in layers.nodes if one.selector.matches(labels)]
+    matching = [layer.where for layer in layers.nodes if layer.selector.matches(labels)]
     if len(matching) < 2:
         return ""
     first, second = matching[:2]
@@ -56,9 +58,9 @@ def _both(key: str, layers: ConfigLayers[Any], labels: Labels, whom: str) -> str
 def _samples(selector: LabelSelector) -> Iterator[Labels]:
     """Labels of nodes that have no more than a selector asks for."""
     keys, choices = [], []
-    for one in selector.requirements:
-        if one.operator in (Operator.IN, Operator.EXISTS):
-            keys.append(one.key)
-            choices.append(sorted(one.values) or [""])
+    for requirement in selector.requirements:
+        if requirement.operator in (Operator.IN, Operator.EXISTS):
+            keys.append(requirement.key)
+            choices.append(sorted(requirement.values) or [""])
     for values in islice(product(*choices), _MOST_SAMPLES):
         yield dict(zip(keys, values, strict=True))

@@ -47,8 +47,8 @@ def unknown_fields(given: object, schema: Schema, path: str = "") -> Iterator[Un
     if not schema:
         return  # whatever there is, however deep
     if isinstance(given, list):
-        for index, one in enumerate(given):
-            yield from unknown_fields(one, schema.get("items", {}), f"{path}[{index}]")
+        for index, item in enumerate(given):
+            yield from unknown_fields(item, schema.get("items", {}), f"{path}[{index}]")
     elif isinstance(given, Mapping):
         for name, value in given.items():
             part = _part(schema, name)
@@ -67,8 +67,8 @@ def violations(given: object, schema: Schema, path: str = "") -> Iterator[str]:
     if expected:
         yield f"{path} is {shown(given)}; expected {expected}"
     elif isinstance(given, list):
-        for index, one in enumerate(given):
-            yield from violations(one, schema.get("items", {}), f"{path}[{index}]")
+        for index, item in enumerate(given):
+            yield from violations(item, schema.get("items", {}), f"{path}[{index}]")
     elif isinstance(given, Mapping):
         for name, value in given.items():
             yield from violations(value, _part(schema, name) or {}, f"{path}.{_plain(name)}")
@@ -89,10 +89,10 @@ def _part(schema: Schema, name: str) -> Schema | None:
 def _unknown(path: str, name: str, known: Iterable[str]) -> UnknownField:
     names = tuple(known)
     # Go's decoder takes names in whatever case; here "Enable" is near to "enable", no more.
-    folded = {one.casefold(): one for one in names}
+    folded = {item.casefold(): item for item in names}
     if len(name) <= _LONGEST_NAME:
-        for one in get_close_matches(name.casefold(), folded, 1):
-            return UnknownField(path, nearest=folded[one])
+        for close_match in get_close_matches(name.casefold(), folded, 1):
+            return UnknownField(path, nearest=folded[close_match])
     return UnknownField(path, names=names if len(names) <= _FEW else ())
 
 
@@ -143,4 +143,4 @@ _EXPECTED: Mapping[str, Callable[[object, Schema], str]] = {
     "integer": _integer,
     "int-or-string": _int_or_text,
 }
-"""What is expected instead of a value, "" where it fits, by the schema's type."""
+"""Description of the expected value, "" if it fits, by the schema's type."""

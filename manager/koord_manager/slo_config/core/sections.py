@@ -40,7 +40,7 @@ BURST: Document = {
     "sharePoolThresholdPercent": _BURST.share_pool_threshold,
 }
 SYSTEM: Document = {"totalNetworkBandwidth": "0"}
-"""What NodeSLOs have without a configuration, as Koordinator's manager writes it."""
+"""Part of NodeSLOs without a configuration, as Koordinator's manager writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class NodeSLOSection:
 
     @property
     def schema(self) -> Schema:
-        """What a NodeSLO may have there, be it used by nodes or not."""
+        """Schema of that part of a NodeSLO, be it used by nodes or not."""
         found: Schema = _SPEC
         for name in self.path:
             found = found.get("properties", {}).get(name, {})
@@ -66,7 +66,7 @@ class NodeSLOSection:
         return merged
 
     def problems(self, value: object, where: str) -> list[str]:
-        """What a node would ignore of it, and for what an API server would refuse all of it."""
+        """Return the parts that a node would ignore, or an API server refuse it all for."""
         spec = {self.path[-1]: value}
         for name in reversed(self.path[:-1]):
             spec = {name: spec}
@@ -88,7 +88,7 @@ SYSTEM_STRATEGY = NodeSLOSection(("systemStrategy",))
 HOST_APPLICATIONS = NodeSLOSection(("hostApplications",))
 STRATEGIES = NodeSLOSection(("extensions", "pykoord"))
 STRATEGIES_SCHEMA: Schema = fields_of(["strategies"])
-"""What the strategies' settings are called is known to nodes alone."""
+"""Schema of the strategies' settings, of which only nodes know the names."""
 
 
 def overlay_applications(
@@ -120,5 +120,5 @@ def laid_over(below: Document, above: Document) -> Document:
 
 def _without_nulls(given: object) -> object:
     if isinstance(given, list):
-        return [_without_nulls(one) for one in given]
+        return [_without_nulls(item) for item in given]
     return laid_over({}, given) if isinstance(given, Mapping) else given

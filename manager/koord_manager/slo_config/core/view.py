@@ -1,4 +1,4 @@
-"""What the webhooks of the configuration know of the cluster besides the request. No IO."""
+"""The configuration webhooks' view of the cluster besides the request. No IO."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def validate_config_map(admission: AdmissionRequest, view: SLOConfigView) -> Adm
     before, after = _data(admission.old), _data(admission.object)
     changed = {key for key in after if after[key] != before.get(key)}
     lines = list(_problems(after, changed, view.node_labels))
-    warnings = tuple(one.line for one in unknown_in({key: after[key] for key in changed}))
+    warnings = tuple(problem.line for problem in unknown_in({key: after[key] for key in changed}))
     if not lines:
         return AdmissionResponse(warnings=warnings)
     more = f" (and {len(lines) - 1} more)" if lines[1:] else ""
@@ -79,7 +79,7 @@ def _over_promised(qos: ConfigLayers[Any], system: ConfigLayers[Any]) -> Iterato
     usual = _total(system.cluster)
     for where, strategy, total in (
         (f"{RESOURCE_QOS} clusterStrategy", qos.cluster, usual),
-        *((one.where, one.value, totals.get(one.selector, usual)) for one in qos.nodes),
+        *((layer.where, layer.value, totals.get(layer.selector, usual)) for layer in qos.nodes),
     ):
         spec = {"resourceQOSStrategy": strategy}
         yield from (f"{where} {line}" for line in over_promised(spec, total))

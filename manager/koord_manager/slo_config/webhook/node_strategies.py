@@ -1,4 +1,4 @@
-"""Whether a Node's labels choose one strategy of each kind, and not two. No IO."""
+"""Review of a Node's labels, which may choose one strategy of each kind. No IO."""
 
 from __future__ import annotations
 
@@ -32,10 +32,12 @@ def validate_node(admission: AdmissionRequest, view: SLOConfigView) -> Admission
     ):
         return ADMITTED
     had = set() if created else set(_overlaps(before, view.config))
-    new = [one for one in _overlaps(labels, view.config) if one not in had]
+    new = [overlap for overlap in _overlaps(labels, view.config) if overlap not in had]
     if not new:
         return ADMITTED
-    lines = [f"labels match {' and '.join(one)}; expected one of them at most" for one in new]
+    lines = [
+        f"labels match {' and '.join(overlap)}; expected one of them at most" for overlap in new
+    ]
     if created:
         return AdmissionResponse(warnings=tuple(lines))
     return AdmissionResponse(refusal=f"node {admission.name}: {'; '.join(lines)}")
@@ -45,7 +47,7 @@ def _overlaps(labels: Mapping[str, str], config: Mapping[str, str]) -> Iterator[
     """The entries of each key that match where there are several, as lines name them."""
     for key in sorted(KEYS):
         listed = _entries(key, config.get(key, ""))
-        matching = tuple(one.where for one in listed if one.selector.matches(labels))
+        matching = tuple(layer.where for layer in listed if layer.selector.matches(labels))
         if len(matching) > 1:
             yield matching
 

@@ -65,9 +65,9 @@ def pod(node: str = "n", cpu: int = 3000, memory: int = 3000, **more: Any) -> Po
     return PodSummary(**{name: getattr(plain, name) for name in plain.__struct_fields__} | more)
 
 
-def fleet(strategy: ColocationStrategy = ON, facts: NodeState = NODE, **more: Any) -> Fleet:
+def fleet(strategy: ColocationStrategy = ON, node_state: NodeState = NODE, **more: Any) -> Fleet:
     found = Fleet(more.get("settled", 0.0))
-    found.node("n", facts, strategy, NOW)
+    found.node("n", node_state, strategy, NOW)
     found.pod("ns/web", None, pod())
     found.metric("n", status())
     return found
@@ -99,7 +99,7 @@ def test_a_node_offers_what_is_left() -> None:
 
 
 def test_a_decision_carries_its_terms_in_order() -> None:
-    one = fleet(facts=replace(NODE, ratio=1.5, third_batch=CpuMemory(50, 0)))
+    one = fleet(node_state=replace(NODE, ratio=1.5, third_batch=CpuMemory(50, 0)))
     one.calculate(NOW)
     cpu, memory, mid, _ = one.decisions("n")
     assert cpu.formula == "min(limit, capacity - margin - kept - high) × ratio - third party"
@@ -129,7 +129,7 @@ STATIC = {"mid_mode": MidReclaimMode.STATIC, "mid_static_cpu_percent": 30}
 
 
 @pytest.mark.parametrize(
-    ("strategy", "facts", "place", "amount", "outcome", "formula"),
+    ("strategy", "node_state", "place", "amount", "outcome", "formula"),
     [
         # CPU is never calculated by requests.
         ({"cpu_policy": REQUEST}, {}, 0, 4500, "high-priority pods use", "- high)"),
@@ -140,9 +140,9 @@ STATIC = {"mid_mode": MidReclaimMode.STATIC, "mid_static_cpu_percent": 30}
     ],
 )
 def test_a_decision_follows_the_strategy(
-    strategy: Any, facts: Any, place: int, amount: int, outcome: str, formula: str
+    strategy: Any, node_state: Any, place: int, amount: int, outcome: str, formula: str
 ) -> None:
-    one = fleet(replace(ON, **strategy), replace(NODE, **facts))
+    one = fleet(replace(ON, **strategy), replace(NODE, **node_state))
     assert [*resources(one).values()][place] == amount
     decision = one.decisions("n")[place]
     assert decision.outcome.endswith(outcome)
@@ -186,7 +186,7 @@ def test_switched_off_takes_all_away() -> None:
 def test_a_node_that_is_not_heard_of_offers_nothing(
     given: bytes | None, now: float, outcome: str
 ) -> None:
-    one = fleet(facts=replace(NODE, batch=MeasuredUsage(1, 1)))
+    one = fleet(node_state=replace(NODE, batch=MeasuredUsage(1, 1)))
     one.metric("n", given)
     due, _ = one.calculate(now)
     assert outcomes(one)[0] == outcome
@@ -280,7 +280,7 @@ def test_mid_resources_that_a_pod_asks_for_are_not_promised_again(policy: str, c
 
 
 def test_nodes_are_given_time_to_report_to_a_new_leader() -> None:
-    one = fleet(facts=replace(NODE, batch=MeasuredUsage(7, 7)), settled=NOW + 15)
+    one = fleet(node_state=replace(NODE, batch=MeasuredUsage(7, 7)), settled=NOW + 15)
     one.node("slow", replace(NODE, batch=MeasuredUsage(7, 7)), SELDOM, NOW)
     one.metric("n", None)
     assert one.calculate(NOW + 74) == ([], [])
@@ -304,7 +304,7 @@ HOLD, RISE = Smoothing(hold_seconds=120), Smoothing(rise_percent=5)
 
 
 @pytest.mark.parametrize(
-    ("smoothing", "facts", "steps"),
+    ("smoothing", "node_state", "steps"),
     [
         (HOLD, {}, [(0, SAME, 4500), (1020, SAME, 4500), (1021, SAME, None)]),
         # From when the metric went.
@@ -331,9 +331,9 @@ HOLD, RISE = Smoothing(hold_seconds=120), Smoothing(rise_percent=5)
     ids=["hold", "metric gone", "rise", "third party"],
 )
 def test_what_is_offered_moves_by_bounded_steps(
-    smoothing: Smoothing, facts: Any, steps: list[tuple[float, Any, int | None]]
+    smoothing: Smoothing, node_state: Any, steps: list[tuple[float, Any, int | None]]
 ) -> None:
-    one = fleet(replace(ON, smoothing=smoothing), replace(NODE, **facts))
+    one = fleet(replace(ON, smoothing=smoothing), replace(NODE, **node_state))
     for seconds, metric, expected in steps:
         if metric is not SAME:
             one.metric("n", metric)
@@ -364,8 +364,8 @@ def test_what_is_held_is_still_no_more_than_there_is() -> None:
     ],
 )
 def test_what_moved_far_or_is_old_is_written(offered: int | None, after: float, due: bool) -> None:
-    facts = replace(NODE, batch=MeasuredUsage(offered, 5000), mid=MeasuredUsage(2000, 2000))
-    one = fleet(facts=facts)
+    node_state = replace(NODE, batch=MeasuredUsage(offered, 5000), mid=MeasuredUsage(2000, 2000))
+    one = fleet(node_state=node_state)
     one.calculate(NOW)
     one.written("n", NOW)
     assert one.calculate(NOW + min(after, 899)) == (["n"] if due else [], [])
