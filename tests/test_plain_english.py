@@ -22,10 +22,10 @@ FOLDERS = {
 }
 # These are still to be done.
 QUESTIONS_LEFT = {
-    "koordlet", "scheduler", "service", "tests",
+    "scheduler", "tests",
 }  # fmt: skip
 WORDS_LEFT = {
-    "koordlet", "scheduler", "service", "simulation", "tests",
+    "scheduler", "tests",
 }  # fmt: skip
 # A column of a database that proxies in use have.
 COLUMN = {"proxy/koord_proxy/store.py", "tests/proxy/test_store.py"}

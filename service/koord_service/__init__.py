@@ -1,4 +1,4 @@
-"""What every long-running program of pykoord needs around its real work.
+"""The common frame of every long-running program of pykoord.
 
 ``README.md`` beside this package says what each module does.
 """

@@ -1,4 +1,4 @@
-"""Which connection has to end if there are too many. No IO.
+"""Choice of the connection that has to end if there are too many. No IO.
 
 A client that sends nothing, or a byte now and then, holds a connection as long as it likes, and
 so do as many as there is room for. If newcomers were refused then, nobody else would be answered
@@ -37,8 +37,8 @@ class ConnectionLimit(Generic[C]):
         """Those of which one has to end before a peer can have another one, oldest first."""
         held = Counter(self._peers.values())
         if bounded and held[peer] >= self._each:
-            return [one for one, its in self._peers.items() if its == peer]
+            return [connection for connection, its in self._peers.items() if its == peer]
         if len(self._peers) < self._total:
             return ()
         most = max(held.values())
-        return [one for one, its in self._peers.items() if held[its] == most]
+        return [connection for connection, its in self._peers.items() if held[its] == most]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from koord_service.connection_limit import ConnectionLimit
 
 _WAIT_SECONDS = 0.1
-"""How long a new connection waits for the one that it replaces to end."""
+"""Time for which a new connection waits for the end of the one that it replaces."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class ConnectionPlaces:
 
         with self._changed:
             if rivals := self._limit.rivals(peer, bounded=bounded):
-                self._end_oldest([self._places[one] for one in rivals])
+                self._end_oldest([self._places[rival] for rival in rivals])
                 if not self._changed.wait_for(has_room, _WAIT_SECONDS):
                     return False
             try:

@@ -10,7 +10,7 @@ def describe_error(error: Exception) -> str:
 
 
 def describe_os_error(error: OSError) -> str:
-    """What the system refused, and of which file."""
+    """Describe an error of the system, with the file."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error)
 
 

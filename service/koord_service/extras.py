@@ -1,4 +1,4 @@
-"""How to install the libraries of an extra: the one place that says so."""
+"""Installation of an extra's libraries: the one place that describes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def install_command(extra: str) -> str:
     checkout or wheel that it was installed from may be gone.
     """
     needed = requirements(extra)
-    missing = [one for one in needed if not _is_installed(one)]
+    missing = [requirement for requirement in needed if not _is_installed(requirement)]
     return shlex.join([sys.executable, "-m", "pip", "install", *(missing or needed)])
 
 
@@ -29,7 +29,7 @@ def requirements(extra: str) -> list[str]:
     except metadata.PackageNotFoundError:
         return [f".[{extra}]"]
     marker = f'extra == "{extra}"'
-    split = (one.partition(";") for one in declared)
+    split = (requirement.partition(";") for requirement in declared)
     return [name.strip() for name, _, condition in split if condition.strip() == marker]
 
 

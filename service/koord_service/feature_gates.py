@@ -34,8 +34,8 @@ def report_unknown(
 
 
 def _hint(name: str, known: Collection[str]) -> str:
-    names = {one.casefold(): one for one in sorted(known)}
+    names = {name.casefold(): name for name in sorted(known)}
     near = get_close_matches(name[:_LONGEST].casefold(), names, _MOST, _ALIKE)
     if near:
-        return f"did you mean {' or '.join(names[one] for one in near)}?"
+        return f"did you mean {' or '.join(names[name] for name in near)}?"
     return f"the gates are {', '.join(sorted(known))}"

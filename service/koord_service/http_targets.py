@@ -27,7 +27,7 @@ def path_segment(what: str, text: str) -> str:
     """
     if _is_usual(text):
         return text
-    if text in _NO_SEGMENTS or any(one in text for one in _SEPARATORS):
+    if text in _NO_SEGMENTS or any(separator in text for separator in _SEPARATORS):
         raise ValueError(f'{what} is {excerpt(text)}; expected no ".", "..", "/" or "%"')
     try:
         return quote(text, safe=_PLAIN)

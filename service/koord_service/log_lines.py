@@ -1,4 +1,4 @@
-"""How an event becomes one line of text.
+"""Formatting of an event as one line of text.
 
 Whatever a value holds, the line holds no newline and no control character: such
 letters are written as Python writes them. Bytes are shown by their length only,

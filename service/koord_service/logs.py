@@ -86,7 +86,7 @@ class _Stderr(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def _in_journal() -> bool:
-    """Whether stderr itself is the journal's stream; the variable outlives redirections."""
+    """True if stderr itself is the journal's stream; the variable outlives redirections."""
     try:
         status = os.fstat(sys.stderr.fileno())
     except (OSError, ValueError):

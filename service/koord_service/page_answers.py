@@ -24,7 +24,7 @@ _LOGGED = LogDeduplicator()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Rules of who is served what, and how.
+    """Access to pages: for whom, and how.
 
     All of it is about those who ask from another machine: over loopback and unix sockets
     everybody gets every page, with or without TLS. ``public`` are the pages for the others,

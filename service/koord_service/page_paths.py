@@ -23,7 +23,7 @@ def find_page(pages: Mapping[str, MakePage], path: str) -> tuple[MakePage, Mappi
         names = name.split("/")
         if ":" in name and len(names) == len(parts) and all(map(_fits, names, parts)):
             pairs = zip(names, parts, strict=True)
-            return page, {one[1:]: unquote(part) for one, part in pairs if one.startswith(":")}
+            return page, {name[1:]: unquote(part) for name, part in pairs if name.startswith(":")}
     raise KeyError(path)
 
 

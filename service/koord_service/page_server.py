@@ -100,7 +100,7 @@ class PageHandler(BaseHTTPRequestHandler):
         )
 
     def _body(self) -> str:
-        """Read what stands behind the headers.
+        """Read the body of the request.
 
         Raises:
             QueryError: it is too long, of unknown length, or not text.
@@ -136,5 +136,5 @@ class PageHandler(BaseHTTPRequestHandler):
 
 
 def _begins_tls(connection: socket.socket) -> bool:
-    """Return whether the client starts a TLS handshake; the byte stays to be read."""
+    """True if the client starts a TLS handshake; the byte stays to be read."""
     return connection.recv(1, socket.MSG_PEEK) == b"\x16"

@@ -53,13 +53,13 @@ class Query:
             raise QueryError(f"more than {_PARAMETERS} parameters") from None
         values = dict(pairs)
         if len(values) < len(pairs):
-            twice = next(name for name in values if [one for one, _ in pairs].count(name) > 1)
+            twice = next(name for name in values if [key for key, _ in pairs].count(name) > 1)
             raise QueryError(f'parameter "{twice}" is given twice')
         return cls(values, accept)
 
     def accepts(self, content_type: str) -> bool:
-        """Whether the client asks for this very type; "*/*" asks for none."""
-        types = (one.partition(";")[0].strip() for one in self.accept.lower().split(","))
+        """True if the client asks for this very type; "*/*" asks for none."""
+        types = (part.partition(";")[0].strip() for part in self.accept.lower().split(","))
         return content_type in types
 
     def choice(self, name: str, choices: Collection[str], default: str = "") -> str:

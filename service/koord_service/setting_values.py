@@ -48,7 +48,7 @@ def parse_value(kind: Any, choices: Sequence[str], text: str) -> Any:
 
 
 def is_list(kind: Any) -> bool:
-    """Whether a setting of this type holds several values."""
+    """True if a setting of this type holds several values."""
     return get_origin(kind) is tuple
 
 

@@ -135,7 +135,7 @@ def parse(
 
 
 class _SourceError(ValueError):
-    """What is wrong with one place that sets something, before ``parse`` adds where help is."""
+    """Error in one place that sets something, before ``parse`` adds the source of help."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,12 +175,12 @@ def _declare(settings: type[Any], variables: str) -> list[_Setting]:
 
 def _without_none(kind: Any) -> Any:
     """The type of a setting that is ``None`` unless it is given."""
-    kinds = [one for one in typing.get_args(kind) if one is not type(None)]
+    kinds = [arg for arg in typing.get_args(kind) if arg is not type(None)]
     return kinds[0] if isinstance(kind, types.UnionType) and len(kinds) == 1 else kind
 
 
 def _has_own_config(declared: Iterable[_Setting]) -> bool:
-    """Whether ``--config`` is a setting itself: Kubernetes' programs have a file of their own."""
+    """True if ``--config`` is a setting itself: Kubernetes' programs have a file of their own."""
     return any(setting.flag == "--config" for setting in declared)
 
 

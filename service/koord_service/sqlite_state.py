@@ -23,7 +23,7 @@ from typing import ClassVar, Protocol
 from koord_service.logs import EventLog
 
 RETRY_SECONDS = 10.0
-"""How long after a failure the database is left alone."""
+"""Time after a failure for which the database is left alone."""
 
 _PAGES = 1000
 """SQLite's own: a log of this many pages is written back by who commits."""
@@ -33,13 +33,13 @@ Change = tuple[str, Iterable[tuple[object, ...]]]
 
 
 class StateOwner(Protocol):
-    """Who keeps the state in memory."""
+    """Owner of the state in memory."""
 
     schema: ClassVar[str]
     """Statements that create what is missing, also in a database of an earlier release."""
 
     corrupt: ClassVar[tuple[type[Exception], ...]]
-    """What ``load`` raises for a row that the owner did not write."""
+    """Errors of ``load`` about a row that the owner did not write."""
 
     def load(self, database: sqlite3.Connection) -> None:
         """Read the rows; what memory holds already stands."""
@@ -85,7 +85,7 @@ class SqliteState:
 
     @property
     def durable(self) -> bool:
-        """Whether changes are being written to the database."""
+        """True if changes are being written to the database."""
         return self._database is not None
 
     def open(self) -> None:

@@ -80,7 +80,7 @@ class StatusServer:
 
     @property
     def address(self) -> str:
-        """Where it listens; with port 0 the port picked, once started."""
+        """Address of the listener; with port 0 the port picked, once started."""
         return self._address
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What is printed: the only place that writes to stdout and stderr, but for logs.
+"""Output for people: the only place that writes to stdout and stderr, but for logs.
 
 Names, annotations and error messages are other people's text. Escape sequences, C1 controls and
 characters that change the direction of reading stay visible, and have no effect.
@@ -23,7 +23,10 @@ def printable(line: str) -> str:
 def printable_json(document: str) -> str:
     """A JSON document with what is not printable escaped; as a value it is the same."""
     # Outside of its texts there are but printable characters, and the ends of lines.
-    return "".join(one if one.isprintable() or one == "\n" else _escaped(one) for one in document)
+    return "".join(
+        character if character.isprintable() or character == "\n" else _escaped(character)
+        for character in document
+    )
 
 
 def write_line(line: str) -> None:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 PART = ".part"
-"""How the name of a file that is being written ends; it begins with a dot."""
+"""Suffix of a file that is being written; its name begins with a dot."""
 
 
 def write_whole(

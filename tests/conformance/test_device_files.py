@@ -29,10 +29,10 @@ def reported(vector: Vector) -> Fields:
     tree = TextTree({f"{HERE}/ic-device": vector.given["file"]})
     one = xpu.Collector(CollectorSources(tree, Layout(2, Driver.SYSTEMD)))
     found = one.collect(CollectContext(0.0, 0.0))
-    (fact,) = found.facts
-    assert isinstance(fact, XPUs)
+    (info,) = found.infos
+    assert isinstance(info, XPUs)
     assert not found.partial
-    made = device("n", "u", None, fact, None, 0.0)
+    made = device("n", "u", None, info, None, 0.0)
     assert made is not None
     metadata = made["metadata"]
     return flat(

@@ -125,10 +125,10 @@ def _aggregated(name: Aggregation, values: np.ndarray) -> float:
 class Facts(NoLatestValues):
     """``Latest`` of what is given."""
 
-    facts: tuple[object, ...] = ()
+    infos: tuple[object, ...] = ()
 
-    def fact(self, kind: type[F]) -> F | None:
-        return next((one for one in self.facts if isinstance(one, kind)), None)
+    def info(self, kind: type[F]) -> F | None:
+        return next((one for one in self.infos if isinstance(one, kind)), None)
 
 
 @dataclass
@@ -145,14 +145,14 @@ class ObservedNode:
     reports: dict[str, ReportState] = field(default_factory=dict)
     jobs: tuple[JobState, ...] = ()
     weights: RuntimeWeights | None = None
-    facts: tuple[object, ...] = ()
+    infos: tuple[object, ...] = ()
     now: float = NOW
 
     def observed(self) -> DocumentSources:
         return DocumentSources(
             cache=self.cache,
             collectors=lambda: self.collectors,
-            latest=Facts(self.facts),
+            latest=Facts(self.infos),
             pods=lambda: self.pods,
             ages=lambda: self.ages,
             peaks=lambda: self.peaks,
@@ -281,7 +281,7 @@ def busy_node(seconds: int = 1800, step: int = 10) -> ObservedNode:
     node = ObservedNode(
         pods=PODS,
         collectors=COLLECTORS,
-        facts=MACHINE,
+        infos=MACHINE,
         peaks=PEAKS,
         predictions=dict(PREDICTIONS),
         training=training(),

@@ -151,11 +151,11 @@ class DockerNode(RuntimeNode):
         self.engine.remove(sandbox)
 
 
-def pod_record(id: str, uid: str = "gone", attempt: int = 0, **facts: Any) -> RuntimeRecord:  # noqa: A002
+def pod_record(id: str, uid: str = "gone", attempt: int = 0, **infos: Any) -> RuntimeRecord:  # noqa: A002
     meta = {"uid": uid, "attempt": attempt}
-    return RuntimeRecord(RecordKind.POD, id, pb.PodSandboxHookRequest(pod_meta=meta, **facts))
+    return RuntimeRecord(RecordKind.POD, id, pb.PodSandboxHookRequest(pod_meta=meta, **infos))
 
 
-def container_record(id: str, sandbox: str = "gone", **facts: Any) -> RuntimeRecord:  # noqa: A002
-    request = pb.ContainerResourceHookRequest(container_meta={"name": "main"}, **facts)
+def container_record(id: str, sandbox: str = "gone", **infos: Any) -> RuntimeRecord:  # noqa: A002
+    request = pb.ContainerResourceHookRequest(container_meta={"name": "main"}, **infos)
     return RuntimeRecord(RecordKind.CONTAINER, id, request, sandbox)

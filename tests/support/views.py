@@ -214,13 +214,13 @@ class FakeLatest:
     def __init__(
         self,
         values: Mapping[Key, float] | None = None,
-        *facts: object,
+        *infos: object,
         **by_label: Mapping[str, float],
     ) -> None:
         self.values: dict[Key, float] = dict(values or {})
         for kind, series in by_label.items():
             self.values |= {(kind, label): value for label, value in series.items()}
-        self.facts = facts
+        self.infos = infos
         for key in self.values:
             _check(*key)
 
@@ -232,8 +232,8 @@ class FakeLatest:
         found = [value for key, value in self.values.items() if key[0] == kind]
         return sum(found) if found else None
 
-    def fact(self, kind: type[F]) -> F | None:
-        return next((one for one in self.facts if isinstance(one, kind)), None)
+    def info(self, kind: type[F]) -> F | None:
+        return next((one for one in self.infos if isinstance(one, kind)), None)
 
 
 class FakeHistory:

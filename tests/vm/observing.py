@@ -159,8 +159,8 @@ def machine() -> dict[str, Any]:
     said = node.run("lscpu --parse=CPU,CORE,SOCKET,NODE")["output"]
     rows = [line.split(",") for line in said.splitlines() if not line.startswith("#")]
     sources = CollectorSources(KernelFilesystem(), Layout(2, Driver.SYSTEMD))
-    facts = nodeinfo.Collector(sources).collect(CollectContext(time.time(), time.monotonic())).facts
-    [cpus] = (fact for fact in facts if isinstance(fact, NodeCPUInfo))
+    infos = nodeinfo.Collector(sources).collect(CollectContext(time.time(), time.monotonic())).infos
+    [cpus] = (info for info in infos if isinstance(info, NodeCPUInfo))
     seen = [(one.id, one.core, one.socket, one.node) for one in cpus.online]
     model = node.run("lscpu | sed -n 's/^Model name: *//p'")["output"]
     return {

@@ -259,7 +259,7 @@ class Agent:
                     reconcile_loop.wake()
                     return
                 for line in views.refresh(None)[1]:
-                    _log.warning("rules", reason=line)
+                    _log.warning("node settings rejected", reason=line)
 
         cluster.state.changed = changed
         cluster.state.recall()
@@ -275,7 +275,7 @@ class Agent:
         )
 
     def _open_hook_server(self) -> None:
-        """Where hook calls are answered, and what leads them there."""
+        """Open the server of hook calls and its registration with the proxy."""
         settings = self._settings
         self._registration = HookRegistration(
             settings.runtime_hooks_config_path,
@@ -409,7 +409,7 @@ def reserved_cpus(cluster: StatesInformer, observing: MetricsAdvisor | None) -> 
 
     A Node that the API server does not have keeps none out.
     """
-    cpus = observing.observer.newest.fact(NodeCPUInfo) if observing else None
+    cpus = observing.observer.newest.info(NodeCPUInfo) if observing else None
     node = cluster.node()
     if node is None and cluster.ages()["Node"].age_seconds is None:
         return None
@@ -426,7 +426,7 @@ async def _follow_rules(
         known = [record.pod for record in pods.inventory.records()] if pods.known else None
         _, problems = await asyncio.to_thread(views.refresh, known)
         for line in problems:
-            _log.warning("rules", reason=line)
+            _log.warning("node settings rejected", reason=line)
         await asyncio.sleep(settings.runtime_hooks_reconcile_interval)
 
 

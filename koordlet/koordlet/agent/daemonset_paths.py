@@ -1,4 +1,4 @@
-"""Where Koordinator's DaemonSet mounts the host: in it, its paths are the defaults. No IO."""
+"""Paths within Koordinator's DaemonSet, which mounts the host: the defaults there. No IO."""
 
 from __future__ import annotations
 

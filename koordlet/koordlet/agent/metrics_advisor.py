@@ -45,7 +45,7 @@ _STALE_ROUNDS = 20
 """Koordinator forgets a counter that was silent for so many intervals."""
 
 _FINISH_SECONDS = 5.0
-"""How long a collector or a disk that hangs may keep koordlet from stopping."""
+"""Time for which a hanging collector or disk may keep koordlet from stopping."""
 
 Ages = Callable[[], Mapping[str, InformerAge]]
 
@@ -207,7 +207,7 @@ def _learning(settings: KoordletSettings) -> TrainingSettings:
 def _allocatable(
     cluster: StatesInformer | None, latest: LatestValues, on_warning: Callable[[str], None]
 ) -> ResourceAmount | None:
-    """What the Node has for pods; without a cluster, all that the machine has."""
+    """Return the Node's amounts for pods; without a cluster, all of the machine's."""
     if cluster is not None:
         found = cluster.node()
         if found is None:
@@ -219,7 +219,7 @@ def _allocatable(
         if ignored:
             on_warning(ignored)
         return amount
-    cpus, memory = latest.fact(NodeCPUInfo), latest.fact(NodeMemoryInfo)
+    cpus, memory = latest.info(NodeCPUInfo), latest.info(NodeMemoryInfo)
     if cpus is None or memory is None:
         return None
     return ResourceAmount(float(len(cpus.online)), float(memory.total))
@@ -231,7 +231,7 @@ def _peaks(predicting: Predictor) -> Mapping[str, Mapping[str, float]] | None:
 
 
 def _ages(pods: PodInformer, others: Ages) -> Mapping[str, InformerAge]:
-    """How old the list of pods is, where there is one, and what the API server said."""
+    """Return the ages of the list of pods, where there is one, and of the API server's objects."""
     found = dict(others())
     if pods.source is not None:
         age = pods.age

@@ -100,8 +100,8 @@ class MetricsReporter:
         known = node_metric.NodeMetricInputs(
             pods=observed.pods(),
             host_applications=self._slo().host_applications,
-            gpus=observed.latest.fact(GPUs),
-            memory=observed.latest.fact(NodeMemoryInfo),
+            gpus=observed.latest.info(GPUs),
+            memory=observed.latest.info(NodeMemoryInfo),
             reclaimable=_amounts(prod.reclaimable if prod else None),
             peak=_amounts(prod.peak if prod else None),
         )
@@ -109,12 +109,12 @@ class MetricsReporter:
 
     def _topology(self, _: Object | None) -> Object | None:
         observed, node = self._observing.observed, self._cluster.node()
-        cpus = observed.latest.fact(NodeCPUInfo)
-        memory = observed.latest.fact(NodeMemoryInfo)
+        cpus = observed.latest.info(NodeCPUInfo)
+        memory = observed.latest.info(NodeMemoryInfo)
         kubelet = self._kubelet_cpus()
         if cpus is None or memory is None or node is None or kubelet is None:
             return None
-        facts = TopologyInputs(
+        inputs = TopologyInputs(
             cpus,
             memory,
             observed.pods(),
@@ -122,13 +122,13 @@ class MetricsReporter:
             kubelet.by_pod,
             self._gates["HugePageReport"],
         )
-        built, problems = node_topology.build(node, facts)
+        built, problems = node_topology.build(node, inputs)
         self._cluster.complain(*problems)
         return built
 
     def _devices(self, there: Object | None) -> Object | None:
         latest, node = self._observing.observed.latest, self._cluster.node()
-        gpus, xpus, rdma = latest.fact(GPUs), latest.fact(XPUs), latest.fact(RDMADevices)
+        gpus, xpus, rdma = latest.info(GPUs), latest.info(XPUs), latest.info(RDMADevices)
         if node is None or (gpus is None and xpus is None and rdma is None):
             return None
         uid = node["metadata"].get("uid", "")

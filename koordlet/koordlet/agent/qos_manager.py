@@ -39,7 +39,7 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class QoSManager:
-    """What decides on this node; ``loops`` run until cancelled, ``decided`` is for people."""
+    """Decisions on this node; ``loops`` run until cancelled, ``decided`` is for people."""
 
     decider: StrategyLoop
     decided: DecisionSources
@@ -103,7 +103,7 @@ def submit_plan(node: ManagedNode, wanted: NodePlan) -> None:
 
 
 def _desired_values(node: ManagedNode, group: str) -> list[Document]:
-    """What stands of a cgroup's knobs, for people."""
+    """Describe the arbitrated values of a cgroup's knobs for people."""
     return [
         {
             "knob": knob,
@@ -117,12 +117,12 @@ def _desired_values(node: ManagedNode, group: str) -> list[Document]:
 
 
 def _nothing_stands(_: str) -> list[tuple[str, ArbitratedValue]]:
-    """What is desired of a cgroup, where nothing is written."""
+    """Return the desired values of a cgroup where nothing is written: none."""
     return []
 
 
 def _nothing_known(_: Target) -> None:
-    """What there would be without strategies, where nothing was ever written."""
+    """Return a value without strategies where nothing was ever written: none."""
 
 
 def _no_node() -> Object | None:

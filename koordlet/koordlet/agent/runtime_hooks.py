@@ -84,13 +84,13 @@ class ManagedNode:
         known = [record.pod for record in pods.inventory.records()]
         _, problems = self.views.refresh(known if pods.known else None)
         for line in problems:
-            _log.warning("rules", reason=line)
+            _log.warning("node settings rejected", reason=line)
 
 
 def open_pods(
     settings: KoordletSettings, layout: Layout, files: FileReader, source: PodSource | None = None
 ) -> PodInformer:
-    """Who runs here; ``source`` is the cluster's kubelet, unless the settings name another."""
+    """Open the informer of pods; ``source`` is the cluster's kubelet, unless settings differ."""
     if settings.pod_list_source:
         ca_file, timeout = settings.kubelet_ca_file, settings.kubelet_sync_timeout
         source = open_pod_source(settings.pod_list_source, ca_file=ca_file, timeout=timeout)
@@ -120,7 +120,7 @@ def open_views(settings: KoordletSettings, files: FileReader) -> NodeViewBuilder
     )
     _, problems = views.refresh(None)
     for line in problems:
-        _log.warning("rules", reason=line)
+        _log.warning("node settings rejected", reason=line)
     return views
 
 
@@ -251,7 +251,7 @@ def open_node(
 
 
 def find_layout(settings: KoordletSettings, files: FileReader) -> Layout:
-    """Where this node's cgroups are.
+    """Find the layout of this node's cgroups.
 
     Raises:
         DetectError: there are none.
@@ -271,7 +271,7 @@ def find_layout(settings: KoordletSettings, files: FileReader) -> Layout:
 def find_kubelet_cgroups(
     settings: KoordletSettings, files: FileReader, layout: Layout
 ) -> KubeletCgroups:
-    """How the kubelet names its groups now, and who says so."""
+    """Find the kubelet's present naming of groups, and its source."""
     driver = None if settings.cgroup_driver == "auto" else Driver(settings.cgroup_driver)
     return kubelet_cgroups.find(files, layout, driver, settings.var_lib_kubelet_dir)
 
@@ -304,7 +304,7 @@ def _kernel(
     resctrl: ResctrlGroups,
     list_verbs: Callable[[], Mapping[str, str] | None],
 ) -> Kernel:
-    """What the kernel offers now: groups and devices come while we run."""
+    """Return the kernel's present features: groups and devices come while we run."""
     return Kernel(
         knobs=detect.knobs(files, layout),
         core_sched=cookies,
@@ -356,7 +356,7 @@ def _log_job_failure(kind: str, error: Exception) -> None:
 
 
 def _log_unfinished(left: Iterable[JobState]) -> None:
-    """What koordlet does not wait for when it stops."""
+    """Log the jobs for which koordlet does not wait when it stops."""
     for one in left:
         _log.warning("job abandoned on shutdown", **_job_fields(one), state=one.state)
 

@@ -32,7 +32,7 @@ _NODE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class StatesInformer:
-    """What the cluster says about this node; ``name`` is the node's.
+    """The cluster's state about this node; ``name`` is the node's.
 
     ``kubelet_config`` is ``None`` until the kubelet has said it, or where it is not asked.
     """
@@ -50,7 +50,7 @@ class StatesInformer:
         return self.state.get("Node")
 
     def ages(self) -> Mapping[str, InformerAge]:
-        """How old is what the API server said."""
+        """Return the ages of the API server's objects."""
         return self.state.ages()
 
     async def run(self) -> None:

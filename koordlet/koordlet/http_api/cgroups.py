@@ -1,4 +1,4 @@
-"""What the cgroups of a pod hold now, knob by knob, beside what koordlet wants of them."""
+"""Present values of a pod's cgroups, knob by knob, beside those that koordlet desires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from koordlet.states_informer.state.cgroup_paths import container_group
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 Desired = Callable[[str], Sequence[tuple[str, ArbitratedValue]]]
-"""What is desired of a cgroup's knobs, by name."""
+"""Function that returns the desired values of a cgroup's knobs, by name."""
 
 
 def cgroup_documents(
@@ -44,7 +44,7 @@ def cgroup_documents(
 def _knobs(
     group: str, layout: Layout, reader: FileReader, desired: dict[str, ArbitratedValue]
 ) -> Iterator[Document]:
-    """What a runtime sets, where the kernel has it, and what is desired."""
+    """Describe the runtime's knobs that the kernel has, and the desired ones."""
     for knob in dict.fromkeys((*KNOB_OF.values(), *desired)):
         value, problem = _read(knob, group, layout, reader)
         wanted = desired.get(knob)
@@ -62,7 +62,7 @@ def _knobs(
 
 
 def _read(knob: str, group: str, layout: Layout, reader: FileReader) -> tuple[Value | None, str]:
-    """What a knob holds, or why that is not known."""
+    """Read a knob's value, or the reason why it is not known."""
     path = layout.path(KNOBS[knob], group)
     if not path:
         return None, "no such knob in this version of cgroups"

@@ -127,7 +127,7 @@ def _reason_decided(decided: DecisionEntry) -> str:
 
 
 def _kind(change: ChangeEntry) -> str:
-    """What was changed: node, pod, group (of processes) or unknown, Koordinator's words."""
+    """Return the kind of the changed thing in Koordinator's words: node, pod, group or unknown."""
     if change.pod:
         return "pod"
     if change.knob.startswith(_OF_RESCTRL):

@@ -26,11 +26,11 @@ from koord_host.resource_executor import journal
 from koord_host.resource_executor.journal import BACKUPS
 
 MOST_LINES = 16384
-"""What one page decodes; where few events are wanted ones, it may end with none."""
+"""Largest number of lines that one page decodes; where few events match, it may have none."""
 AT_ONCE = 2
 """Pages that are made at the same time."""
 WAIT_SECONDS = 1.0
-"""How long another one waits for its turn."""
+"""Time for which another reader waits for its turn."""
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 16
@@ -52,7 +52,7 @@ class BusyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EventSearch:
-    """Which events are asked for: the ``wanted`` among lines that hold certain texts.
+    """Search for events: the ``wanted`` among lines that hold certain texts.
 
     That is ``kind``, which all events of a kind hold, and one of ``texts``.
     """
@@ -62,7 +62,7 @@ class EventSearch:
     kind: bytes = b""
 
     def may_be_in(self, data: bytes) -> bool:
-        """Whether a line, or any line of many, may be one."""
+        """True if a line, or any line of many, may match."""
         return self.kind in data and any(text in data for text in self.texts)
 
 
@@ -99,7 +99,7 @@ class JournalLine(NamedTuple):
     text: bytes
 
     def mark(self) -> LinePosition:
-        """What finds it again."""
+        """Position by which the line is found again."""
         return LinePosition(self.inode, self.offset, zlib.crc32(self.text))
 
 
@@ -116,7 +116,7 @@ class JournalFile(NamedTuple):
             yield JournalLine(self.inode, offset, text)
 
     def has(self, mark: LinePosition) -> bool:
-        """Whether the line is still there."""
+        """True if the line is still there."""
         text, ended, _ = self.read(mark.offset, _LONGEST + 1).partition(b"\n")
         return bool(ended) and zlib.crc32(text) == mark.checksum
 
@@ -204,7 +204,7 @@ def lines_after(
 def lines_backwards(
     read: ReadAt, end: int, search: EventSearch | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Where each line before ``end`` begins, and the line without its end; the last first.
+    """Lines before ``end`` with their positions and without their ends; the last first.
 
     What follows the last newline is not a line yet. Lines longer than a block are passed
     over, so that two blocks are all that is ever held; so are those that a search is not for.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PROBES = ("/healthz", "/readyz")
 _PUBLIC = ("/metrics", *_PROBES)
-"""What another machine may ask for; all else is for people on the node."""
+"""Paths that other machines may request; all others are for people on the node."""
 
 _REVIEW_SECONDS = 15.0
 """For a review and its way here; it has a shorter limit of its own."""

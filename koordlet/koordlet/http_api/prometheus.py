@@ -1,4 +1,4 @@
-"""What is observed, for Prometheus: made anew at each scrape from what is known then.
+"""Observed values for Prometheus: made anew at each scrape from the present state.
 
 Names and labels are Koordinator's where it has the metric (its ``pkg/koordlet/metrics``);
 other kinds are ``koordlet_<kind>_<unit>``. Values are the newest. Only pods and

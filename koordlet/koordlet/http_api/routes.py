@@ -1,4 +1,4 @@
-"""What koordlet serves over HTTP: paths, their parameters, the web page's files."""
+"""Koordlet's HTTP pages: paths, their parameters, the web page's files."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _why(
 
 
 def _asked(query: Query) -> WhyQuery:
-    """What the parameters ask for."""
+    """Parse the parameters into a question."""
     given = [name for name in (_STRATEGY, _POD, _GROUP, _EVICTED) if name in query.values]
     if len(given) > 1:
         raise QueryError(f'parameters "{given[0]}" and "{given[1]}" cannot be given together')
@@ -173,7 +173,7 @@ def _asked(query: Query) -> WhyQuery:
 
 
 def _events_of(journal: JournalPages | None, search: EventSearch, most: int) -> Sequence[Event]:
-    """What the journal has, the newest first."""
+    """Return the journal's events, the newest first."""
     if journal is None:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""What strategies decide, for Prometheus: made anew at each scrape.
+"""Strategies' decisions for Prometheus: made anew at each scrape.
 
 How each fares, and the numbers that they found out: as Koordinator's metric (its
 ``pkg/koordlet/metrics``) where it has one, else as ``koordlet_strategy_signal``. Behind a signal's

@@ -1,4 +1,4 @@
-"""What the journal adds to the answer why: decisions and hook answers that memory has no more."""
+"""The journal's part of the answer why: decisions and hook answers no longer in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koordlet.qos_manager.core.decision_log import DecisionList, DecisionRecord
 from koordlet.runtime_hooks.hook_answers import AnswerRecord
 
 _DECISION, _ANSWER = b'"strategy":', b'"hook":'
-"""What lines of a kind hold, and others do not."""
+"""Texts that only lines of a kind hold."""
 
 
 def decisions(asked: WhyQuery) -> EventSearch:
@@ -92,7 +92,7 @@ def answer_document(kept: AnswerRecord) -> Document:
 
 
 def _of_pod(name: str) -> tuple[bytes, ...]:
-    """What lines about a pod hold, with its namespace or in any."""
+    """Return the texts that lines about a pod hold, with its namespace or in any."""
     quoted = encoded(name)
     whole = b'"pod":%b,' % quoted
     return (whole,) if "/" in name else (whole, b"/%b," % quoted[1:])

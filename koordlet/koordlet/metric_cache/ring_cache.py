@@ -99,7 +99,7 @@ class RingCache:
             self._rings.retain_pods(present)
 
     def state(self) -> CacheState:
-        """How full it is."""
+        """Return the fill of the cache."""
         with self._lock:
             rings = self._rings
             kept = (rings.series, rings.capacity, rings.memory_bytes)

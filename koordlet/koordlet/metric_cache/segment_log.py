@@ -106,7 +106,7 @@ class SegmentLog:
         return self._coarse.bytes + self._raw.bytes + aside
 
     def load(self) -> Iterator[SampleBatch]:
-        """What earlier runs wrote: coarse batches, then raw ones, each as written."""
+        """Read earlier runs' batches: coarse ones, then raw ones, each as written."""
         try:
             self._open()
         except OSError as error:

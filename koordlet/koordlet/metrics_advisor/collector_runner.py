@@ -40,10 +40,10 @@ _AGAIN_SECONDS = 60.0
 """Between two attempts of a collector that cannot work here."""
 
 _SILENT_SECONDS = 10.0
-"""After which a collector in a thread of its own counts as hanging."""
+"""Time after which a collector in a thread of its own counts as hanging."""
 
 _MISSING_SECONDS = 120.0
-"""How long a pod may be missing from the list of pods before its samples are forgotten."""
+"""Time for which a pod may be missing from the list before its samples are forgotten."""
 
 _RETAIN_SECONDS = 15.0
 """Between two times at which samples of pods that are gone are forgotten."""
@@ -65,11 +65,11 @@ class ScheduledCollector:
     blocking: bool = False
     due: float = 0.0
     looked: float = 0.0
-    """When it last ran, by the steady clock."""
+    """Time of its last run by the steady clock."""
     state: CollectorState = field(init=False)
     thread: threading.Thread | None = None
     pending: float = 0.0
-    """When its thread was started."""
+    """Time of its thread's start."""
     found: SimpleQueue[Samples] = field(default_factory=SimpleQueue)
     """Samples of its thread, until the next run takes them."""
 
@@ -78,7 +78,7 @@ class ScheduledCollector:
 
 
 class LatestStore:
-    """The newest sample of each series and the newest facts; implements ``Latest``.
+    """The newest sample of each series and the newest infos; implements ``Latest``.
 
     Values older than ``outdated_seconds`` of the steady clock count as none.
     """
@@ -87,21 +87,21 @@ class LatestStore:
         self._outdated_seconds = outdated_seconds
         self._clock = clock
         self._samples: dict[str, dict[tuple[str, ...], tuple[float, float]]] = {}
-        self._facts: dict[type, object] = {}
+        self._infos: dict[type, object] = {}
 
     def keep(self, found: Samples, at: float) -> None:
         """Keep what a collector found at ``at``, by the steady clock."""
         for (kind, labels), value in found.samples:
             self._samples.setdefault(kind, {})[labels] = (value, at)
-        for fact in found.facts:
-            self._facts[type(fact)] = fact
+        for info in found.infos:
+            self._infos[type(info)] = info
 
     def frozen(self) -> LatestStore:
         """A copy as it is now: later samples, and time, do not change it."""
         now = self._clock()
         found = LatestStore(self._outdated_seconds, lambda: now)
         found._samples = {kind: series.copy() for kind, series in self._samples.copy().items()}
-        found._facts = self._facts.copy()
+        found._infos = self._infos.copy()
         return found
 
     def forget(self) -> None:
@@ -128,9 +128,9 @@ class LatestStore:
         """The newest value of each series of a kind, by its labels."""
         return {labels: value for labels, (value, at) in self._of(kind).items() if self._fresh(at)}
 
-    def fact(self, kind: type[F]) -> F | None:
-        """The newest fact of a kind."""
-        found = self._facts.get(kind)
+    def info(self, kind: type[F]) -> F | None:
+        """The newest info of a kind."""
+        found = self._infos.get(kind)
         return found if isinstance(found, kind) else None
 
     def _of(self, kind: str) -> Mapping[tuple[str, ...], tuple[float, float]]:

@@ -43,7 +43,7 @@ def select_enabled(
 
 
 def _off(module: ModuleType, settings: Mapping[str, Any], gates: Mapping[str, bool]) -> str:
-    """Why a collector is off; "" where it is on."""
+    """Return why a collector is off; "" if it is on."""
     for switch in module.ENABLED_BY:
         if switch[0].isupper():
             if not gates[switch]:

@@ -30,7 +30,7 @@ from koord_service.addresses import host_port
 from koord_service.grpc_core import grpc
 
 ATTEMPT_SECONDS = 3.0
-"""How long one server may take; the leader answers within milliseconds."""
+"""Time for one server to answer; the leader answers within milliseconds."""
 
 _METHOD = f"/{DESCRIPTOR.services_by_name['NodeMetrics'].full_name}/Report"
 _MOST_ATTEMPTS = 16
@@ -134,7 +134,7 @@ class DirectLink:
     async def _ask(
         self, place: Place, request: ReportRequest, metadata: Metadata, tried: dict[str, str]
     ) -> bool:
-        """Whether it was accepted; why not is in ``tried``."""
+        """Send a report; return True if it was accepted, else the reason is in ``tried``."""
         shown = host_port(*place)
         try:
             await self._call(place, request, metadata)
@@ -227,7 +227,7 @@ def parse_address(address: str) -> Place:
 
 
 def _wrong(token: str) -> str:
-    """Why a token is not for managers alone; "" where it is."""
+    """Return why a token is not for managers alone; "" if it is."""
     claims = claims_of(token)
     if claims is None:
         return "is not a service account's"

@@ -41,7 +41,7 @@ _FIRST_BACKOFF = 10.0
 _LINK_SHARE = 0.5
 """The share of the interval after which a search for the leader is given up."""
 _QPS, _BURST = 0.1, 2
-"""How often the status of the object may be written, as Koordinator's koordlet does."""
+"""Rate of writes of the object's status, as in Koordinator's koordlet."""
 
 _RANDOM = random.SystemRandom()
 _encode = msgspec.json.Encoder().encode

@@ -32,14 +32,14 @@ ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 _ENDED = ("Succeeded", "Failed")
 _MISSING_SECONDS = 300.0
-"""How long a pod may be missing from the list of pods before its model is forgotten."""
+"""Time for which a pod may be missing from the list before its model is forgotten."""
 _SET_ASIDE = ".corrupt"
 _NEVER = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How models are trained and kept; all but ``per_step`` (models a step) in seconds."""
+    """Training and storage of models; all but ``per_step`` (models a step) in seconds."""
 
     training_interval: float = 60.0
     cpu_halflife: float = 43200.0
@@ -209,16 +209,16 @@ class Predictor:
 
     @property
     def prediction(self) -> Prediction:
-        """What was predicted last, and by which predictor."""
+        """Last prediction, and its predictor."""
         return self._prediction
 
     @property
     def training(self) -> TrainingResult:
-        """What the models said after the last training, or when they were loaded."""
+        """Models' percentiles after the last training, or when they were loaded."""
         return self._training
 
     def by_predictor(self) -> dict[str, PredictedPeak]:
-        """What each predictor said last, by Koordinator's names."""
+        """Return each predictor's last result, by Koordinator's names."""
         last = self._prediction
         named = {
             "podReclaimablePredictor": last.by_pod,
@@ -259,7 +259,7 @@ class Predictor:
 def node_allocatable(
     annotations: Mapping[str, str], allocatable: Amounts | None
 ) -> tuple[ResourceAmount | None, str]:
-    """What the node really has for pods, and what of it was ignored ("" for nothing).
+    """Return the node's real amounts for pods, and a line on an ignored part ("" for none).
 
     ``allocatable`` is that of the Node's status, which may be amplified; the annotation
     that holds it as it was before comes first, resource by resource.

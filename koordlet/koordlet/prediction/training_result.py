@@ -1,4 +1,4 @@
-"""What a training of the peak predictors leaves for people. No IO."""
+"""Result of a training of the peak predictors, for people. No IO."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koord_prediction.amount import ResourceAmount
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """What the last training left: each model's percentiles ("p60" to "max"), by its UID.
+    """Result of the last training: each model's percentiles ("p60" to "max"), by its UID.
 
     ``at`` is seconds since the epoch, 0 before the first. ``cold`` are the UIDs of pods that
     count with their request: they are too young, or have no model yet.

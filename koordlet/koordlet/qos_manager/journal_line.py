@@ -54,10 +54,10 @@ def identity(one: DecisionRecord) -> tuple[str, DecisionKey]:
 
 
 def key(decided: DecisionEntry) -> DecisionKey:
-    """What a line is about."""
+    """Return the subject of a line."""
     return DecisionKey(decided.strategy, decided.aspect, decided.pod, decided.group)
 
 
 def decisions(wanted: Callable[[DecisionKey], bool]) -> Callable[[Event], bool]:
-    """Whether an event of the journal is a decision about what is ``wanted``."""
+    """Return the filter of the journal's events for decisions that are ``wanted``."""
     return lambda event: isinstance(event, DecisionEntry) and wanted(key(event))

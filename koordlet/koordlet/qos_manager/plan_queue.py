@@ -27,7 +27,7 @@ _SCOPE = "strategy"
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """What one round wants of the node.
+    """One round's plan for the node.
 
     ``desired`` holds the values of every enabled strategy and replaces the previous ones; so
     do ``caches``. ``one_shot`` are done once, ``lines`` are for the journal. ``complete`` is
@@ -42,7 +42,7 @@ class NodePlan:
     complete: bool = False
 
     def differs(self, before: NodePlan) -> bool:
-        """Whether there is anything to do after ``before`` was done."""
+        """True if there is anything to do after ``before`` was done."""
         same = self.desired.keys() == before.desired.keys() and all(
             desired is before.desired[name] for name, desired in self.desired.items()
         )
@@ -73,7 +73,7 @@ class PlanQueue:
         self._complete = False
 
     def base(self, target: Target) -> Value | None:
-        """What a target would have without strategies; from any thread."""
+        """Return a target's value without strategies; from any thread."""
         return self._executor.base(target)
 
     def standing(self, place: str) -> list[tuple[str, ArbitratedValue]]:

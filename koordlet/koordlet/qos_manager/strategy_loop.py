@@ -38,12 +38,12 @@ from koordlet.qos_manager.strategy_table import DisabledStrategy
 _log = get_log("koordlet.decider")
 
 _SILENT_SECONDS = 10.0
-"""After which a strategy counts as hanging."""
+"""Time after which a strategy counts as hanging."""
 _PAUSE_SECONDS = 1.0
 _SETTLE_SECONDS = 10.0
 """After the start: strategies may lack measurements before."""
 _LONGEST_SECONDS = 300.0
-"""How long to wait for a list of pods: there may never be one."""
+"""Time to wait for a list of pods: there may never be one."""
 
 BuildView = Callable[[float, float, Mapping[str, tuple[StrategySignal, ...]]], StrategyView]
 """Builds the view of a moment: the wall clock, the steady one, the last round's signals."""
@@ -114,7 +114,7 @@ class StrategyLoop:
         if found is None:
             return
         for line in found[1].problems:
-            _log.warning("strategy", reason=line)
+            _log.warning("strategy problem", reason=line)
         self._publish(*found)
 
     async def _run_round(self) -> tuple[StrategyView, RoundPlans] | None:
@@ -147,7 +147,7 @@ class StrategyLoop:
             return ""
         reason = f"has not come back for {_SILENT_SECONDS:g} s; it is not asked until it does"
         self._rounds.suspend(name, reason)
-        _log.error("strategy", reason=f"{name} {reason}")
+        _log.error("strategy hangs", reason=f"{name} {reason}")
         return name
 
     def _returned(self, name: str, work: asyncio.Future[tuple[StrategyView, RoundPlans]]) -> None:
@@ -188,7 +188,7 @@ class StrategyLoop:
             return ()
 
     def _is_complete(self, view: StrategyView) -> bool:
-        """Whether pods are known, or not expected any more, and strategies had time to measure."""
+        """True if pods are known, or not expected any more, and strategies had time to measure."""
         if self._started is None:
             self._started = view.steady
         waited = view.steady >= self._started + _LONGEST_SECONDS

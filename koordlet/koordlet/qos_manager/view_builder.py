@@ -35,10 +35,10 @@ _AVG, _LAST, _MAX = Aggregation.AVG, Aggregation.LAST, Aggregation.MAX
 
 _PUT_BACK_SECONDS = 5.0
 _DOUBT_SECONDS = 60.0
-"""How long windows may contain older measurements after the wall clock was set back."""
+"""Time for which windows may hold older measurements after the wall clock was set back."""
 
 BaseValue = Callable[[Target], Value | None]
-"""What a target would have without strategies; ``None``: what it has."""
+"""Function of a target's value without strategies; ``None``: its present one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class RoundCgroupReader:
         self._below: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def now(self, group: str, knob: str) -> Value | None:
-        """What the kernel's file says."""
+        """Return the value in the kernel's file."""
         row = KNOBS[knob]
         path = self._layout.path(row, group)
         text = self._read(path) if path else None
@@ -188,7 +188,7 @@ class RoundCgroupReader:
             return None
 
     def base(self, group: str, knob: str) -> Value | None:
-        """What it would say without strategies."""
+        """Return the value without strategies."""
         found = self._base(Target(group, knob))
         return self.now(group, knob) if found is None else found
 

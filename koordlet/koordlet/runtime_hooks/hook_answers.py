@@ -1,4 +1,4 @@
-"""What hook calls were answered, for people: the newest of each kind, and lines for the journal.
+"""Answers to hook calls for people: the newest of each kind, and lines for the journal.
 
 A kubelet may update a container each few seconds: the same answer as before is counted, and not
 journalled again. Memory is bounded, and pods that have ended are not forgotten for it: who asks
@@ -44,7 +44,7 @@ _LIMITS = ("resources", "hugepage_limits", "unified")
 
 
 class Transport(StrEnum):
-    """How hook calls come."""
+    """Transport of hook calls."""
 
     HOOK_PROTOCOL = "hook protocol"  # from a CRI proxy
     NRI = "NRI"  # from the runtime itself
@@ -63,7 +63,7 @@ _CARRIED: dict[Transport, dict[Stage, frozenset[str]]] = {
         Stage.PRE_UPDATE_CONTAINER_RESOURCES: frozenset(_LIMITS),
     },
 }
-"""What answers can change. All else that plugins want is written by the reconciler."""
+"""Fields that answers can change. The reconciler writes all else that plugins want."""
 
 
 class AnswerRecord(NamedTuple):
@@ -173,7 +173,7 @@ def hook_answer(
     outcome: HookResult[Patch],
     left_out: Collection[str] = (),
 ) -> HookAnswerEntry:
-    """What a call was answered, as far as ``transport`` carries it."""
+    """Describe the answer to a call, as far as ``transport`` carries it."""
     pod = subject if isinstance(subject, Pod) else subject.pod
     carried = _CARRIED[transport][stage]
     left = {*left_out, *(conflict.field for conflict in outcome.conflicts)}
@@ -202,7 +202,7 @@ def hook_answer(
 def _fields(
     subject: Pod | Container, patch: Patch, carried: Collection[str], left: Collection[str]
 ) -> Iterator[tuple[str, Value | None, Value | None]]:
-    """What a plugin has changed: the field, what was requested, what was answered."""
+    """Changes by a plugin: the field, the requested value, the answered one."""
     for (group, name), value in claims(patch):
         if group not in carried or field_name(group, name) in left:
             continue
@@ -215,7 +215,7 @@ def _fields(
 
 
 def _requested(subject: Pod | Container, group: str, name: str) -> object:
-    """What the call came with; ``None``: not set, or not known."""
+    """Return the call's value of a field; ``None``: not set, or not known."""
     if group == "resources":
         return getattr(subject.resources, name)
     if group in _LIMITS:

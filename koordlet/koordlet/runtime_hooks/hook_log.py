@@ -1,4 +1,4 @@
-"""What the log says of plugins and of the node: a defect is one line, not one every round."""
+"""Log lines about plugins and the node: a defect is one line, not one every round."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_DRIFT_LINES = 3
 
 
 def subject_fields(subject: Pod | Container) -> dict[str, str]:
-    """Who it is about, as fields of a log line."""
+    """Return the fields of a log line that name the subject."""
     if isinstance(subject, Pod):
         return {"pod": subject.full_name}
     return {"pod": subject.pod.full_name, "container": subject.name}
@@ -39,7 +39,7 @@ def log_answer(
     *,
     changed: bool,
 ) -> None:
-    """What was wrong with a call about a pod or container, and what the answer changes."""
+    """Log the problems of a call about a pod or container, and the changes of its answer."""
     fields = {"stage": stage.value, **subject_fields(subject)}
     log_problems(deduplicator, fields, outcome)
     if changed:
@@ -107,7 +107,7 @@ def _fields(result: Result) -> dict[str, str | None]:
 
 
 def _log_result(result: Result) -> None:
-    """Of what was written without ado the journal has it."""
+    """Log a result, unless it was written as usual: the journal has that."""
     fields = _fields(result)
     if result.outcome in (Wrote.REFUSED, Wrote.INVALID, Wrote.OVERRIDDEN):
         _node_log.warning("not written", value=result.new, **fields)

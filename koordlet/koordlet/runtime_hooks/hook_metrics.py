@@ -1,4 +1,4 @@
-"""What koordlet counts about hooks, the node, and NRI, for Prometheus."""
+"""Metrics of hooks, the node and NRI, for Prometheus."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ReconcileMetrics:
 
 
 class JobMetrics(Collector):
-    """What takes long: jobs that wait or run now, and how those before ended."""
+    """Metrics of slow jobs: those that wait or run now, and the ends of earlier ones."""
 
     def __init__(self, registry: CollectorRegistry, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -130,7 +130,7 @@ class JobMetrics(Collector):
 
 
 class NriMetrics:
-    """How the runtime asks us over NRI; ``counts`` are the client's own."""
+    """Metrics of the runtime's calls over NRI; ``counts`` are the client's own."""
 
     def __init__(self, registry: CollectorRegistry, client: NriClient) -> None:
         connected = Gauge(

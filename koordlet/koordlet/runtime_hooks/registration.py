@@ -1,4 +1,4 @@
-"""How koordlet makes itself known to the CRI proxy: one JSON file.
+"""Registration of koordlet with the CRI proxy: one JSON file.
 
 The proxy watches the directory and reads every name that ends in ``json``. The
 file is therefore written under another name, and renamed when it is whole.
@@ -44,7 +44,7 @@ class HookRegistration:
         self.path = Path(directory) / FILE_NAME
         self._text = text
         self.written = False
-        """Whether it was put in place in this run."""
+        """True if it was put in place in this run."""
 
     def write(self) -> None:
         """Put the file in place, whole or not at all; a missing directory is made.

@@ -1,1 +1,1 @@
-"""Which pods run on this node, and what the cluster says about it."""
+"""Pods of this node, and the cluster's state about it."""

@@ -72,7 +72,7 @@ class CPUManagerState:
         self._last: LastGood[KubeletCPUs] = LastGood(self._path, _warn, _recovered)
 
     def current(self) -> KubeletCPUs | None:
-        """What it says, or said last; ``None`` while it cannot be read for the first time."""
+        """Return its present or last content; ``None`` until it has been read once."""
         return self._last.refresh(self._parse)
 
     def _parse(self) -> KubeletCPUs:

@@ -1,4 +1,4 @@
-"""Where the list of pods comes from: the kubelet, which is asked, or a file."""
+"""Sources of the list of pods: the kubelet, which is asked, or a file."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class KubeletClient:
         return self._session().get(url, headers=headers, allow_redirects=False)
 
     async def _reason(self, response: aiohttp.ClientResponse) -> str:
-        """What a refusal says of itself; the beginning is enough."""
+        """Read the reason in a refusal; the beginning is enough."""
         return (await response.content.read(_MOST_REASON)).decode(errors="replace")
 
     def _session(self) -> aiohttp.ClientSession:
@@ -167,7 +167,7 @@ class PodFile:
 def open_pod_source(
     name: str, *, ca_file: str = "", account: Path = ACCOUNT, timeout: float = 3.0
 ) -> KubeletClient | PodFile:
-    """What a path or an http(s) URL stands for."""
+    """Open the source that a path or an http(s) URL names."""
     if name.startswith(("http://", "https://")):
         return KubeletClient(name, ca_file=ca_file, account=account, timeout=timeout)
     return PodFile(name)
@@ -183,7 +183,7 @@ def _refusal(status: int, reason: str | None, body: str) -> str:
 
 
 def _missing_right(body: str) -> str:
-    """Which right a kubelet looked for, as far as it says so."""
+    """Describe the right that a kubelet looked for, as far as it says so."""
     found = _SUBRESOURCES.search(body)
     wanted = found[1].split() if found else []
     if len(wanted) > 1:

@@ -1,4 +1,4 @@
-"""What the kubelet's own CPU manager does, as its state file says. No IO."""
+"""State of the kubelet's own CPU manager, from its file. No IO."""
 
 from __future__ import annotations
 

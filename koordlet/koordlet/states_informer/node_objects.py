@@ -60,7 +60,7 @@ class NodeObjects:
         return informer.objects.get(self._node) if informer else None
 
     def ages(self) -> Mapping[str, InformerAge]:
-        """How old each kind is; ``None`` for what this run has not received yet."""
+        """Return the age of each kind; ``None`` for those that this run has not received yet."""
         now = time.monotonic()
         return {
             kind: InformerAge(_finite(one.age(now)), one.problem, one.absent)

@@ -35,7 +35,7 @@ _SYS_CPUS = "online CPUs in /sys/devices/system"
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """What the file says; ``problems`` are lines about what of it cannot be used."""
+    """Content of the file; ``problems`` are lines about unusable parts."""
 
     slo: NodeSLO
     topology: Topology | None = None

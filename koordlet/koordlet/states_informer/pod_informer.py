@@ -40,14 +40,14 @@ _CONFIG_SOURCE = "kubernetes.io/config.source"
 _NAMED = 3
 """So many pods are named in a line."""
 _OLD_SECONDS = 60.0
-"""After which a list is old, unless three of its intervals are longer."""
+"""Age at which a list is old, unless three of its intervals are longer."""
 _LEAST_SECONDS = 0.2  # between two lists; Koordinator asks five times a second at most
 _FOLLOW_SECONDS = 1.0
 """The kubelet knows of a container a moment after its group is there."""
 
 
 class PodInformer:
-    """Who runs.
+    """Running pods.
 
     ``source`` is where the list comes from, ``None`` where there is none. ``changed`` is
     called on the event loop after each list. ``remembered`` knows those of the last run.
@@ -67,10 +67,10 @@ class PodInformer:
         self.inventory = PodInventory(self._presence)
         self.source = source
         self.complete = False
-        """Whether all that run are known."""
+        """True if all running pods are known."""
         self.problem = ""
-        """Why there is no list at present."""
-        self._told = ""
+        """Reason for which there is no list at present."""
+        self._logged = ""
         self.changed = changed
         self._layout = layout
         self._reader = reader
@@ -96,12 +96,12 @@ class PodInformer:
 
     @property
     def fresh(self) -> bool:
-        """Whether the pods are up to date: not if their list is old."""
+        """True if the pods are up to date: not if their list is old."""
         return self.source is None or self.age <= max(_OLD_SECONDS, 3 * self._interval)
 
     @property
     def known(self) -> bool:
-        """Whether whose CPUs are their own is known: with a list, not before the first."""
+        """True if the owners of exclusive CPUs are known: with a list, not before the first."""
         return self.source is None or self.complete
 
     def saw(self, stage: Stage, subject: Pod | Container) -> bool:
@@ -221,11 +221,11 @@ class PodInformer:
 
     def _tell_of_list(self, reason: str, details: str = "") -> None:
         """One line when there is no list any more, or for another reason; one when there is."""
-        if reason and reason != self._told:
+        if reason and reason != self._logged:
             _log.warning("cannot list pods, keeping the known ones", reason=reason + details)
-        elif self._told and not reason and self.source is not None:
+        elif self._logged and not reason and self.source is not None:
             _log.info("listing pods works again", source=self.source.name)
-        self.problem, self._told = reason + details, reason
+        self.problem, self._logged = reason + details, reason
 
     def drop_vanished(self) -> None:
         """Without a list, pods and containers whose groups are gone for a while have ended.
@@ -255,11 +255,11 @@ class PodInformer:
             self.inventory.lost_pod(uid)
 
     def _has_sandbox(self, pod: Pod) -> bool:
-        """Whether a pod that the runtime lists runs: it lists sandboxes that have ended, too."""
+        """True if a pod that the runtime lists runs: it lists sandboxes that have ended, too."""
         return self._presence(PodRecord(pod), None) is Presence.BUSY
 
     def _presence(self, record: PodRecord, container: Container | None) -> Presence:
-        """What cgroups say; a hypervisor may be in a group elsewhere."""
+        """Return the presence in cgroups; a hypervisor may be in a group elsewhere."""
         group = self._group(record)
         if container is not None:
             group = container_group(record, container, self._layout)
@@ -298,12 +298,12 @@ class PodInformer:
 
 
 def _is_static(record: PodRecord) -> bool:
-    """Whether the kubelet has it from a file or a URL; other sources of lists do not say."""
+    """True if the kubelet has it from a file or a URL; other sources of lists do not say."""
     return record.pod.annotations.get(_CONFIG_SOURCE, "api") != "api"
 
 
 def _lacks(source: PodSource | None, missing: list[str]) -> tuple[str, str]:
-    """What is wrong with a list, and which pods are missing from it."""
+    """Return a list's problem, and the pods that are missing from it."""
     if source is None or not missing:
         return "", ""
     more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""

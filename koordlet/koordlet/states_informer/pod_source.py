@@ -1,4 +1,4 @@
-"""Where the list of pods comes from, as its user sees it."""
+"""Source of the list of pods, as its user sees it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class PodListPendingError(OSError):
 
 
 class PodSource(Protocol):
-    """Where the list of pods comes from; ``name`` is for people."""
+    """Source of the list of pods; ``name`` is for people."""
 
     name: str
 

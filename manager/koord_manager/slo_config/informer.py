@@ -86,7 +86,7 @@ class SLOConfigInformer:
         self._ready = asyncio.Event()
         self._news = asyncio.Event()
         self._reported: dict[str, str] = {}
-        self._told_unknown: dict[str, str] = {}
+        self._logged_unknown: dict[str, str] = {}
         self.config: SLOConfig = UNREAD
         self.problems: tuple[ConfigProblem, ...] = ()
         """Errors of the present ConfigMap's keys."""
@@ -171,7 +171,7 @@ class SLOConfigInformer:
             message = f"{key} can be used again and is in force"
             self._say("SLOConfigValid", message, warning=False)
         unknown = _by_key(self.unknown)
-        before, self._told_unknown = self._told_unknown, unknown
+        before, self._logged_unknown = self._logged_unknown, unknown
         for key, line in unknown.items():
             self._say("SLOConfigUnknownField", line, anew=before.get(key) != line)
 

@@ -17,7 +17,7 @@ class FaultKind(StrEnum):
     CLOCK = "clock"  # the wall clock jumps by ``seconds``, and back at the end
     PODS_UNKNOWN = "pods-unknown"  # the list of pods is unknown; those known stay
     NO_SLO = "no-slo"  # there is no NodeSLO: defaults hold
-    NO_FACTS = "no-facts"  # CPUs and memory of the node are not known
+    NO_NODE_INFO = "no-node-info"  # CPUs and memory of the node are not known
     RESTART = "restart"  # koordlet is restarted at ``start``: strategies forget
 
 

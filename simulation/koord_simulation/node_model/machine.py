@@ -116,7 +116,7 @@ class SimulatedMachine:
         return Kernel(self.knobs, core_sched=True, resctrl=self.resctrl)
 
     @property
-    def facts(self) -> tuple[object, ...]:
+    def infos(self) -> tuple[object, ...]:
         """Constant results of collectors."""
         mask = f"{(1 << self.llc_ways) - 1:x}" if self.resctrl else ""
         share = self.memory // self.numa_nodes

@@ -115,12 +115,12 @@ class _Series:
 class SimulatedMetrics:
     """All that was measured; implements ``Latest`` and ``History``.
 
-    Newest values count for ``outdated_seconds``. ``facts`` may be taken away and given back.
+    Newest values count for ``outdated_seconds``. ``infos`` may be taken away and given back.
     """
 
     def __init__(self, outdated_seconds: float = 10.0) -> None:
         self.at = self.steady = 0.0
-        self.facts: Sequence[object] = ()
+        self.infos: Sequence[object] = ()
         self._outdated = outdated_seconds
         self._blocks = {name: _Series(_ROWS[kind.step]) for name, kind in KINDS.items()}
         self._windows: dict[tuple[str, float], Mapping[Labels, WindowStats]] = {}
@@ -154,9 +154,9 @@ class SimulatedMetrics:
         found = self.series(kind)
         return sum(found.values()) if found else None
 
-    def fact(self, kind: type[F]) -> F | None:
-        """The newest fact of a kind."""
-        return next((fact for fact in self.facts if isinstance(fact, kind)), None)
+    def info(self, kind: type[F]) -> F | None:
+        """The newest info of a kind."""
+        return next((info for info in self.infos if isinstance(info, kind)), None)
 
     # ---- History
 

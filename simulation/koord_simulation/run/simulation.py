@@ -107,7 +107,7 @@ class Simulation:
         at = BEGIN + second + self.faults.clock
         self.measured.turn(at, STEADY + second)
         machine = self.scenario.machine
-        self.measured.facts = () if self.faults.has(FaultKind.NO_FACTS) else machine.facts
+        self.measured.infos = () if self.faults.has(FaultKind.NO_NODE_INFO) else machine.infos
         self.sensors.measure(second, self.node.leaves, state)
         view = self._look(at)
         found = self._rounds.decide(view)

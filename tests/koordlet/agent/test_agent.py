@@ -58,6 +58,6 @@ async def test_a_loop_that_ends_by_itself_is_left():
 def test_reservations_are_known_once_node_and_machine_are(node, age, cpus, expected) -> None:
     ages = {"Node": InformerAge(age)}
     cluster: Any = SimpleNamespace(node=lambda: node, ages=lambda: ages)
-    newest = SimpleNamespace(fact=lambda _: cpus)
+    newest = SimpleNamespace(info=lambda _: cpus)
     observing: Any = SimpleNamespace(observer=SimpleNamespace(newest=newest))
     assert reserved_cpus(cluster, observing) == expected

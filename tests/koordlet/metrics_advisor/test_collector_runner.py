@@ -337,7 +337,7 @@ class TestNewest:
 
     def test_facts_are_kept_by_their_kind(self) -> None:
         newest = LatestStore(10.0, lambda: 0.0)
-        assert newest.fact(NodeMemoryInfo) is None
-        newest.keep(Samples(facts=(NodeMemoryInfo(1),)), 0.0)
-        newest.keep(Samples(facts=(NodeMemoryInfo(2),)), 0.0)
-        assert newest.fact(NodeMemoryInfo) == NodeMemoryInfo(2)
+        assert newest.info(NodeMemoryInfo) is None
+        newest.keep(Samples(infos=(NodeMemoryInfo(1),)), 0.0)
+        newest.keep(Samples(infos=(NodeMemoryInfo(2),)), 0.0)
+        assert newest.info(NodeMemoryInfo) == NodeMemoryInfo(2)

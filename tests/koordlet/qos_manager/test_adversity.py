@@ -99,7 +99,7 @@ def test_what_is_not_known_changes_nothing(
     node: StrategyNode, run: StrategyRun, known: bool
 ) -> None:
     before, node.pods_known = writes(node), known
-    look(node, 0.99, *NOTHING, "facts")
+    look(node, 0.99, *NOTHING, "infos")
     run.rounds_of(*[10.0] * 60)
     well(run)
     assert writes(node) == before
@@ -112,7 +112,7 @@ def test_after_a_restart_nothing_is_put_back_before_pods_are_known(node: Strateg
         run.comes_to_rest()
     values = node.values()
     pods, node.pods, node.pods_known = node.pods, [], False
-    look(node, 0.6, *NOTHING, "facts")
+    look(node, 0.6, *NOTHING, "infos")
     with node.run() as run:
         run.rounds_of(1.0, SETTLED, SETTLED, 61.0)
         well(run)

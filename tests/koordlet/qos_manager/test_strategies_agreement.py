@@ -32,7 +32,7 @@ from tests.support.node.workload import a_pod, everything_on, measured, some_pod
 CLASSES = tuple(QoSClass)
 PLUGINS = load(sorted(available_plugins()))
 MISSING = (
-    "facts",
+    "infos",
     "node_cpu_usage",
     "node_memory_usage",
     "pod_cpu_usage",
@@ -156,7 +156,7 @@ def foreseen(path: str, text: str, code: int) -> bool:
 
 
 def chosen_within_the_machine(node: StrategyNode, run: StrategyRun) -> None:
-    if not node.measured.latest.facts or not run.wanted:
+    if not node.measured.latest.infos or not run.wanted:
         # Which CPUs there are is not known: those that were desired stay.
         return
     owners = [pod.record.pod for pod in node.pods if pod.qos is QoSClass.LSE]

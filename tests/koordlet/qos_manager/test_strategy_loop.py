@@ -191,7 +191,7 @@ async def test_a_strategy_that_hangs_is_left_behind_and_the_others_go_on(words: 
     assert dict(bench.plans[1].desired) == {"hangs": (SIX,), "works": (FIVE,)}
     [state] = [one for one in bench.loop.states() if one.name == "hangs"]
     assert (state.reason, state.rounds) == ("", 1)
-    [fields] = logged(words, "strategy")
+    [fields] = logged(words, "strategy hangs")
     assert fields["reason"].startswith("hangs has not come back for")
 
 

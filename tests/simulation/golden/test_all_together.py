@@ -99,7 +99,7 @@ ONE_AFTER_ANOTHER = (
     Fault(FaultKind.CLOCK, 110, 140, seconds=-5000),
     Fault(FaultKind.CLOCK, 150, 180, seconds=5000),
     Fault(FaultKind.PODS_UNKNOWN, 160, 190),
-    Fault(FaultKind.NO_FACTS, 200, 220),
+    Fault(FaultKind.NO_NODE_INFO, 200, 220),
     Fault(FaultKind.RESTART, 230),
     Fault(FaultKind.RESTART, 231),
     Fault(FaultKind.NO_SLO, 250, 280),

@@ -13,12 +13,12 @@ def test_second_threads_come_after_all_first_ones() -> None:
 
 
 def test_facts_are_what_collectors_find() -> None:
-    cpus, memory = SimulatedMachine(cpus=4, memory=8 * GIB, numa_nodes=2, llc_ways=12).facts
+    cpus, memory = SimulatedMachine(cpus=4, memory=8 * GIB, numa_nodes=2, llc_ways=12).infos
     assert isinstance(cpus, NodeCPUInfo)
     assert isinstance(memory, NodeMemoryInfo)
     assert (len(cpus.online), cpus.cbm_mask, cpus.smt) == (4, "fff", True)
     assert (memory.total, [one.memory for one in memory.nodes]) == (8 * GIB, [4 * GIB, 4 * GIB])
-    bare = SimulatedMachine(cpus=1, threads_per_core=1, resctrl=False).facts[0]
+    bare = SimulatedMachine(cpus=1, threads_per_core=1, resctrl=False).infos[0]
     assert isinstance(bare, NodeCPUInfo)
     assert (bare.cbm_mask, bare.smt) == ("", False)
 

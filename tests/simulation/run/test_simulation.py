@@ -102,7 +102,7 @@ def test_faults_show_in_the_view() -> None:
         Fault(FaultKind.CLOCK, 5, 8, seconds=-100),
         Fault(FaultKind.PODS_UNKNOWN, 10, 12),
         Fault(FaultKind.NO_SLO, 15, 17),
-        Fault(FaultKind.NO_FACTS, 20, 22),
+        Fault(FaultKind.NO_NODE_INFO, 20, 22),
     )
     slo = NodeSLO(threshold=UsedThreshold(enable=True))
     strategy = Recorder()

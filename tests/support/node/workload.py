@@ -161,10 +161,10 @@ def measured(
     """A node of 16 CPUs and 64 GiB of which so much is used, 1.0 being all of it.
 
     What each pod has of it follows from the seed. ``missing`` are kinds that nobody
-    measures, or "facts".
+    measures, or "infos".
     """
     pods, rng, gone = list(pods), random.Random(seed), frozenset(missing)
-    facts = (cpu_info(16, 2, smt=False), memory_info(64 * GIB, 2), LocalStorage(DISKS))
+    infos = (cpu_info(16, 2, smt=False), memory_info(64 * GIB, 2), LocalStorage(DISKS))
     values: dict[tuple[str, ...], float] = {
         ("node_cpu_usage",): 16 * load,
         ("node_memory_usage",): 64 * GIB * load,
@@ -195,5 +195,5 @@ def measured(
     values[("node_be", "cpu", "real-limit")] = 1000.0 * rng.choice([2, 16])
     values = {key: value for key, value in values.items() if key[0] not in gone}
     series = {key: stats(value, points=30, seconds=60, until=at) for key, value in values.items()}
-    known = () if "facts" in gone else facts
+    known = () if "infos" in gone else infos
     return Measured(FakeLatest(values, *known), FakeHistory(series))

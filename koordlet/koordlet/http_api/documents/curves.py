@@ -1,4 +1,4 @@
-"""What was measured over a while: aggregates and curves of series, usage by class. No IO.
+"""Measurements over time: aggregates and curves of series, usage by class. No IO.
 
 Curves are on a common grid, so that they can be drawn and added: each value is the mean
 of the points in its step, ``None`` where there are none.
@@ -56,7 +56,7 @@ class TimeGrid:
 
     @property
     def times(self) -> list[float]:
-        """Where the steps begin, seconds since the epoch."""
+        """Starts of the steps, seconds since the epoch."""
         return [self.start + i * self.step for i in range(self.count)]
 
     def sums(self, points: Points) -> tuple[_Curve, _Counts]:
@@ -168,7 +168,7 @@ def _users(
 
 
 def _together(rows: Sequence[tuple[_Curve, _Counts]], looks: _Counts) -> _Curve:
-    """What users take together, NaN where none of them was seen."""
+    """Return the users' common curve, NaN where none of them was seen."""
     sums = np.sum([sums for sums, _ in rows], axis=0)
     seen = np.sum([counts for _, counts in rows], axis=0) > 0
     return _divided(sums, np.where(seen, looks, 0))

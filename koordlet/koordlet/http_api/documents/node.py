@@ -1,4 +1,4 @@
-"""What koordlet shows of the node: plain values, ready for JSON. No IO.
+"""Documents about the node: plain values, ready for JSON. No IO.
 
 CPU is in cores, memory in bytes, pressure (PSI) in percent of the time, throttling a
 ratio of periods. What is not known is ``None``, never 0.
@@ -28,7 +28,7 @@ Peaks = Mapping[str, Mapping[str, float]]
 """Predicted peaks by what they are of ("prod" …): "cpu" in cores, "memory" in bytes."""
 
 _FRESH_SECONDS = {1: 30.0, 10: 150.0}
-"""How old the newest point may be, by the step of its kind: some rounds of the slowest."""
+"""Greatest age of the newest point, by the step of its kind: some rounds of the slowest."""
 _STUCK_SECONDS = 120.0
 _PSI = {"cpu": "cpu", "mem": "memory", "io": "io"}
 _PSI_PRECISION = "avg10"
@@ -36,7 +36,7 @@ _PSI_PRECISION = "avg10"
 
 @dataclass(frozen=True, slots=True)
 class ReportState:
-    """How a report to the cluster fares.
+    """State of a report to the cluster.
 
     ``way`` is how the last one went ("direct": to the manager's ``leader``, "object"; "":
     none did). ``reported_at`` is when the cluster last had all that we know, seconds since
@@ -54,7 +54,7 @@ class ReportState:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSources:
-    """Where documents come from: the observer's parts, all safe to ask from any thread.
+    """Sources of documents: the observer's parts, all safe to ask from any thread.
 
     ``clock`` is the wall clock, seconds since the epoch. ``node`` is the node's name,
     ``read_only`` whether koordlet only observes it.
@@ -100,7 +100,7 @@ def node_document(observed: DocumentSources) -> Document:
         "read_only": observed.read_only,
         "at": now,
         "capacity": capacity(observed.latest),
-        "machine": _machine(observed.latest.fact(NodeCPUInfo)),
+        "machine": _machine(observed.latest.info(NodeCPUInfo)),
         "usage": {
             "cpu": cores(observed.value("node_cpu_usage")),
             "memory": whole(observed.value("node_memory_usage")),
@@ -120,7 +120,7 @@ def node_document(observed: DocumentSources) -> Document:
 
 
 def health_document(observed: DocumentSources) -> tuple[Document, bool]:
-    """Whether koordlet does its work; what is only degraded leaves it alive."""
+    """Report whether koordlet does its work; what is only degraded leaves it alive."""
     now = observed.clock()
     stuck = [
         f"collector {one.name} has not looked for {now - one.looked_at:.0f} s"
@@ -142,7 +142,7 @@ def health_document(observed: DocumentSources) -> tuple[Document, bool]:
 
 
 def ready_document(observed: DocumentSources) -> tuple[Document, bool]:
-    """Whether everything has been looked at once."""
+    """Report whether everything has been looked at once."""
     reasons = [
         f"collector {one.name} has not looked yet"
         for one in observed.collectors()
@@ -158,8 +158,8 @@ def ready_document(observed: DocumentSources) -> tuple[Document, bool]:
 
 
 def capacity(latest: LatestValues) -> Document:
-    """What the machine has; CPUs are those online."""
-    cpus, memory = latest.fact(NodeCPUInfo), latest.fact(NodeMemoryInfo)
+    """Describe the machine's capacity; CPUs are those online."""
+    cpus, memory = latest.info(NodeCPUInfo), latest.info(NodeMemoryInfo)
     return {
         "cpu": None if cpus is None else len(cpus.online),
         "memory": None if memory is None else memory.total,
@@ -167,7 +167,7 @@ def capacity(latest: LatestValues) -> Document:
 
 
 def system_usage(observed: DocumentSources) -> Document:
-    """What is neither pod nor host application."""
+    """Describe the usage of neither pods nor host applications."""
     return {
         "cpu": cores(observed.value("sys_cpu_usage")),
         "memory": whole(observed.value("sys_memory_usage")),
@@ -219,7 +219,7 @@ def _machine(cpus: NodeCPUInfo | None) -> Document | None:
 
 
 def _weights(weights: RuntimeWeights | None) -> Document | None:
-    """By which formula the runtime makes weights of shares, and of what: empty while unknown."""
+    """Describe the runtime's formula for weights, and its evidence: empty while unknown."""
     if weights is None:
         return None
     found = weights.evidence
@@ -231,7 +231,7 @@ def _distinct(ids: Iterable[int]) -> int:
 
 
 def _numa(observed: DocumentSources) -> list[Document]:
-    memory = observed.latest.fact(NodeMemoryInfo)
+    memory = observed.latest.info(NodeMemoryInfo)
     used_cpu = observed.newest("node_numa_cpu_usage")
     used_memory = observed.newest("node_numa_memory_usage")
     return [
@@ -263,7 +263,7 @@ def _report(state: ReportState, now: float) -> Document:
 
 
 def _job(one: JobState) -> Document:
-    """What takes long on the node, and runs or waits now."""
+    """Describe a slow job that runs or waits now."""
     return {
         "job": one.key.kind,
         "target": one.key.target,

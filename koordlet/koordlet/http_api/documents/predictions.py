@@ -1,4 +1,4 @@
-"""What is predicted, and from which models: of each pod, and of parts of the node. No IO."""
+"""Predictions and their models: of each pod, and of parts of the node. No IO."""
 
 from __future__ import annotations
 

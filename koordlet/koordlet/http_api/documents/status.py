@@ -24,7 +24,7 @@ class NriState:
 
 @dataclass(frozen=True, slots=True)
 class HookTransports:
-    """What answers hook calls; ``registration`` is "" while the proxy is not to call us."""
+    """Servers of hook calls; ``registration`` is "" while the proxy is not to call us."""
 
     socket: str
     registration: str

@@ -1,4 +1,4 @@
-"""Who uses the node now: classes, pods and containers. No IO."""
+"""Present usage of the node: classes, pods and containers. No IO."""
 
 from __future__ import annotations
 

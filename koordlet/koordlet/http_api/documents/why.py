@@ -1,4 +1,4 @@
-"""Why koordlet does what it does: decisions with arithmetic, desired values, strategies. No IO.
+"""Reasons of koordlet's actions: decisions with arithmetic, desired values, strategies. No IO.
 
 Times are seconds since the epoch. A history entry's ``until`` is ``None`` where it stands, or
 where nobody knows any more: the journal, which has what is older, does not say.
@@ -28,7 +28,7 @@ from koordlet.states_informer.state.pod_inventory import PodRecord
 
 NOTHING_DECIDED = "koordlet decides nothing on this node: its log says why"
 MOST_PODS = 16
-"""Whose cgroups are looked at, where pods of many namespaces have the name."""
+"""Largest number of pods of one name, in many namespaces, whose cgroups are read."""
 
 
 def _no_values(_: str) -> Sequence[Document]:
@@ -41,7 +41,7 @@ def _no_cgroups(_: PodRecord) -> Sequence[Document]:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSources:
-    """What koordlet decides, for pages; all of it is safe to ask from any thread.
+    """Koordlet's decisions for pages; all of it is safe to ask from any thread.
 
     ``signals`` are those of the last round, by strategy. ``desired`` gives all values desired
     of a cgroup's knobs: documents with ``knob``, ``value``, ``owner``, ``why``, and ``conflict``
@@ -57,7 +57,7 @@ class DecisionSources:
 
 @dataclass(frozen=True, slots=True)
 class WhyQuery:
-    """What somebody wants to know: at most one of these, without any only the strategies.
+    """A question: at most one of these, without any only the strategies.
 
     ``pod`` is "namespace/name" or a name, ``evicted`` too, "" for all evictions; ``group`` is a
     cgroup as ``Layout`` names it.
@@ -69,7 +69,7 @@ class WhyQuery:
     evicted: str | None = None
 
     def wanted(self) -> Callable[[DecisionKey], bool]:
-        """Which decisions are meant."""
+        """Return the filter of the decisions in question."""
         if self.pod:
             return of_pod(self.pod)
         if self.group:
@@ -79,7 +79,7 @@ class WhyQuery:
         return of_strategies(*self.strategies)
 
     def named(self, pod: str) -> bool:
-        """Whether a pod, "namespace/name", is the one that is asked about."""
+        """True if a pod, "namespace/name", is the one in question."""
         return bool(self.pod) and names_pod(self.pod, pod)
 
 
@@ -90,7 +90,7 @@ def why_document(
     found: DecisionList,
     answers: Sequence[Document] = (),
 ) -> Document:
-    """What was ``found``, what hook calls were answered, and how the strategies fare.
+    """Build the document of the ``found`` decisions, the hook answers and the strategies.
 
     ``pods`` are those that run and are called as was asked.
     """
@@ -114,7 +114,7 @@ def why_document(
 
 
 def strategy_documents(decided: DecisionSources) -> list[Document]:
-    """How each strategy fares, with the outcome that it came to last."""
+    """Describe each strategy's state, with its last outcome."""
     newest: dict[str, CurrentDecision] = {}
     for one in decided.decisions.find(lambda _: True, most=0).standing:
         other = newest.get(one.strategy)

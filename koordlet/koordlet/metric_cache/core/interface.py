@@ -14,7 +14,7 @@ from koordlet.metric_cache.core.samples import Sample, Series
 
 
 class Aggregation(StrEnum):
-    """How the points of a window become one number.
+    """Function from the points of a window to one number.
 
     Percentiles are Koordinator's: of n ascending values that with index
     max(int(n·p) - 1, 0). ``LAST`` is the value with the newest time.
@@ -72,7 +72,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class CacheState:
-    """How full the cache is, for ``/metrics`` and people.
+    """Fill of the cache, for ``/metrics`` and people.
 
     ``refused`` counts samples that found no room or were bad, ``problem`` says why nothing is kept
     on disk ("" where it is).
@@ -152,7 +152,7 @@ class MetricCache(Protocol):
         ...
 
     def state(self) -> CacheState:
-        """How full it is."""
+        """Return the fill of the cache."""
         ...
 
     def close(self) -> None:

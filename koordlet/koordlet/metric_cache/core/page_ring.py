@@ -33,7 +33,7 @@ class PagePool:
 
     @property
     def room(self) -> int:
-        """How many pages are free."""
+        """Number of free pages."""
         return self._backs + len(self.numbers) - self._touched
 
     @property
@@ -93,11 +93,11 @@ class Ring:
             self.drop(int(held))
 
     def reaches(self, stretch: int) -> bool:
-        """Whether a stretch is not too old."""
+        """True if a stretch is not too old."""
         return stretch > self.newest - self._turns
 
     def held(self, stretch: int) -> bool:
-        """Whether the ring has a stretch."""
+        """True if the ring has a stretch."""
         return bool(self._held[stretch % self._turns] == stretch)
 
     def stretches(self) -> list[int]:
@@ -105,7 +105,7 @@ class Ring:
         return sorted(int(held) for held in self._held if held >= 0)
 
     def wanted(self, stretch: int, rows: Integers) -> int:
-        """How many pages it takes to write these rows in a stretch (an upper bound)."""
+        """Return the pages needed to write these rows in a stretch (an upper bound)."""
         if not self.held(stretch):
             return len(rows)
         return int(np.count_nonzero(self._table[rows, stretch % self._turns] == _NOTHING))
@@ -163,7 +163,7 @@ class Ring:
         self._table[rows] = _NOTHING
 
     def used(self, rows: int) -> NDArray[np.bool_]:
-        """Which of the first so many rows have pages."""
+        """Return an array that is true for those of the first rows that have pages."""
         return np.asarray(self._table[:rows].any(axis=1), np.bool_)
 
     def last_used(self, rows: int) -> NDArray[np.int64]:

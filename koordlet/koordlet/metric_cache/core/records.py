@@ -30,9 +30,9 @@ from koordlet.metric_cache.core.tier import SampleBatch
 
 MAGIC = b"KOORDMC1"
 NAMES = 8192
-"""How many series are remembered while a segment is written."""
+"""Number of series that are remembered while a segment is written."""
 GROUPS = 64
-"""How many groups are known at a time; both sides forget all when the next one comes."""
+"""Number of groups that are known at a time; both sides forget all when the next one comes."""
 
 _HEAD = struct.Struct("<III")
 _VALUES = struct.Struct("<cIBId")
@@ -51,7 +51,7 @@ class BadRecordError(ValueError):
 
 
 class SegmentEnd(Enum):
-    """How a segment ends."""
+    """End of a segment."""
 
     WHOLE = "with a whole record"
     TORN = "within a record, as when the writer was killed"
@@ -60,7 +60,7 @@ class SegmentEnd(Enum):
 
 @dataclass(slots=True)
 class SegmentState:
-    """What the records of a segment have said so far."""
+    """State after the records of a segment so far."""
 
     names: list[Series]
     groups: dict[int, list[Series]]

@@ -53,12 +53,12 @@ class Rings:
 
     @property
     def series(self) -> int:
-        """How many series are remembered."""
+        """Number of remembered series."""
         return sum(tier.series for tier in self.tiers.values())
 
     @property
     def memory_bytes(self) -> int:
-        """What they cost."""
+        """Bytes of memory in use."""
         return self._pool.touched_bytes + sum(tier.table_bytes for tier in self.tiers.values())
 
     def put(self, at: float, samples: Iterable[Sample]) -> list[SampleBatch]:
@@ -175,12 +175,12 @@ class Rings:
         return [batch for tier in self.tiers.values() for batch in tier.turn(at)]
 
     def _dated(self, batches: list[SampleBatch]) -> list[SampleBatch]:
-        """With how far the wall clock is ahead of the timeline: the log says it too."""
+        """Note the wall clock's lead over the timeline in batches, for the log."""
         ahead = self._timeline.ahead
         return [replace(batch, ahead=ahead) for batch in batches] if ahead else batches
 
     def _early(self) -> list[SampleBatch]:
-        """What was sealed for want of room."""
+        """Take the batches that were sealed early for want of room."""
         early, self._sealed_early = self._sealed_early, []
         return early
 
@@ -218,7 +218,7 @@ def _place(labels: tuple[str, ...], name: str, kind: str) -> int:
 
 
 def _is_text(labels: tuple[str, ...]) -> bool:
-    """Whether the log can hold labels: names of files may be other than UTF-8."""
+    """True if the log can hold labels: names of files may be other than UTF-8."""
     try:
         "".join(labels).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What was measured: samples of series. No IO."""
+"""Measurements: samples of series. No IO."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ COARSE = 60
 
 _AVERAGE, _LOW, _HIGH, _COUNT = range(4)
 _SERIES_BYTES = 500
-"""What a series costs in names and dictionaries, measured for pods' identifiers."""
+"""Bytes of a series in names and dictionaries, measured for pods' identifiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Tier:
 
     @property
     def series(self) -> int:
-        """How many there are."""
+        """Number of series."""
         return len(self._names) - len(self._free)
 
     @property

@@ -1,4 +1,4 @@
-"""When samples were measured, whatever the wall clock says: a timeline that only goes on. No IO.
+"""Times of samples, whatever the wall clock says: a timeline that only goes on. No IO.
 
 The clock is believed as long as it goes on: up to ``AHEAD_SECONDS`` in one step, which a node
 that was busy or stopped may have missed, and up to ``LATE_SECONDS`` back, where a late
@@ -46,7 +46,7 @@ class Timeline:
         self._doubted: list[float] = []
 
     def place(self, at: float) -> Place | None:
-        """Where a time belongs; ``None`` while it is doubted, or if it cannot be any."""
+        """Return the place of a time; ``None`` while it is doubted, or if it cannot be any."""
         if not 0 <= at < END_OF_TIME:
             return None
         if self._goes_on(at - self.ahead):

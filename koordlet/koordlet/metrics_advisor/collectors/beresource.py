@@ -48,7 +48,7 @@ _QUOTA, _PERIOD = KNOBS["cpu.cfs_quota_us"], KNOBS["cpu.cfs_period_us"]
 
 
 class _BestEffort(NamedTuple):
-    """What a pod asks for, in millicores, and its containers' cpusets."""
+    """A pod's CPU request in millicores, and its containers' cpusets."""
 
     request: int
     cpusets: tuple[str, ...]

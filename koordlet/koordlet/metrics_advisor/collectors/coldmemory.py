@@ -145,7 +145,7 @@ class Collector:
 
 
 def _samples(who: str, labels: tuple[str, ...], cold: float, used: int | None) -> list[Sample]:
-    """What is cold, and what of memory with page cache is not, where that is known."""
+    """Return the samples of cold memory, and of the rest with page cache if that is known."""
     found = [Sample(Series(f"{who}_memory_cold_page_size", labels), cold)]
     if used is not None:
         hot = Series(f"{who}_memory_usage_with_hot_page_usage", labels)

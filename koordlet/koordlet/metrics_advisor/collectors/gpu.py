@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: what node, pods and containers use of them, and the fact ``GPUs``.
+"""NVIDIA GPUs: what node, pods and containers use of them, and the info ``GPUs``.
 
 Sources: NVML (``collecting.nvml``) for devices and processes; ``/proc/PID/cgroup`` for whose
 a process is; ``/sys/bus/pci/devices/*`` for where a GPU is. The node's use is the GPU's
@@ -78,13 +78,13 @@ class Collector:
             samples += _samples(one, owners)
         for uuid in self._known.keys() - devices.keys():
             devices[uuid] = self._lost(uuid)
-        fact = GPUs(
+        info = GPUs(
             tuple(sorted(devices.values(), key=lambda device: (device.minor, device.id))),
             vendor="nvidia",
             model=self._model(readings),
             driver=counters.driver,
         )
-        return Samples(samples, (fact,), tuple(dict.fromkeys(partial)))
+        return Samples(samples, (info,), tuple(dict.fromkeys(partial)))
 
     def _device(self, one: GPUReading, steady: float, partial: list[str]) -> SchedulableDevice:
         known = self._known.get(one.uuid)
@@ -129,7 +129,7 @@ class Collector:
 
 
 class _ProcessOwners:
-    """Which pod and container a process belongs to: by the names of its cgroups.
+    """Owning pods and containers of processes, by the names of their cgroups.
 
     Names of pods' and containers' cgroups hold their ids, so they are unique, whatever
     cgroup namespace shows them below what.
@@ -164,7 +164,7 @@ class _ProcessOwners:
 
 
 def _samples(one: GPUReading, owners: _ProcessOwners) -> Iterator[Sample]:
-    """What node, pods and containers use of one GPU."""
+    """Samples of one GPU's usage by node, pods and containers."""
     labels = (str(one.minor), one.uuid)
     if one.core is not None:
         yield Sample(Series("node_gpu_core_usage", labels), one.core)

@@ -1,6 +1,6 @@
 """The machine: CPUs with their topology and features, memory by NUMA node.
 
-Facts ``NodeCPUInfo`` and ``NodeMemoryInfo``; no samples. Source files:
+Infos ``NodeCPUInfo`` and ``NodeMemoryInfo``; no samples. Source files:
 /sys/devices/system/cpu (online, cpu*/topology, cpu*/cache, smt/active,
 intel_pstate/no_turbo, cpufreq/boost), /sys/devices/system/node (node*/cpulist,
 node*/meminfo, node*/hugepages), /sys/kernel/mm/hugepages where there is no NUMA,
@@ -55,8 +55,8 @@ class Collector:
                 sources.tree, nodes, sources.sys_root, sources.layout.proc_root
             )
         except (OSError, ValueError) as error:
-            return Samples(facts=(cpus,), partial=(f"the machine's memory: {error}",))
-        return Samples(facts=(cpus, memory))
+            return Samples(infos=(cpus,), partial=(f"the machine's memory: {error}",))
+        return Samples(infos=(cpus, memory))
 
     def _model_and_vendor(self) -> tuple[str, str]:
         # Read once: the file has a paragraph for each CPU, and the kernel asks each for it.

@@ -1,6 +1,6 @@
 """Disks, what lies on them, and where that is mounted.
 
-Fact ``LocalStorage``; no samples. Source files: /sys/class/block (dev, partition, slaves,
+Info ``LocalStorage``; no samples. Source files: /sys/class/block (dev, partition, slaves,
 dm/name, dm/uuid) and /proc/1/mountinfo, which are the host's mounts in a container too
 as long as it shares the host's processes; /proc/self/mountinfo where that one cannot be
 read. No file system is asked anything: one of a server that is away would not answer.
@@ -47,7 +47,7 @@ class Collector:
             volume_groups=groups,
             mounts=block_devices.mounts(mounted, devices),
         )
-        return Samples(facts=(storage,), partial=partial)
+        return Samples(infos=(storage,), partial=partial)
 
     def _mountinfo(self) -> str:
         root = self._sources.layout.proc_root

@@ -127,7 +127,7 @@ class Collector:
         return online
 
     def _close(self, partial: list[str]) -> Iterator[Sample]:
-        """What the open windows have counted; none is open afterwards."""
+        """Close the open windows; return their counts."""
         windows, self._open = self._open, {}
         for key, window in windows.items():
             try:
@@ -141,7 +141,7 @@ class Collector:
 
 
 def _explained(error: OSError) -> str:
-    """What a refusal means, for the line in ``partial``.
+    """Explain a refusal for the line in ``partial``.
 
     Raises:
         UnavailableError: it means the same for every container.

@@ -1,4 +1,4 @@
-"""How pods and containers are throttled by their CPU quotas.
+"""Throttling of pods and containers by their CPU quotas.
 
 Samples: ``pod_cpu_throttled`` and ``container_cpu_throttled``, the part (0 to 1) of the
 quota's periods since the last look in which there was throttling. A group that began no

@@ -1,4 +1,4 @@
-"""RDMA devices, by whatever driver: the fact ``RDMADevices``.
+"""RDMA devices, by whatever driver: the info ``RDMADevices``.
 
 Sources: those of ``koord_host.devices.rdma``, which also says when one is healthy.
 """
@@ -21,5 +21,5 @@ class Collector:
 
     def collect(self, context: CollectContext) -> Samples:
         """All complete devices; one that vanishes meanwhile is left out."""
-        fact, partial = self._reader.read()
-        return Samples(facts=(fact,), partial=partial)
+        info, partial = self._reader.read()
+        return Samples(infos=(info,), partial=partial)

@@ -1,4 +1,4 @@
-"""What the classes LSR, LS and BE occupy of last-level caches, and their memory bandwidth.
+"""Occupancy of last-level caches and memory bandwidth of the classes LSR, LS and BE.
 
 ``resctrl_resource_llc`` in bytes from llc_occupancy, ``resctrl_resource_mb`` in bytes a
 second from the growth of mbm_total_bytes and mbm_local_bytes (Koordinator's is the bare

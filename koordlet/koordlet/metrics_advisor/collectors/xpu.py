@@ -1,4 +1,4 @@
-"""Accelerators that device plugins describe in files: the fact ``XPUs``.
+"""Accelerators that device plugins describe in files: the info ``XPUs``.
 
 Sources: the files of ``--xpu-device-infos-dir``, each a JSON array of objects with vendor,
 model, uuid, minor (text), resources (quantities by name), topology {socketID, nodeID,
@@ -6,7 +6,7 @@ pcieID, busID: text; mustHonorPartition; p2pLinks [{peerMinor "1,2", type}]} and
 {healthy, errCode, errMessage}: Koordinator's format, for accelerators of any vendor.
 
 A file that is not such an array is ignored, as is a bad device or a bad field; each
-with a line. Without a file or a device some may be missing: the fact is not ``whole``, and
+with a line. Without a file or a device some may be missing: the info is not ``whole``, and
 those that were known before are not taken for removed. A device without ``status`` counts as
 healthy, as in Koordinator. Vendor, model and policy of the node are those of the first device.
 
@@ -66,7 +66,7 @@ class _DescribedDevice:
     links: tuple[_Link, ...] = ()
     honor: bool = False
     expires: float = math.inf
-    """When it is stale, in seconds since the epoch."""
+    """Time at which it is stale, in seconds since the epoch."""
 
     def at(self, now: float) -> _DescribedDevice:
         """The device as it is to be taken at a time."""
@@ -112,8 +112,8 @@ class Collector:
                     found[one.device.id] = one
         whole = all(file.whole for file in self._files.values())
         now = context.at
-        fact = replace(_together(one.at(now) for one in found.values()), whole=whole)
-        return Samples(facts=(fact,), partial=tuple(partial))
+        info = replace(_together(one.at(now) for one in found.values()), whole=whole)
+        return Samples(infos=(info,), partial=tuple(partial))
 
     def _names(self) -> list[str]:
         try:

@@ -1,4 +1,4 @@
-"""What collectors share: reading files that may be gone, groups of pods, NUMA nodes. No IO.
+"""Shared parts of collectors: files that may be gone, groups of pods, NUMA nodes. No IO.
 
 Reading goes through the tree that the collector was given.
 """
@@ -64,7 +64,7 @@ class SampleSpacing:
         self._last = float("-inf")
 
     def too_soon(self, steady: float) -> bool:
-        """Whether to skip this run; one that is not skipped counts as the last."""
+        """Return True if this run is to be skipped; one that is not skipped counts as the last."""
         if steady - self._last < self._least_seconds:
             return True
         self._last = steady

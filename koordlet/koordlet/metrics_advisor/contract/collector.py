@@ -50,7 +50,7 @@ class PerfWindow(Protocol):
 
 
 class PerfCounters(Protocol):
-    """Where windows on the processors' counters come from.
+    """Source of windows on the processors' counters.
 
     ``budget`` is how many file descriptors all windows together may hold; a window
     takes two for each CPU.
@@ -58,7 +58,7 @@ class PerfCounters(Protocol):
 
     @property
     def budget(self) -> int:
-        """How many descriptors."""
+        """Limit of descriptors."""
         ...
 
     def start(self, directory: str, cpus: Sequence[int]) -> PerfWindow:
@@ -73,7 +73,7 @@ class PerfCounters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CollectorSources:
-    """Where collectors look.
+    """Sources that collectors read.
 
     ``tree`` reads kernel files. Roots are where sysfs is mounted and where device
     plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
@@ -107,8 +107,8 @@ class LatestValues(Protocol):
         """The sum over all series of a kind; ``None`` where none is new enough."""
         ...
 
-    def fact(self, kind: type[F]) -> F | None:
-        """The newest fact of a kind (``koord_model.node_info``), of whatever age."""
+    def info(self, kind: type[F]) -> F | None:
+        """The newest info of a kind (``koord_model.node_info``), of whatever age."""
         ...
 
 
@@ -123,7 +123,7 @@ class NoLatestValues:
         """None."""
         return None
 
-    def fact(self, kind: type[F]) -> F | None:
+    def info(self, kind: type[F]) -> F | None:
         """None."""
         return None
 
@@ -148,18 +148,18 @@ class CollectContext:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The result of one run: samples, and facts (``koord_model.node_info``) by their type.
+    """The result of one run: samples, and infos (``koord_model.node_info``) by their type.
 
     ``partial`` are lines about what of it could not be read, for people.
     """
 
     samples: list[Sample] = field(default_factory=list)
-    facts: tuple[object, ...] = ()
+    infos: tuple[object, ...] = ()
     partial: tuple[str, ...] = ()
 
 
 class AnyCollector(Protocol):
-    """What a collector's module makes."""
+    """Instance that a collector's module creates."""
 
     def collect(self, context: CollectContext) -> Samples:
         """Collect once.

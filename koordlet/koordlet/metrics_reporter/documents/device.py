@@ -1,4 +1,4 @@
-"""What devices the node has, as the scheduler's Device object says it. No IO.
+"""The node's devices in the form of the scheduler's Device object. No IO.
 
 If several sources report accelerators, files of device plugins (``XPUs``) win over NVML
 (``GPUs``), as in Koordinator; of a GPU that both report, NVML's word is the later one. Of a type
@@ -77,7 +77,7 @@ def device(
 
 
 def differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether the scheduler would read anything else: times and spelling do not count."""
+    """True if the scheduler would read anything else: times and spelling do not count."""
     return _essence(old) != _essence(new)
 
 
@@ -122,15 +122,15 @@ def _listed(known: Mapping[str, Any] | None) -> list[Object]:
 
 
 def _infos(
-    kind: str, fact: GPUs | RDMADevices | None, listed: Iterable[Object], at: float
+    kind: str, inventory: GPUs | RDMADevices | None, listed: Iterable[Object], at: float
 ) -> list[Object]:
     """The entries of one type."""
     before = [one for one in listed if one.get("type") == kind]
-    if fact is None:
+    if inventory is None:
         return before
-    infos = [_info(one, before, at) for one in fact.devices]
-    if not fact.devices or not fact.whole:
-        there = {one.id for one in fact.devices}
+    infos = [_info(one, before, at) for one in inventory.devices]
+    if not inventory.devices or not inventory.whole:
+        there = {one.id for one in inventory.devices}
         infos += [_missed(one, at) for one in before if one.get("id") not in there]
     return infos
 
@@ -200,13 +200,13 @@ def _condition(
     }
 
 
-def _labels(fact: GPUs) -> dict[str, str]:
-    model = _label(fact.model.removeprefix("NVIDIA "))
+def _labels(inventory: GPUs) -> dict[str, str]:
+    model = _label(inventory.model.removeprefix("NVIDIA "))
     return {
-        LABEL_GPU_VENDOR: _label(fact.vendor),
+        LABEL_GPU_VENDOR: _label(inventory.vendor),
         LABEL_GPU_MODEL: model,
-        LABEL_GPU_DRIVER_VERSION: _label(fact.driver),
-        LABEL_GPU_PARTITION_POLICY: _label(fact.partition_policy),
+        LABEL_GPU_DRIVER_VERSION: _label(inventory.driver),
+        LABEL_GPU_PARTITION_POLICY: _label(inventory.partition_policy),
     }
 
 
@@ -229,7 +229,7 @@ def _order(info: Mapping[str, Any]) -> tuple[str, int, str]:
 
 
 def _essence(given: Mapping[str, Any]) -> object:
-    """What of an object counts."""
+    """Return the parts of an object that count."""
     metadata = given.get("metadata") or {}
     return (
         _ours(metadata.get("labels"), _LABELS),

@@ -1,4 +1,4 @@
-"""What the kubelet's configuration and its CPU manager's state mean for the scheduler. No IO.
+"""The kubelet's configuration and CPU manager's state, in the scheduler's terms. No IO.
 
 The configuration is what the kubelet answers at ``/configz``. It does not report
 which CPUs its static policy reserves: they are calculated here as the kubelet does

@@ -56,7 +56,7 @@ _SUFFIXES = {
 
 @dataclass(frozen=True, slots=True)
 class NodeMetricInputs:
-    """What is known beside the samples.
+    """Inputs besides the samples.
 
     ``reclaimable`` and ``peak`` are the prediction for prod pods, ``None`` where there is
     none; CPU is in millicores, memory in bytes.
@@ -146,7 +146,7 @@ class _Usage:
         self._found: dict[str, AggregatedSeries] = {}
 
     def notes(self) -> tuple[str, ...]:
-        """What was reported in place of what."""
+        """Return lines about substitutes for what was requested."""
         suffix = _SUFFIXES.get(self._memory)
         if suffix is None or self.of(f"node_memory_usage{suffix}"):
             return ()
@@ -165,12 +165,12 @@ class _Usage:
         return used
 
     def system(self) -> dict[Aggregation, Json]:
-        """What is neither of pods nor of host applications."""
+        """Return the usage of neither pods nor host applications."""
         cpu, memory = self.of("sys_cpu_usage").get(()), self.of("sys_memory_usage").get(())
         return self._by_aggregation(cpu, memory)
 
     def spans(self, kind: str) -> bool:
-        """Whether the one series of a kind has samples over enough of the window."""
+        """True if the one series of a kind has samples over enough of the window."""
         found = self._ask(kind)
         if not found.series:
             return False
@@ -193,7 +193,7 @@ class _Usage:
     def gpus(
         self, who: str, devices: Iterable[SchedulableDevice]
     ) -> dict[Labels, list[dict[Aggregation, Json]]]:
-        """What was used of the GPUs, by aggregation, by the labels before those of the GPU."""
+        """Return GPUs' usage by aggregation, by the labels before those of the GPU."""
         by_name = {(str(one.minor), one.id): one for one in devices}
         memory = self.of(f"{who}_gpu_memory_usage")
         found: dict[Labels, list[dict[Aggregation, Json]]] = {}
@@ -280,7 +280,7 @@ def _pods(
 def _containers(
     record: PodRecord, cpu: Mapping[Labels, list[float]], memory: Mapping[Labels, list[float]]
 ) -> Json:
-    """What each of several containers used, by name; without those that have no samples yet."""
+    """Return the usage of each of several containers by name; without those without samples."""
     if len(record.containers) < 2:
         return {}
     keys = {one.name: (record.pod.uid, key) for key, one in record.containers.items()}

@@ -25,7 +25,7 @@ _HUGE = {1 << 30: "hugepages-1Gi", 2 << 20: "hugepages-2Mi"}
 _KIND = "Node"
 
 
-def build(node: Mapping[str, object], facts: TopologyInputs) -> tuple[Object, tuple[str, ...]]:
+def build(node: Mapping[str, object], inputs: TopologyInputs) -> tuple[Object, tuple[str, ...]]:
     """The object for a Node, and lines on what of the Node's annotations cannot be used."""
     ignored: list[str] = []
     fields = Fields(node, _KIND, ignored)
@@ -50,21 +50,21 @@ def build(node: Mapping[str, object], facts: TopologyInputs) -> tuple[Object, tu
         "metadata": {
             "name": name,
             "labels": labels,
-            "annotations": annotations_of(metadata.of("annotations"), facts),
+            "annotations": annotations_of(metadata.of("annotations"), inputs),
             "ownerReferences": [owner],
         },
-        "topologyPolicies": [facts.kubelet.topology_level if facts.kubelet else "None"],
-        "zones": _zones(facts, set_aside),
+        "topologyPolicies": [inputs.kubelet.topology_level if inputs.kubelet else "None"],
+        "zones": _zones(inputs, set_aside),
     }
     return built, tuple(ignored)
 
 
-def _zones(facts: TopologyInputs, set_aside: Mapping[str, int]) -> list[Object]:
+def _zones(inputs: TopologyInputs, set_aside: Mapping[str, int]) -> list[Object]:
     """Sorted by name, as Koordinator compares them one by one."""
     counts: dict[int, int] = {}
-    for one in facts.cpus.online:
+    for one in inputs.cpus.online:
         counts[one.node] = counts.get(one.node, 0) + 1
-    memory = {node.id: node for node in facts.memory.nodes}
+    memory = {node.id: node for node in inputs.memory.nodes}
     ids = sorted(counts.keys() | memory.keys(), key=str)
     # A NUMA node that has none of something cannot bear a share of it.
     shares = {
@@ -73,7 +73,7 @@ def _zones(facts: TopologyInputs, set_aside: Mapping[str, int]) -> list[Object]:
     }
     zones = []
     for ident in ids:
-        there = _amounts(counts.get(ident, 0), memory.get(ident), huge=facts.huge_pages)
+        there = _amounts(counts.get(ident, 0), memory.get(ident), huge=inputs.huge_pages)
         zones.append(
             {
                 "name": f"node-{ident}",

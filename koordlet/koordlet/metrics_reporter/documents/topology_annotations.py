@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class TopologyInputs:
-    """What the NodeResourceTopology is built from.
+    """Inputs of the NodeResourceTopology.
 
     ``kubelet`` is ``None`` where the kubelet is not to be asked. ``allocated`` are the CPUs
     that it gave to single containers, by pod UID (``kubelet_cpus``).
@@ -57,16 +57,16 @@ class TopologyInputs:
     huge_pages: bool = False
 
 
-def annotations_of(node: Fields, facts: TopologyInputs) -> dict[str, str]:
-    """By their keys, from the Node's annotations and the facts."""
-    online = facts.cpus.online
+def annotations_of(node: Fields, inputs: TopologyInputs) -> dict[str, str]:
+    """By their keys, from the Node's annotations and the inputs."""
+    online = inputs.cpus.online
     reservation, reserved = _reservation(node, online)
     system, exclusive = _system_qos(node)
-    allocated = _kept_by_kubelet(facts)
+    allocated = _kept_by_kubelet(inputs)
     out = reserved | exclusive
     kept = frozenset().union(*allocated.values())
-    lse = tuple(one for one in facts.pods if qos_class(one.pod.labels) is QoSClass.LSE)
-    info = facts.cpus
+    lse = tuple(one for one in inputs.pods if qos_class(one.pod.labels) is QoSClass.LSE)
+    info = inputs.cpus
     basic = {
         "cpuModel": info.model,
         "hyperThreadEnabled": info.smt,
@@ -81,10 +81,10 @@ def annotations_of(node: Fields, facts: TopologyInputs) -> dict[str, str]:
     written = {
         ANNOTATION_CPU_BASIC_INFO: {key: value for key, value in basic.items() if value},
         ANNOTATION_CPU_TOPOLOGY: {"detail": detail} if detail else {},
-        ANNOTATION_CPU_SHARED_POOLS: _pools(info, facts.pods, out, kept),
+        ANNOTATION_CPU_SHARED_POOLS: _pools(info, inputs.pods, out, kept),
         ANNOTATION_BE_CPU_SHARED_POOLS: _pools(info, lse, out, kept),
-        ANNOTATION_CPU_MANAGER_POLICY: _manager_policy(facts),
-        ANNOTATION_POD_CPU_ALLOCS: list(_allocations(allocated, facts.pods)) or None,
+        ANNOTATION_CPU_MANAGER_POLICY: _manager_policy(inputs),
+        ANNOTATION_POD_CPU_ALLOCS: list(_allocations(allocated, inputs.pods)) or None,
         ANNOTATION_NODE_RESERVATION: reservation,
         ANNOTATION_SYSTEM_QOS_RESOURCE: system,
     }
@@ -125,7 +125,7 @@ def _pools(
 
 
 def _reservation(node: Fields, online: Iterable[Processor]) -> tuple[Object, frozenset[int]]:
-    """What the Node's annotation reserves, with the CPUs named; and those CPUs."""
+    """Return the reservation of the Node's annotation, with the CPUs named; and those CPUs."""
     given = _decoded(node, ANNOTATION_NODE_RESERVATION)
     cpus = given.take("reservedCPUs", "", cpu_list, "a CPU list", "none reserved")
     quantities = given.of("resources")
@@ -156,25 +156,25 @@ def _system_qos(node: Fields) -> tuple[Object, frozenset[int]]:
     return written, frozenset() if alone is False else cpuset.parse(cpus)
 
 
-def _manager_policy(facts: TopologyInputs) -> Object:
-    kubelet = facts.kubelet
+def _manager_policy(inputs: TopologyInputs) -> Object:
+    kubelet = inputs.kubelet
     if kubelet is None:
         return {}
     written: Object = {"policy": kubelet.cpu_policy}
     if kubelet.cpu_policy_options:
         written["options"] = dict(sorted(kubelet.cpu_policy_options.items()))
-    reserved = static_reserved(kubelet, facts.cpus.online)
+    reserved = static_reserved(kubelet, inputs.cpus.online)
     if reserved:
         written["reservedCPUs"] = cpuset.render(reserved)
     return written
 
 
-def _kept_by_kubelet(facts: TopologyInputs) -> dict[str, frozenset[int]]:
-    """What the static policy gave away, but to pods whose CPUs koordlet sets."""
-    if facts.kubelet is None or facts.kubelet.cpu_policy != STATIC:
+def _kept_by_kubelet(inputs: TopologyInputs) -> dict[str, frozenset[int]]:
+    """Return the static policy's CPUs, without those of pods whose CPUs koordlet sets."""
+    if inputs.kubelet is None or inputs.kubelet.cpu_policy != STATIC:
         return {}
-    ours = {record.pod.uid for record in facts.pods if _is_managed(record)}
-    return {uid: cpus for uid, cpus in sorted(facts.allocated.items()) if uid not in ours}
+    ours = {record.pod.uid for record in inputs.pods if _is_managed(record)}
+    return {uid: cpus for uid, cpus in sorted(inputs.allocated.items()) if uid not in ours}
 
 
 def _is_managed(record: PodRecord) -> bool:

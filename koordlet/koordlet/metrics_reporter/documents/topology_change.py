@@ -1,4 +1,4 @@
-"""How a NodeResourceTopology on the API server becomes what it should be. No IO."""
+"""Changes that make an API server's NodeResourceTopology as desired. No IO."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _merged(old: list[Object], new: list[Object]) -> list[Object] | None:
 
 
 def _equal(had: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether two resources are the same amounts, maybe spelled otherwise."""
+    """True if two resources are the same amounts, maybe spelled otherwise."""
     try:
         return all(
             milli(str(had.get(key, ""))) == milli(wanted[key])

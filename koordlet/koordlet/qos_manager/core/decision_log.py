@@ -34,7 +34,7 @@ _ENTRY_BYTES, _TERM_BYTES = 800, 120
 
 
 class DecisionKey(NamedTuple):
-    """What is decided about: one strategy's one aspect of one pod, cgroup or the node."""
+    """Subject of a decision: one strategy's one aspect of one pod, cgroup or the node."""
 
     strategy: str
     aspect: str = ""
@@ -58,14 +58,14 @@ class DecisionRecord:
 
     @property
     def key(self) -> DecisionKey:
-        """What it is about."""
+        """Subject of the decision."""
         one = self.decision
         return DecisionKey(self.strategy, one.aspect, one.pod, one.group)
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentDecision:
-    """What is decided ``since`` then; its numbers are those of the round at ``said_at``."""
+    """Decision in force ``since`` then; its numbers are those of the round at ``said_at``."""
 
     since: float
     said_at: float
@@ -75,14 +75,14 @@ class CurrentDecision:
 
 
 class DecisionList(NamedTuple):
-    """What stands, in the order in which it was said, and the history, newest first."""
+    """Decisions in force, in the order in which they were made, and the history, newest first."""
 
     standing: tuple[CurrentDecision, ...] = ()
     history: tuple[DecisionRecord, ...] = ()
 
 
 class _Onset(NamedTuple):
-    """When an outcome was decided; ``number`` is the place of its entry in the history."""
+    """Time of an outcome's decision; ``number`` is the place of its entry in the history."""
 
     since: float
     mode: StrategyMode
@@ -91,7 +91,7 @@ class _Onset(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    """What is known after a round; nobody changes it."""
+    """State after a round; nobody changes it."""
 
     said_at: float = 0.0
     standing: Mapping[DecisionKey, tuple[StrategyMode, Decision]] = MappingProxyType({})
@@ -228,7 +228,7 @@ def of_evicted(name: str = "") -> Callable[[DecisionKey], bool]:
 
 
 def names_pod(name: str, pod: str) -> bool:
-    """Whether a name, with its namespace or without, is that of "namespace/name"."""
+    """True if a name, with its namespace or without, is that of "namespace/name"."""
     return name in (pod, pod.rpartition("/")[2])
 
 

@@ -1,4 +1,4 @@
-"""What a view lets strategies read: windows of measurements, and cgroups. No IO here.
+"""Sources that a view offers to strategies: windows of measurements, and cgroups. No IO here.
 
 ``view_builder`` implements both; the empty ones are for a node that has just started.
 """
@@ -23,7 +23,7 @@ class WindowStats(NamedTuple):
 
 
 class MetricHistory(Protocol):
-    """What was measured, over windows that end now."""
+    """Measurements over windows that end now."""
 
     def windows(self, kind: str, seconds: float) -> Mapping[tuple[str, ...], WindowStats]:
         """Every series of a kind (``collecting.kinds``) with points in the last ``seconds``.

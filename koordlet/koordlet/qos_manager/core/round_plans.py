@@ -1,4 +1,4 @@
-"""What a round of strategies results in. No IO."""
+"""Results of a round of strategies. No IO."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RoundPlans:
 
     @property
     def claims(self) -> list[tuple[str, StrategyMode, EvictionClaim]]:
-        """What is to be freed."""
+        """Claims of resources to be freed."""
         return [
             (name, mode, claim) for name, mode, plan in self._planned_now() for claim in plan.claims
         ]
@@ -84,7 +84,7 @@ class RoundPlans:
 
     @property
     def one_shot(self) -> list[tuple[str, tuple[DesiredValue, ...]]]:
-        """What is to be written once."""
+        """Values to be written once."""
         return [
             (name, plan.one_shot)
             for name, mode, plan in self._planned_now()

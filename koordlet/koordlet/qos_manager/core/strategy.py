@@ -50,7 +50,7 @@ from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 
 class StrategyMode(StrEnum):
-    """What is done with a strategy's plans."""
+    """Treatment of a strategy's plans."""
 
     OFF = "off"  # it does not run
     SHADOW = "shadow"  # it runs and its decisions are shown; nothing is written
@@ -116,12 +116,12 @@ class PodView:
 
     @property
     def demand(self) -> Demand | None:
-        """What its specification requests; ``None`` for pods that are in no list yet."""
+        """Demand of its specification; ``None`` for pods that are in no list yet."""
         return self.record.demand
 
     @property
     def requests(self) -> Amounts:
-        """What it requests: CPU and batch-cpu in millicores, memory in bytes."""
+        """Requests: CPU and batch-cpu in millicores, memory in bytes."""
         return self.record.demand.requests if self.record.demand else {}
 
     @property
@@ -131,7 +131,7 @@ class PodView:
 
     @cached_property
     def in_vm(self) -> bool:
-        """Whether its processes run in a virtual machine: host knobs have no effect then."""
+        """True if its processes run in a virtual machine: host knobs have no effect then."""
         return runs_in_vm(self.record.pod)
 
 
@@ -185,13 +185,13 @@ class StrategyView:
     @cached_property
     def cpus(self) -> tuple[Processor, ...]:
         """The CPUs that run; empty until they are known."""
-        info = self.latest.fact(NodeCPUInfo)
+        info = self.latest.info(NodeCPUInfo)
         return info.online if info is not None else ()
 
     @cached_property
     def memory_bytes(self) -> int | None:
         """All of the node's memory; ``None`` until it is known."""
-        info = self.latest.fact(NodeMemoryInfo)
+        info = self.latest.info(NodeMemoryInfo)
         return info.total if info is not None else None
 
     @property
@@ -279,7 +279,7 @@ class Plan:
 
 
 NOTHING = Plan()
-"""What a strategy wants that has nothing to do, and nothing to remember."""
+"""Plan of a strategy that has nothing to do, and nothing to remember."""
 
 
 def desired_value(

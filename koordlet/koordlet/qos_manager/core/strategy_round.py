@@ -32,7 +32,7 @@ MOST_OF_A_CPU = 0.1
 """For one strategy whose rounds exceed the budget."""
 
 SIGNAL_SECONDS = 60.0
-"""How long the last signals of a failing strategy remain valid."""
+"""Time for which the last signals of a failing strategy remain valid."""
 
 QUIET_SECONDS = 600.0
 """A recurring failure is logged again only after it was absent for this long."""
@@ -52,7 +52,7 @@ class AbandonedError(Exception):
 
 @dataclass(slots=True)
 class StrategyRecord:
-    """What is known of a strategy between two rounds."""
+    """State of a strategy between two rounds."""
 
     strategy: Strategy
     state: StrategyState
@@ -61,12 +61,12 @@ class StrategyRecord:
     settings: StrategySettings | None = None
     read_of: NodeSLO | None = None
     logged_at: dict[str, float] = field(default_factory=dict)
-    """When each failure last occurred, by the steady clock."""
+    """Last time of each failure by the steady clock."""
     planned: float = float("-inf")
-    """When it made the plan that stands, by the steady clock."""
+    """Time of the plan in force by the steady clock."""
 
     def has_valid_signals(self, steady: float) -> bool:
-        """Whether other strategies may use its signals: not if it has failed for a while."""
+        """True if other strategies may use its signals: not if it has failed for a while."""
         return not self.state.reason or steady - self.planned < SIGNAL_SECONDS
 
     def is_news(self, reason: str, steady: float) -> bool:

@@ -49,7 +49,7 @@ class StrategyRunner:
 
     @property
     def next_due(self) -> float:
-        """When a strategy is due next, by the steady clock."""
+        """Time at which a strategy is due next, by the steady clock."""
         return min((one.due for one in self._records.values()), default=float("inf"))
 
     def start(self) -> StrategyRound:

@@ -45,7 +45,7 @@ class Settings:
     """From ``resourceUsedThresholdWithBE``."""
 
     enable: bool = False
-    """Whether the section is switched on."""
+    """True if the section is switched on."""
     lower_percent: int | None = None
     """``cpuEvictBESatisfactionLowerPercent``: limit / request from which is evicted, 1 to 60."""
     upper_percent: int | None = None
@@ -59,7 +59,7 @@ class Settings:
 
 
 def settings(slo: NodeSLO) -> Settings:
-    """What the NodeSLO says."""
+    """Read the settings from the NodeSLO."""
     given = slo.threshold
     return Settings(
         given.enable,

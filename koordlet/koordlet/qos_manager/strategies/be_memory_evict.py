@@ -26,7 +26,7 @@ class Settings:
     """From ``resourceUsedThresholdWithBE``."""
 
     enable: bool = False
-    """Whether the section is switched on."""
+    """True if the section is switched on."""
     threshold_percent: int | None = 70
     """``memoryEvictThresholdPercent`` of the node's memory, from which on is evicted."""
     lower_percent: int | None = None
@@ -34,7 +34,7 @@ class Settings:
 
 
 def settings(slo: NodeSLO) -> Settings:
-    """What the NodeSLO says."""
+    """Read the settings from the NodeSLO."""
     given = slo.threshold
     return Settings(given.enable, given.memory_evict, given.memory_evict_lower)
 

@@ -22,7 +22,7 @@ class Settings:
     """From ``resourceUsedThresholdWithBE``."""
 
     enable: bool = False
-    """Whether the section is switched on."""
+    """True if the section is switched on."""
     threshold_percent: int | None = None
     """``cpuAllocatableEvictThresholdPercent`` of what is allocatable, above which is evicted."""
     lower_percent: int | None = None
@@ -32,7 +32,7 @@ class Settings:
 
 
 def settings(slo: NodeSLO) -> Settings:
-    """What the NodeSLO says."""
+    """Read the settings from the NodeSLO."""
     given = slo.threshold
     return Settings(
         given.enable,

@@ -25,7 +25,7 @@ class Settings:
     """From ``resourceUsedThresholdWithBE``."""
 
     enable: bool = False
-    """Whether the section is switched on."""
+    """True if the section is switched on."""
     threshold_percent: int | None = None
     """``cpuEvictThresholdPercent`` of the node's CPUs, from which on is evicted."""
     lower_percent: int | None = None
@@ -37,7 +37,7 @@ class Settings:
 
 
 def settings(slo: NodeSLO) -> Settings:
-    """What the NodeSLO says."""
+    """Read the settings from the NodeSLO."""
     given = slo.threshold
     return Settings(
         given.enable,

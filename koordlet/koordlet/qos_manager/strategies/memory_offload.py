@@ -52,7 +52,7 @@ _FORMULA = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Whose memory, and how fast."""
+    """Classes whose memory is offloaded, and the speed."""
 
     classes: tuple[QoSClass, ...] = (QoSClass.BE,)
     """Pods of these quality classes."""
@@ -78,7 +78,7 @@ def settings(slo: NodeSLO) -> Settings:
 
 
 class _Memory(NamedTuple):
-    """What was decided last, and when by the steady clock."""
+    """Last decisions and their time by the steady clock."""
 
     steady: float
     decisions: tuple[Decision, ...]
@@ -93,7 +93,7 @@ class _PodOffload(NamedTuple):
 
 
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
-    """What is to be reclaimed now, of each pod by itself."""
+    """Plan the memory to reclaim now, of each pod by itself."""
     if isinstance(memory, _Memory) and 0 <= view.steady - memory.steady < INTERVAL - _EARLY:
         # The settings changed before the interval ended: the kernel has just reclaimed.
         return Plan(decisions=memory.decisions, memory=memory)

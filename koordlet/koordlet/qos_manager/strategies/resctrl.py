@@ -32,7 +32,7 @@ INTERVAL = "reconcile_interval_seconds"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What each class may use."""
+    """Limits of each class."""
 
     classes: Mapping[str, ResctrlLimits] = field(default_factory=dict)
     """By the name of its group (LSR, LS, BE); a class that is not enabled is not there."""

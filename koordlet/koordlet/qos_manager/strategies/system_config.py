@@ -34,9 +34,9 @@ class Settings:
     """``systemStrategy``'s; ``None`` leaves a setting alone."""
 
     min_free_kbytes_factor: int | None = None
-    """How much memory the kernel keeps free, in 1/10000 of all: ``vm.min_free_kbytes``."""
+    """Memory that the kernel keeps free, in 1/10000 of all: ``vm.min_free_kbytes``."""
     watermark_scale_factor: int | None = None
-    """How far apart kswapd's watermarks are, in 1/10000: ``vm.watermark_scale_factor``."""
+    """Distance of kswapd's watermarks, in 1/10000: ``vm.watermark_scale_factor``."""
     memcg_reap_background: Bit | None = None
     """Anolis: 1 frees the memory of cgroups that are gone in the background."""
     sched_group_identity_enabled: Bit | None = None
@@ -50,7 +50,7 @@ class Settings:
 
 
 def settings(slo: NodeSLO) -> Settings:
-    """What the NodeSLO asks for."""
+    """Read the settings from the NodeSLO."""
     given = {one.name: getattr(slo.system, one.name) for one in fields(Settings)}
     return Settings(**given | {"sched_features": slo.system.sched_features or None})
 

@@ -58,7 +58,7 @@ _NOTICE_REASON = "MayBeEvicted"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the NodeSLO's ``extensions`` say; nothing is watched without them."""
+    """Settings of the NodeSLO's ``extensions``; without them there is no threshold."""
 
     thresholds: tuple[NodeThreshold, ...] = ()
     """Thresholds of the node; each counts by itself."""
@@ -165,7 +165,7 @@ def _in_grace(
 
 
 def _going(view: StrategyView, settings: Settings) -> bool:
-    """Whether a pod that may be evicted is on its way out."""
+    """True if a pod that may be evicted is on its way out."""
     return bool(view.evicting) and any(
         pod.uid in view.evicting for pod in ranking.up_to(view.pods, settings.priority)
     )

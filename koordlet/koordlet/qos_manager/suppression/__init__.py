@@ -1,1 +1,1 @@
-"""How much CPU best-effort pods may use, and which CPUs."""
+"""Amount and choice of best-effort pods' CPUs."""

@@ -1,4 +1,4 @@
-"""Which CPUs best-effort pods run on. No IO.
+"""Choice of the CPUs that best-effort pods run on. No IO.
 
 Best-effort pods never use the exclusive CPUs of an LSE pod, nor CPUs that are set aside
 (reserved, exclusive to the system, or withheld from all pods). The other CPUs form two pools:
@@ -54,7 +54,7 @@ class CPUPools:
 
     @property
     def allowed(self) -> frozenset[int]:
-        """What best-effort pods may run on at all."""
+        """CPUs that best-effort pods may run on at all."""
         return self.shared | self.lsr
 
 
@@ -128,7 +128,7 @@ def count_of(
     least: float = 0.0,
     deadband: float = 0.0,
 ) -> int:
-    """How many of the node's ``cpus`` so many cores are: rounded up.
+    """Return the number of the node's ``cpus`` for so many cores: rounded up.
 
     Never fewer than ``LEAST_CPUS`` and ``least``, which is in cores. ``before`` is how many there
     were: growth in one step is ``growth_percent`` of the node at most, rounded up, and where they
@@ -142,7 +142,7 @@ def count_of(
 
 
 def is_kept(cores: float, before: int, least: float, deadband: float) -> bool:
-    """Whether CPUs are too many for ``cores``, but by so little that all stay."""
+    """True if CPUs are too many for ``cores``, but by so little that all stay."""
     floor = least_count(least)
     return max(_rounded_up(cores), floor) < before <= max(_rounded_up(cores + deadband), floor)
 
@@ -153,7 +153,7 @@ def least_count(least: float) -> int:
 
 
 def growth(cpus: int, percent: float) -> int:
-    """How many CPUs more there may be in one step."""
+    """Return the number of CPUs that may be added in one step."""
     return math.ceil(cpus * percent / 100)
 
 

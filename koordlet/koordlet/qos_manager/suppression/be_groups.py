@@ -17,7 +17,7 @@ CPUSET, QUOTA, PERIOD = "cpuset.cpus", "cpu.cfs_quota_us", "cpu.cfs_period_us"
 
 
 def is_static(view: StrategyView) -> bool:
-    """Whether the kubelet assigns CPUs to containers itself."""
+    """True if the kubelet assigns CPUs to containers itself."""
     return view.node.topology is not None and view.node.topology.kubelet_policy == STATIC
 
 

@@ -19,7 +19,7 @@ _log = get_log("koordlet.nri")
 
 @dataclass(frozen=True, slots=True)
 class LateAnswer:
-    """What a handler wanted after "no change" had been answered."""
+    """Answer of a handler that came after "no change" had been sent."""
 
     method: str
     request: Message
@@ -28,7 +28,7 @@ class LateAnswer:
 
 @dataclass(slots=True)
 class NriCounts:
-    """What happened so far, for the metrics."""
+    """Counts so far, for the metrics."""
 
     connections: int = 0
     """Those that came as far as synchronisation."""
@@ -155,7 +155,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _subject(call: IncomingCall) -> dict[str, str | None]:
-    """What a call is about, for a log line."""
+    """Return the fields of a log line that name a call's subject."""
     pod = getattr(call.request, "pod", None)
     container = getattr(call.request, "container", None)
     return {

@@ -39,11 +39,11 @@ _log = get_log("koordlet.nri")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEnd:
-    """How a connection ended."""
+    """End of a connection."""
 
     reason: str
     served: bool
-    """Whether it had come as far as synchronisation."""
+    """True if it had come as far as synchronisation."""
 
 
 class NriClient:
@@ -93,12 +93,12 @@ class NriClient:
 
     @property
     def connected(self) -> bool:
-        """Whether a runtime has synchronized, and asks us."""
+        """True if a runtime has synchronized, and asks us."""
         return self._connection is not None and self._connection.synchronized
 
     @property
     def waits_for(self) -> str:
-        """Why there is no connection, as far as that is known."""
+        """Reason for which there is no connection, as far as it is known."""
         return self._warned or "connecting"
 
     async def run(self) -> None:

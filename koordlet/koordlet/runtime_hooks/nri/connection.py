@@ -42,7 +42,7 @@ class ContainerUpdateError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class NriTimeouts:
-    """How long things may take."""
+    """Time limits."""
 
     answer_share: float = 0.8
     """The part of the runtime's patience after which a call is answered "no change"."""
@@ -74,7 +74,7 @@ class NriConnection:
 
     @property
     def synchronized(self) -> bool:
-        """Whether the runtime asks us, and may be asked."""
+        """True if the runtime asks us, and may be asked."""
         return self._plugin.state is NriPluginState.SYNCHRONIZED
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:

@@ -43,7 +43,7 @@ class SynchronizedNode(HookNode, Protocol):
         ...
 
     def has_cache_group(self, group: str) -> bool:
-        """Whether a resctrl group has been made, so that containers may start in it."""
+        """True if a resctrl group has been made, so that containers may start in it."""
         ...
 
 

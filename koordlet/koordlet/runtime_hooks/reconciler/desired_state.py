@@ -72,7 +72,7 @@ def compute_pod(
     view: NodeView,
     layout: Layout,
 ) -> DesiredState:
-    """What plugins want of a pod, its containers and its sandboxes (cgroup names).
+    """Compute plugins' desired state of a pod, its containers and its sandboxes (cgroup names).
 
     A sandbox is asked about as a container without a name.
     """
@@ -107,7 +107,7 @@ def _why_vm(pod: Pod) -> str:
 
 
 def compute_kube_qos(runner: HookRunner, view: NodeView, layout: Layout) -> DesiredState:
-    """What plugins want of the cgroups of Kubernetes' own classes."""
+    """Compute plugins' desired state of the cgroups of Kubernetes' own classes."""
     parts = [
         (layout.kube_qos_group(qos), runner.reconcile_kube_qos(qos, view), {"class": qos.value})
         for qos in KubeQoS
@@ -116,7 +116,7 @@ def compute_kube_qos(runner: HookRunner, view: NodeView, layout: Layout) -> Desi
 
 
 def compute_host_applications(runner: HookRunner, view: NodeView, layout: Layout) -> DesiredState:
-    """What plugins want of the cgroups of applications outside Kubernetes."""
+    """Compute plugins' desired state of the cgroups of applications outside Kubernetes."""
     parts = [
         (
             host_application_group(application, layout),

@@ -1,4 +1,4 @@
-"""What the kubelet's list says of limits that strategies change, which are CPU quotas. No IO."""
+"""The kubelet's listed limits that strategies change, which are CPU quotas. No IO."""
 
 from __future__ import annotations
 

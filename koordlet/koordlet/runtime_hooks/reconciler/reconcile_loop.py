@@ -85,7 +85,7 @@ class NodeReconcileLoop:
 
     @property
     def inventory(self) -> PodInventory:
-        """Who runs."""
+        """Running pods."""
         return self.pods.inventory
 
     @property
@@ -136,7 +136,7 @@ class NodeReconcileLoop:
         self._due.set()
 
     def has_cache_group(self, group: str) -> bool:
-        """Whether a resctrl group has been made, so that containers may start in it."""
+        """True if a resctrl group has been made, so that containers may start in it."""
         return group in self._cache_groups()
 
     async def run(self) -> None:
@@ -169,7 +169,7 @@ class NodeReconcileLoop:
             self._touched |= touched
             raise
         for line in problems:
-            _log.warning("rules", reason=line)
+            _log.warning("node settings rejected", reason=line)
         self._on_result(found)
         return found
 

@@ -62,7 +62,7 @@ class ReconcileResult:
 
 @dataclass(frozen=True, slots=True)
 class AppliedPlans:
-    """What was done ahead of a round; ``seconds`` are from each plan's handover to its writes."""
+    """Plans applied ahead of a round; ``seconds`` are from each plan's handover to its writes."""
 
     rounds: tuple[Round, ...] = ()
     seconds: tuple[float, ...] = ()
@@ -180,7 +180,7 @@ class NodeReconciler:
         return cached is None or cached.record is not record
 
     def _freshen(self, record: PodRecord, view: NodeView) -> bool:
-        """Whether plugins have to run again for a pod: it or the view has changed."""
+        """Run plugins again for a pod if it or the view has changed; return True if so."""
         scope = pod_scope(record.pod.uid)
         cached = self._cached.get(scope)
         if cached is not None and cached.record is record and cached.view is view:

@@ -1,4 +1,4 @@
-"""Which resctrl groups there are to be, and whose tasks in them: decided here, done as a job.
+"""Desired resctrl groups and their tasks: decided here, done as a job.
 
 Moving the threads of a large pod, one write each, takes its time; no round waits for it.
 """
@@ -20,7 +20,7 @@ KEY = JobKey("resctrl")
 
 @dataclass(frozen=True, slots=True)
 class _DesiredGroups:
-    """What a job is to bring about.
+    """Groups and tasks that a job is to bring about.
 
     ``left`` are groups of an earlier run that stay. ``ended`` are groups that nobody
     wants any more, each with the number of its end; unless all pods are known
@@ -51,7 +51,7 @@ class ResctrlReconciler:
         self._placed: Mapping[str, str] = {}
 
     def end(self, group: str) -> None:
-        """Who wanted a group does not any more."""
+        """End a group that nobody wants any more."""
         self._ends += 1
         self._ended[group] = self._ends
         self._left -= {group}

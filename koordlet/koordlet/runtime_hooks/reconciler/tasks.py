@@ -76,7 +76,7 @@ class TaskReconciler:
         return self._caches.made if self._caches is not None else frozenset()
 
     def hold(self, desired: DesiredState) -> None:
-        """What a scope wants from now on."""
+        """Set the desired state of a scope."""
         if desired.tasks or desired.resctrl is not None:
             self._held[desired.scope] = desired
             self._changed = True
@@ -96,7 +96,7 @@ class TaskReconciler:
             self._changed |= self._caches.forget_left()
 
     def share(self, slo: NodeSLO) -> None:
-        """What pods get whose class has to share a resctrl group."""
+        """Set the limits for pods whose class has to share a resctrl group."""
         self._shared = class_limits(slo)
         self._changed = True
 

@@ -1,4 +1,4 @@
-"""How old what is known is. No IO."""
+"""Age of a state. No IO."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InformerAge:
-    """How old a state is (pods, node, NodeSLO …), in seconds; ``None`` before the first.
+    """Age of a state (pods, node, NodeSLO …) in seconds; ``None`` before the first.
 
     ``problem`` says why there is no newer one; "" while its source answers. ``absent`` is
     whether its source says that there is no such kind of state, as without its CRD.

@@ -88,7 +88,7 @@ _RESIZE_PENDING = "PodResizePending"
 _NOT_ACCEPTED = {"Proposed", "Deferred", "Infeasible"}
 """Of a resize, as the status of Kubernetes before 1.33 says it."""
 _MIRROR = "kubernetes.io/config.mirror"
-"""What the API server has of a static pod; its value is the UID that the kubelet knows."""
+"""The API server's mark of a static pod; its value is the UID that the kubelet knows."""
 _PERIOD, _LEAST_QUOTA = 100_000, 1000  # µs; the kubelet's, unless a gate of it is open
 
 
@@ -138,7 +138,7 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
 
 
 def _resize_pending(listed: _Pod) -> bool:
-    """Whether the specification asks for what the kubelet has not accepted."""
+    """True if the specification asks for what the kubelet has not accepted."""
     meta, status = listed.metadata, listed.status
     if meta.generation and status.observed and status.observed < meta.generation:
         return True

@@ -1,4 +1,4 @@
-"""What was read last of something that is read again and again. No IO of its own."""
+"""Last good value of a file that is read again and again. No IO of its own."""
 
 from __future__ import annotations
 

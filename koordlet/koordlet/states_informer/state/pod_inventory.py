@@ -1,7 +1,7 @@
 """The pods and containers that run here, from whoever knows: no IO.
 
 What counts of the statements of the list, hook calls and NRI, and koordlet's own record is
-decided by the table in ``koord_model.sources``, fact by fact. A pod that a list lacks has
+decided by the table in ``koord_model.sources``, property by property. A pod that a list lacks has
 ended only if its cgroup agrees: a kubelet that has just started knows its static pods alone.
 """
 
@@ -31,12 +31,12 @@ from koord_model.sources import (
 T = TypeVar("T")
 
 SETTLE_SECONDS = 60.0
-"""How long a pod that the list lacks counts as there while its cgroup has no processes."""
+"""Time for which a pod that the list lacks counts as there while its cgroup has no processes."""
 
 _NEVER = float("-inf")
 _OF_POD = ""
 """In place of a container's id: what was asked for the pod as a whole."""
-_POD_FACTS = (
+_POD_PROPERTIES = (
     (LABELS, "labels"),
     (LABELS, "annotations"),
     (CGROUP_PARENT, "cgroup_parent"),
@@ -65,7 +65,7 @@ class PodRecord:
 
 
 class Presence(Enum):
-    """What cgroups say of a pod or a container: of its group, and the processes in it."""
+    """Presence of a pod or container in cgroups: its group, and the processes in it."""
 
     GONE = "gone"
     EMPTY = "empty"
@@ -73,12 +73,12 @@ class Presence(Enum):
 
 
 PresenceOf = Callable[[PodRecord, Container | None], Presence]
-"""What cgroups say of a container, or with ``None`` of the whole pod."""
+"""Function of the presence of a container, or with ``None`` of the whole pod."""
 
 
 @dataclass(slots=True)
 class _KnownPod:
-    """What each source says of a pod, and what is believed.
+    """Each source's record of a pod, and the believed one.
 
     Times are of any steady clock: of the last event, of the last list or event that named it,
     of the last list, of the last request about it and each container, and of their ends.
@@ -93,7 +93,7 @@ class _KnownPod:
     ended_at: dict[str, float] = field(default_factory=dict)
 
     def is_as_listed(self, listed: PodRecord) -> bool:
-        """Whether nothing has been said since the last list, and this one says the same."""
+        """True if nothing has been said since the last list, and this one says the same."""
         return (
             self.event_at < self.listed_at
             and self.said.get(Source.LIST) == listed
@@ -102,7 +102,7 @@ class _KnownPod:
 
 
 class PodInventory:
-    """What runs, by pod UID; ``presence`` asks the cgroups, by default they say nothing."""
+    """Running pods by UID; ``presence`` asks the cgroups, by default they say nothing."""
 
     def __init__(self, presence: PresenceOf = lambda *_: Presence.GONE) -> None:
         self._presence = presence
@@ -212,7 +212,7 @@ class PodInventory:
         return now - (_NEVER if known is None else known.event_at)
 
     def _reported(self, pod: Pod, now: float, runtime: str) -> _KnownPod:
-        """What is known of a pod of which there is an event, made where nothing is."""
+        """Return the record of a pod with an event, made if there is none."""
         known = self._known.get(pod.uid)
         if known is None:
             known = self._known[pod.uid] = _KnownPod(PodRecord(pod, {}, runtime))
@@ -223,7 +223,7 @@ class PodInventory:
     def _take_listed(
         self, known: _KnownPod | None, listed: PodRecord, asked_at: float
     ) -> _KnownPod:
-        """What is known of a pod with what a list says of it."""
+        """Return the record of a pod, updated from a list."""
         if known is None:
             known = _KnownPod(listed)
         elif known.is_as_listed(listed):
@@ -254,7 +254,7 @@ class PodInventory:
     def _is_present(
         self, record: PodRecord, container: Container | None, named_at: float, now: float
     ) -> bool:
-        """Whether cgroups say that it runs, though a list lacks it."""
+        """True if cgroups say that it runs, though a list lacks it."""
         found = self._presence(record, container)
         return found is Presence.BUSY or (
             found is Presence.EMPTY and now - named_at <= SETTLE_SECONDS
@@ -272,12 +272,12 @@ def _without(containers: Mapping[str, Container], *idents: str) -> Mapping[str, 
 
 
 def _merge(known: _KnownPod) -> PodRecord:
-    """What is believed of a pod, by the table."""
+    """Return the believed record of a pod, by the table."""
     said = known.said
     pods = {source: record.pod for source, record in said.items()}
     believed: dict[str, Any] = {
-        name: _believed(fact, {source: getattr(pod, name) for source, pod in pods.items()}, name)
-        for fact, name in _POD_FACTS
+        name: _believed(row, {source: getattr(pod, name) for source, pod in pods.items()}, name)
+        for row, name in _POD_PROPERTIES
     }
     pod = replace(known.record.pod, **believed)
     overhead = next(one.pod.overhead for one in _by_rank(said))
@@ -292,9 +292,9 @@ def _merge(known: _KnownPod) -> PodRecord:
     )
 
 
-def _believed(fact: Property, values: Mapping[Source, object], name: str) -> object:
+def _believed(row: Property, values: Mapping[Source, object], name: str) -> object:
     quiet = name in _EMPTY_SAYS_NOTHING
-    found = believe(fact, {source: one for source, one in values.items() if one or not quiet})
+    found = believe(row, {source: one for source, one in values.items() if one or not quiet})
     return found.value if found is not None else ""
 
 

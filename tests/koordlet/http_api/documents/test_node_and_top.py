@@ -57,7 +57,7 @@ def test_cpus_that_do_not_run_count_for_nothing() -> None:
     """The kernel does not say where they are."""
     off = replace(Processor(2, core=-1, socket=-1, node=0), online=False)
     cpus = NodeCPUInfo((Processor(0, 0, 0, 0), Processor(1, 1, 0, 0), off))
-    node = node_document(ObservedNode(facts=(cpus,)).observed())
+    node = node_document(ObservedNode(infos=(cpus,)).observed())
     machine = node["machine"]
     assert (machine["cores"], machine["sockets"], machine["numa_nodes"]) == (2, 1, 1)
     assert node["capacity"]["cpu"] == 2

@@ -82,9 +82,9 @@ def collector(told: Told, files: TextTree | None = None, layout: Layout = V2) ->
 
 
 def devices(found: Samples) -> tuple[SchedulableDevice, ...]:
-    (fact,) = found.facts
-    assert type(fact) is GPUs
-    return fact.devices
+    (info,) = found.infos
+    assert type(info) is GPUs
+    return info.devices
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_gpu_and_what_the_node_uses_of_it(
     reading: GPUReading, used: dict[str, float], partial: tuple[str, ...]
 ) -> None:
     found = collector(Told(reading)).collect(CollectContext(0.0, 0.0))
-    assert found.facts == (GPUs((PLACED,), "nvidia", "NVIDIA A100", "570.86.15"),)
+    assert found.infos == (GPUs((PLACED,), "nvidia", "NVIDIA A100", "570.86.15"),)
     assert values(found) == {
         (f"node_gpu_{what}_usage", "0", "GPU-a"): value for what, value in used.items()
     }
@@ -161,10 +161,10 @@ def test_models_that_differ_are_no_model_and_a_nameless_gpu_is_left_out() -> Non
         GPUReading(minor, uuid, error="lost") for minor, uuid in ((-1, ""), (2, ""), (-1, "x"))
     ]
     found = collector(Told(*nobody, WHOLE, other)).collect(CollectContext(0.0, 0.0))
-    (fact,) = found.facts
-    assert isinstance(fact, GPUs)
-    assert fact.model == ""
-    assert [device.minor for device in fact.devices] == [0, 1]
+    (info,) = found.infos
+    assert isinstance(info, GPUs)
+    assert info.model == ""
+    assert [device.minor for device in info.devices] == [0, 1]
     assert found.partial == ("a GPU does not say which it is: lost (left out)",)
 
 
@@ -244,7 +244,7 @@ def test_a_driver_that_goes_away_takes_its_gpus_with_it() -> None:
     assert [device.reason for device in devices(found)] == ["NotFound"]
     assert found.partial == ("NVIDIA's driver is gone",)
     assert found.samples == []
-    assert found.facts == (GPUs(devices(found), "nvidia", "NVIDIA A100", "570.86.15"),)
+    assert found.infos == (GPUs(devices(found), "nvidia", "NVIDIA A100", "570.86.15"),)
     told.readings = [WHOLE]
     assert devices(one.collect(CollectContext(2.0, 2.0))) == (PLACED,)
 

@@ -66,11 +66,11 @@ def collector(texts: dict[str, str | OSError]) -> tuple[nodeinfo.Collector, Text
 
 
 def cpus(found: Samples) -> NodeCPUInfo:
-    return next(fact for fact in found.facts if isinstance(fact, NodeCPUInfo))
+    return next(info for info in found.infos if isinstance(info, NodeCPUInfo))
 
 
 def memory(found: Samples) -> NodeMemoryInfo:
-    return next(fact for fact in found.facts if isinstance(fact, NodeMemoryInfo))
+    return next(info for info in found.infos if isinstance(info, NodeMemoryInfo))
 
 
 def look(texts: dict[str, str | OSError]) -> Samples:

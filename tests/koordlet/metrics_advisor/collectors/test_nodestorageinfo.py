@@ -49,9 +49,9 @@ class Machine:
 
 
 def storage(found: Samples) -> LocalStorage:
-    (fact,) = found.facts
-    assert isinstance(fact, LocalStorage)
-    return fact
+    (info,) = found.infos
+    assert isinstance(info, LocalStorage)
+    return info
 
 
 @pytest.fixture

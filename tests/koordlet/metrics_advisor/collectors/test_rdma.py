@@ -58,9 +58,9 @@ class Machine:
         return rdma.Collector(sources).collect(CollectContext(0.0, 0.0))
 
     def devices(self) -> dict[str, SchedulableDevice]:
-        (fact,) = self.collect().facts
-        assert isinstance(fact, RDMADevices)
-        return {device.id: device for device in fact.devices}
+        (info,) = self.collect().infos
+        assert isinstance(info, RDMADevices)
+        return {device.id: device for device in info.devices}
 
 
 @pytest.fixture
@@ -150,10 +150,10 @@ def test_what_is_no_network_card_is_passed_over(machine: Machine, kind: str) -> 
 def test_devices_of_software_and_sub_functions_are_passed_over(machine: Machine) -> None:
     machine.tree.texts[f"{CLASS}/rxe0/ports/1/state"] = "4: ACTIVE\n"
     machine.device("mlx5_4", f"{machine.function('0000:3b:00.0')}/mlx5_core.sf.4")
-    assert machine.collect() == Samples(facts=(RDMADevices(()),))
+    assert machine.collect() == Samples(infos=(RDMADevices(()),))
     machine.tree = TextTree()
     line = "/sys/class/infiniband is not there: no driver of an RDMA device is loaded"
-    assert machine.collect() == Samples(facts=(RDMADevices(()),), partial=(line,))
+    assert machine.collect() == Samples(infos=(RDMADevices(()),), partial=(line,))
 
 
 def test_domains_beyond_four_digits_no_root_complex_and_no_numa_node(machine: Machine) -> None:
@@ -184,10 +184,10 @@ def test_garbage_costs_the_device_and_says_so(
     card = machine.tree.resolve(f"{PCI}/0000:3b:00.0")
     machine.tree.texts[f"{card}/{file}"] = text
     found = machine.collect()
-    [fact] = found.facts
-    assert isinstance(fact, RDMADevices)
-    assert [one.id for one in fact.devices] == ["0000:5e:00.0"]
-    assert not fact.whole
+    [info] = found.infos
+    assert isinstance(info, RDMADevices)
+    assert [one.id for one in info.devices] == ["0000:5e:00.0"]
+    assert not info.whole
     assert len(found.partial) == 1
     assert said in found.partial[0]
 
@@ -228,7 +228,7 @@ def test_real_links_lead_where_the_kernels_do(tmp_path: Path) -> None:
         target = card / "infiniband/mlx5_0" if name == "mlx5_0" else card
         (tmp_path / above / name).symlink_to(target)
     sources = CollectorSources(KernelFilesystem(), V2, sys_root=str(tmp_path))
-    (fact,) = rdma.Collector(sources).collect(CollectContext(0.0, 0.0)).facts
-    assert isinstance(fact, RDMADevices)
-    (device,) = fact.devices
+    (info,) = rdma.Collector(sources).collect(CollectContext(0.0, 0.0)).infos
+    assert isinstance(info, RDMADevices)
+    (device,) = info.devices
     assert (device.id, device.pcie, device.healthy) == ("0000:3b:00.0", "pci0000:3a", True)

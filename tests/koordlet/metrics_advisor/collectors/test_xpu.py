@@ -49,16 +49,16 @@ def collector(files: dict[str, Any]) -> xpu.Collector:
 
 def collect(files: dict[str, Any]) -> tuple[XPUs, Samples]:
     found = collector(files).collect(CollectContext(0.0, 0.0))
-    (fact,) = found.facts
-    assert type(fact) is XPUs
-    return fact, found
+    (info,) = found.infos
+    assert type(info) is XPUs
+    return info, found
 
 
 def test_a_device_with_all_that_it_says() -> None:
-    fact, found = collect({"huawei.json": [described()]})
-    assert fact == XPUs((ASCEND,), vendor="huawei", model="Ascend-310P3-300I-DUO")
+    info, found = collect({"huawei.json": [described()]})
+    assert info == XPUs((ASCEND,), vendor="huawei", model="Ascend-310P3-300I-DUO")
     assert not found.partial
-    assert not isinstance(GPUs(()), XPUs)  # the two are facts of their own
+    assert not isinstance(GPUs(()), XPUs)  # the two are infos of their own
 
 
 ASCEND = SchedulableDevice(
@@ -91,8 +91,8 @@ ASCEND = SchedulableDevice(
     ],
 )
 def test_a_device_that_says_something_else(fields: dict[str, Any], changes: dict[str, Any]) -> None:
-    fact, found = collect({"a": [described(**fields)]})
-    assert fact.devices == (replace(ASCEND, **changes),)
+    info, found = collect({"a": [described(**fields)]})
+    assert info.devices == (replace(ASCEND, **changes),)
     assert not found.partial
 
 
@@ -102,16 +102,16 @@ def test_devices_that_are_linked_are_a_table_of_partitions() -> None:
         return described(uuid=f"u{minor}", minor=str(minor), topology={"p2pLinks": links})
 
     every = [linked(1, "0", "0,2,3"), linked(0, "1", "1,2,3"), linked(3, "2"), linked(2, "3")]
-    fact, found = collect({"a": every})
-    assert json.loads(fact.partitions) == {
+    info, found = collect({"a": every})
+    assert json.loads(info.partitions) == {
         "2": [
             {"minors": [0, 1], "gpuLinkType": "HCCS", "allocationScore": 1},
             {"minors": [2, 3], "gpuLinkType": "HCCS", "allocationScore": 1},
         ],
         "4": [{"minors": [0, 1, 2, 3], "gpuLinkType": "HCCS", "allocationScore": 1}],
     }
-    assert fact.partition_policy == "Prefer"
-    assert [device.minor for device in fact.devices] == [0, 1, 2, 3]
+    assert info.partition_policy == "Prefer"
+    assert [device.minor for device in info.devices] == [0, 1, 2, 3]
     assert not found.partial
     every[2]["topology"]["mustHonorPartition"] = True
     assert collect({"a": every})[0].partition_policy == "Honor"
@@ -138,8 +138,8 @@ def test_devices_that_are_linked_are_a_table_of_partitions() -> None:
     ],
 )
 def test_a_bad_file_costs_itself_with_one_line(other: Any, whole: bool, said: str) -> None:
-    fact, found = collect({"bad": other, "good": [described()]})
-    assert (len(fact.devices), fact.whole) == (1, whole)
+    info, found = collect({"bad": other, "good": [described()]})
+    assert (len(info.devices), info.whole) == (1, whole)
     assert len(found.partial) == bool(said)
     for line in found.partial:
         assert line.startswith(f"{HERE}/bad ")
@@ -166,8 +166,8 @@ def test_a_bad_file_costs_itself_with_one_line(other: Any, whole: bool, said: st
     ],
 )
 def test_a_bad_device_costs_itself_with_one_line(bad: object) -> None:
-    fact, found = collect({"a": [bad, described(uuid="good", minor=1)]})
-    assert [device.id for device in fact.devices] == ["good"]
+    info, found = collect({"a": [bad, described(uuid="good", minor=1)]})
+    assert [device.id for device in info.devices] == ["good"]
     (line,) = found.partial
     assert line.startswith("/var/run/koordlet/xpu-device-infos/a devices[0]")
     assert line.endswith(("(device ignored)", "(left out)"))
@@ -189,8 +189,8 @@ def test_a_bad_device_costs_itself_with_one_line(bad: object) -> None:
     ],
 )
 def test_a_bad_field_costs_itself_with_a_line(fields: dict[str, Any], said: str) -> None:
-    fact, found = collect({"a": [described(**fields)]})
-    assert len(fact.devices) == 1
+    info, found = collect({"a": [described(**fields)]})
+    assert len(info.devices) == 1
     assert len(found.partial) == 1
     assert said in found.partial[0]
 
@@ -210,20 +210,20 @@ def test_whatever_a_plugin_writes_the_others_devices_are_there(
     bad: object, field: str, value: object
 ) -> None:
     files = {"a": bad, "b": [described(**{field: value})], "c": [described(uuid="good", minor="9")]}
-    fact, found = collect(files)
-    assert "good" in [device.id for device in fact.devices]
+    info, found = collect(files)
+    assert "good" in [device.id for device in info.devices]
     assert all("\n" not in line for line in found.partial)
 
 
 def test_a_device_described_twice_is_one() -> None:
-    fact, found = collect({"a": [described()], "b": [described(minor="3")]})
-    assert [device.minor for device in fact.devices] == [0]
+    info, found = collect({"a": [described()], "b": [described(minor="3")]})
+    assert [device.minor for device in info.devices] == [0]
     assert len(found.partial) == 1
 
 
 def test_directories_hidden_files_and_empty_lists_are_nothing() -> None:
-    fact, found = collect({"d/inner": "garbage", ".half": "[{", "a": [], "b": "null"})
-    assert (fact, found.partial) == (XPUs(()), ())
+    info, found = collect({"d/inner": "garbage", ".half": "[{", "a": [], "b": "null"})
+    assert (info, found.partial) == (XPUs(()), ())
 
 
 def raiser(error: OSError) -> Callable[[str], list[str]]:
@@ -244,17 +244,17 @@ def test_no_directory_is_unavailable_until_a_plugin_comes_and_empty_after_it_wen
     assert isinstance(tree, TextTree)
     for healthy in (True, False):
         tree.texts[f"{HERE}/a"] = json.dumps([described(status={"healthy": healthy})])
-        (fact,) = one.collect(look).facts
-        assert one.collect(look).facts == (fact,)
-        assert isinstance(fact, XPUs)
-        assert [device.healthy for device in fact.devices] == [healthy]
+        (info,) = one.collect(look).infos
+        assert one.collect(look).infos == (info,)
+        assert isinstance(info, XPUs)
+        assert [device.healthy for device in info.devices] == [healthy]
     error = OSError(24, "Too many open files")
     with monkeypatch.context() as patched:
         patched.setattr(tree, "names", raiser(error))
         with pytest.raises(UnavailableError, match=f"{HERE} cannot be read: Too many open files"):
             one.collect(look)  # the devices stay
     tree.remove(f"{HERE}/a")
-    assert one.collect(look).facts == (XPUs(()),)
+    assert one.collect(look).infos == (XPUs(()),)
 
 
 @pytest.mark.parametrize(
@@ -270,11 +270,11 @@ def test_a_description_that_nobody_confirms_is_stale(at: float, expiry: Any, rea
     """The file itself stays as it is."""
     one = collector({"a": [described(expiryTime=expiry)]})
     for when, expected in ((0.0, ""), (at, reason)):
-        (fact,) = one.collect(CollectContext(when, 0.0)).facts
-        assert isinstance(fact, XPUs)
-        (device,) = fact.devices
+        (info,) = one.collect(CollectContext(when, 0.0)).infos
+        assert isinstance(info, XPUs)
+        (device,) = info.devices
         assert (device.reason, device.healthy) == (expected, not expected)
     sick = collector({"a": [described(expiryTime=expiry, status={"healthy": False})]})
-    (fact,) = sick.collect(CollectContext(at, 0.0)).facts
-    assert isinstance(fact, XPUs)
-    assert fact.devices[0].reason == "Unknown"
+    (info,) = sick.collect(CollectContext(at, 0.0)).infos
+    assert isinstance(info, XPUs)
+    assert info.devices[0].reason == "Unknown"

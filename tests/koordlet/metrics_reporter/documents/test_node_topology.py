@@ -61,11 +61,11 @@ def pod(uid: str, qos: str = "", cpus: str = "") -> PodRecord:
     return PodRecord(Pod(f"pod-{uid}", "ns", uid, labels, annotations))
 
 
-FACTS = TopologyInputs(machine(), memory())
+INPUTS = TopologyInputs(machine(), memory())
 
 
-def built(given: dict[str, Any] | None = None, facts: TopologyInputs = FACTS) -> dict[str, Any]:
-    document, problems = build(given or node(), facts)
+def built(given: dict[str, Any] | None = None, inputs: TopologyInputs = INPUTS) -> dict[str, Any]:
+    document, problems = build(given or node(), inputs)
     assert problems == ()
     return document
 
@@ -141,7 +141,7 @@ def test_the_object_as_koordinator_writes_it() -> None:
 
 def test_a_numa_node_without_cpus_has_a_zone_and_no_pool() -> None:
     info = NodeMemoryInfo(12 * GIB, (*memory().nodes, NumaNode(7, 4 * GIB)))
-    document = built(facts=replace(FACTS, memory=info))
+    document = built(inputs=replace(INPUTS, memory=info))
     assert [one["name"] for one in document["zones"]] == ["node-0", "node-1", "node-7"]
     assert zone(document, "node-7") == {
         "cpu": "0",
@@ -156,7 +156,7 @@ def test_cpus_that_are_offline_are_nowhere() -> None:
     processors = tuple(
         replace(one, online=one.id not in (1, 2, 3, 6, 7)) for one in machine().processors
     )
-    document = built(facts=replace(FACTS, cpus=replace(FACTS.cpus, processors=processors)))
+    document = built(inputs=replace(INPUTS, cpus=replace(INPUTS.cpus, processors=processors)))
     assert told(document, keys.ANNOTATION_CPU_SHARED_POOLS) == [
         {"socket": 0, "node": 0, "cpuset": "0,4-5"}
     ]
@@ -166,7 +166,7 @@ def test_cpus_that_are_offline_are_nowhere() -> None:
 
 
 def test_huge_pages_are_reported_apart_from_memory_with_the_gate() -> None:
-    document = built(facts=replace(FACTS, huge_pages=True))
+    document = built(inputs=replace(INPUTS, huge_pages=True))
     assert zone(document, "node-0") == {
         "cpu": "4",
         "hugepages-1Gi": "1Gi",
@@ -197,7 +197,7 @@ def test_what_the_kubelet_keeps_is_taken_from_each_numa_node(
         allocatable=dict(zip(("cpu", "memory"), allocatable, strict=True)),
     )
     nodes = tuple(NumaNode(number, size * GIB) for number, size in enumerate(sizes))
-    document = built(given, replace(FACTS, memory=NodeMemoryInfo(8 * GIB, nodes)))
+    document = built(given, replace(INPUTS, memory=NodeMemoryInfo(8 * GIB, nodes)))
     assert document["metadata"]["labels"][keys.LABEL_NUMA_RESERVATION] == label
     for field in ("allocatable", "available"):
         zones = [zone(document, f"node-{number}", field) for number in range(len(sizes))]
@@ -219,12 +219,12 @@ def test_what_the_kubelet_keeps_is_taken_from_each_numa_node(
 )
 def test_the_kubelets_topology_policy(policy: str, scope: str, level: str) -> None:
     kubelet = KubeletConfig(topology_policy=policy, topology_scope=scope)
-    assert built(facts=replace(FACTS, kubelet=kubelet))["topologyPolicies"] == [level]
+    assert built(inputs=replace(INPUTS, kubelet=kubelet))["topologyPolicies"] == [level]
 
 
 def test_pods_with_cpus_of_their_own_leave_the_pools() -> None:
     pods = (pod("1", "LSE", "0,4"), pod("2", "LSR", "1"), pod("3", "LS", "2"), pod("4", "BE"))
-    document = built(facts=replace(FACTS, pods=pods))
+    document = built(inputs=replace(INPUTS, pods=pods))
     pools = told(document, keys.ANNOTATION_CPU_SHARED_POOLS)
     assert [one["cpuset"] for one in pools] == ["5", "2-3,6-7"]
     pools = told(document, keys.ANNOTATION_BE_CPU_SHARED_POOLS)
@@ -241,13 +241,13 @@ def test_what_the_kubelets_static_policy_gave_away() -> None:
         "ls": frozenset({3}),
         "bound": frozenset({6}),
     }
-    facts = replace(
-        FACTS,
+    inputs = replace(
+        INPUTS,
         kubelet=kubelet,
         allocated=allocated,
         pods=(pod("a"), pod("ls", "LS"), pod("bound", "LSR", "6")),
     )
-    document = built(facts=facts)
+    document = built(inputs=inputs)
     assert told(document, keys.ANNOTATION_POD_CPU_ALLOCS) == [
         {"namespace": "ns", "name": "pod-a", "uid": "a", "cpuset": "2", "managedByKubelet": True},
         {"uid": "b", "cpuset": "1,5", "managedByKubelet": True},
@@ -261,8 +261,8 @@ def test_what_the_kubelets_static_policy_gave_away() -> None:
         "options": {"full-pcpus-only": "true"},
         "reservedCPUs": "0,4",
     }
-    none = replace(facts, kubelet=replace(kubelet, cpu_policy="none"))
-    assert told(built(facts=none), keys.ANNOTATION_POD_CPU_ALLOCS) is None
+    none = replace(inputs, kubelet=replace(kubelet, cpu_policy="none"))
+    assert told(built(inputs=none), keys.ANNOTATION_POD_CPU_ALLOCS) is None
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_cpus_that_the_node_reserves(
 )
 def test_cpus_of_system_pods(given: dict[str, Any], pools: list[str] | None) -> None:
     document, problems = build(
-        node({keys.ANNOTATION_SYSTEM_QOS_RESOURCE: json.dumps(given)}), FACTS
+        node({keys.ANNOTATION_SYSTEM_QOS_RESOURCE: json.dumps(given)}), INPUTS
     )
     if pools is None:
         assert "cpuset" in problems[0]
@@ -319,7 +319,7 @@ def test_cpus_of_system_pods(given: dict[str, Any], pools: list[str] | None) -> 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"', '{"reservedCPUs": 3}', '{"resources": []}'])
 def test_annotations_of_the_node_that_cannot_be_read_are_said(text: str) -> None:
     given = node({keys.ANNOTATION_NODE_RESERVATION: text})
-    document, problems = build(given, FACTS)
+    document, problems = build(given, INPUTS)
     assert keys.ANNOTATION_NODE_RESERVATION in problems[0]
     assert len(told(document, keys.ANNOTATION_CPU_SHARED_POOLS)) == 2
 
@@ -337,9 +337,9 @@ def test_what_is_written_is_read_back_the_same(
 ) -> None:
     pods = tuple(pod(str(number), *one) for number, one in enumerate(given))
     kubelet = KubeletConfig("static", reserved_cpus="0")
-    facts = replace(FACTS, pods=pods, kubelet=kubelet)
+    inputs = replace(INPUTS, pods=pods, kubelet=kubelet)
     wanted = {"cpuset": system, "cpusetExclusive": exclusive}
-    document = built(node({keys.ANNOTATION_SYSTEM_QOS_RESOURCE: json.dumps(wanted)}), facts)
+    document = built(node({keys.ANNOTATION_SYSTEM_QOS_RESOURCE: json.dumps(wanted)}), inputs)
     read, problems = read_topology(document, "0-7", be_cpu_manager=True)
     assert problems == ()
     assert read.system_cpuset == system
@@ -376,7 +376,7 @@ def test_the_same_is_no_change_however_it_is_spelled() -> None:
 
 def test_what_others_keep_in_it_stays() -> None:
     old = built()
-    new = built(facts=replace(FACTS, memory=memory(each=8 * GIB)))
+    new = built(inputs=replace(INPUTS, memory=memory(each=8 * GIB)))
     batch = {"name": "kubernetes.io/batch-cpu", "capacity": "1", "allocatable": "1"}
     old["zones"][1]["resources"].append(batch)
     old["metadata"]["labels"]["theirs"] = "x"

@@ -18,8 +18,8 @@ ANOLIS = FakeCgroups(
 
 
 def node(memory: int | None = 64 * GIB, cgroups: FakeCgroups | None = None) -> StrategyView:
-    facts = () if memory is None else (memory_info(memory),)
-    return view(latest=FakeLatest({}, *facts), cgroups=cgroups or FakeCgroups())
+    infos = () if memory is None else (memory_info(memory),)
+    return view(latest=FakeLatest({}, *infos), cgroups=cgroups or FakeCgroups())
 
 
 def values(made: Plan) -> dict[str, Value]:

@@ -1,1 +1,1 @@
-"""How much must be freed, and which pods could free it. No IO."""
+"""Amounts to be freed, and the pods that could free them. No IO."""

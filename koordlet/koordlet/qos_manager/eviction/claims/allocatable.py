@@ -35,7 +35,7 @@ MEMORY: Mapping[PriorityClass, str] = {
     PriorityClass.BATCH: BATCH_MEMORY,
     PriorityClass.MID: MID_MEMORY,
 }
-"""What a class requests, by the resource's name: CPU in millicores, memory in bytes."""
+"""Names of each class's resources: CPU in millicores, memory in bytes."""
 
 _HIGHEST = BANDS[PriorityClass.MID][-1]
 
@@ -71,7 +71,7 @@ def asked_plan(
     resources: Mapping[PriorityClass, str],
     unit: str,
 ) -> Plan:
-    """What a rule wants, or why it is off; the NodeSLO calls its fields by ``word``."""
+    """Return a rule's plan, or why it is off; the NodeSLO calls its fields by ``word``."""
     try:
         thresholds.enabled(asked.enable)
         band = thresholds.promise_band(
@@ -96,7 +96,7 @@ def highest(priority: int | None, field: str) -> int:
 
 
 def need(promised: float, allocatable: float, band: ThresholdBand) -> float:
-    """What is to be freed, in the unit of both; 0 up to the threshold."""
+    """Return the amount to free, in the unit of both; 0 up to the threshold."""
     if 100 * promised <= band.threshold * allocatable:
         return 0.0
     return max(promised - allocatable * band.lower / 100, 0.0)
@@ -120,7 +120,7 @@ def batch_cpu(pod: PodView) -> int | None:
 
 
 def plan(view: StrategyView, rule: AllocatableRule, band: ThresholdBand) -> Plan:
-    """What a rule wants of the node as it is: a claim for each resource that is oversold."""
+    """Return a rule's plan for the node as it is: a claim for each resource that is oversold."""
     if (waiting := eviction_claim.waits(view)) is not None:
         return waiting
     if not view.allocatable:

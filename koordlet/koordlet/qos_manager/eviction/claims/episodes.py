@@ -1,4 +1,4 @@
-"""How long a threshold has been exceeded, and which pods were warned. No IO.
+"""Time for which a threshold has been exceeded, and the pods warned. No IO.
 
 All times are the steady clock's, in seconds.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 FORGET_SECONDS = 30.0
-"""After which an episode ends whose signal is unknown."""
+"""Time after which an episode ends whose signal is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

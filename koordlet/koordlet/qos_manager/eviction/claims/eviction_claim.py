@@ -19,7 +19,7 @@ NOT_HEARD_LATELY = "no eviction: the list of pods is an old one"
 
 @dataclass(frozen=True, slots=True)
 class NodeShortage:
-    """What is too scarce on the node.
+    """Shortage of a resource on the node.
 
     ``what`` is a few words for people ("memory is above its threshold"), ``need`` how much is
     to be freed in ``unit``; ``formula`` and ``given`` show how that was computed.

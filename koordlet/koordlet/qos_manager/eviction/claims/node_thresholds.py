@@ -23,11 +23,11 @@ from koordlet.qos_manager.eviction.claims import usage
 from koordlet.qos_manager.eviction.claims.ranking import ReleaseOfPod
 
 PSI_SECONDS = 30.0
-"""How old a value of pressure may be: it is read each 10 s where nothing else is set."""
+"""Greatest age of a value of pressure: it is read each 10 s where nothing else is set."""
 
 
 class NodeSignal(StrEnum):
-    """What is watched; the kubelet's and Katalyst's words."""
+    """Observed signal; the kubelet's and Katalyst's words."""
 
     MEMORY_AVAILABLE = "memory.available"
     CPU_USAGE = "cpu.usage"
@@ -37,7 +37,7 @@ class NodeSignal(StrEnum):
 
 
 class ThresholdOperator(StrEnum):
-    """On which side of its threshold a signal is past it."""
+    """Side of its threshold on which a signal is past it."""
 
     LESS = "LessThan"
     GREATER = "GreaterThan"
@@ -52,7 +52,7 @@ class PressureAverage(StrEnum):
 
 
 class PressureDegree(StrEnum):
-    """Whether some tasks wait, or all at once."""
+    """Degree of pressure: some tasks wait, or all at once."""
 
     SOME = "some"
     FULL = "full"
@@ -74,7 +74,7 @@ class NodeThreshold:
     """
 
     signal: NodeSignal
-    """What is watched."""
+    """Observed signal."""
     percent: Annotated[float, Meta(gt=0, le=100)] | None = None
     """Of the node's memory or CPUs, or of the time (pressure)."""
     quantity: Annotated[int, Meta(ge=1)] | None = None
@@ -82,19 +82,19 @@ class NodeThreshold:
     operator: ThresholdOperator | None = None
     """The signal's own, whether it is written or not."""
     hard: bool = False
-    """Whether it is acted upon at once, without grace, notice and cool time."""
+    """True if it is acted upon at once, without grace, notice and cool time."""
     grace_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 60.0
-    """How long a soft threshold must be exceeded before pods go; they are warned at its start."""
+    """Time above a soft threshold before pods go; they are warned at its start."""
     notice_seconds: Annotated[float, Meta(ge=0, le=3600)] = 0.0
-    """How long a selected pod may stay after that, once it has been warned."""
+    """Time for which a selected pod may stay after that, once it has been warned."""
     free_percent: Annotated[float, Meta(ge=0, le=100)] = 2.0
     """Of the node's memory or CPUs: how far back past the threshold is freed."""
     average: PressureAverage = PressureAverage.AVG60
-    """Which average of pressure counts."""
+    """Average of pressure that counts."""
     degree: PressureDegree = PressureDegree.SOME
-    """Which pressure counts."""
+    """Degree of pressure that counts."""
     window_seconds: Annotated[float, Meta(ge=1, le=3600)] = 10.0
-    """What ``cpu.usage`` is averaged over."""
+    """Window over which ``cpu.usage`` is averaged."""
 
     def __post_init__(self) -> None:
         of_memory = self.signal is NodeSignal.MEMORY_AVAILABLE
@@ -107,23 +107,23 @@ class NodeThreshold:
 
     @property
     def side(self) -> ThresholdOperator:
-        """On which side of it the signal is past it."""
+        """Side of the threshold on which the signal is past it."""
         less = self.signal is NodeSignal.MEMORY_AVAILABLE
         return ThresholdOperator.LESS if less else ThresholdOperator.GREATER
 
     @property
     def measure(self) -> usage.UsageMeasure | None:
-        """What of it pods use; ``None`` where that is not measured."""
+        """Usage of pods for this signal; ``None`` where it is not measured."""
         return _MEASURES.get(self.signal)
 
     @property
     def of_pressure(self) -> bool:
-        """Whether it is one of pressure."""
+        """True if it is a signal of pressure."""
         return self.signal in _PSI_WORDS
 
     @property
     def settles_seconds(self) -> float:
-        """For how long the signal still shows what a pod did that is gone."""
+        """Time for which the signal still shows the usage of a pod that is gone."""
         if self.of_pressure:
             return float(self.average.removeprefix("avg"))
         return self.window_seconds if self.signal is NodeSignal.CPU_USAGE else 0.0
@@ -145,7 +145,7 @@ _MEASURES = {
 
 
 class SignalReading(NamedTuple):
-    """Where a signal is; ``need`` is 0 while it is not past its threshold.
+    """Value of a signal; ``need`` is 0 while it is not past its threshold.
 
     ``resource`` and ``unit`` are those of the need.
     """
@@ -158,7 +158,7 @@ class SignalReading(NamedTuple):
 
 
 def observe(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:
-    """Where the node is; ``None`` where that is not known."""
+    """Read the signal of a threshold; ``None`` where it is not known."""
     if threshold.of_pressure:
         return _pressure(view, threshold)
     if threshold.signal is NodeSignal.CPU_USAGE:
@@ -167,14 +167,14 @@ def observe(view: StrategyView, threshold: NodeThreshold) -> SignalReading | Non
 
 
 def releases(view: StrategyView, threshold: NodeThreshold) -> ReleaseOfPod:
-    """What each pod frees, in the unit of the need."""
+    """Return the function of each pod's release, in the unit of the need."""
     if threshold.of_pressure or threshold.measure is None:
         return lambda pod: 1.0
     return usage.used_by(view, threshold.measure)
 
 
 def weight(view: StrategyView, threshold: NodeThreshold) -> ReleaseOfPod:
-    """What pods of the same priority are ordered by; nothing where it is not measured."""
+    """Return the function that orders pods of the same priority; ``None`` of all if unmeasured."""
     return usage.used_by(view, threshold.measure) if threshold.measure else lambda pod: None
 
 

@@ -19,7 +19,7 @@ from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import EvictionVictim, PodView
 
 ReleaseOfPod = Callable[[PodView], float | None]
-"""How much of a resource is free without a pod; ``None`` if unknown."""
+"""Function of the amount that is free without a pod; ``None`` if unknown."""
 
 _DEFAULTS = {
     PriorityClass.PROD: 9500,

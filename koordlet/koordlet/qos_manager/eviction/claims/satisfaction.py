@@ -47,7 +47,7 @@ class SatisfactionBounds(NamedTuple):
 
 
 class SatisfactionShortage(NamedTuple):
-    """What is to be freed, in millicores, and in a few words why, or why not."""
+    """Millicores to be freed, and a few words on the reason for or against it."""
 
     need: float
     what: str
@@ -68,5 +68,5 @@ def need(pods: BestEffortCPU, bounds: SatisfactionBounds) -> SatisfactionShortag
 
 
 def smaller(over_window: SatisfactionShortage, now: SatisfactionShortage) -> SatisfactionShortage:
-    """What both say; where only one says that there is a need, there is none."""
+    """Return the smaller need; if only one of them has a need, there is none."""
     return min(over_window, now, key=lambda found: found.need)

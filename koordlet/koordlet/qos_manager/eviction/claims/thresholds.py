@@ -22,7 +22,7 @@ class ThresholdBand:
 
 
 def enabled(enable: bool) -> None:
-    """Whether the section is switched on.
+    """Check that the section is switched on.
 
     Raises:
         ValueError: it is not.

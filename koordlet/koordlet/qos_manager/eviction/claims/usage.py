@@ -32,7 +32,7 @@ FORMULA = (
 
 
 class UsageMeasure(NamedTuple):
-    """What of a node is used: its name in claims and for people, its unit, its kinds of metric."""
+    """Usage of a node: its name in claims and for people, its unit, its kinds of metric."""
 
     resource: str
     word: str
@@ -62,7 +62,7 @@ class UsageRule:
 
 
 def need(used: float, capacity: float, band: ThresholdBand) -> float:
-    """What is to be freed, in the unit of both; 0 below the threshold."""
+    """Return the amount to free, in the unit of both; 0 below the threshold."""
     if 100 * used < band.threshold * capacity:
         return 0.0
     return max(used - capacity * band.lower / 100, 0.0)
@@ -77,23 +77,23 @@ def capacity(view: StrategyView, measure: UsageMeasure) -> float | None:
 def node_use(
     view: StrategyView, measure: UsageMeasure, seconds: float | None = None
 ) -> float | None:
-    """What the node uses of that: an average, or the newest; ``None`` where it is not known."""
+    """Return the node's usage: an average, or the newest; ``None`` where it is not known."""
     found = average(view, measure.node_kind, seconds=seconds)
     return None if found is None else max(found - set_aside(view, measure), 0.0)
 
 
 def set_aside(view: StrategyView, measure: UsageMeasure) -> float:
-    """What is set aside for huge pages."""
+    """Return the memory set aside for huge pages."""
     return (view.latest.value("node_memory_huge_pages") or 0.0) if measure is MEMORY else 0.0
 
 
 def used_by(view: StrategyView, measure: UsageMeasure) -> ReleaseOfPod:
-    """What each pod uses now."""
+    """Return the function of each pod's present usage."""
     return lambda pod: view.latest.value(measure.pod_kind, pod.uid)
 
 
 def plan(view: StrategyView, rule: UsageRule, band: ThresholdBand) -> Plan:
-    """What a rule wants of the node as it is."""
+    """Return a rule's plan for the node as it is."""
     measure = rule.measure
     if (waiting := eviction_claim.waits(view)) is not None:
         return waiting

@@ -1,1 +1,1 @@
-"""Which pods may be evicted, in which order, and how many a minute. No IO."""
+"""Pods that may be evicted, their order, and the rate of evictions. No IO."""

@@ -18,14 +18,14 @@ MINUTE = 60.0
 _GRACE = 30.0
 """Kubernetes' default for ``terminationGracePeriodSeconds``."""
 _MARGIN = 30.0
-"""How much longer than its grace period a pod may take to go."""
+"""Time beyond its grace period that a pod may take to go."""
 _ASKING = 90.0
 """The longest duration of an eviction request, retries included."""
 _BAR, _LONGEST_BAR = 10.0, 300.0
 _LONGEST_GRACE = 300.0
 """The longest wait for a pod's grace period, which users set and which may be years."""
 _ATTEMPTS = 3
-"""How often a pod is evicted that does not go."""
+"""Number of attempts to evict a pod that does not go."""
 _WARNING_LASTS = 60.0
 
 Reason = tuple[str, str, str]
@@ -34,7 +34,7 @@ Reason = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class EvictionLimits:
-    """How many evictions a minute, and the seconds without another after one.
+    """Evictions a minute, and the seconds without another after one.
 
     ``cpu_cool`` is for all kinds of CPU (batch-cpu too), ``cool`` for all else. ``settles`` is
     for how many seconds what a pod freed still counts once it is gone: so long what the
@@ -53,7 +53,7 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class EvictionAllowance:
-    """What may be done now.
+    """Permitted evictions now.
 
     ``left`` of ``per_minute`` evictions are left; ``cooling`` says for how many seconds there
     are none yet for a resource; ``going`` are the pods on their way out, with what each frees
@@ -160,7 +160,7 @@ class EvictionAccount:
         return tuple(one for one in found if one is not None)
 
     def room(self, now: float) -> EvictionAllowance:
-        """What may be done now."""
+        """Return the permitted evictions."""
         lately = sum(now - one.at < MINUTE for one in self._evicted)
         return EvictionAllowance(
             left=max(0, self.limits.per_minute - lately),
@@ -248,7 +248,7 @@ class EvictionAccount:
         self._attempts[uid] = max(0, self._attempts.get(uid, 0) - 1)
 
     def _ended(self, pod: PodView) -> bool:
-        """Whether a pod that stays has ended all the same."""
+        """True if a pod that stays has ended all the same."""
         going = self._going.get(pod.uid)
         return going is not None and going.stays and not pod.record.containers
 

@@ -18,7 +18,10 @@ MOST_IN_VAIN = 5
 PAUSE_SECONDS = 300.0
 _AMOUNTS = ("cpu", "memory")
 _SHARE = 0.5
-"""Of what pods were to free: measurements are some seconds apart, and others use more meanwhile."""
+"""Part of the expected release that must show.
+
+Measurements are some seconds apart, and others use more meanwhile.
+"""
 
 
 class _Trial(NamedTuple):
@@ -29,7 +32,7 @@ class _Trial(NamedTuple):
 
 
 class EvictionEffect:
-    """Whose evictions help; times are of a steady clock."""
+    """Judgement of claims whose evictions do not help; times are of a steady clock."""
 
     def __init__(self) -> None:
         self._trials: dict[tuple[Reason, str], _Trial] = {}
@@ -68,5 +71,5 @@ class EvictionEffect:
 
 
 def _is_in_vain(trial: _Trial, need: float | None) -> bool:
-    """Whether the need is almost what it was; ``None``: there is none any more."""
+    """True if the need is almost as before; ``None``: there is none any more."""
     return need is not None and trial.need - need < _SHARE * min(trial.frees, trial.need)

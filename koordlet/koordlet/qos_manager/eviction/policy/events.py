@@ -19,7 +19,7 @@ COMPONENT = "koordlet"
 
 
 class PodEvent(NamedTuple):
-    """What is to be said of a pod: ``reason`` is one CamelCase word, ``message`` one line."""
+    """Event about a pod: ``reason`` is one CamelCase word, ``message`` one line."""
 
     pod: Pod
     reason: str

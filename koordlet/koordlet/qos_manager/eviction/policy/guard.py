@@ -46,7 +46,7 @@ _RULES = msgspec.json.Decoder(list[str])
 
 
 def never(pod: PodView, own: frozenset[str] = frozenset()) -> str:
-    """Why a pod may not be evicted by anything; "" where it may.
+    """Return why a pod may not be evicted by anything; "" if it may.
 
     ``own`` is what koordlet's own pod is called: its UID or "namespace/name".
     """
@@ -75,7 +75,7 @@ def never(pod: PodView, own: frozenset[str] = frozenset()) -> str:
 
 
 def refusal(pod: PodView, claim: EvictionClaim, own: frozenset[str] = frozenset()) -> str:
-    """Why a pod may not be evicted for a claim; "" where it may."""
+    """Return why a pod may not be evicted for a claim; "" if it may."""
     if found := never(pod, own):
         return found
     if claim.opt_in and not opted_in(pod):
@@ -92,7 +92,7 @@ def refusal(pod: PodView, claim: EvictionClaim, own: frozenset[str] = frozenset(
 
 
 def opted_in(pod: PodView) -> bool:
-    """Whether the pod itself says that it may be evicted."""
+    """True if the pod itself says that it may be evicted."""
     return pod.record.pod.labels.get(LABEL_EVICTION_ENABLED) == "true"
 
 

@@ -35,8 +35,10 @@ Decided = tuple[str, StrategyMode, Decision]
 
 _ROUNDING = 1e-9
 _LEAST_SHARE = 0.01
-"""Of what is to be freed: a node has hardly more than a hundred pods, so that those that free less
-than this hardly help together."""
+"""Least part of the need that a pod must free.
+
+A node has hardly more than a hundred pods, so that smaller ones hardly help together.
+"""
 _UNITS = {"cpu": "cores", "memory": "bytes"}
 
 
@@ -150,7 +152,7 @@ class _Selector:
             self._say(ask, f"not enough: {waits}")
 
     def _expected(self, strategy: str, claim: EvictionClaim) -> float:
-        """What terminating pods free, whether the claim still names them or not."""
+        """Return the release of terminating pods, whether the claim still names them or not."""
         known = strategy, claim.rule, claim.resource
         going = {**self._room.going, **self._chosen}
         found = {uid: _freed(frees, known) for uid, frees in going.items()}
@@ -272,13 +274,13 @@ class _OpenClaim:
 
     @property
     def rest(self) -> float:
-        """What is still to be freed; what is left by rounding alone is nothing."""
+        """Amount still to be freed; a rest by rounding alone is none."""
         rest = self.claim.need - self.expected
         return rest if rest > _ROUNDING * self.claim.need else 0.0
 
 
 def _frees(pod: PodView, claims: Sequence[Claimed]) -> dict[Reason, float]:
-    """What each claim gets of a pod; of several claims of one kind the one that gets most."""
+    """Return each claim's share of a pod; of several claims of one kind the largest share."""
     frees: dict[Reason, float] = {}
     for strategy, _, claim in claims:
         known = strategy, claim.rule, claim.resource
@@ -289,7 +291,7 @@ def _frees(pod: PodView, claims: Sequence[Claimed]) -> dict[Reason, float]:
 
 
 def _freed(frees: Mapping[Reason, float], claim: Reason) -> float:
-    """What a claim gets of a pod that goes.
+    """Return a claim's share of a pod that goes.
 
     By its own calculation; if it does not name the pod, by that of others of its resource.
     """

@@ -1,4 +1,4 @@
-"""Which disk is meant by a device, a volume group or a pod's volume. No IO.
+"""Disk of a device, a volume group or a pod's volume. No IO.
 
 Limits are of whole disks: the kernel takes no partition, and knows a logical volume's disk
 better than its volume. What lies on several disks is limited itself.

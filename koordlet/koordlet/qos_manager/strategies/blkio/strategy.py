@@ -65,7 +65,7 @@ class Settings:
 
 
 def settings(slo: NodeSLO) -> Settings:
-    """What the NodeSLO asks for."""
+    """Read the settings from the NodeSLO."""
     be, ls, lsr = (slo.of(one).blkio for one in (QoSClass.BE, QoSClass.LS, QoSClass.LSR))
     return Settings(be, ls, lsr, slo.root_blkio)
 
@@ -106,7 +106,7 @@ class _Memory(NamedTuple):
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     """The blocks of every class, pod and disk that exists."""
     before = memory if isinstance(memory, _Memory) else None
-    storage = view.latest.fact(LocalStorage)
+    storage = view.latest.info(LocalStorage)
     if storage is None:
         return _hold(before, {one.group for one in _places(view, settings)})
     knobs = view.node.kernel.knobs
@@ -198,7 +198,7 @@ class _DiskLines:
 
 @dataclass(frozen=True, slots=True)
 class _DiskResolver:
-    """What there is on this node; ``costs`` are the disks that take weights, root's too."""
+    """Disks and knobs of this node; ``costs`` are the disks that take weights, root's too."""
 
     disks: Disks
     knobs: frozenset[str]

@@ -1,1 +1,1 @@
-"""When a container may use more CPU than its limit, and how much."""
+"""CPU that a container may use beyond its limit, and the conditions for it."""

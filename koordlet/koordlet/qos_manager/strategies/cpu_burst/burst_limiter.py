@@ -1,4 +1,4 @@
-"""For how long a container may use more than its limit: a bucket of tokens. No IO.
+"""Time for which a container may exceed its limit: a bucket of tokens. No IO.
 
 Koordinator's, in percent of the limit times seconds:
 
@@ -25,7 +25,7 @@ _SILENT_PERIODS = 2
 
 
 class BurstTokens(NamedTuple):
-    """What is left, in percent · seconds; ``at`` is CLOCK_MONOTONIC in seconds."""
+    """Tokens left, in percent · seconds; ``at`` is CLOCK_MONOTONIC in seconds."""
 
     left: float
     capacity: float
@@ -33,7 +33,7 @@ class BurstTokens(NamedTuple):
 
     @property
     def allow(self) -> bool:
-        """Whether the quota may be above the limit."""
+        """True if the quota may be above the limit."""
         return self.left > 0
 
 

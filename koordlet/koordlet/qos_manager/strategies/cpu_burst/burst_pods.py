@@ -30,7 +30,7 @@ _LEAST_QUOTA = 1000
 """The kernel's, in µs: the kubelet rounds smaller ones up to it."""
 
 _LOOK_SECONDS = 10.0
-"""How long quotas that only hooks and the kubelet change are taken for what they were."""
+"""Time for which quotas that only hooks and the kubelet change are taken as unchanged."""
 _REST_SECONDS = 30.0
 """After a container was resized none of its pod bursts: the kernel may refuse the kubelet a pod's
 quota that is below one of a container."""
@@ -52,7 +52,7 @@ class BurstPod(NamedTuple):
     notes: tuple[Decision, ...] = ()
 
     def is_due(self, view: StrategyView, throttled: Mapping[tuple[str, ...], WindowStats]) -> bool:
-        """Whether its files are to be looked at again.
+        """True if its files are to be looked at again.
 
         Those whose quotas are raised, or may be now, are as soon as the kubelet has resized them.
         """
@@ -70,7 +70,7 @@ def _is_throttled(one: BurstQuota, throttled: Mapping[tuple[str, ...], WindowSta
 
 
 def may_burst(pod: PodView) -> bool:
-    """Whether it is a pod for bursts at all, whatever it asks for."""
+    """True if it is a pod for bursts at all, whatever it asks for."""
     demand = pod.demand
     ended = demand is not None and demand.phase in ("Succeeded", "Failed")
     return pod.asked_qos not in BESIDE and not ended and not pod.in_vm

@@ -1,4 +1,4 @@
-"""How far CPU quotas grow and how they come back, and how much may be saved up. No IO.
+"""Growth and return of CPU quotas, and the CPU time that may be saved up. No IO.
 
 Koordinator's steps: × 1.2 up for a container that is throttled while the shared CPUs have
 room, × 0.8 down while its tokens are used up (``burst_limiter``) or the shared CPUs are
@@ -45,7 +45,7 @@ class QuotaMove(StrEnum):
 
 
 class QuotaCause(StrEnum):
-    """Why a quota is what it is."""
+    """Reason of a quota."""
 
     FOUND = "as it was found"
     THROTTLED = "× 1.2 while it is throttled"
@@ -80,7 +80,7 @@ class BurstQuota(NamedTuple):
 
     @property
     def raised(self) -> bool:
-        """Whether it is above its base."""
+        """True if it is above its base."""
         return self.quota > self.base
 
     @property
@@ -129,7 +129,7 @@ def burst_within(wanted: int, quota: int) -> int:
 
 
 class BurstInputs(NamedTuple):
-    """What steps go by; use and throttling by container, ``use`` {} where none needs it."""
+    """Inputs of steps; use and throttling by container, ``use`` {} where none needs it."""
 
     steady: float
     pool: SharePool
@@ -177,7 +177,7 @@ _CAUSES = {
 
 
 def _alone(one: BurstQuota, now: BurstInputs) -> tuple[BurstQuota, QuotaMove]:
-    """Where a quota goes, but for the pool's overload; with its tokens and times."""
+    """Return a quota's move, but for the pool's overload; with its tokens and times."""
     point = now.throttled.get(one.key)
     throttled = point is not None and point.last > 0
     limited = one.asked.quota_period_seconds >= 0
@@ -213,7 +213,7 @@ def _tokens(one: BurstQuota, use: float | None, now: BurstInputs) -> BurstTokens
 
 
 def _raised(one: BurstQuota, now: BurstInputs) -> RaisedQuota:
-    """What a step down takes from it; where its use is not known, as if it used all it may."""
+    """Return the release of a step down; where its use is not known, as if it used all."""
     found = now.use.get(one.key)
     shall = one.moved(QuotaMove.DOWN, one.cause).quota
     used = one.quota if found is None else min(found.avg * one.period, one.quota)

@@ -1,4 +1,4 @@
-"""How full the CPUs are that pods share, and whose raised quotas come down first. No IO.
+"""Load of the CPUs that pods share, and the order in which raised quotas come down. No IO.
 
 The pool is what LS pods, pods without a class and the system share: Koordinator's
 ``cpuburst`` computes it as (node use - use of LSE, LSR and BE pods) / (CPUs - requests of
@@ -40,14 +40,14 @@ COOLING = 0.9
 WINDOW = 5.0
 """Seconds over which use is averaged: Koordinator's five rounds."""
 BESIDE = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
-"""Who is not in the pool; Koordinator goes by the label alone here."""
+"""Classes outside the pool; Koordinator goes by the label alone here."""
 _EXCLUSIVE = (QoSClass.LSE, QoSClass.LSR)
 _TARGET = (1 + COOLING) / 2
 _MOST_AT_ONCE = 0.25
 
 
 class SharePoolState(StrEnum):
-    """What the pool allows."""
+    """State of the pool."""
 
     IDLE = "idle"
     COOLING = "cooling"
@@ -64,14 +64,14 @@ class SharePool(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """How full it is; full where no core is left in it."""
+        """Load of the pool; 1 where no core is left in it."""
         if self.used is None:
             return None
         return self.used / self.total if self.total > 0 else 1.0
 
     @property
     def state(self) -> SharePoolState:
-        """What it allows."""
+        """State that its load means."""
         ratio = self.ratio
         if ratio is None:
             return SharePoolState.UNKNOWN
@@ -124,7 +124,7 @@ def unseen(released: Iterable[ReleasedCores], steady: float, window: float) -> f
 def recent(
     released: Iterable[ReleasedCores], steady: float, window: float
 ) -> tuple[ReleasedCores, ...]:
-    """What was taken back within the window."""
+    """Return the cores taken back within the window."""
     return tuple(one for one in released if 0 <= steady - one.at < window)
 
 

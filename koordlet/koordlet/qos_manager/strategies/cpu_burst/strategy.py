@@ -62,18 +62,18 @@ _BURST = (BurstPolicy.AUTO, BurstPolicy.CPU_BURST)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for pods without an annotation, as ``koord_model.cpu_burst.CPUBurst`` has it."""
+    """Settings of pods without an annotation, as ``koord_model.cpu_burst.CPUBurst`` has them."""
 
     policy: BurstPolicy = BurstPolicy.NONE
     """none, cpuBurstOnly, cfsQuotaBurstOnly, or auto for both."""
     burst_percent: Annotated[int, Meta(ge=1, le=10_000)] = 1000
-    """What may be saved up, in percent of the limit; the kernel takes the quota at most."""
+    """CPU time that may be saved up, percent of the limit; the kernel takes the quota at most."""
     quota_percent: Annotated[int, Meta(ge=100, le=MOST_QUOTA_PERCENT)] = 300
-    """How far a quota may grow, in percent of what it is without burst."""
+    """Greatest quota, in percent of the one without burst."""
     quota_period_seconds: Annotated[int, Meta(ge=-1, le=MOST_QUOTA_SECONDS)] = -1
-    """How long a quota may stay that far, -1: for ever."""
+    """Time for which a quota may stay that high, -1: for ever."""
     share_pool_threshold: Annotated[int, Meta(ge=0, le=100)] = 50
-    """How full the CPUs that pods share may be, in percent."""
+    """Greatest load of the CPUs that pods share, in percent."""
     calm_seconds: Annotated[float, Meta(ge=0)] = 300.0
     """A raised quota that was not needed for so long comes down; 0: it stays."""
 
@@ -121,7 +121,7 @@ class _PodState(NamedTuple):
 
 
 class _Context(NamedTuple):
-    """What every pod's state depends on; ``saves`` is whether the kernel has the knob."""
+    """Context of every pod's state; ``saves`` is true if the kernel has the knob."""
 
     settings: Settings
     ratio: float
@@ -137,7 +137,7 @@ class _Memory(NamedTuple):
 
 
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
-    """What containers may save up, and the quotas above their base."""
+    """Plan the CPU time that containers may save up, and the quotas above their base."""
     before = memory if isinstance(memory, _Memory) else _Memory()
     saves = BURST in view.node.kernel.knobs
     context = _Context(settings, view.node.cpu_normalization_ratio, saves)

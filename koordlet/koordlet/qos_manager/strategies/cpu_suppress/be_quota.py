@@ -1,4 +1,4 @@
-"""What quota best-effort pods get for so many cores. No IO.
+"""Quota of best-effort pods for so many cores. No IO.
 
 Microseconds in a period; quotas are of the cgroup above all of them.
 """
@@ -35,5 +35,5 @@ def next_quota(had: int, wanted: int, least: int, change: float, growth: float) 
 
 
 def is_kept(had: int, wanted: int, change: float) -> bool:
-    """Whether a quota is near enough to stay."""
+    """True if a quota is near enough to stay."""
     return abs(wanted - had) < change and wanted != LEAST

@@ -58,16 +58,16 @@ _LEAST_DEADBAND = 0.25  # cores
 
 @dataclass(frozen=True)
 class Settings:
-    """How full the node may get with best-effort pods on it."""
+    """Load of a node that best-effort pods may bring about."""
 
     enable: bool = False
-    """Whether best-effort pods are held down at all."""
+    """True if best-effort pods are held down at all."""
     threshold_percent: Annotated[float, Meta(ge=0, le=100)] = 65
     """Of the node's CPUs: what it may use together with best-effort pods."""
     min_percent: Annotated[float, Meta(ge=0, le=100)] = 0
     """Of the node's CPUs: what best-effort pods have in any case."""
     policy: SuppressPolicy = SuppressPolicy.CPUSET
-    """How they are held down: cpuset or cfsQuota."""
+    """Means to hold them down: cpuset or cfsQuota."""
     growth_percent: Annotated[float, Meta(gt=0, le=100)] = 10
     """Of the node's CPUs: how much more they get in one round at most."""
     grow_after_seconds: Annotated[float, Meta(ge=0, le=3600)] = 5
@@ -80,7 +80,7 @@ class Settings:
 
 
 def settings(slo: NodeSLO) -> Settings:
-    """What ``resourceUsedThresholdWithBE`` asks for."""
+    """Read the settings from ``resourceUsedThresholdWithBE``."""
     asked = slo.threshold
     return Settings(
         asked.enable,
@@ -162,7 +162,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
 
 
 def _left(cores: float, quota: int | None) -> StrategySignal:
-    """What best-effort pods are left, by the way that holds them down."""
+    """Return the signal of the cores left to best-effort pods, by the means."""
     way = SuppressPolicy.CPUSET if quota is None else SuppressPolicy.CFS_QUOTA
     return StrategySignal(f"be_suppress_cpu_cores/{way}", cores)
 
@@ -221,7 +221,7 @@ def _cpus(
 
 
 def _deadband(settings: Settings, cpus: int) -> float:
-    """How many cores too much take no CPU away."""
+    """Return the excess of cores up to which no CPU is taken away."""
     if not settings.deadband_percent:
         return 0.0
     return max(cpus * settings.deadband_percent / 100, _LEAST_DEADBAND)
@@ -335,7 +335,7 @@ def _held(view: StrategyView, before: _Memory) -> _Memory:
 
 
 def _owners_known(view: StrategyView) -> bool:
-    """Whether it is known which CPUs are not to be shared."""
+    """True if it is known which CPUs are not to be shared."""
     return view.node.topology is not None and view.node.topology.owners_known
 
 

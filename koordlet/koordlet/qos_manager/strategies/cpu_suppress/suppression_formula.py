@@ -1,4 +1,4 @@
-"""How much CPU best-effort pods may use: what the others leave of a threshold. No IO.
+"""CPU of best-effort pods: the part of a threshold that the others leave. No IO.
 
 Koordinator's formula, in cores:
 
@@ -21,7 +21,7 @@ from koordlet.qos_manager.core.strategy import PodView, StrategyView, Term
 
 
 class NodeCPULoad(NamedTuple):
-    """What uses the node's CPUs now, in cores.
+    """Present usage of the node's CPUs, in cores.
 
     ``reserved`` is what is kept back for the system; it counts where the system uses less.
     """
@@ -34,18 +34,18 @@ class NodeCPULoad(NamedTuple):
     reserved: float
 
     def left(self, percent: float) -> float:
-        """What ``percent`` of the node leave to best-effort pods; below 0 when over it."""
+        """Return the rest of ``percent`` of the node for best-effort pods; below 0 when over it."""
         others = self.pods + self.applications + max(self.system, self.reserved)
         return self.capacity * percent / 100 - others
 
 
 def is_best_effort(pod: PodView) -> bool:
-    """Whether its CPU is not counted with that of the pods to be protected."""
+    """True if its CPU is not counted with that of the pods to be protected."""
     return pod.kube is KubeQoS.BEST_EFFORT or pod.asked_qos is QoSClass.BE
 
 
 def measure(view: StrategyView) -> NodeCPULoad | str:
-    """What uses the CPUs now, or the name of what is not known.
+    """Return the present usage of the CPUs, or the name of an unknown part.
 
     A single pod that has not been measured yet counts with the system, or with best-effort
     pods if it is one of them.
@@ -133,7 +133,7 @@ _FORMULA = (
 def amount(
     load: NodeCPULoad, limits: SuppressionLimits, spell: Spell, steady: float, seconds: float
 ) -> SuppressionAmount:
-    """What the threshold leaves, within floor and bound: the least of the last ``seconds``.
+    """Return the threshold's rest, within floor and bound: the least of the last ``seconds``.
 
     ``spell`` is that of the last amount. The floor wins over the bound.
     """

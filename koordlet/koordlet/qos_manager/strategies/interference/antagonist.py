@@ -46,7 +46,7 @@ class Antagonist(NamedTuple):
 
 
 def correlations(deviations: Sequence[float], use: Cores, limit: float) -> Cores:
-    """How well the use of each suspect fits a victim's deviations, -1 to 1.
+    """Correlate the use of each suspect with a victim's deviations, -1 to 1.
 
     0 where it used nothing, or the victim suffered always or never.
     """

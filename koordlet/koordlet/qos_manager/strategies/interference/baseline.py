@@ -1,4 +1,4 @@
-"""What is usual for a series, and how far a point is from it. No IO.
+"""Usual values of a series, and the distance of a point from them. No IO.
 
 A running mean and variance, weighted exponentially, that outliers hardly move:
 
@@ -25,7 +25,7 @@ _NORMAL = 1.4826
 
 
 class BaselineParameters(NamedTuple):
-    """How a kind of series is learnt: counts in points, the least spread in its unit."""
+    """Learning of a kind of series: counts in points, the least spread in its unit."""
 
     warm_up: int
     half_life: float
@@ -34,7 +34,7 @@ class BaselineParameters(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What is usual; ``first`` are the points so far while it is warming up."""
+    """Usual values; ``first`` are the points so far while it is warming up."""
 
     first: tuple[float, ...] = ()
     mean: float = 0.0
@@ -42,12 +42,12 @@ class Baseline(NamedTuple):
     known: bool = False
 
     def spread(self, manner: BaselineParameters) -> float:
-        """How far points usually are from the mean."""
+        """Return the usual distance of points from the mean."""
         least = max(manner.least_spread, manner.least_share * abs(self.mean))
         return float(max(self.variance**0.5, least))
 
     def deviations(self, value: float, manner: BaselineParameters) -> float | None:
-        """How many spreads a value is above the mean; ``None`` while warming up."""
+        """Return a value's spreads above the mean; ``None`` while warming up."""
         spread = self.spread(manner)
         if not self.known or spread <= 0:
             return None

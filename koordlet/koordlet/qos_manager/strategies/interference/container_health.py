@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 
 class HealthMeasurements(NamedTuple):
-    """What was measured: ``uses`` by pod, in cores, and windows of containers by labels."""
+    """Measurements: ``uses`` by pod, in cores, and windows of containers by labels."""
 
     uses: Uses
     use: Mapping[tuple[str, ...], WindowStats]
@@ -35,7 +35,7 @@ class HealthMeasurements(NamedTuple):
 
 
 class HealthMetric(NamedTuple):
-    """What is watched of a container.
+    """Metric of a container's health.
 
     ``suffers`` says to people what a victim does. ``read`` finds the newest point of pod UID and
     container id, ``None`` where there is none that says anything. ``by_quota`` is whether the

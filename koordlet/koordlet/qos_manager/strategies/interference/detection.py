@@ -17,14 +17,14 @@ WINDOW = 12
 """The newest points by which antagonists are looked for: two minutes of pressure."""
 
 _SILENT_SECONDS = 300.0
-"""After which the health of the container is unknown."""
+"""Time after which the health of the container is unknown."""
 
 Uses = Mapping[str, float]
 """The cores that pods used at a point's time, by UID."""
 
 
 class OutlierLimits(NamedTuple):
-    """What an outlier is: more than ``deviations``, at least ``floor``; ``points`` in a row."""
+    """Limits of an outlier: more than ``deviations``, at least ``floor``; ``points`` in a row."""
 
     deviations: float
     points: int

@@ -62,10 +62,10 @@ _OWN_THROTTLING = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """When a container is a victim, and who its antagonist."""
+    """Conditions of victims and antagonists."""
 
     deviations: Annotated[float, Meta(ge=1, le=100)] = 3.0
-    """How many spreads above the mean an outlier is."""
+    """Number of spreads above the mean that make an outlier."""
     points: Annotated[int, Meta(ge=1, le=10)] = 3
     """So many outliers in a row make a victim."""
     psi_floor_percent: Annotated[float, Meta(ge=0, le=100)] = 10.0
@@ -77,7 +77,7 @@ class Settings:
     cpi_warm_up_points: Annotated[int, Meta(ge=5, le=1000)] = 15
     """The same of cycles per instruction, a minute apart."""
     correlation: Annotated[float, Meta(ge=0, le=1)] = 0.67
-    """How well an antagonist's CPU use must fit, 0 to 1; 0.67 is five times as much as before."""
+    """Least correlation of an antagonist's CPU use, 0 to 1; 0.67 is five times as before."""
 
 
 def settings(slo: NodeSLO) -> Settings:

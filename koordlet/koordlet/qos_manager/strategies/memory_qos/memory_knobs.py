@@ -1,4 +1,4 @@
-"""Which knobs say what memory QoS asks for: names and values, no IO.
+"""Knobs for memory QoS: names and values, no IO.
 
 The list includes knobs that only some vendors' kernels have; the caller checks whether
 they are there.
@@ -26,7 +26,7 @@ def protecting(one: MemoryProtection) -> dict[str, int]:
 
 
 def alike(asked: MemoryQoS) -> dict[str, int]:
-    """What pods and their containers have alike."""
+    """Return the values that pods and their containers have in common."""
     optional = {
         BY_PRIORITY: asked.priority_enable,
         PRIORITY: asked.priority,

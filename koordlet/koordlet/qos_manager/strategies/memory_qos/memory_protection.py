@@ -1,4 +1,4 @@
-"""How much of a pod's memory is protected, and where it is held back: arithmetic only, no IO.
+"""Protection of a pod's memory, and the point of throttling: arithmetic only, no IO.
 
 The formulas are Koordinator's (``memoryQOS`` of the NodeSLO). All amounts are bytes.
 """
@@ -32,7 +32,7 @@ def _throttling(limit: str) -> str:
 
 
 class MemoryProtection(NamedTuple):
-    """What stays with a group: ``least`` in any case, ``low`` while others can be reclaimed."""
+    """Memory kept for a group: ``least`` in any case, ``low`` while others can be reclaimed."""
 
     least: int = 0
     low: int = 0
@@ -44,7 +44,7 @@ class MemoryProtection(NamedTuple):
 
 
 def given(request: int, asked: MemoryQoS) -> tuple[Term, ...]:
-    """What ``protection`` goes by."""
+    """Return the terms of ``protection``."""
     found = protection(request, asked)
     return (
         Term("request", request, "bytes"),
@@ -61,7 +61,7 @@ def amount(amounts: Amounts, qos: QoSClass) -> int:
 
 
 def protection(request: int, asked: MemoryQoS) -> MemoryProtection:
-    """What is protected of a request; ``memory.low`` below ``memory.min`` would do nothing."""
+    """Return the protected part of a request; ``memory.low`` below ``memory.min`` has no effect."""
     least = request * asked.min_limit // 100
     low = request * asked.low_limit // 100
     return MemoryProtection(least, max(low, least) if low else 0)
@@ -90,7 +90,7 @@ class MemorySizes(NamedTuple):
 
 
 class MemoryHigh(NamedTuple):
-    """Where a container is held back; ``size`` is ``None`` where that is not known yet."""
+    """Throttling point of a container; ``size`` is ``None`` where that is not known yet."""
 
     size: int | None
     formula: str
@@ -100,7 +100,7 @@ class MemoryHigh(NamedTuple):
 def held_back(
     sizes: MemorySizes, least: int, asked: MemoryQoS, *, instead: bool = False
 ) -> MemoryHigh | None:
-    """Where its tasks begin to reclaim, never below what is protected; ``None``: nowhere.
+    """Return where its tasks begin to reclaim, never below the protection; ``None``: nowhere.
 
     Without a limit the node's memory counts as one. ``instead``: at the watermark too, if
     that is lower.
@@ -157,7 +157,7 @@ class PageCacheLimit(NamedTuple):
 
 
 def page_cache(limit: int, asked: MemoryQoS) -> PageCacheLimit:
-    """What a pod's page cache is limited to; ``limit`` is that of its memory, 0 without one.
+    """Return a pod's limit of page cache; ``limit`` is that of its memory, 0 without one.
 
     Bytes go before percent, and no limit is larger than the memory's. A size of 0 switches
     it off, unless it is switched on in so many words.

@@ -58,15 +58,15 @@ _CLASS_ABOVE = {
     KubeQoS.BURSTABLE: QoSClass.LS,
     KubeQoS.BEST_EFFORT: QoSClass.BE,
 }
-"""Whose priorities the groups above all pods have; the first is above the others, too."""
+"""Class whose priorities the groups above all pods have; the first is above the others, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the classes ask for is in the NodeSLO's ``memoryQOS`` and pods' annotations."""
+    """Settings beside those of classes, which are in ``memoryQOS`` and pods' annotations."""
 
     high_for_watermarks: bool = False
-    """Where the kernel has no watermarks: hold containers back at limit × wmarkRatio / 100."""
+    """True to throttle containers at limit × wmarkRatio / 100 if the kernel has no watermarks."""
 
 
 def settings(slo: NodeSLO) -> Settings:
@@ -84,12 +84,12 @@ class _Context(NamedTuple):
 
     @property
     def protects(self) -> bool:
-        """Whether the kernel can keep memory with a group."""
+        """True if the kernel can keep memory for a group."""
         return MIN in self.knobs or LOW in self.knobs
 
     @property
     def instead(self) -> bool:
-        """Whether ``memory.high`` stands in for watermarks."""
+        """True if ``memory.high`` stands in for watermarks."""
         return self.settings.high_for_watermarks and RATIO not in self.knobs
 
 
@@ -116,7 +116,7 @@ class _Memory:
 
 
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
-    """What every pod, its containers and the groups above are to have."""
+    """Plan the values of every pod, its containers and the groups above."""
     before = memory if isinstance(memory, _Memory) else None
     context = _Context(view.slo, view.node.kernel.knobs, _top(view), settings)
     pods = _pods(view, context, before)
@@ -140,7 +140,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
 
 
 def _top(view: StrategyView) -> int | None:
-    """What stands for the limit of containers without; an amplified node has less than it says."""
+    """Return the limit of containers without one; an amplified node has less than it says."""
     found = [one for one in (view.allocatable.get(MEMORY), view.memory_bytes) if one]
     return min(found) if view.allocatable.get(MEMORY) else None
 
@@ -307,7 +307,7 @@ def _no_less(view: StrategyView, group: str, needed: MemoryProtection) -> Memory
 
 
 def _priorities(kube: KubeQoS, slo: NodeSLO) -> dict[str, int]:
-    """By whose priority the kernel kills in these groups, and theirs among each other.
+    """Return the switch of kills by priority in these groups, and their own priorities.
 
     Not the one above all: what is in it is not of one class. And none of them is killed as
     a whole (``memory.oom.group``): that would be every pod of a class, or of the node.

@@ -1,4 +1,4 @@
-"""How much latency-sensitive pods wait for CPU. No IO.
+"""Wait of latency-sensitive pods for CPU. No IO.
 
 Of each pod the kernel says for how much of the time some task of it was ready to run and had no
 CPU (PSI, "some", average of 10 s). The node's number is their root mean square, each pod with
@@ -30,7 +30,7 @@ _LEAST_WEIGHT = 0.01  # cores: a pod without use and request counts a little
 
 
 class LSPressure(NamedTuple):
-    """What is known: percent of the time, of so many pods; the worst of them.
+    """Pressure: percent of the time, of so many pods; the worst of them.
 
     ``throttled`` is how many were left out because their own limit holds them.
     """
@@ -45,7 +45,7 @@ class LSPressure(NamedTuple):
 def waiting(
     view: StrategyView, seconds: float, most_throttled: float, at_least: Mapping[str, float]
 ) -> LSPressure | None:
-    """How much these pods wait; ``None`` where of none it was measured in the last ``seconds``.
+    """Measure these pods' wait; ``None`` if none was measured in the last ``seconds``.
 
     ``most_throttled`` is the part of its periods in which a pod may be throttled and still
     count. ``at_least`` are percent by pod ("namespace/name") that count where it waits for less.

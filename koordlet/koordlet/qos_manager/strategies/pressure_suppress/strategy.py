@@ -48,10 +48,10 @@ _FORMULA = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What is aimed at, and how fast."""
+    """Target of the pressure, and the speed."""
 
     enable: bool = False
-    """Whether best-effort pods are held down at all (as ``cpu_suppress``)."""
+    """True if best-effort pods are held down at all (as ``cpu_suppress``)."""
     target_percent: Annotated[float, Meta(gt=0, le=100)] = 10
     """Of the time: how much latency-sensitive pods may wait for CPU."""
     deadband_percent: Annotated[float, Meta(ge=0, lt=100)] = 30
@@ -140,13 +140,13 @@ def _unbound(reason: str) -> Plan:
 
 
 def _outliers(view: StrategyView, percent: float) -> Mapping[str, float]:
-    """What pods count for at least that need more cycles than usual, by name."""
+    """Return the least pressure of pods that need more cycles than usual, by name."""
     named = view.signals.get(_INTERFERENCE, ())
     return {one.pod: percent for one in named if one.name == _OUTLIER} if percent else {}
 
 
 def _in_force(view: StrategyView) -> float | None:
-    """What best-effort pods may have now, in cores."""
+    """Return the present limit of best-effort pods, in cores."""
     found = view.latest.value("node_be", "cpu", "real-limit")
     return None if found is None else found / 1000
 

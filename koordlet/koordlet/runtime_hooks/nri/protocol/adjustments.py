@@ -76,7 +76,7 @@ def update(
 
 
 def removed(name: str) -> str:
-    """The name by which NRI takes a variable or an annotation away."""
+    """Return NRI's mark of a variable, annotation, mount or device to be removed."""
     return f"-{name}"
 
 

@@ -16,7 +16,7 @@ from koordlet.runtime_hooks.nri.protocol.methods import NriMethod
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What the runtime said of itself; timeouts in seconds, None where it sent none."""
+    """The runtime's description of itself; timeouts in seconds, None where it sent none."""
 
     name: str
     version: str
@@ -68,7 +68,7 @@ class UpdateResponse:
     id: int
     failed: tuple[pb.ContainerUpdate, ...] = ()
     error: str = ""
-    """Why the runtime did none of it; empty where it tried."""
+    """Reason for which the runtime did none of it; empty where it tried."""
 
 
 @dataclass(frozen=True, slots=True)

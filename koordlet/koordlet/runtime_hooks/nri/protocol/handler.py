@@ -1,4 +1,4 @@
-"""What users of the package write: a class with a method for each call they care about."""
+"""Base class for users of the package, with a method for each call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koordlet.runtime_hooks.nri.protocol.methods import METHODS
 
 R = TypeVar("R")
 Answer: TypeAlias = R | Awaitable[R | None] | None
-"""What a method gives: a response, or None for no change; at once, or by and by."""
+"""Result of a method: a response, or None for no change; at once, or awaited."""
 
 
 class NriHandler:

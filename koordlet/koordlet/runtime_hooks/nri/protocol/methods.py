@@ -1,4 +1,4 @@
-"""What a runtime may ask of a plugin: one row a method."""
+"""Calls of a runtime to a plugin: one row a method."""
 
 from __future__ import annotations
 

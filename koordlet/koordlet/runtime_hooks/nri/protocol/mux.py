@@ -20,7 +20,7 @@ MAX_PIECE = TTRPC_HEADER.size + MAX_MESSAGE
 """Bytes that may follow a header: one ttrpc frame."""
 
 _FIRST_PIECE = 4096
-"""What the other side surely takes of a frame before it knows how long it is.
+"""Bytes of a frame that the other side surely accepts before it knows the size.
 
 Its reader hands a piece to whoever reads the connection, and breaks the
 connection where that one's buffer is smaller than the piece. Before a frame's

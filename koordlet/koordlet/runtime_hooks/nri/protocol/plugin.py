@@ -37,7 +37,7 @@ _EMPTY = pb.Empty()
 
 
 class NriPluginState(enum.Enum):
-    """How far a connection has come."""
+    """State of a connection."""
 
     NEW = enum.auto()
     REGISTERING = enum.auto()
@@ -94,7 +94,7 @@ class NriPlugin:
         self._flush()
 
     def receive(self, data: bytes) -> list[Event]:
-        """What the runtime said, up to where ``failed`` was set."""
+        """Parse received bytes into events, up to where ``failed`` was set."""
         events: list[Event | None] = []
         try:
             for connection, piece in self._pieces.receive(data):
@@ -165,7 +165,7 @@ class NriPlugin:
             return self._registered(response)
         self._updates.discard(response.stream)
         if response.code != ttrpc.OK:
-            return UpdateResponse(response.stream, error=_told(response))
+            return UpdateResponse(response.stream, error=_message(response))
         try:
             answer = pb.UpdateContainersResponse.FromString(response.payload)
         except DecodeError:
@@ -178,7 +178,7 @@ class NriPlugin:
         if response.code == ttrpc.OK:
             return RegistrationResponse()
         self.state = NriPluginState.OVER
-        return RegistrationRejection(_told(response))
+        return RegistrationRejection(_message(response))
 
     def _request(self, call: ttrpc.TtrpcRequest) -> Event | None:
         if call.service == PLUGIN_SERVICE:
@@ -230,7 +230,7 @@ class NriPlugin:
         return self._ask(call, BY_NAME["Synchronize"], request)
 
     def _state_change(self, call: ttrpc.TtrpcRequest) -> IncomingCall | None:
-        """What older runtimes say instead of calls; all of these are answered with nothing."""
+        """Convert an older runtime's event into a call; all of these are answered with nothing."""
         change = pb.StateChangeEvent.FromString(call.payload)
         method = BY_EVENT.get(change.event)
         if method is None:
@@ -252,5 +252,5 @@ class NriPlugin:
         return ShutdownRequest()
 
 
-def _told(response: ttrpc.TtrpcResponse) -> str:
+def _message(response: ttrpc.TtrpcResponse) -> str:
     return response.message or f"code {response.code}"

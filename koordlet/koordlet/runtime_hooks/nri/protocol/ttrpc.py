@@ -56,7 +56,7 @@ class TtrpcRequest:
 
 @dataclass(frozen=True, slots=True)
 class TtrpcResponse:
-    """How a call of ours ended; the payload counts where ``code`` is ``OK``."""
+    """End of a call of ours; the payload counts where ``code`` is ``OK``."""
 
     stream: int
     payload: bytes

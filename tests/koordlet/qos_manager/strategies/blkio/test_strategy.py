@@ -46,11 +46,11 @@ def node(
     costs: str | None = None,
     **others: Any,
 ) -> StrategyView:
-    facts = () if storage is None else (storage,)
+    infos = () if storage is None else (storage,)
     return view(
         pods=pods,
         node=NodeView(kernel=Kernel(knobs=knobs)),
-        latest=FakeLatest({}, *facts),
+        latest=FakeLatest({}, *infos),
         cgroups=FakeCgroups({} if costs is None else {("", QOS): costs}),
         **others,
     )

@@ -31,12 +31,12 @@ def seen(
     if limit is not None:
         values[LIMIT] = limit * 1000
     used = {"web": web, "job": 2.0}
-    facts = (cpu_info(cpus),) if cpus else ()
+    infos = (cpu_info(cpus),) if cpus else ()
     return view(
         pods=PODS,
         steady=steady,
         history=FakeHistory({} if waits is None else {PSI: stats(waits)}),
-        latest=FakeLatest(values, *facts, pod_cpu_usage=used),
+        latest=FakeLatest(values, *infos, pod_cpu_usage=used),
         signals=signals or {},
         topology=Topology((SharedPool(0, "0-63"),)),
     )
