@@ -15,10 +15,11 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
 from h2.settings import SettingCodes, Settings
+from koord_kube.answers import Answer
 from koord_kube.client import Cluster
 from koord_kube.credentials import server_context
 from koord_kube.http2_writer import Http2UnsupportedError, Http2Writer
-from koord_kube.protocol.api import ApiError, ConflictError, NotLeadingError
+from koord_kube.protocol.api import ApiError, ConflictError, InvalidRequestError, NotLeadingError
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import PODS
 from koord_wire.frames import GOAWAY, frame
@@ -27,15 +28,15 @@ from tests.support.certificates import Certificates, make_certificates
 from tests.support.processes import PATIENCE
 from tests.support.waiting import until
 
-Answer = tuple[int, dict[str, str], Any]
-CREATED: Answer = (201, {}, {"kind": "Status", "status": "Success"})
+ServerAnswer = tuple[int, dict[str, str], Any]
+CREATED: ServerAnswer = (201, {}, {"kind": "Status", "status": "Success"})
 
 
 class Http2Server:
     """Answers writes by ``script`` in turn, else with 201; ``held`` requests get no answer yet."""
 
     def __init__(self) -> None:
-        self.script: list[Answer] = []
+        self.script: list[ServerAnswer] = []
         self.hold = False
         self.requests: list[dict[str, Any]] = []
         self.resets = 0
@@ -384,3 +385,51 @@ async def test_a_server_that_is_not_trusted(
 def test_a_cluster_that_cannot_be_asked_by_http2(cluster: Cluster) -> None:
     with pytest.raises(ValueError, match="HTTP/2"):
         Http2Writer(cluster)
+
+
+async def test_an_answer_comes_after_submit_never_within(
+    server: Http2Server, connect: Connect
+) -> None:
+    """Who is called may submit the next; also one that is never sent has an answer."""
+    leads = True
+    writer = await connect(leads=lambda: leads)
+    await writer.write(binding())
+    answers: list[Answer] = []
+    writer.submit(Request("PATCH", PODS, "../nodes", "team", body={}), answers.append)
+    leads = False
+    writer.submit(binding(), answers.append)
+    assert not answers
+    await until(lambda: len(answers) == 2)
+    assert [type(answer) for answer in answers] == [InvalidRequestError, NotLeadingError]
+    assert len(server.requests) == 1
+
+
+async def test_what_is_submitted_when_it_is_closed_fails(connect: Connect) -> None:
+    writer = await connect()
+    await writer.write(binding())
+    await writer.close()
+    assert "closed" in str(await outcome(writer, binding()))
+
+
+async def test_without_a_token_writes_fail(connect: Connect) -> None:
+    class NoToken:
+        async def header(self, *, anew: bool = False) -> str:
+            raise OSError("/token: No such file or directory")
+
+    writer = await connect(credentials=NoToken())
+    found = await outcome(writer, binding())
+    assert isinstance(found, ApiError)
+    assert "/token: No such file" in str(found)
+
+
+async def test_the_token_is_asked_for_again_after_a_while(
+    server: Http2Server, connect: Connect
+) -> None:
+    tokens = Tokens()
+    writer = await connect(credentials=tokens)
+    await writer.write(binding())
+    tokens.number = 7
+    await writer.write(binding())
+    writer._header_until = 0.0
+    await writer.write(binding())
+    assert [one["headers"]["authorization"][-1] for one in server.requests] == ["1", "1", "7"]
