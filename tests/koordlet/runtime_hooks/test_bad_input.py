@@ -148,8 +148,8 @@ async def test_of_the_node(way, directory, words):
     with Rig(NODE, "all", "wrong", directory) as one:
         found = await values(one, way, pod)
         assert one.loop.view.slo.total_network_bandwidth == 10 * 10**9
-    [(event, fields)] = words("rules", "field ignored", "hook plugin failed")
-    assert event == "rules"
+    [(event, fields)] = words("node settings rejected", "field ignored", "hook plugin failed")
+    assert event == "node settings rejected"
     says = "lsClass.cpuQOS.groupIdentity is 5; expected -1 to 2 (default 2 kept)"
     assert fields["reason"] == f"{file}: NodeSLO resourceQOSStrategy.{says}"
     assert {name: found[name] for name in ALL_OTHERS} == ALL_OTHERS

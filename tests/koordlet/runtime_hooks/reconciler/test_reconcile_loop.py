@@ -103,7 +103,10 @@ class TestRounds:
         rules.write_text("a: [")
         for _ in range(3):
             await loop.reconcile()
-        logged = [json.dumps(one) for one in words("rules", "field ignored", "not written")]
+        logged = [
+            json.dumps(one)
+            for one in words("node settings rejected", "field ignored", "not written")
+        ]
         assert len(logged) == len(set(logged)) == 3
 
 
