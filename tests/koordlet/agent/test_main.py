@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -217,8 +216,11 @@ def test_a_registration_directory_that_cannot_be_is_one_line_and_exit_1(make, tm
 @pytest.mark.parametrize(
     ("flag", "words"), [("--version", "koordlet "), ("--help", "--runtime-hooks-addr")]
 )
-def test_version_and_help(flag, words):
-    command = [console_script("koordlet"), flag]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert words in told.stdout
-    assert told.stderr == ""
+def test_version_and_help(monkeypatch, capsys, flag, words):
+    monkeypatch.setattr(sys, "argv", ["koordlet", flag])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    printed = capsys.readouterr()
+    assert words in printed.out
+    assert printed.err == ""
