@@ -100,6 +100,8 @@ class WorkQueue:
 
     def bring_forward(self) -> None:
         """Some request succeeded: keys that failed before it wait no longer for the server."""
+        if not self._failures:
+            return  # as at almost all of thousands of successes a second
         earlier = self._outage.succeeded(self._monotonic())
         for retry in earlier:
             self._schedule.bring_forward(self._keys[retry], retry.due)

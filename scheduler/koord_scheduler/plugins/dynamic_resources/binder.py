@@ -244,10 +244,9 @@ class ClaimBinder(PreBinding):
             except NotLeadingError:
                 raise
             except ApiError as error:
-                if 0 < error.status < 500 and error.status not in (409, 429):
+                if 0 < error.status < 500 and error.status != 409:
                     raise
                 failure = str(error)
-                await anyio.sleep(error.retry_after if error.status == 429 else 0)
                 claim = await self._look_up(known)
         return failure
 

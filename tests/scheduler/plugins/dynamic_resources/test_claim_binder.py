@@ -119,7 +119,6 @@ CONFLICT = ConflictError("changed", 409)
         ([(UNKNOWN, False, {})], True, 3),
         ([(None, True, {}), (UNKNOWN, True, {})], True, 2),
         ([(None, True, {}), (ApiError("broken", 500), False, {})], True, 3),
-        ([(None, True, {}), (ApiError("busy", 429), False, {})], True, 3),
         ([(None, True, {}), (UNKNOWN, False, ELSEWHERE)], False, 2),
         ([(CONFLICT, False, {"metadata": {"deletionTimestamp": "2026-01-01"}})], False, 1),
         ([(CONFLICT, False, {"metadata": {"uid": "another"}})], False, 1),
