@@ -15,7 +15,7 @@ from koord_scheduler.state.pod_class import PodClass
 
 
 class SchedulableNode(NamedTuple):
-    """What such a plugin sees of a node."""
+    """A plugin's view of a node."""
 
     name: str
     labels: Mapping[str, str]
@@ -29,10 +29,10 @@ class NodeByNodePlugin(Plugin):
 
     @abstractmethod
     def fits(self, pod: PodClass, node: SchedulableNode) -> bool:
-        """Whether pods of a class can run on a node."""
+        """True if pods of a class can run on a node."""
 
     def score_node(self, pod: PodClass, node: SchedulableNode) -> float:
-        """How good a node is, a whole number from 0 to 100."""
+        """Score a node, a whole number from 0 to 100."""
         return 0.0
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:

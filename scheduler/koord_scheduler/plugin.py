@@ -58,7 +58,7 @@ RowScore = Callable[[int], float]
 
 
 class Shortage(NamedTuple):
-    """How much of a resource nodes lack, and how much they have, by row, as ``ResourceColumns``."""
+    """Shortage of a resource on nodes, and their amounts, by row, as ``ResourceColumns``."""
 
     resource: str
     lacking: Amounts
@@ -66,7 +66,7 @@ class Shortage(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why a plugin rejects nodes, in kube-scheduler's words.
+    """A plugin's reason for rejecting nodes, in kube-scheduler's words.
 
     ``rows`` says of each row that the plugin was asked about whether the reason holds there. It is
     ``resolvable`` where it may hold no longer once other pods leave the node. ``note`` says why in
@@ -81,7 +81,7 @@ class Reason(NamedTuple):
 
 
 class PreFilterResult(NamedTuple):
-    """What a plugin knows of a class before it looks at nodes.
+    """A plugin's answer about a class before it looks at nodes.
 
     ``rejection`` says why the class can run nowhere. Otherwise only the nodes with the names
     ``nodes`` come into question, whatever becomes of these, or all where that is ``None``. The
@@ -117,7 +117,7 @@ class Limit(NamedTuple):
 
 
 class VictimRules(NamedTuple):
-    """Which pods a plugin lets others of a class take the place of, and what has to hold then.
+    """Pods that a class may replace for a plugin, and the limits that must hold then.
 
     ``may_be`` says of what pods use whether they may be victims. ``limits`` are, for some rows,
     conditions beside those of filters, which victims may help to meet.
@@ -179,19 +179,19 @@ class Plugin:
 
     name: ClassVar[str]
     normalizes: ClassVar[bool] = False
-    """Whether ``normalize`` does anything."""
+    """True if ``normalize`` does anything."""
     reason: ClassVar[str] = ""
-    """Why ``filter`` rejects nodes, of a plugin that has one reason for all of them."""
+    """Reason of ``filter``, of a plugin that has one reason for all rejections."""
     resolvable: ClassVar[bool] = True
     """``Reason.resolvable`` of that reason."""
     reads_labels: ClassVar[bool] = True
-    """Whether it looks at labels of pods that wait, others than those that selectors name."""
+    """True if it looks at labels of waiting pods other than those that selectors name."""
     helped_by: ClassVar[str] = "what it waits for"
     """Changes that may end its rejections, for people: "nodes that are uncordoned"."""
     helped_by_nodes: ClassVar[str] = ""
     """The same where no pod that ends can help; "" if there is nothing else to say."""
     across_pods: ClassVar[bool] = True
-    """Whether ``across`` depends on labels of pods, or on what they say of each other."""
+    """True if ``across`` depends on pods' labels, or on their terms about each other."""
     serves_stand_ins: ClassVar[bool] = False
     """True if ``reserve`` is asked for objects, too, that wait as if they were pods."""
 
@@ -202,14 +202,14 @@ class Plugin:
         """Called once with all plugins of the profile, before there are nodes and pods."""
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
-        """What can be said before nodes are looked at; ``filter`` rejects the same nodes.
+        """Answer before nodes are looked at; ``filter`` rejects the same nodes.
 
         It changes how the rejection is worded and counted, as in kube-scheduler.
         """
         return PreFilterResult()
 
     def admit(self, pods: Sequence[PodClass], nodes: ClusterState) -> str:
-        """Why pods of these classes get no nodes at present, one each, whatever nodes there are.
+        """Return why pods of these classes get no nodes at present, one each, on any nodes.
 
         "": they may get some. It is asked for each decision, as it may change with each pod, and
         apart from ``filter``, whose answers are kept. ``pre_filter`` has to say the same of a pod.
@@ -224,7 +224,7 @@ class Plugin:
         return None
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
-        """What keeps pods of a class off nodes; ``None`` where nothing does."""
+        """Return the filter of nodes for pods of a class; ``None`` if there is none."""
         return None
 
     def least_room(self, pod: PodClass, nodes: ClusterState) -> Request:
@@ -237,7 +237,7 @@ class Plugin:
         return ()
 
     def reasons(self, pod: PodClass, nodes: ClusterState, rows: Rows) -> list[Reason]:
-        """Why ``filter`` rejects those of ``rows`` that it rejects; each has one or more."""
+        """Return the reasons of ``filter`` for the ``rows`` that it rejects, one or more each."""
         can_run = self.filter(pod, nodes)
         if can_run is None:
             return []
@@ -256,7 +256,7 @@ class Plugin:
         return None if self.resolvable else ()
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
-        """What a class prefers; ``None`` where all nodes are equally good."""
+        """Return the score function of a class; ``None`` if all nodes are equally good."""
         return None
 
     def filter_row(self, pod: PodClass, nodes: ClusterState) -> RowFilter | None:
@@ -272,7 +272,7 @@ class Plugin:
         return scores
 
     def across(self, pod: PodClass, nodes: ClusterState) -> AcrossNodes | None:
-        """What depends on the pods of other nodes, too; ``None`` where nothing does."""
+        """Return the part that depends on pods of other nodes, too; ``None`` if there is none."""
         return None
 
     def held_room(self, pod: PodClass, nodes: ClusterState) -> HeldRoom | None:
@@ -307,7 +307,7 @@ class Plugin:
         rows: Callable[[], Rows],
         waiting: Iterable[str],
     ) -> object | None:
-        """What would help a class that fits nowhere, and has to be written; ``None``: nothing.
+        """Return the remedy to be written for a class that fits nowhere; ``None``: nothing.
 
         ``rows`` are those that no other plugin rejects, ``waiting`` the uids of the class's pods.
         """
@@ -324,7 +324,7 @@ class Plugin:
         return None
 
     def usage(self, reservation: Any, pod: PodUsage) -> PodUsage:
-        """What a pod takes of its node's columns with what ``reserve`` returned."""
+        """Return a pod's usage of its node's columns with the result of ``reserve``."""
         return pod
 
     def unreserve(self, reservation: Any, nodes: ClusterState) -> None:
@@ -345,7 +345,7 @@ class Plugin:
         return None
 
     def controllers(self, api: ApiServices) -> Iterable[Controller]:
-        """What it keeps in the API while this scheduler leads; of the first profile alone."""
+        """Controllers of its objects in the API while this scheduler leads; by one profile."""
         return ()
 
     def collectors(self, nodes: ClusterState, look_up: LookUp) -> Iterable[Collector]:
@@ -364,7 +364,7 @@ class Plugin:
         return None
 
     def sign(self, pod: PodClass) -> Hashable:
-        """What ``filter`` and ``score`` look at of a class, if not at pods or amounts of nodes.
+        """Return the parts of a class that ``filter`` and ``score`` read, if not pods or amounts.
 
         Classes for which that is equal share the answers, which are kept though pods come and go.
         A plugin that overrides it does so for all classes.
@@ -372,7 +372,7 @@ class Plugin:
         return None
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        """What else than its own row the score of a row depends on."""
+        """Return what else than its own row the score of a row depends on."""
         return None
 
 

@@ -151,7 +151,9 @@ class GangCluster:
 
     def refusals(self, seconds: float = 0.0) -> list[Refusal]:
         """Those who are told that they get none."""
-        return [one for one in self.decisions(seconds) if isinstance(one, Refusal) and one.untold]
+        return [
+            one for one in self.decisions(seconds) if isinstance(one, Refusal) and one.unreported
+        ]
 
     def of(self, name: str) -> Gang:
         """A gang."""

@@ -183,5 +183,5 @@ class Playbook:
             "to the backend": self.to_backend.left,
             "requests": self.requests,
         }
-        untold = {name: things for name, things in left.items() if things}
-        assert not untold, f"not told: {untold}"
+        unreported = {name: things for name, things in left.items() if things}
+        assert not unreported, f"not told: {unreported}"

@@ -1,4 +1,4 @@
-"""What the arguments of all plugins have in common. No IO."""
+"""Common part of the arguments of all plugins. No IO."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class PluginArgs(Strict, frozen=True):
     kind: str = ""
 
     def problems(self, path: str) -> Iterator[str]:
-        """What the original refuses beyond types and bounds, in the arguments at ``path``."""
+        """Return the original's errors beyond types and bounds, in the arguments at ``path``."""
         return iter(())

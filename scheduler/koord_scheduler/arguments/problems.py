@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, for people: field, value, and the way out. No IO."""
+"""Errors of a configuration, for people: field, value, and the way out. No IO."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class AddedAffinity(Strict, frozen=True, omit_defaults=True):
         return {"nodeAffinity": msgspec.to_builtins(self)}
 
     def problems(self, path: str) -> Iterator[str]:
-        """What kube-scheduler refuses in it."""
+        """Return kube-scheduler's errors in it."""
         required = self.required or _NodeSelector()
         for place, term in enumerate(required.node_selector_terms):
             where = "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"

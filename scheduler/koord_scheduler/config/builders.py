@@ -116,7 +116,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
 
 
 def support(name: str) -> Support:
-    """What the scheduler makes of a plugin."""
+    """Return the scheduler's support of a plugin."""
     if name in BUILDERS:
         return Support.BUILT
     return Support.CORE if name in CORE else Support.NOT_BUILT
@@ -181,7 +181,7 @@ def _amount_score(strategy: NUMAScoringStrategy) -> AmountScore:
 
 
 def _weights(resources: tuple[WeightedResource, ...]) -> dict[str, int]:
-    """What each resource counts; one that is there twice counts what both count."""
+    """Return the weight of each resource; one that is there twice has the sum of both."""
     weights: Counter[str] = Counter()
     for one in resources:
         weights[one.name] += one.weight

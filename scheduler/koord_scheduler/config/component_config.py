@@ -78,7 +78,7 @@ class PluginConfig(Strict, frozen=True):
 
 
 class KubeSchedulerProfile(Strict, frozen=True):
-    """How the pods of one scheduler name are placed; a single profile needs no name."""
+    """Placement of the pods of one scheduler name; a single profile needs no name."""
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: PerCent | None = None
@@ -87,7 +87,7 @@ class KubeSchedulerProfile(Strict, frozen=True):
 
 
 class LeaderElectionConfiguration(Strict, frozen=True):
-    """Who of several schedulers places pods; durations are as Go writes them."""
+    """Election of the scheduler that places pods; durations are as Go writes them."""
 
     leader_elect: bool = True
     lease_duration: str = "15s"
@@ -99,7 +99,7 @@ class LeaderElectionConfiguration(Strict, frozen=True):
 
 
 class ClientConnectionConfiguration(Strict, frozen=True):
-    """How the API server is reached and how often it may be asked; 0 means the default."""
+    """Access to the API server and its rate limit; 0 means the default."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -116,7 +116,7 @@ class ExtenderManagedResource(Strict, frozen=True):
 
 
 class ExtenderTLSConfig(Strict, frozen=True):
-    """How an extender and the scheduler know each other: PEM files, or their contents."""
+    """Authentication between an extender and the scheduler: PEM files, or their contents."""
 
     insecure: bool = False
     server_name: str = ""

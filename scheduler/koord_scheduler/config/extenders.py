@@ -97,7 +97,7 @@ def _seconds(text: str) -> float:
 
 
 def _is_extended_resource(name: str) -> bool:
-    """Whether it is of a domain that is not Kubernetes', and a quota can name it, too."""
+    """True if its domain is not Kubernetes', and a quota can name it, too."""
     return (
         "/" in name
         and "kubernetes.io/" not in name

@@ -9,7 +9,7 @@ from koord_scheduler.config.component_config import PluginItem
 
 
 class Support(StrEnum):
-    """What the scheduler makes of a plugin that is enabled."""
+    """The scheduler's support of an enabled plugin."""
 
     BUILT = "built"
     CORE = "part of the core"
@@ -65,14 +65,14 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
         "postBind",
     ),
 }
-"""Where each plugin acts."""
+"""Extension points of each plugin."""
 
 _OF_OTHERS = ("filter", "score")
-"""Where plugins act that are not Kubernetes'."""
+"""Extension points of plugins that are not Kubernetes'."""
 
 
 def extension_points(name: str) -> tuple[str, ...]:
-    """Where a plugin acts."""
+    """Return the extension points of a plugin."""
     return EXTENSION_POINTS.get(name, _OF_OTHERS)
 
 
@@ -107,7 +107,7 @@ DEFAULT_PLUGINS = tuple(
     for name in EXTENSION_POINTS
     if name not in _OFF_BY_DEFAULT
 )
-"""What is enabled, in this order, unless a profile says otherwise."""
+"""Plugins that are enabled, in this order, unless a profile says otherwise."""
 
 CORE = frozenset(
     {"SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder", "DefaultPreBind"}

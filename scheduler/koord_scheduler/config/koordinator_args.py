@@ -16,7 +16,7 @@ _LEAST, _MOST = "LeastAllocated", "MostAllocated"
 
 
 class FitPlusResource(Strict, frozen=True):
-    """How a resource is scored, and what that counts."""
+    """Scoring of a resource, and its weight."""
 
     type: str = ""
     weight: NotNegative = 0

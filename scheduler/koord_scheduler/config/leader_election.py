@@ -17,7 +17,7 @@ _JITTER = 1.2
 
 @dataclass(frozen=True)
 class LeaderElectionSettings:
-    """Who of several schedulers places pods; durations in seconds."""
+    """Election of the scheduler that places pods; durations in seconds."""
 
     leader_elect: bool
     lease_duration: float

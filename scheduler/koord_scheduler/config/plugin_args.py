@@ -55,13 +55,13 @@ class ShapePoint(Strict, frozen=True):
 
 
 class CapacityRatio(Strict, frozen=True):
-    """What RequestedToCapacityRatio takes."""
+    """Arguments of RequestedToCapacityRatio."""
 
     shape: tuple[ShapePoint, ...] = ()
 
 
 class ScoringStrategy(Strict, frozen=True):
-    """How NodeResourcesFit scores nodes."""
+    """Scoring of nodes by NodeResourcesFit."""
 
     type: str = ""
     resources: tuple[WeightedResource, ...] = ()
@@ -72,7 +72,7 @@ class ScoringStrategy(Strict, frozen=True):
             force_setattr(self, "resources", CPU_AND_MEMORY)
 
     def problems(self, path: str) -> Iterator[str]:
-        """What kube-scheduler refuses in it."""
+        """Return kube-scheduler's errors in it."""
         if self.type not in _STRATEGIES:
             yield problem(f"{path}.type", self.type, f"one of {', '.join(_STRATEGIES)}")
         ratio, at = self.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
@@ -148,7 +148,7 @@ class DefaultConstraint(
     when_unsatisfiable: str = ""
 
     def problems(self, path: str) -> Iterator[str]:
-        """What kube-scheduler refuses in it."""
+        """Return kube-scheduler's errors in it."""
         if self.max_skew <= 0:
             yield problem(f"{path}.maxSkew", self.max_skew, "1 or more")
         if not is_label_key(self.topology_key):
@@ -230,13 +230,13 @@ _BIND_POLICIES = ("", "FullPCPUs", "SpreadByPCPUs")
 
 
 class NUMAScoringStrategy(Strict, frozen=True):
-    """How NodeNUMAResource scores nodes, or NUMA nodes."""
+    """Scoring of nodes, or NUMA nodes, by NodeNUMAResource."""
 
     type: str = "LeastAllocated"
     resources: tuple[WeightedResource, ...] = CPU_AND_MEMORY
 
     def problems(self, path: str) -> Iterator[str]:
-        """What Koordinator refuses in it."""
+        """Return Koordinator's errors in it."""
         if self.type not in _NUMA_STRATEGIES:
             yield problem(f"{path}.type", self.type, " or ".join(_NUMA_STRATEGIES))
 

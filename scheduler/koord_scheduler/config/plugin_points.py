@@ -1,4 +1,4 @@
-"""Which plugins a profile has at each extension point, as kube-scheduler finds them. No IO."""
+"""Plugins of a profile at each extension point, as kube-scheduler finds them. No IO."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PluginPoints:
     weights: Mapping[str, int]
 
     def has(self, point: str, name: str) -> bool:
-        """Whether a plugin acts at an extension point."""
+        """True if a plugin acts at an extension point."""
         return name in self.points[point]
 
     def names(self) -> set[str]:

@@ -20,7 +20,7 @@ _FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)
 
 
 def unknown_plugin(name: str, path: str, added: Collection[str] = ()) -> Iterator[str]:
-    """Why a plugin cannot be used; nothing for Kubernetes' own, and for those that were added."""
+    """Return why a plugin cannot be used; nothing for Kubernetes' own and added ones."""
     if name not in EXTENSION_POINTS and name not in added:
         known = [*EXTENSION_POINTS, *added]
         by_lower = {one.lower(): one for one in known}
@@ -48,7 +48,7 @@ def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
 def name_problems(
     configs: Sequence[PluginConfig], path: str, added: Collection[str]
 ) -> Iterator[str]:
-    """Why arguments cannot be those of a plugin."""
+    """Return why arguments cannot be those of a plugin."""
     names: set[str] = set()
     for place, one in enumerate(configs):
         at = f"{path}[{place}].name"

@@ -26,7 +26,7 @@ from koord_scheduler.plugin import Plugin
 from koord_scheduler.plugins.missing_plugins import MissingPlugins
 
 AddedPlugins = Mapping[str, Callable[[Mapping[str, Any]], Plugin]]
-"""What makes plugins of others from their arguments in ``pluginConfig``, by name."""
+"""Builders of others' plugins from their arguments in ``pluginConfig``, by name."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def configured_profile(
 def _builders(
     given: KubeSchedulerProfile, args: AllPluginArgs, added: AddedPlugins
 ) -> Mapping[str, Callable[[], Plugin]]:
-    """What makes each plugin, with its arguments in this profile."""
+    """Return the builder of each plugin, with its arguments in this profile."""
     own = {one.name: one.args or {} for one in given.plugin_config}
     return {
         **{name: partial(build, args) for name, build in BUILDERS.items()},

@@ -55,7 +55,7 @@ class SchedulerConfig:
 
 
 def default_scheduler_config() -> SchedulerConfig:
-    """What holds without a configuration file."""
+    """Return the configuration that holds without a file."""
     return scheduler_config({"apiVersion": API_VERSION, "kind": KIND})
 
 
@@ -149,7 +149,7 @@ def _named(profiles: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerPro
 
 
 def _template_problems(profiles: tuple[ConfiguredProfile, ...]) -> Iterator[str]:
-    """What nodes have is the same for all profiles."""
+    """Return the differences of templates between profiles: nodes have the same for all."""
     sharing = [
         (place, one.args.device_share.gpu_shared_resource_templates_config)
         for place, one in enumerate(profiles)

@@ -19,7 +19,7 @@ _SCALE = 10
 """An extender scores from 0 to 10, plugins to 100."""
 
 Scores = Mapping[str, int]
-"""What is added to the scores of nodes, by name."""
+"""Additions to the scores of nodes, by name."""
 
 
 class FilterAnswer(NamedTuple):
@@ -49,11 +49,11 @@ class ExtenderCall:
 
     @property
     def url(self) -> str:
-        """Where it goes."""
+        """URL of the call."""
         return f"{self.extender.url.rstrip('/')}/{self.verb}"
 
     def body(self, documents: ApiDocuments) -> bytes:
-        """What is sent.
+        """Encode the request.
 
         Raises:
             ValueError: the pod is gone.
@@ -61,7 +61,7 @@ class ExtenderCall:
         raise NotImplementedError
 
     def answer(self, body: bytes) -> Any:
-        """What the extender says.
+        """Decode the extender's answer.
 
         Raises:
             ValueError: it cannot be understood, or not be so.
@@ -91,7 +91,7 @@ class _NodesCall(ExtenderCall):
 
 @dataclass(frozen=True)
 class FilterCall(_NodesCall):
-    """Which of the nodes a pod can run on."""
+    """Question about the nodes that a pod can run on."""
 
     @property
     def verb(self) -> str:
@@ -126,7 +126,7 @@ class FilterCall(_NodesCall):
 
 @dataclass(frozen=True)
 class PrioritizeCall(_NodesCall):
-    """How good the nodes are for a pod."""
+    """Question about the scores of nodes for a pod."""
 
     @property
     def verb(self) -> str:
@@ -144,7 +144,7 @@ class PrioritizeCall(_NodesCall):
 
 @dataclass(frozen=True)
 class PreemptCall(ExtenderCall):
-    """Which of the ``candidates`` will do, and with which victims.
+    """Question about the usable ``candidates``, and their victims.
 
     ``pods_on`` returns the pods on a node, ``None`` if there is no such node.
     """

@@ -48,7 +48,7 @@ class Extender:
     tls: ExtenderTLS = ExtenderTLS()
 
     def is_interested(self, pod: PodClass) -> bool:
-        """Whether it is asked about the pods of a class."""
+        """True if it is asked about the pods of a class."""
         managed = self.managed_resources
         return not managed or any(name in managed for name, _ in pod.amounts)
 

@@ -9,7 +9,7 @@ from koord_scheduler.state.pod_usage import PlacedPod
 
 @dataclass(frozen=True)
 class Preemption:
-    """Where a pod can run once its ``victims`` are gone, the most important of them first.
+    """A node on which a pod can run without its ``victims``, the most important first.
 
     ``pdb_violations`` is how many of them may not be evicted by their disruption budgets.
     """

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 EXTENDERS = "Extender"
-"""What kube-scheduler calls them where it names plugins."""
+"""Name of extenders in kube-scheduler's lists of plugins."""
 RESERVE = "Reserve"
 """The extension point at which plugins reject nodes late."""
 
 
 class NodeFailure(NamedTuple):
-    """Why an extender, or a plugin that reserves, rejects a node; ``None``: it does not say.
+    """Rejection of a node by an extender, or by a reserving plugin; ``None``: without a reason.
 
     It is ``resolvable`` where preemption may help.
     """

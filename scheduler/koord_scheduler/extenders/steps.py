@@ -1,4 +1,4 @@
-"""Which extenders are asked what for one decision, in order. No IO.
+"""Calls of extenders for one decision, in order. No IO.
 
 Steps are generators: they yield calls, which may go out all at once, and get the answer of each. As
 kube-scheduler's ``findNodesThatPassExtenders``, ``prioritizeNodes`` and ``callExtenders``.

@@ -54,5 +54,5 @@ def expect(value: Any, empty: T, what: str) -> T:
 
 
 def _fits(value: object) -> bool:
-    """Whether it fits into 64 bits if it is an integer."""
+    """True if it fits into 64 bits if it is an integer."""
     return not isinstance(value, int) or -_MOST <= value < _MOST

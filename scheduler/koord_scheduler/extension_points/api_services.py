@@ -97,7 +97,7 @@ class PreBinding:
         """Write that the pod has it no more: it was not bound. As far as that works."""
 
     def release(self, reserved: Any) -> None:
-        """What was assumed for a pod is in the API by now, or will not be."""
+        """Release a pod's assumptions that are in the API by now, or will not be."""
 
     async def help(self, remedy: Any) -> None:
         """Write what a plugin wants for a pod that fits nowhere."""

@@ -29,7 +29,7 @@ class KeptRoom(NamedTuple):
 NO_ROOM = KeptRoom()
 
 Lacks = Callable[[KeptRoom | None], str]
-"""What a node lacks with room that is kept, or without (``None``), beside amounts; "": nothing."""
+"""Function of a node's shortage besides amounts, with what is kept or ``None``; "": none."""
 
 TAKES_ROOM: PodPart[bool] = PodPart("takes the room of pods", False)
 """True for what gets its room, and all else, from pods that are on the node already."""

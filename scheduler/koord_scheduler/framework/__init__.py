@@ -1,1 +1,1 @@
-"""What plugins are, and how their answers become a decision. No IO."""
+"""The frame of plugins, and the way from their answers to a decision. No IO."""

@@ -1,4 +1,4 @@
-"""What all plugins say about a class of pods, kept until nodes change. No IO."""
+"""Answers of all plugins about a class of pods, kept until nodes change. No IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from koord_scheduler.state.pod_usage import PodUsage
 
 
 class PluginReasons(NamedTuple):
-    """Why a plugin rejects nodes; ``rejects`` says of each row whether it does."""
+    """Reasons of a plugin's rejections; ``rejects`` is true for each rejected row."""
 
     plugin: str
     reasons: list[Reason]
@@ -27,7 +27,7 @@ class PluginReasons(NamedTuple):
 
 
 class PodLimits(NamedTuple):
-    """How the filters of a class depend on the pods of some rows.
+    """Dependence of a class's filters on the pods of some rows.
 
     ``is_fixed``: rows that a filter rejects whatever pods are on them. ``is_resolvable``: those
     where the first plugin that rejects them, if any, may let them through once pods have left.
@@ -56,7 +56,7 @@ CLASS_BYTES = 16 << 10
 
 
 class ClassScores:
-    """Which nodes the pods of a class can run on, and how good those are.
+    """Feasible nodes for the pods of a class, and their scores.
 
     Only rows that changed are asked about again. The result is that of asking about all rows.
     ``shared`` are used together with other classes of the same profile.
@@ -80,7 +80,7 @@ class ClassScores:
         self._across = [(one, one.across) for one in self._answers if one.across]
         self._keeping = [one for _, one in self._across if _has_size(one)]
         self.beside_nominated: object = None
-        """What is remembered of the rows where nominated pods leave no room."""
+        """Known rows on which nominated pods leave too little."""
 
     def _row_scores(self, plugins: Iterable[EnabledPlugin], base: RowScores) -> RowScores:
         return RowScores(self.pod, self.nodes, self.nodes.journal, plugins, base)
@@ -95,12 +95,12 @@ class ClassScores:
         return self._base
 
     def depends_on_changed_rows(self) -> bool:
-        """Whether a class that fits nowhere can fit only on a node that changes from now on."""
+        """True if a class that fits nowhere can fit only on a node that changes from now on."""
         self._rows.refresh()
         return not self._rows.fits.any() and not any(map(self._depends_on_more, self._answers))
 
     def _depends_on_more(self, one: ClassPlugin) -> bool:
-        """Whether a filter's answer depends on more than rows."""
+        """True if a filter's answer depends on more than rows."""
         return bool(one.filter and one.plugin.depends_on(self.pod, self.nodes) not in (None, ()))
 
     @property
@@ -117,7 +117,7 @@ class ClassScores:
 
     @property
     def size(self) -> int:
-        """How many bytes it keeps, with its part of what it shares."""
+        """Size in bytes, with its part of the shared data."""
         by_row = len(self.nodes) + self._rows.size + sum(one.size for one in self._keeping)
         return CLASS_BYTES + by_row + self._base.size // self._base.classes
 
@@ -197,7 +197,7 @@ class ClassScores:
         return [*self._alone_reject(at), *self._across_reject(at)]
 
     def rejects(self, row: int) -> bool:
-        """Whether some plugin keeps the class off a node."""
+        """True if some plugin keeps the class off a node."""
         return bool(self.rejections(row))
 
     def _alone_reject(self, at: Rows) -> list[str]:
@@ -224,7 +224,7 @@ class ClassScores:
         return rows[found & ~others]
 
     def reasons(self, rows: Rows) -> list[PluginReasons]:
-        """Why each plugin rejects those of ``rows`` that it rejects, in the profile's order."""
+        """Return each plugin's reasons for rejecting some of ``rows``, in the profile's order."""
         return [self._reasons(one, rows) for one in self._answers if one.filters]
 
     def _reasons(self, one: ClassPlugin, rows: Rows) -> PluginReasons:
@@ -237,7 +237,7 @@ class ClassScores:
         return PluginReasons(one.plugin.name, reasons, rejects)
 
     def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
-        """How the filters of the class depend on the pods of these rows, and on nominated ones."""
+        """Return how the filters depend on the pods of these rows, and on nominated ones."""
         is_fixed, rejected = np.zeros((2, len(rows)), np.bool_)
         is_resolvable, found, are_all = np.ones(len(rows), np.bool_), list[Limit](), True
         for one in self._answers:
@@ -286,7 +286,7 @@ class ClassScores:
         return np.zeros(len(rows), np.bool_)
 
     def pre_filter(self) -> list[tuple[str, PreFilterResult]]:
-        """What each plugin says before it looks at nodes, by its name, in the profile's order."""
+        """Return each plugin's pre-filter result by its name, in the profile's order."""
         filtering = (one.plugin for one in self._answers if one.filters)
         return [(plugin.name, plugin.pre_filter(self.pod, self.nodes)) for plugin in filtering]
 

@@ -1,4 +1,4 @@
-"""What the scheduler decides of a pod. No IO."""
+"""Decisions of the scheduler on pods. No IO."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The pods of a class fit nowhere; the owners of ``untold`` are to hear of it.
+    """The pods of a class fit nowhere; ``unreported`` pods are due for an Event.
 
     ``preemption`` says why none takes the place of others. With a ``defect``, a plugin failed, and
     it is not known where they fit. With ``extenders`` it is the pod alone that fits nowhere.
@@ -37,7 +37,7 @@ class Refusal:
     """
 
     pod: QueuedPod
-    untold: tuple[QueuedPod, ...]
+    unreported: tuple[QueuedPod, ...]
     preemption: str = ""
     defect: str = ""
     extenders: ExtenderRefusal | None = None

@@ -1,4 +1,4 @@
-"""Why the pods of a class can run on no node, or on few. No IO."""
+"""Diagnosis of a class whose pods can run on no node, or on few. No IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from koord_scheduler.state.cluster_state import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class PluginRejections:
-    """How many nodes a plugin rejects, and how many of them (``alone``) no other one rejects.
+    """Number of nodes that a plugin rejects, and of those that no other (``alone``) rejects.
 
     ``helped_by`` names changes that may end that, in general; ``cure`` what has to change in this
     case, where the plugin says so.
@@ -34,7 +34,7 @@ class PluginRejections:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """Why the pods of a class can run on ``feasible`` of ``nodes`` nodes only.
+    """Reasons why the pods of a class can run on ``feasible`` of ``nodes`` nodes only.
 
     ``reasons`` has the number of nodes for each reason, as kube-scheduler counts: a node counts
     for all reasons of the first plugin that rejects it, and for no others. There are none where
@@ -56,7 +56,7 @@ _EXTENDERS = "another answer of an extender, which is asked again"
 
 
 def diagnose(scores: ClassScores, refusal: ExtenderRefusal | None = None) -> Diagnosis:
-    """Why nodes reject the pods of a class, or one of them that extenders refused."""
+    """Diagnose why nodes reject the pods of a class, or one of them that extenders refused."""
     diagnosis = _by_plugins(scores)
     return diagnosis if refusal is None else _by_extenders(diagnosis, scores, refusal)
 
@@ -163,7 +163,7 @@ def _number_rejecting(found: Sequence[PluginReasons], length: int) -> Rows:
 
 
 def _pods_help(one: PluginReasons, against: Rows) -> bool:
-    """Whether all its reasons are resolvable somewhere: on nodes that it alone rejects, if any."""
+    """True if all its reasons are resolvable somewhere: on nodes that it alone rejects, if any."""
     alone = one.rejects & (against == 1)
     helped = alone if alone.any() else one.rejects.copy()
     for reason in one.reasons:

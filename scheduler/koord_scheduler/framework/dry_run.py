@@ -1,4 +1,4 @@
-"""Which pods a waiting pod has to take the place of on each node: the dry run of preemption. No IO.
+"""Dry run of preemption: the pods on each node that a waiting pod has to replace. No IO.
 
 On each row all pods of a lower priority are taken off; if the waiting pod fits then, they are put
 back one by one in order of importance, those first whose eviction violates a disruption budget,
@@ -207,5 +207,5 @@ def _not_put_back(at: Rows, room: Amounts, counts: Amounts) -> Mask:
 
 
 def amount_of(limit: Limit, usage: PodUsage) -> float:
-    """How much of a limit's room a pod takes."""
+    """Return the part of a limit that a pod uses up."""
     return dict(usage.request).get(limit.of, 0.0) if isinstance(limit.of, str) else limit.of(usage)

@@ -1,4 +1,4 @@
-"""Where a pod goes that extenders are asked about. No IO.
+"""Choice of a node for a pod about which extenders are asked. No IO.
 
 Between a question and its answer the cluster changes: nodes go, and are filled. So what an extender
 lets pass is looked at anew, and where nothing of it is left, the decision begins anew.
@@ -47,7 +47,7 @@ ExtendedResult = int | ExtenderRefusal | CallFailure | ChosenPreemption | None
 
 @dataclass(frozen=True)
 class FeasibleNodes:
-    """Where the pod with this ``key`` fits, at any time.
+    """Nodes on which the pod with this ``key`` fits, at any time.
 
     ``rows`` returns that; ``nominated`` is the node that it waits for, "" if there is none.
     """
@@ -88,7 +88,7 @@ class FeasibleNodes:
         return self.placed.on(row)
 
     def has(self, victims: Iterable[PlacedPod]) -> bool:
-        """Whether all of them are still there."""
+        """True if all of them are still there."""
         now = ((one.uid, self.placed.by_key.get(one.key)) for one in victims)
         return all(pod is not None and pod.uid == uid for uid, pod in now)
 

@@ -8,16 +8,16 @@ from koord_scheduler.framework.diagnosis import Diagnosis
 
 NO_NODES = "no nodes available to schedule pods"
 NO_VICTIMS = "No preemption victims found for incoming pod"
-"""Why preemption fails on a node without pods of a lower priority."""
+"""Reason for which preemption fails on a node without pods of a lower priority."""
 NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 WAITS_FOR_VICTIMS = "not eligible due to a terminating pod on the nominated node."
 NO_CANDIDATE = "no candidate node for preemption"
-"""Why a pod preempts nothing, for ``preemption_message``."""
+"""Reason for which a pod preempts nothing, for ``preemption_message``."""
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 def fit_error_message(diagnosis: Diagnosis, post_filter: str = "") -> str:
-    """How many nodes have which reason, as Kubernetes' ``FitError``.
+    """Return the number of nodes by reason, as Kubernetes' ``FitError``.
 
     ``post_filter`` is what plugins say that make room, as ``preemption_message``.
     """
@@ -46,7 +46,7 @@ def failed_preemption(nodes: int, tried: int, reasons: Mapping[str, int]) -> str
 
 
 def preemption_message(reason: str) -> str:
-    """What DefaultPreemption says where it does nothing."""
+    """Return DefaultPreemption's message where it does nothing."""
     return f"preemption: {reason}"
 
 

@@ -1,4 +1,4 @@
-"""What is decided about gang groups: each is placed whole, or waits whole. No IO."""
+"""Decisions on gang groups: each is placed whole, or waits whole. No IO."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from koord_scheduler.gangs.member import Release
 from koord_scheduler.gangs.readiness import has_enough_pods, ignored, missing_members
 from koord_scheduler.state.arrays import Amounts, Rows
 
-TOLD_AFTER_SECONDS = 5.0
+REPORT_AFTER_SECONDS = 5.0
 """Owners hear that a gang is incomplete once no pod of it came for so long."""
 
 
@@ -108,7 +108,7 @@ class GangCycle:
         return replace(refusal, remedy=remedy)
 
     def report(self, pod: QueuedPod) -> GangReport:
-        """What the group of a waiting pod lacks now; nothing is changed by that."""
+        """Report what the group of a waiting pod lacks now; nothing is changed by that."""
         host, found = self._host, list[Diagnosis]()
         pods = sorted(host.queue.waiting_with(pod.class_key), key=attrgetter("turn")) or [pod]
         needed = sum(host.gangs.needed(pod.gang).values())
@@ -133,7 +133,7 @@ class GangCycle:
         return GangReport(pod.gang, len(pods), needed, result.why, result.fitted, failed, last)
 
     def may_fit(self, queue: ClassQueue, now: float) -> bool:
-        """Whether a parked group should be tried again, or its owners told what it lacks."""
+        """True if a parked group should be tried again, or is due for another report."""
         attempts, group_id = queue.gang_attempts, queue.key.gang
         if now < attempts.retry_at:
             return False
@@ -151,15 +151,17 @@ class GangCycle:
             return self._has_slots(group_id, pods)
 
     def needs(self, queue: ClassQueue, now: float) -> ParkedNeeds:
-        """What a parked group needs: of each resource as much as the largest of its pods.
+        """Return the needs of a parked group: of each resource as much as its largest pod's.
 
         Where that cannot be said, it is looked at once it may be tried again.
         """
         attempts, group_id, host = queue.gang_attempts, queue.key.gang, self._host
         pods = sorted(queue.pods(), key=attrgetter("turn"))
         if self._missing(group_id, pods):
-            told_at = queue.entered[-1].added + TOLD_AFTER_SECONDS if queue.entered else math.inf
-            return ParkedNeeds(is_sure=True, due=told_at)
+            reported_at = (
+                queue.entered[-1].added + REPORT_AFTER_SECONDS if queue.entered else math.inf
+            )
+            return ParkedNeeds(is_sure=True, due=reported_at)
         if attempts.position < 0:
             return ParkedNeeds(is_sure=True, due=attempts.retry_at)
         most: dict[str, float] = {}
@@ -173,7 +175,7 @@ class GangCycle:
         return missing_members(gangs, group_id, count_by_gang(gangs, (one.key for one in pods)))
 
     def _not_admitted(self, group_id: str, pods: Sequence[QueuedPod]) -> str:
-        """Why as many pods as have to start together may not, whatever nodes there are."""
+        """Return why the pods that have to start together may not, whatever nodes there are."""
         required = self._required(group_id, pods)
         reason = self._host.not_admitted(*required)
         return (
@@ -183,7 +185,7 @@ class GangCycle:
         )
 
     def _has_slots(self, group_id: str, pods: Sequence[QueuedPod]) -> bool:
-        """Whether there may be room for as many pods as have to start together."""
+        """True if there may be slots for as many pods as have to start together."""
         host = self._host
         if host.nodes.holds_room() or len({one.scores_key for one in pods}) > 1:
             return True
@@ -343,10 +345,10 @@ class GangCycle:
         message += ignored(gangs, group_id)
         if has_enough_pods(gangs, group_id):
             gangs.refuse(group_id, message, now)
-        return Refusal(pod, tuple(queue.take_untold(now)), gang=message)
+        return Refusal(pod, tuple(queue.take_unreported(now)), gang=message)
 
     def _failure(self, group_id: str, result: TrialResult) -> str:
-        """Why a group that has all its pods does not fit."""
+        """Describe why a group that has all its pods does not fit."""
         if result.failed is None:
             return f"gang group {group_id}: {result.why}"
         needed = sum(self._host.gangs.needed(group_id).values())
@@ -373,5 +375,5 @@ class GangCycle:
 
 
 def _is_fresh(queue: ClassQueue, now: float) -> bool:
-    """Whether a pod came a short while ago, so that others may be about to come."""
-    return bool(queue.entered) and now - queue.entered[-1].added < TOLD_AFTER_SECONDS
+    """True if a pod came a short while ago, so that others may be about to come."""
+    return bool(queue.entered) and now - queue.entered[-1].added < REPORT_AFTER_SECONDS

@@ -50,7 +50,7 @@ class GangHold:
         self._holder: _Holder | None = None
 
     def is_for(self, group_id: str) -> bool:
-        """Whether room is held for a group."""
+        """True if capacity is reserved for a group."""
         return self._holder is not None and self._holder.group_id == group_id
 
     def hold(
@@ -106,7 +106,7 @@ class GangHold:
             self._nominations.remove(key)
 
     def _lack(self, pods: Sequence[str]) -> float:
-        """How much of what is held is not free yet, in parts of each amount, added up."""
+        """Return how much of the reserved capacity is still taken, as the sum of its parts."""
         held = Counter[tuple[str, int]]()
         for key in pods:
             one = self._nominations.get(key)
@@ -151,7 +151,7 @@ class GangHold:
 
 
 class _Room:
-    """What nodes have now, and what they have without pods, less what is held already."""
+    """Capacity of nodes, with their pods and without, less what is reserved already."""
 
     def __init__(self, nodes: ClusterState) -> None:
         self._resources = resources = nodes.resources

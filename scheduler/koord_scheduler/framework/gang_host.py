@@ -1,4 +1,4 @@
-"""What gangs need of the scheduler, and what is said of one that waits. No IO."""
+"""Gangs' view of the scheduler, and the report on one that waits. No IO."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GangHost(PreemptionHost, Protocol):
         ...
 
     def not_admitted(self, *pods: QueuedPod) -> str:
-        """Why pods may not get nodes together at present; "" if they may where they fit."""
+        """Return why pods may not get nodes together at present; "" if they may where they fit."""
         ...
 
     def regroup(self, pod: QueuedPod) -> None:
@@ -45,11 +45,11 @@ class GangHost(PreemptionHost, Protocol):
         ...
 
     def remedy(self, pod: QueuedPod) -> object | None:
-        """What would help a pod that fits nowhere, and has to be written; ``None``: nothing."""
+        """Return the remedy to be written for a pod that fits nowhere; ``None``: nothing."""
         ...
 
     def scores(self, pod: QueuedPod) -> ClassScores:
-        """What the plugins say about a pod's class."""
+        """Return the plugins' answers about a pod's class."""
         ...
 
     def diagnosis(self, pod: QueuedPod) -> Diagnosis:
@@ -61,12 +61,12 @@ class GangHost(PreemptionHost, Protocol):
         ...
 
     def obstacle(self, pods: Iterable[QueuedPod]) -> str:
-        """Why pods cannot be placed together at all; "" if nothing speaks against it."""
+        """Return why pods cannot be placed together at all; "" if nothing speaks against it."""
         ...
 
 
 class GangReport(NamedTuple):
-    """What a gang group lacks: of its ``waiting`` pods ``needed`` have to start together.
+    """State of a waiting gang group: of its ``waiting`` pods ``needed`` have to start together.
 
     ``reason`` says in a line why it cannot be tried; else ``fitted`` of them fit at present, and
     ``failed`` is the first that does not, for what ``diagnosis`` says.

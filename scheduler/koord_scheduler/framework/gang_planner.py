@@ -64,7 +64,7 @@ class GangPlanner(Protocol):
         ...
 
     def rows_to_free(self, request: GangRequest) -> Rows | None:
-        """Where other pods may make room for the required ones; ``None``: in its candidates.
+        """Return the rows where pods may leave for the required ones; ``None``: its candidates.
 
         Room is held there, too, until it is enough: anywhere if ``None``.
         """
@@ -72,7 +72,7 @@ class GangPlanner(Protocol):
 
 
 def pod_slots(nodes: ClusterState, usage: PodUsage, rows: Rows) -> Amounts:
-    """How many pods of a usage fit on each of these feasible rows by their amounts; at least 1."""
+    """Return the number of pods of a usage that fit on each feasible row by amounts, at least 1."""
     slots: Amounts = np.full(len(rows), np.inf)
     resources = nodes.resources
     for name, amount in usage.request:

@@ -28,7 +28,7 @@ class PreemptionHost(MemberPlacer, Protocol):
     nominations: Nominations
 
     def find_victims(self, pod: QueuedPod) -> Candidates | str:
-        """Where preemption helps a pod; or why it does nowhere."""
+        """Return the nodes where preemption helps a pod; or why it does nowhere."""
         ...
 
 
@@ -102,6 +102,6 @@ def preemption_plans(
 
 
 def waits_for_victims(placed: PlacedPods, victims: Sequence[str], at: float, now: float) -> bool:
-    """Whether the victims of a gang's last preemption, ``at`` then, are still about to leave."""
+    """True if the victims of a gang's last preemption, ``at`` then, are still about to leave."""
     there = [placed.by_key[key] for key in victims if key in placed.by_key]
     return any(one.is_preempted for one in there) or bool(there and now - at < RETRY_SECONDS)

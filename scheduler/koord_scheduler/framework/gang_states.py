@@ -49,7 +49,7 @@ class GangStates(PodStates):
         self._regroup(self.gangs.remove_member(key))
 
     def _try_anew(self, gang: Gang | None) -> None:
-        """What a gang asks for has changed: what was found of its group counts no longer."""
+        """Forget the attempts of a gang's group: its specification has changed."""
         self._regroup(gang)
         if gang is None or not gang.unit:
             return

@@ -15,7 +15,7 @@ from koord_scheduler.plugin import CannotReserve
 
 
 class MemberPlacer(Protocol):
-    """Where a single pod fits beside all that have a node, and its room there."""
+    """Placement of a single pod beside all that have a node."""
 
     def choose(self, pod: QueuedPod, candidate: GangCandidate) -> int | None:
         """The best row for a pod; ``None`` if it fits nowhere."""
@@ -43,7 +43,7 @@ class TrialResult(NamedTuple):
 
     @property
     def has_room(self) -> bool:
-        """Whether the gangs can start."""
+        """True if the gangs can start."""
         return bool(self.placements)
 
 
@@ -105,7 +105,7 @@ class _Trial:
         return True
 
     def is_hopeless(self, pod: QueuedPod) -> bool:
-        """Whether too few pods of its gang fit."""
+        """True if too few pods of its gang fit."""
         return self._gang(pod) in self._hopeless
 
     def drop_hopeless(self, pod: QueuedPod) -> None:

@@ -8,11 +8,11 @@ from typing import Generic, Protocol, TypeVar
 
 
 class HasSize(Protocol):
-    """What has a size."""
+    """An object that knows its size."""
 
     @property
     def size(self) -> int:
-        """How many bytes it takes at present."""
+        """Present size in bytes."""
         ...
 
 

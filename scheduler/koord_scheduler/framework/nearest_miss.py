@@ -54,7 +54,7 @@ def nearest_misses(
 
 
 def _relative_lack(length: int, found: Sequence[PluginReasons]) -> tuple[Amounts, Mask]:
-    """What each row lacks relative to what it has, added up, and whether that is all."""
+    """Return the sum of each row's relative shortages, and if nothing else is wrong with it."""
     lack, only_lacks = np.zeros(length), np.ones(length, np.bool_)
     for reason in (reason for one in found for reason in one.reasons):
         if reason.shortage is None:

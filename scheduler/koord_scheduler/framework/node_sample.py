@@ -1,4 +1,4 @@
-"""Which nodes a class of pods is tried on that was never seen, in a large cluster. No IO."""
+"""Sample of nodes for a new class of pods in a large cluster. No IO."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_PER_CENT = 5
 
 
 def sample_size(nodes: int, per_cent: int = 0) -> int:
-    """How many of ``nodes`` are enough, as Kubernetes' ``percentageOfNodesToScore`` has it.
+    """Return how many of ``nodes`` are enough, as in ``percentageOfNodesToScore``.
 
     0 per cent stands for fewer, the more nodes there are: 46 % of 500, 10 % of 5,000.
     """
@@ -33,7 +33,7 @@ class NodeSampler:
         self._next = 0
 
     def size(self, per_cent: int) -> int:
-        """How many nodes are enough for a class; 0: all of them are to be looked at."""
+        """Return the number of nodes that are enough for a class; 0: all have to be tried."""
         total = int(np.count_nonzero(self._nodes.is_node))
         number = sample_size(total, per_cent) if total > LARGE else total
         return number if number < total else 0

@@ -82,16 +82,16 @@ class NominatedColumns:
         return np.unique(self._rows[slots])
 
     def different(self, slots: Codes) -> list[PodUsage]:
-        """What these pods use; most are copies of others."""
+        """Return the usages of these pods; most are copies of others."""
         return [self._usages[code] for code in np.unique(self._codes[slots]).tolist()]
 
     def usages_on(self, row: int, slots: Codes) -> list[PodUsage]:
-        """What those of these pods use that are nominated for a row."""
+        """Return the usages of those of these pods that are nominated for a row."""
         here = slots[self._rows[slots] == row]
         return [self._usages[code] for code in self._codes[here].tolist()]
 
     def amounts(self, limit: Limit, slots: Codes, rows: Rows) -> Amounts:
-        """How much of a limit's room these pods take, of each of the ``rows`` that they are for."""
+        """Return the part of a limit that these pods use up, on each of their ``rows``."""
         places = rows.searchsorted(self._rows[slots])
         amounts = self._usages.amounts(limit.of, self._codes[slots])
         return np.bincount(places, amounts, len(rows)).astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""Where a pod fits beside pods that are nominated for the same nodes. No IO."""
+"""Free capacity of nodes beside pods that are nominated for them. No IO."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NominatedRoom:
         return rows[~is_rejected[rows]]
 
     def _known(self, priority: int, scores: ClassScores) -> Mask | None:
-        """What is known of all rows; ``None`` if it depends on more than the row."""
+        """Return the known answers of all rows; ``None`` if they depend on more than the row."""
         nodes, journal = self._nodes, self._columns.journal
         versions = nodes.terms.version, nodes.namespaces.version, *nodes.feature_versions()
         state = nodes.generation, self._columns.version, *versions

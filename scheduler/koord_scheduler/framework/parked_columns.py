@@ -67,12 +67,12 @@ class ParkedColumns:
         self._is_sure: Mask = np.zeros(0, np.bool_)
 
     def __len__(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return len(self._queues) - len(self._free)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many lines and codes there are."""
+        """Numbers of lines and codes."""
         return len(self._needs), 2 * len(self.bases)
 
     def codes(self) -> list[int]:
@@ -116,12 +116,12 @@ class ParkedColumns:
         return self._needs[:, queue.slot], int(self._codes[queue.slot])
 
     def is_sure(self, queue: ClassQueue, is_dirty: Mask) -> bool:
-        """Whether a class has to be looked at whatever room there is."""
+        """True if a class has to be looked at whatever is free."""
         row = int(self._rows[queue.slot])
         return bool(self._is_sure[queue.slot]) or (row >= 0 and bool(is_dirty[row]))
 
     def seen(self, queue: ClassQueue) -> int:
-        """In which round a class was looked at last, if it is here."""
+        """Return the round in which a class was looked at last, if it is here."""
         return int(self._round[queue.slot]) if queue.slot != _NEVER else 0
 
     def looked_at(self, queue: ClassQueue, number: int) -> None:

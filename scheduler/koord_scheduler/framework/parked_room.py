@@ -14,7 +14,7 @@ from koord_scheduler.state.resources import Request
 
 
 class ParkedRoom:
-    """What is free on nodes; what is held counts as free, as some pods may use it.
+    """Free resources of nodes; reserved ones count as free, as some pods may use them.
 
     ``is_dirty`` are the rows that changed since the classes were looked at that were not looked at
     in this round. What is ``left`` is less than what is free by what was taken since ``absorb``.
@@ -80,7 +80,7 @@ class ParkedRoom:
         return found
 
     def has(self, needs: Amounts, rows: Rows, *, left: bool = False) -> bool:
-        """Whether one of these nodes has all of it free, or with ``left`` left."""
+        """True if one of these nodes has all of it free, or with ``left`` left."""
         room = self._left if left else self._free
         return bool((room[:, rows] >= needs[1:, None]).all(axis=0).any())
 

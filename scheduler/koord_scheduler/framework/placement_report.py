@@ -1,4 +1,4 @@
-"""Why the pods of a class go where they go: what plugins make of the best nodes. No IO."""
+"""Report on a class's placement: the plugins' scores of the best nodes. No IO."""
 
 from __future__ import annotations
 

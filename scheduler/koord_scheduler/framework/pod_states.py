@@ -194,7 +194,7 @@ class PodStates:
         self.queue.set(again, is_gated=honors and bool(waiting.gates))
 
     def _follow_nomination(self, pod: QueuedPod, node: str) -> QueuedPod:
-        """What the API says of the node that a pod is nominated for, if that has changed there."""
+        """Follow a change of the pod's nomination by the API."""
         before = pod.waiting.nominated
         nomination = self.nominations.get(pod.key)
         known = nomination.node if nomination is not None else ""
@@ -256,7 +256,7 @@ class PodStates:
         return Placement(pod, node, tuple(one for _, one in reserved))
 
     def _usage_of(self, key: str, waiting: WaitingPod) -> PodUsage:
-        """What a placed pod takes of its node, with what plugins reserved for it."""
+        """Return a placed pod's usage of its node, with what plugins took for it."""
         usage = waiting.usage
         for plugin, taken in self._reserved.get(key, ()):
             usage = plugin.usage(taken, usage)
@@ -281,12 +281,12 @@ class PodStates:
             newer(now)
 
     def forget_all(self, now: float) -> None:
-        """Whatever was not confirmed yet: another one decides from now on."""
+        """Forget all that was not confirmed yet: another scheduler decides from now on."""
         for pod in tuple(self._assumed.values()):
             self.forget(pod, now)
 
     def _reserve(self, waiting: WaitingPod, row: int) -> list[tuple[Plugin, object]]:
-        """What plugins take; nothing is taken if one of them fails."""
+        """Reserve with all plugins; nothing is reserved if one of them fails."""
         reserved: list[tuple[Plugin, object]] = []
         try:
             for plugin in self.profiles[waiting.scheduler_name].reserving:

@@ -1,4 +1,4 @@
-"""What all plugins say of a class before nodes are looked at. No IO.
+"""Answers of all plugins about a class before nodes are looked at. No IO.
 
 As Kubernetes' ``RunPreFilterPlugins`` puts it together.
 """

@@ -151,7 +151,7 @@ def may_preempt(
     nodes: ClusterState,
     placed: PlacedPods,
 ) -> bool:
-    """Whether a pod whose preemption policy is not "Never" may look for victims.
+    """True if a pod whose preemption policy is not "Never" may look for victims.
 
     It may not while victims of its last time are still terminating on its ``nominated_node``
     ("": none), unless that node is out of the question by now.
@@ -174,7 +174,7 @@ def find_candidates(
     unhelpful: Rows | None = None,
     victims: VictimRules | None = None,
 ) -> Candidates:
-    """Where a pod of a class that fits nowhere can take the place of others, and of which.
+    """Find the nodes where a pod that fits nowhere can replace others, and their victims.
 
     ``nominated`` are those of other pods with at least this priority (``Nominations.against``):
     the pod has to fit with them and without them. ``unhelpful`` are rows that are out of the

@@ -1,4 +1,4 @@
-"""Whether a pod that fits nowhere takes the place of others, and why it does not. No IO."""
+"""Preemption by a pod that fits nowhere, or the reason against it. No IO."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Preemptor:
         refusal: ExtenderRefusal | None = None,
         victims: VictimRules | None = None,
     ) -> Candidates | str:
-        """Where preemption helps; or why it does nowhere, in kube-scheduler's words.
+        """Find where preemption helps; or why it does nowhere, in kube-scheduler's words.
 
         ``refusal``: extenders reject some nodes. ``victims``: not all pods may be.
         """
@@ -73,7 +73,7 @@ class Preemptor:
         return candidates if len(candidates) else preemption_message(_failure(candidates))
 
     def keeps_nomination(self, pod: QueuedPod, scores: ClassScores) -> bool:
-        """Whether a nominated pod for which ``find`` found nothing stays nominated."""
+        """True if a nominated pod for which ``find`` found nothing stays nominated."""
         return not pod.waiting.preempts or self._waits_for_victims(pod, scores)
 
     def _waits_for_victims(self, pod: QueuedPod, scores: ClassScores) -> bool:

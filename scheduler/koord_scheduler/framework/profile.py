@@ -1,4 +1,4 @@
-"""What a profile is: the plugins that place the pods of one scheduler name. No IO."""
+"""Profiles: the plugins that place the pods of one scheduler name. No IO."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EnabledPlugin(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """How pods are placed whose ``spec.schedulerName`` is ``scheduler_name``.
+    """Placement of pods whose ``spec.schedulerName`` is ``scheduler_name``.
 
     ``honors_gates``: pods with scheduling gates wait (plugin SchedulingGates). ``preempts``: pods
     that fit nowhere may take the place of pods with a lower priority (DefaultPreemption).

@@ -1,4 +1,4 @@
-"""What is recorded of a scheduler: all that it gets, in order, and what it decides. No IO.
+"""Recording of a scheduler: all of its input, in order, and its decisions. No IO.
 
 A recording is lines of JSON: a header, then an array for each input or decision, by which
 ``Replay`` makes the same decisions again. Of objects it has what the scheduler reads of them, and
@@ -131,7 +131,7 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 def decisive_configuration(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a configuration says about decisions: not how the API is reached, for example."""
+    """Return a configuration's part about decisions: without that about the API, for example."""
     return {name: document[name] for name in _DECISIVE if name in document}
 
 
@@ -143,7 +143,7 @@ def decided_alone(decision: Decision | ExtenderQuestion | None) -> Decision | No
 
 
 def outcome(decision: Decision | None) -> DecisionOutcome | None:
-    """What is recorded of a decision."""
+    """Return the recorded form of a decision."""
     if decision is None:
         return None
     pod = decision.pod
@@ -246,7 +246,7 @@ def read_header(lines: Iterator[bytes]) -> RecordingHeader:
 
 
 def read_inputs(lines: Iterable[bytes]) -> Iterator[RecordedInput]:
-    """What follows the header; a last line that is torn is left out.
+    """Read the inputs after the header; a last line that is torn is left out.
 
     Raises:
         ValueError: a line in between is not valid.

@@ -1,4 +1,4 @@
-"""What filters say of a node with pods on it that are still to come. No IO."""
+"""Filters' rejections of a node, with pods on it that are still to come. No IO."""
 
 from __future__ import annotations
 

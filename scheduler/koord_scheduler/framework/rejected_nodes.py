@@ -1,4 +1,4 @@
-"""Which nodes reject a pod, and why. No IO."""
+"""Nodes that reject a pod, and their reasons. No IO."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RejectedNodes(NamedTuple):
 
 
 def rejected_nodes(scores: ClassScores, feasible: Rows) -> Iterator[RejectedNodes]:
-    """Why the nodes that are not ``feasible`` are not; a node may have several reasons.
+    """Return the reasons of nodes that are not ``feasible``; a node may have several.
 
     Where no plugin rejects one, its room is kept for nominated pods.
     """

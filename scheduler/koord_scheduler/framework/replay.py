@@ -41,12 +41,12 @@ class ReplayedDecision(NamedTuple):
 
     @property
     def replayed(self) -> DecisionOutcome | None:
-        """What is decided now."""
+        """Present outcome."""
         return outcome(self.decision)
 
     @property
     def is_same(self) -> bool:
-        """Whether the same is decided."""
+        """True if the outcome is the same."""
         return self.recorded == self.replayed
 
 
@@ -110,7 +110,7 @@ class Replay:
         return kind
 
     def _decide(self, then: DecideInput) -> Iterator[ReplayedDecision]:
-        """Where no pod was next then, all pods are decided that are next now."""
+        """Decide all pods that are next now, if no pod was next then."""
         while True:
             pod = self._scheduler.queue.next()
             if pod is not None:

@@ -1,4 +1,4 @@
-"""What plugins say of each node about a class of pods, kept until the node changes. No IO."""
+"""Plugins' answers about a class of pods for each node, kept until the node changes. No IO."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RowScores:
 
     @property
     def size(self) -> int:
-        """How many bytes it keeps by row, without those of ``base``."""
+        """Size in bytes by row, without that of ``base``."""
         return self.fits.nbytes + self.local.nbytes + sum(raw.nbytes for _, raw in self.relative)
 
     def refresh(self) -> None:
@@ -153,7 +153,7 @@ class RowScores:
             self.uneven = [(one, raw) for one, raw in self.relative if not _is_even(raw[self.fits])]
 
     def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
-        """What becomes ``fits`` and ``local`` of these rows; ``base`` is up to date."""
+        """Return the values of ``fits`` and ``local`` for these rows; ``base`` is up to date."""
         base, at, nodes = self._base, span(rows), self._nodes
         fits = np.array((nodes.is_node if base is None else base.fits)[at])
         local = np.array((nodes.tie_break if base is None else base.local)[at])
@@ -165,7 +165,7 @@ class RowScores:
         return fits, local
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
-        """What becomes ``relative`` of these rows."""
+        """Return the values of ``relative`` for these rows."""
         for one in self._normalized:
             if one.score is not None:
                 yield one, one.score(rows)

@@ -56,7 +56,7 @@ from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resources import Request
 
 _MOST_LATE = 100
-"""How many nodes are tried that cannot have a pod after all, before it waits."""
+"""Number of nodes that may fail late for a pod before it waits."""
 
 OnFiltered = Callable[[QueuedPod, ClassScores, Rows], None]
 """Hears of a pod that gets its turn, and of all rows where it fits: a sample would not do."""
@@ -107,7 +107,7 @@ class Scheduler(GangStates):
         return None
 
     def _next_pod_or_decision(self) -> QueuedPod | Placement | PreemptionPlan | None:
-        """What is decided of gangs comes first, but for pods that are gone by now."""
+        """Return the next decision on gangs, but for pods that are gone by now, or the next pod."""
         while (decided := self.gang_cycle.next_decided()) is not None:
             pod = decided.pod
             is_plan = isinstance(decided, PreemptionPlan)
@@ -258,7 +258,7 @@ class Scheduler(GangStates):
         return self._conclude(pod, ChosenPreemption(refusal, best), now)
 
     def remedy(self, pod: QueuedPod) -> object | None:
-        """What would help a pod that fits nowhere, and has to be written; ``None``: nothing."""
+        """Return the remedy to be written for a pod that fits nowhere; ``None``: nothing."""
         scores = self.scores(pod)
         for plugin in self.profiles[pod.waiting.scheduler_name].helping:
             rows = partial(scores.rejected_alone_by, plugin.name)
@@ -269,7 +269,7 @@ class Scheduler(GangStates):
         return None
 
     def _victims(self, pod: QueuedPod, *, is_admitted: bool) -> Iterator[VictimRules | None]:
-        """Whose place a pod may take, in the order in which it tries; ``None``: any pods'.
+        """Rules for a pod's victims, in the order in which it tries; ``None``: any pods.
 
         Pods in general do not help one that is not admitted to any node.
         """
@@ -335,7 +335,7 @@ class Scheduler(GangStates):
         pod.extender_refusal = None  # it is plugins now
         queue = self.queue.park(pod.class_key, now)
         queue.has_defect = bool(defect)
-        return Refusal(pod, tuple(queue.take_untold(now)), preemption, defect, remedy=remedy)
+        return Refusal(pod, tuple(queue.take_unreported(now)), preemption, defect, remedy=remedy)
 
     def wake(self, now: float, budget: WakeBudget = UNLIMITED) -> int:
         """Let parked classes try again that may fit by now; returns how many."""
@@ -345,18 +345,18 @@ class Scheduler(GangStates):
 
     @property
     def is_waking(self) -> bool:
-        """Whether there are more parked classes that may fit than the last ``budget`` allowed."""
+        """True if there are more parked classes that may fit than the last ``budget`` allowed."""
         return self._waker.is_unfinished
 
     def was_in_vain(self, decision: Decision) -> bool:
-        """Whether it is about a class that was woken, and fits nowhere nevertheless."""
+        """True if it is about a class that was woken, and fits nowhere nevertheless."""
         if not isinstance(decision, Refusal):
             return False
         queue = self.queue.class_with(decision.pod.class_key)
         return queue is not None and queue.in_vain
 
     def not_admitted(self, *pods: QueuedPod) -> str:
-        """Why waiting pods may not get nodes together at present; "" if they may where they fit."""
+        """Return why waiting pods may not get nodes together at present; "" if they may."""
         for name in {pod.waiting.scheduler_name for pod in pods}:
             admitting = self.profiles[name].admitting
             own = [one for one in pods if one.waiting.scheduler_name == name] if admitting else []
@@ -367,11 +367,11 @@ class Scheduler(GangStates):
         return ""
 
     def scores(self, pod: QueuedPod) -> ClassScores:
-        """What the plugins say about a waiting pod's class."""
+        """Return the plugins' answers about a waiting pod's class."""
         return self._scores.get(*pod.scores_key)
 
     def count_held_nodes(self, pod: QueuedPod) -> int:
-        """How many nodes a waiting pod would fit on if they were not kept for nominated pods."""
+        """Return how many nodes fit a waiting pod that are reserved for nominated pods."""
         scores = self.scores(pod)
         return len(scores.feasible()) - len(self._feasible(pod, scores))
 
@@ -421,7 +421,7 @@ class Scheduler(GangStates):
         return tuple(amount for amounts in found for amount in amounts)
 
     def _victims_are_gone(self, key: str) -> bool:
-        """Whether all victims of a nominated pod are gone, so that it has to be decided again."""
+        """True if all victims of a nominated pod are gone, so that it has to be decided again."""
         nomination = self.nominations.get(key)
         if nomination is None or not nomination.victims:
             return False
@@ -442,7 +442,7 @@ class Scheduler(GangStates):
         return self._feasible(pod, self.scores(pod))
 
     def find_victims(self, pod: QueuedPod) -> Candidates | str:
-        """Where preemption helps a pod that fits nowhere; or why it does nowhere."""
+        """Find where preemption helps a pod that fits nowhere; or why it does nowhere."""
         if reason := self.not_admitted(pod):
             return reason
         return self._preemptor.find(pod, self.scores(pod))
@@ -464,12 +464,12 @@ class Scheduler(GangStates):
         return self.nodes.generation, *found.values()
 
     def obstacle(self, pods: Iterable[QueuedPod]) -> str:
-        """Why pods cannot be placed together at all; "" if nothing speaks against it."""
+        """Return why pods cannot be placed together at all; "" if nothing speaks against it."""
         asked = next((one for pod in pods for one in self._interested(pod)), None)
         return f"the extender {asked.url} is not asked about gangs" if asked is not None else ""
 
     def forget_all(self, now: float) -> None:
-        """Whatever was not confirmed yet: another one decides from now on."""
+        """Forget all that was not confirmed yet: another scheduler decides from now on."""
         self.gang_cycle.clear()
         super().forget_all(now)
 

@@ -1,4 +1,4 @@
-"""Whether columns are what the pods say, a few nodes at a time. No IO.
+"""Check of columns against pods, a few nodes at a time. No IO.
 
 Columns are kept up to date by differences. A defect there would cost room for ever, or promise room
 that is not there.

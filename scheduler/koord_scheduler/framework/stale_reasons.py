@@ -1,4 +1,4 @@
-"""Parked classes that wait for other reasons than their pods were told. No IO.
+"""Parked classes that wait for other reasons than were reported for their pods. No IO.
 
 A class is tried again once it may fit somewhere, or has waited for a minute. Until then its pods'
 conditions would name what kept them off nodes before: a full node that is cordoned by now, a taint
@@ -19,7 +19,7 @@ from koord_scheduler.state.cluster_state import ClusterState
 LOOKS = 8
 """Classes that are looked at in one call: some milliseconds."""
 PAUSE_SECONDS = 5.0
-"""For how long a class is left alone after each attempt."""
+"""Time for which a class is left alone after each attempt."""
 _NUMBERS = re.compile(r"[0-9]+")
 
 
@@ -42,8 +42,8 @@ class StaleReasons:
         self._turn: deque[ClassQueue] = deque()
         self._seen: dict[ClassQueue, int] = {}
 
-    def told(self, pod: QueuedPod, texts: Iterable[str]) -> None:
-        """The owners of a class hear of these reasons now."""
+    def reported(self, pod: QueuedPod, texts: Iterable[str]) -> None:
+        """Record that these reasons of a class are reported now."""
         queue = self._host.queue.class_with(pod.class_key)
         if queue is not None:
             queue.reasons = _reasons(texts)

@@ -20,7 +20,7 @@ from koord_scheduler.state.arrays import Rows
 from koord_scheduler.state.cluster_state import ClusterState
 
 FLUSH_SECONDS = 60.0
-"""After which a parked class is tried again whatever happened: victims may have come since."""
+"""Time after which a parked class is tried again anyway: victims may have come since."""
 _AT_ONCE = 16
 """Classes that are taken from the columns in one go."""
 NOWHERE: Rows = np.zeros(0, np.intp)
@@ -143,11 +143,11 @@ class Waker:
         return woken
 
     def _waits_for_none(self, queue: ClassQueue) -> bool:
-        """Whether those that were woken leave a class what it needs, if it is there."""
+        """True if the woken classes leave a class what it needs, if it is there."""
         return self._has_room(queue, left=True) or not self._has_room(queue)
 
     def _has_room(self, queue: ClassQueue, *, left: bool = False) -> bool:
-        """Whether a node has what a class needs, or with ``left`` beside those that were woken."""
+        """True if a node has what a class needs, or with ``left`` beside the woken classes."""
         columns, room = self._columns, self._room
         needs, code = columns.needs_of(queue)
         rows = room.rows(columns.bases[code // 2], everywhere=bool(code % 2))

@@ -13,7 +13,7 @@ from koord_scheduler.objects.annotations import decode_hook
 
 
 class CompositeGangPolicy(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How many of its groups start together."""
+    """Number of its groups that start together."""
 
     min_group_count: int = 0
 
@@ -32,7 +32,7 @@ class CompositeGroupSpec(GroupSpec, frozen=True, rename="camel"):
 
     @property
     def problem(self) -> str:
-        """Why it cannot be placed as it says."""
+        """Reason why it cannot be placed as it says."""
         policy = self.scheduling_policy
         if (policy.basic is None) == (policy.gang is None):
             return "spec.schedulingPolicy needs one of basic and gang"
@@ -67,7 +67,7 @@ class CompositeGroup(NamedTuple):
 
     @property
     def gang(self) -> int:
-        """How many of its groups start together; 0: each by itself."""
+        """Number of its groups that start together; 0: each by itself."""
         policy = self.spec.scheduling_policy.gang
         return policy.min_group_count if policy is not None else 0
 

@@ -1,4 +1,4 @@
-"""What a gang asks for, as its PodGroup or one of its pods has it. No IO."""
+"""Specification of a gang, from its PodGroup or one of its pods. No IO."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WAIT_SECONDS = 600.0
 
 
 class GangMode(StrEnum):
-    """What one member that fits nowhere means for the others."""
+    """Effect of one member that fits nowhere on the others."""
 
     STRICT = "Strict"
     NON_STRICT = "NonStrict"
 
 
 class MatchPolicy(StrEnum):
-    """Which members count towards the minimum."""
+    """Members that count towards the minimum."""
 
     ONLY_WAITING = "only-waiting"
     WAITING_AND_RUNNING = "waiting-and-running"
@@ -54,7 +54,7 @@ read_annotations(
 
 
 class GangSource(StrEnum):
-    """Where a gang is described: Koordinator's words, and Kubernetes' own PodGroup."""
+    """Source of a gang's description: Koordinator's words, and Kubernetes' own PodGroup."""
 
     POD_GROUP = "GangFromPodGroupCrd"
     KUBERNETES = "PodGroup"
@@ -63,7 +63,7 @@ class GangSource(StrEnum):
 
 @dataclass(frozen=True)
 class GangDefaults:
-    """What counts for gangs that do not say it themselves.
+    """Defaults for gangs without settings of their own.
 
     With ``preempts`` they may take the place of less important pods.
     """

@@ -16,8 +16,8 @@ from koord_scheduler.gangs.quorum import Quorum
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.feature_state import FeatureState
 
-TOLD_AGAIN_SECONDS = 60.0
-"""How often it is said anew why a gang has no nodes."""
+REPORT_AGAIN_SECONDS = 60.0
+"""Interval of repeated reports on a gang without nodes."""
 NOTHING_PLACED: Mapping[str, int] = MappingProxyType({})
 
 
@@ -45,7 +45,7 @@ class Gang:
 
     @property
     def spec(self) -> GangSpec | None:
-        """What it asks for; ``None``: nobody says so yet."""
+        """Its specification; ``None``: there is none yet."""
         return self.described if self.pod_group is None else self.pod_group.spec
 
     @property
@@ -55,7 +55,7 @@ class Gang:
 
     @property
     def problem(self) -> str:
-        """Why it cannot be placed as it is described, "" if it can."""
+        """Reason why it cannot be placed as it is described, "" if it can."""
         spec = self.spec
         if spec is None or spec.problem or spec.priority is None:
             return "" if spec is None else spec.problem
@@ -72,7 +72,7 @@ class Gang:
 
 @dataclass(eq=False, slots=True)
 class GangGroup:
-    """What is known of a group: whether members of it ever were bound, and its last release.
+    """State of a group: if members of it ever were bound, and its last release.
 
     ``released`` are the uids of those members of the release that are bound. As long as these are
     fewer than it had, it goes on.
@@ -84,7 +84,7 @@ class GangGroup:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether not all members of the last release are bound yet, or ever will be."""
+        """True if not all members of the last release are bound yet, or ever will be."""
         return self.release is not None and len(self.released) < self.release.size
 
 
@@ -128,12 +128,12 @@ class Gangs(FeatureState):
         return self._gang_of.get(pod)
 
     def member(self, pod: str) -> GangMember | None:
-        """What a pod says of its membership."""
+        """Return a pod's description of its membership."""
         gang = self._gang_of.get(pod)
         return gang.members.get(pod) if gang is not None else None
 
     def group(self, group_id: str) -> GangGroup:
-        """What is known of a group."""
+        """Return the state of a group."""
         return self._groups.get(group_id) or GangGroup()
 
     def set_pod_group(self, one: PodGroup) -> None:
@@ -203,11 +203,11 @@ class Gangs(FeatureState):
             gang.assumed.discard(pod)
 
     def refuse(self, group_id: str, message: str, now: float) -> None:
-        """A group got no nodes; counts in the message change always, which is told at times."""
+        """A group got no nodes; counts in the message change always, which is reported at times."""
         for _, gang in self.of_group(group_id):
             if gang is None or gang.refusal == message:
                 continue
-            if not gang.refusal or now - gang.refused_at >= TOLD_AGAIN_SECONDS:
+            if not gang.refusal or now - gang.refused_at >= REPORT_AGAIN_SECONDS:
                 gang.refusal, gang.refused_at = message, now
                 self.touched.add(gang.key)
 
@@ -243,7 +243,7 @@ class Gangs(FeatureState):
         return [] if not found or self.is_enough(group_id, started) else found
 
     def is_enough(self, group_id: str, satisfied: Collection[str]) -> bool:
-        """Whether a group may start if only these of its gangs can."""
+        """True if a group may start if only these of its gangs can."""
         quorum = self.quorum(group_id)
         return quorum.is_met(satisfied) if quorum else len(satisfied) == len(group_id.split(","))
 
@@ -270,14 +270,14 @@ class Gangs(FeatureState):
         return {key: one if key in chosen else 0 for key, one in found.items()}
 
     def preempts(self, group_id: str) -> bool:
-        """Whether a group may take the place of pods with a lower priority."""
+        """True if a group may replace pods with a lower priority."""
         specs = [gang.spec for _, gang in self.of_group(group_id) if gang is not None]
         given = [spec.preempts for spec in specs if spec is not None and spec.preempts is not None]
         return all(given) if given else self.defaults.preempts
 
     @property
     def disrupts_together(self) -> bool:
-        """Whether there are gangs that lose all their pods or none."""
+        """True if there are gangs that lose all their pods or none."""
         return bool(self._disrupted_whole)
 
     def disrupted_together(self) -> Iterable[list[str]]:
@@ -297,7 +297,7 @@ class Gangs(FeatureState):
             yield from (other for other in members if other != pod)
 
     def wait_seconds(self, group_id: str) -> float:
-        """For how long room may be held for a group."""
+        """Return the seconds for which nodes may be reserved for a group."""
         specs = (gang.spec for _, gang in self.of_group(group_id) if gang is not None)
         return max((spec.wait_seconds for spec in specs if spec is not None), default=0.0)
 
@@ -331,7 +331,7 @@ class Gangs(FeatureState):
                 del gang.priorities[member.priority]
 
     def _is_gathered(self, gang: Gang) -> bool:
-        """Whether all members of a gang have to be near each other, later ones included."""
+        """True if all members of a gang have to be near each other, later ones included."""
         specs = (one.spec for _, one in self.of_group(gang.group_id) if one is not None)
         return any(
             spec.domains or (self.gathers and spec.gather_spec)
@@ -399,7 +399,7 @@ def _needed(gang: Gang, group: GangGroup) -> int:
 
 
 def count_by_gang(gangs: Gangs, pods: Iterable[str]) -> dict[str, int]:
-    """How many of these pods are members of each gang."""
+    """Count the members of each gang among these pods."""
     counts: dict[str, int] = {}
     for pod in pods:
         gang = gangs.gang_of(pod)

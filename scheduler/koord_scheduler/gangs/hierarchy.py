@@ -209,7 +209,7 @@ class Hierarchy:
         )
 
     def _problem(self, one: SchedulingGroup, lineage: _Lineage) -> str:
-        """Why a group cannot be placed, in a line."""
+        """Return why a group cannot be placed, in a line."""
         if problem := one.spec.problem:
             return problem
         if one.spec.resource_claims and not self.has_claims:
@@ -238,7 +238,7 @@ def _upwards(one: SchedulingGroup, above: Iterable[CompositeGroup]) -> list[_Any
 
 
 def _differing(groups: Sequence[_AnyGroup]) -> str:
-    """What groups of one tree do not agree about."""
+    """Describe the disagreements of groups of one tree."""
     workloads = sorted({one.spec.workload for one in groups if one.spec.workload})
     if len(workloads) > 1:
         return f"its groups belong to the Workloads {' and '.join(workloads)}; expected one"

@@ -1,4 +1,4 @@
-"""Whether enough members of gangs have a node, by their match policies. No IO."""
+"""Check for enough members with a node, by match policy. No IO."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from koord_scheduler.gangs.gang_spec import MatchPolicy
 
 
 class MemberCounts(NamedTuple):
-    """How many members of a gang are about to be bound (``waiting``), and how many are."""
+    """Number of a gang's members that are about to be bound (``waiting``), and that are."""
 
     waiting: int
     bound: int
@@ -17,7 +17,7 @@ class MemberCounts(NamedTuple):
 def is_satisfied(
     policy: MatchPolicy, minimum: int, counts: MemberCounts, *, was_satisfied: bool
 ) -> bool:
-    """Whether members of a gang may be bound; ``was_satisfied``: some of its group were already."""
+    """True if members of a gang may be bound; ``was_satisfied``: some of its group already were."""
     match policy:
         case MatchPolicy.ONLY_WAITING:
             return counts.waiting >= minimum

@@ -1,4 +1,4 @@
-"""Which gang a pod is a member of. No IO."""
+"""Membership of a pod in a gang. No IO."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Release(NamedTuple):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """What their bindings say of it."""
+        """Annotations of their bindings."""
         return {
             ANNOTATION_BIND_GANG_GROUP: self.group_id,
             ANNOTATION_BIND_GANG_COUNT: str(self.size),

@@ -29,14 +29,14 @@ class PodGroupMeta(AnnotatedMeta, frozen=True, rename="camel", gc=False):
 
 
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How many pods there have to be."""
+    """Number of pods that have to be there."""
 
     min_member: int = 0
     schedule_timeout_seconds: int | None = None
 
 
 class PodGroupStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
-    """How far its pods are."""
+    """Progress of its pods."""
 
     phase: str = ""
     occupied_by: str = ""

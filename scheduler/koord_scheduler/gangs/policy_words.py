@@ -29,7 +29,7 @@ def _of_group(one: SchedulingGroupSpec) -> Iterator[str]:
 
 
 def _of_tree(spec: GangSpec) -> Iterator[str]:
-    """What groups above it say, too."""
+    """Describe the demands of groups above it."""
     if spec.quorum is not None:
         yield f"minGroupCount {spec.quorum.least} of {len(spec.quorum.children)}"
     for rule in spec.domains:

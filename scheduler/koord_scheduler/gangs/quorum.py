@@ -22,7 +22,7 @@ class Quorum(NamedTuple):
         return tuple(found)
 
     def is_met(self, satisfied: Collection[str]) -> bool:
-        """Whether enough children have what they need, if these gangs do."""
+        """True if enough children have what they need, if these gangs do."""
         return sum(_is_met(one, satisfied) for one in self.children) >= self.least
 
     def cheapest(self, needed: Mapping[str, float]) -> tuple[float, tuple[str, ...]]:

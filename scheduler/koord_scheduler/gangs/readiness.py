@@ -1,4 +1,4 @@
-"""Whether a gang group can be tried at all, and why not. No IO."""
+"""Readiness of a gang group for an attempt, and reasons against it. No IO."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from koord_scheduler.gangs.gangs import Gang, Gangs
 
 
 def missing_members(gangs: Gangs, group_id: str, ready: Mapping[str, int]) -> str:
-    """Why no node has to be looked at for a group yet, in a line; "" if nothing is missing.
+    """Return why no node has to be looked at for a group yet, in a line; "" if it is complete.
 
     ``ready`` counts the pods whose turn it is, by gang.
     """
@@ -22,7 +22,7 @@ def missing_members(gangs: Gangs, group_id: str, ready: Mapping[str, int]) -> st
 
 
 def has_enough_pods(gangs: Gangs, group_id: str) -> bool:
-    """Whether there are as many pods as each gang of a group needs; much quicker than the above."""
+    """True if each gang of a group has as many pods as it needs; much quicker than the above."""
     enough = {key for key, gang in gangs.of_group(group_id) if _has_enough(gang)}
     return gangs.is_enough(group_id, enough)
 
@@ -52,7 +52,7 @@ def _missing(key: str, gang: Gang | None, ready: int) -> str:
 
 
 def ignored(gangs: Gangs, group_id: str) -> str:
-    """What gangs of a group say that is not valid, in brackets; "" without any."""
+    """Describe invalid settings of a group's gangs, in brackets; "" without any."""
     specs = (one.spec for _, one in gangs.of_group(group_id) if one is not None)
     lines = [line for spec in specs if spec is not None for line in spec.ignored]
     return f" (ignored: {'; '.join(lines)})" if lines else ""

@@ -24,7 +24,7 @@ _WHOLE, _SINGLE = "PodGroup", "Pod"
 
 
 class GangPolicy(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How many of its pods start together."""
+    """Number of its pods that start together."""
 
     min_count: int = 0
 
@@ -43,13 +43,13 @@ class TopologyConstraint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Constraints(msgspec.Struct, frozen=True, gc=False):
-    """Where its pods may be."""
+    """Constraints on its pods' nodes."""
 
     topology: list[TopologyConstraint] | None = None
 
     @property
     def problem(self) -> str:
-        """Why they cannot be honoured."""
+        """Reason why they cannot be honoured."""
         found = self.topology or []
         if len(found) > 1:
             return f"spec.schedulingConstraints.topology has {len(found)} items; expected one"
@@ -104,13 +104,13 @@ class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_disrupted_whole(self) -> bool:
-        """Whether its pods are preempted together."""
+        """True if its pods are preempted together."""
         mode = self.disruption_mode
         return mode == _WHOLE if isinstance(mode, str) or mode is None else mode.all is not None
 
     @property
     def common_problem(self) -> str:
-        """Why it cannot be placed as it says."""
+        """Reason why it cannot be placed as it says."""
         constraints, mode = self.scheduling_constraints, self.disruption_mode
         if constraints is not None and constraints.problem:
             return constraints.problem
@@ -133,7 +133,7 @@ class SchedulingGroupSpec(GroupSpec, frozen=True, rename="camel"):
 
     @property
     def problem(self) -> str:
-        """Why it cannot be placed as it says."""
+        """Reason why it cannot be placed as it says."""
         policy = self.scheduling_policy
         if (policy.basic is None) == (policy.gang is None):
             return "spec.schedulingPolicy needs one of basic and gang"
@@ -170,7 +170,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class GroupStatus(msgspec.Struct, frozen=True, gc=False):
-    """What schedulers say of it."""
+    """Schedulers' status of it."""
 
     conditions: list[Condition] | None = None
 

@@ -43,7 +43,7 @@ async def _read_nothing(resource: Resource, name: str, namespace: str) -> Object
 
 
 class BindingOutcome(Protocol):
-    """Who wants to know what became of bindings."""
+    """Listener for the outcomes of bindings."""
 
     def bound(self, placement: Placement) -> None:
         """The pod has its node."""

@@ -1,4 +1,4 @@
-"""What the scheduler knows of the cluster, followed on every replica."""
+"""The scheduler's state of the cluster, followed on every replica."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SILENT_SECONDS = 30.0
 """After so long without following a kind nothing is decided: the cluster may have changed."""
 
 _LIST_SECONDS = 5e-5
-"""What an object costs in a list, about: a watch gets as long before a list takes its place."""
+"""Approximate time of an object in a list: a watch gets as long before a list replaces it."""
 _MOST_PATIENCE = 1.0
 
 _NOT_ENDED = all_of(
@@ -82,7 +82,7 @@ class ClusterCache:
         return self._nodes.objects
 
     def problems(self) -> Iterator[str]:
-        """What could not be read, a line each."""
+        """Describe failed reads, a line each."""
         for resource, informer in self._informers:
             if informer.is_optional and informer.absent:
                 continue
@@ -100,7 +100,7 @@ class ClusterCache:
         ]
 
     def silence(self) -> str:
-        """Why nothing may be decided at present, in a line; "" if it may."""
+        """Return why nothing may be decided at present, in a line; "" if it may."""
         now, reason = self._monotonic(), ""
         for resource, informer in self._informers:
             if informer.is_optional and informer.absent:

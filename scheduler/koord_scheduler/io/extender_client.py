@@ -27,7 +27,7 @@ Contexts = Mapping[Extender, ssl.SSLContext]
 
 
 def tls_contexts(extenders: Sequence[Extender]) -> Contexts:
-    """What each extender is known by that is not known by the system's authorities alone.
+    """Return the TLS contexts of extenders that have settings of their own.
 
     Raises:
         ValueError: a file or a certificate of one cannot be used; one line.

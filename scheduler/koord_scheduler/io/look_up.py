@@ -1,4 +1,4 @@
-"""What became of a write of which nothing is known, and how long to wait between questions."""
+"""Outcome of a write that is not known, and the wait between questions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def look_up(
     after: str,
     backoff: SharedBackoff,
 ) -> Object | None:
-    """What an object is now, however long it takes to hear; ``None``: it is gone.
+    """Read an object's present state, however long it takes; ``None``: it is gone.
 
     ``after`` says in warnings why it is asked. ``backoff`` is that of the API server: what waits
     here holds a turn of the binder's, and asks again as soon as the server answers anybody.

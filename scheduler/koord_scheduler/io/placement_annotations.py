@@ -6,7 +6,7 @@ from koord_scheduler.framework.decisions import Placement
 
 
 def placement_annotations(placement: Placement) -> dict[str, str | None]:
-    """What is to be written before it is bound; an annotation that is ``None`` is removed."""
+    """Return the annotations to write before the binding; ``None`` removes one."""
     annotations: dict[str, str | None] = {}
     for reserved in placement.reserved:
         annotations |= dict(getattr(reserved, "annotations", ()))

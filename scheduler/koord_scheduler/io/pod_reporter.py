@@ -37,7 +37,7 @@ class PodReporter:
 
     @property
     def dropped(self) -> int:
-        """How many reports were not written."""
+        """Number of reports that were not written."""
         return self._writer.counts["failed"] + self._writer.counts["dropped"]
 
     def scheduled(self, placement: Placement) -> None:

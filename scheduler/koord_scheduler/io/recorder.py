@@ -55,7 +55,7 @@ class Recorder:
         self._unwritten = 0
         self._written = 0
         self.reason = ""
-        """Why the recording has ended, "" before."""
+        """Reason for which the recording has ended, "" before."""
         self._compressor = zlib.compressobj(_FASTEST, wbits=_GZIP)
 
     def record(self, one: RecordedInput) -> None:

@@ -26,7 +26,7 @@ from koord_scheduler.io.wake_allowance import WakeAllowance
 
 SLICE_SECONDS = 0.004
 WAKE_SECONDS = 0.05
-"""How often parked classes are looked at, after changes."""
+"""Interval of looks at parked classes, after changes."""
 IDLE_SECONDS = 0.008
 """The same while nothing else is to be decided, and more of them may fit."""
 MOST_UNSENT = 4000
@@ -37,7 +37,7 @@ log = get_log("scheduler")
 
 
 class DecisionListener(Protocol):
-    """Who hears of decisions."""
+    """Listener for decisions."""
 
     def decided(self, decision: Decision, seconds: float) -> None:
         """A decision, and how long it took."""
@@ -77,7 +77,7 @@ class SchedulingLoop:
         self._allowance = WakeAllowance(monotonic)
         self._is_idle = False
         self.paused = ""
-        """Why nothing is decided at present, in a line; "" while it is."""
+        """Reason why nothing is decided at present, in a line; "" while it is."""
 
     def notice_change(self) -> None:
         """Something changed by which a pod may fit."""
@@ -176,7 +176,7 @@ class SchedulingLoop:
     async def _consult(
         self, question: ExtenderQuestion, extenders: ExtenderClient
     ) -> Decision | None:
-        """What comes of a question; the cluster is followed meanwhile, and nothing decided."""
+        """Return the result of a question; the cluster is followed meanwhile."""
         decision: Decision | ExtenderQuestion | None = question
         while isinstance(decision, ExtenderQuestion):
             answers = await extenders.ask(decision.calls)
@@ -192,13 +192,13 @@ class SchedulingLoop:
             self._woken_at = now
 
     def _wake_after(self) -> float:
-        """How many seconds after the last look at parked classes the next one comes."""
+        """Return the seconds from the last look at parked classes to the next."""
         if self._is_idle and self._scheduler.is_waking:
             return IDLE_SECONDS
         return WAKE_SECONDS if self._has_changed or self._scheduler.is_waking else _CALM_SECONDS
 
     def _patience(self) -> float:
-        """How many seconds nothing can happen by itself."""
+        """Return the seconds in which nothing can happen by itself."""
         now = self._monotonic()
         wake = self._woken_at + self._wake_after() - now
         due = self._scheduler.tick(now, self._epoch())

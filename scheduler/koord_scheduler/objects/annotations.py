@@ -36,7 +36,7 @@ NO_ANNOTATIONS = Annotations()
 
 
 def annotations_of_room(own: Annotations, described: Annotations) -> Annotations:
-    """What an object asks for and was given, and what the pod asks for that it describes."""
+    """Annotations of an object's demands and allocations, and of the pod that it describes."""
     asked = {key: described[key] for key in _ASKING & described.keys()}
     return Annotations(asked | {key: own[key] for key in (_ASKING | _GRANTED) & own.keys()})
 

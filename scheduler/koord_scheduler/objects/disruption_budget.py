@@ -15,7 +15,7 @@ from koord_scheduler.objects.metadata import ObjectMeta
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:
-    """How many of the pods of a namespace that ``selector`` means may be evicted now.
+    """Number of a namespace's pods selected by ``selector`` that may be evicted now.
 
     Pods in ``disrupted`` (names) are counted already. As in Kubernetes' scheduler, a selector
     without requirements means no pod, though for the eviction API it means all of the namespace.
@@ -33,7 +33,7 @@ class DisruptionBudget:
         return f"{self.namespace}/{self.name}"
 
     def means(self, namespace: str, labels: dict[str, str]) -> bool:
-        """Whether it is about pods of a namespace with these labels; about none without labels."""
+        """True if it covers pods of a namespace with these labels; none without labels."""
         if self.selector is None or not self.selector.requirements or not labels:
             return False
         return namespace == self.namespace and self.selector.matches(labels)

@@ -1,4 +1,4 @@
-"""What the scheduler reads of an object's metadata. No IO."""
+"""The scheduler's part of an object's metadata. No IO."""
 
 from __future__ import annotations
 

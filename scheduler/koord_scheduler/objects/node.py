@@ -13,7 +13,7 @@ from koord_scheduler.objects.metadata import AnnotatedMeta
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
-    """What keeps pods away that do not tolerate it.
+    """Mark that keeps pods away that do not tolerate it.
 
     ``effect`` is NoSchedule, NoExecute (both forbid) or PreferNoSchedule (a lower score).
     """
@@ -24,11 +24,11 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
 
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""What ``spec.unschedulable`` is taken for."""
+"""Taint that ``spec.unschedulable`` stands for."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, gc=False):
-    """What the node admits."""
+    """Conditions for pods on the node."""
 
     taints: list[Taint] | None = None
     unschedulable: bool = False
@@ -46,7 +46,7 @@ class ContainerImage(msgspec.Struct, frozen=True, rename={"size": "sizeBytes"}, 
 
 
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What the node has."""
+    """Resources of the node."""
 
     allocatable: Quantities | None = None
     images: list[ContainerImage] | None = None

@@ -1,4 +1,4 @@
-"""Which nodes a pod may run on by their labels and names: nodeSelector and nodeAffinity. No IO.
+"""Selection of nodes by labels and names: nodeSelector and nodeAffinity. No IO.
 
 As in Kubernetes: terms are alternatives, what a term says has to hold together, and a term
 without anything matches no node. ``Gt`` and ``Lt`` compare whole numbers; a label that is not one
@@ -23,7 +23,7 @@ class NodeRequirement:
     values: tuple[str, ...] = ()
 
     def allows(self, value: str | None) -> bool:
-        """Whether a node with this value of the label is meant; ``None`` if it has no such."""
+        """True if a node with this value of the label is selected; ``None`` if it has no such."""
         match self.operator:
             case "In":
                 return value is not None and value in self.values
@@ -87,7 +87,7 @@ class PreferredNodes:
 def required_nodes(
     node_selector: Mapping[str, str] | None, affinity: Mapping[str, Any] | None
 ) -> RequiredNodes:
-    """What a pod's ``nodeSelector`` and ``affinity`` require of nodes."""
+    """Return the requirements on nodes of a pod's ``nodeSelector`` and ``affinity``."""
     selector = tuple(
         NodeRequirement(key, "In", (value,)) for key, value in sorted((node_selector or {}).items())
     )
@@ -103,7 +103,7 @@ def node_selector_terms(given: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...
 
 
 def preferred_nodes(affinity: Mapping[str, Any] | None) -> PreferredNodes:
-    """What a pod's ``affinity`` prefers of nodes; a weight of 0 says nothing."""
+    """Return the preferences on nodes of a pod's ``affinity``; a weight of 0 says nothing."""
     preferred = _node_affinity(affinity).get("preferredDuringSchedulingIgnoredDuringExecution")
     weighted = ((one.get("weight", 0), one.get("preference") or {}) for one in preferred or ())
     return PreferredNodes(tuple((weight, _term(term)) for weight, term in weighted if weight))

@@ -19,7 +19,7 @@ from koord_scheduler.objects.pod_volume import PodVolume
 Document = dict[str, Any]
 
 DEFAULT_SCHEDULER = "default-scheduler"
-"""Who places pods that name no scheduler."""
+"""Scheduler of pods that name none."""
 
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -31,7 +31,7 @@ class ContainerPort(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class RestartRule(msgspec.Struct, frozen=True, gc=False):
-    """What a container's end does to the pod."""
+    """Effect of a container's end on the pod."""
 
     action: str = ""
 
@@ -48,7 +48,7 @@ class SchedulingContainer(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_sidecar(self) -> bool:
-        """Whether an init container stays and runs beside the others."""
+        """True if an init container stays and runs beside the others."""
         return self.restart_policy == "Always"
 
 
@@ -62,7 +62,7 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
-    """How evenly pods are to be spread over the domains of a label of nodes."""
+    """Even spread of pods over the domains of a label of nodes."""
 
     topology_key: str = ""
     max_skew: int = 1
@@ -75,7 +75,7 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SchedulingGate(msgspec.Struct, frozen=True, gc=False):
-    """What has to be taken off a pod before it is placed."""
+    """Gate that has to be removed from a pod before it is placed."""
 
     name: str = ""
 
@@ -89,7 +89,7 @@ class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a pod is, and where it may run."""
+    """Specification of a pod, and its conditions for nodes."""
 
     node_name: str = ""
     scheduler_name: str = DEFAULT_SCHEDULER
@@ -113,7 +113,7 @@ class SchedulingSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What a running container has, while it is being resized also other than it asks for."""
+    """Resources of a running container, which differ from its requests during a resize."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -138,7 +138,7 @@ class PodResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel", gc=Fal
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of a pod."""
+    """State of a pod."""
 
     phase: str = ""
     start_time: str | None = None
@@ -160,7 +160,7 @@ class PodInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_preempted(self) -> bool:
-        """Whether it is terminating because a scheduler gave its place to another pod."""
+        """True if it is terminating because a scheduler gave its place to another pod."""
         if self.metadata.deletion_timestamp is None:
             return False
         for one in self.status.conditions or ():

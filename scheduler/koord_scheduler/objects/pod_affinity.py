@@ -1,4 +1,4 @@
-"""Which pods a pod is to be with or apart from, compiled. No IO.
+"""Pods that a pod is to be with or apart from, compiled. No IO.
 
 The API server has put ``matchLabelKeys`` and ``mismatchLabelKeys`` into the selectors already.
 """
@@ -27,14 +27,14 @@ class AffinityTerm:
     selector: LabelSelector | None
 
     def means(self, namespace: str, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether pods of a namespace are meant, if the selector means them."""
+        """True if pods of a namespace are included, if the selector selects them."""
         if namespace in self.namespaces:
             return True
         by_labels = self.namespace_selector
         return by_labels is not None and by_labels.matches(namespace_labels)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels is meant, if its namespace is."""
+        """True if a pod with these labels is selected, if its namespace is included."""
         return self.selector is not None and self.selector.matches(labels)
 
 
@@ -54,7 +54,7 @@ class PodAffinity(NamedTuple):
 
 
 def pod_affinity(namespace: str, affinity: Mapping[str, Any] | None) -> PodAffinity:
-    """What the ``affinity`` of a pod in a namespace says about other pods.
+    """Return the terms about other pods in the ``affinity`` of a pod in a namespace.
 
     Raises:
         ValueError: a selector is not one.

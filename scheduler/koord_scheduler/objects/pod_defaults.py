@@ -1,4 +1,4 @@
-"""What the API server adds to a pod that is created, as far as it decides where it runs. No IO.
+"""Defaults by the API server for a new pod, as far as it decides where it runs. No IO.
 
 Not here: what admission adds from other objects (priorities, overhead of runtime classes), defaults
 of resources of whole pods, and ``matchLabelKeys`` of pod affinity.
@@ -36,7 +36,7 @@ def with_defaults(pod: Manifest, number: int = 0) -> Manifest:
 
 
 def _container(container: Manifest, *, on_host: bool) -> Manifest:
-    """What is limited is requested; on the host's network each port is one of the host's."""
+    """Add the requests that limits imply; on the host's network also the ports of the host."""
     resources = container.get("resources") or {}
     requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     made = {**container, "resources": {**resources, "requests": requests}}

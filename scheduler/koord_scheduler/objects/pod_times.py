@@ -10,7 +10,7 @@ from koord_scheduler.objects.pod import PodInfo
 
 
 class PodTimes(NamedTuple):
-    """When a pod got its node, and when its init containers had ended: seconds since the epoch."""
+    """Times of a pod's binding and of its init containers' end: seconds since the epoch."""
 
     scheduled: float = 0.0
     initialized: float | None = None

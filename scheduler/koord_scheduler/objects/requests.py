@@ -1,4 +1,4 @@
-"""What a pod asks for, as Kubernetes' ``PodRequests`` computes it. No IO.
+"""Requests of a pod, as Kubernetes' ``PodRequests`` computes them. No IO.
 
 Quantities are added exactly, and rounded up once, at the end.
 """
@@ -18,7 +18,7 @@ from koord_scheduler.objects.pod import ContainerStatus, PodInfo, SchedulingCont
 
 _BILLION = 10**9
 _OF_NO_REQUEST = {CPU: _BILLION // 10, MEMORY: 200 * 2**20 * _BILLION}
-"""What a container without a request counts as in scores: 100 millicores, 200 MiB."""
+"""Requests in scores of a container without any: 100 millicores, 200 MiB."""
 _BATCH = frozenset((BATCH_CPU, BATCH_MEMORY))
 """Instead of CPU and memory. What hooks make of them is in the container's cgroup, which a kubelet
 of 1.33 or newer reports as the CPU that is requested.
@@ -27,7 +27,7 @@ _NONE: Amounts = {}
 
 
 class PodRequests(NamedTuple):
-    """What a pod takes of a node: CPU in millicores, everything else whole (bytes, or pieces).
+    """A pod's usage of a node: CPU in millicores, everything else whole (bytes, or pieces).
 
     ``scored_cpu`` and ``scored_memory`` count for scores; there containers that ask for
     nothing count as well, so that they are spread, too.
@@ -39,7 +39,7 @@ class PodRequests(NamedTuple):
 
 
 def pending_requests(pod: PodInfo) -> PodRequests:
-    """What a pod that waits asks for.
+    """Return the requests of a pod that waits.
 
     Raises:
         ValueError: a quantity is not one.
@@ -49,7 +49,7 @@ def pending_requests(pod: PodInfo) -> PodRequests:
 
 
 def placed_requests(pod: PodInfo) -> PodRequests:
-    """What a pod that has a node takes there; while it is resized, the more of before and after.
+    """Return a placed pod's requests; while it is resized, the more of before and after.
 
     Raises:
         ValueError: a quantity is not one.

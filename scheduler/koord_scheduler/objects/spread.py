@@ -13,7 +13,7 @@ from koord_scheduler.objects.pod import TopologySpreadConstraint
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """How evenly pods are to be spread over the domains of a label of nodes.
+    """Even spread of pods over the domains of a label of nodes.
 
     ``is_hard`` constraints keep pods off nodes, others make nodes worse. ``selector`` says which
     pods count, none where it is ``None``; ``match_keys`` names labels in which these pods have
@@ -31,7 +31,7 @@ class SpreadConstraint:
     honors_taints: bool = False
 
     def selects(self, labels: Mapping[str, str]) -> LabelSelector | None:
-        """Which pods count beside one with these labels; ``None`` for none."""
+        """Return the selector of pods that count beside one with these labels; ``None``: none."""
         if self.selector is None:
             return None
         equal = tuple(

@@ -1,4 +1,4 @@
-"""Which taints a pod tolerates, as Kubernetes' ``ToleratesTaint`` has it. No IO.
+"""Taints that a pod tolerates, as Kubernetes' ``ToleratesTaint`` has it. No IO.
 
 The operators ``Lt`` and ``Gt`` tolerate nothing: they belong to the feature gate
 TaintTolerationComparisonOperators, which is off in Kubernetes 1.36.
@@ -17,7 +17,7 @@ _PREFERRING = "PreferNoSchedule"
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration is for a taint: an empty key or effect is for all of them."""
+    """True if a toleration is for a taint: an empty key or effect is for all of them."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -38,7 +38,7 @@ def first_untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]
 def count_untolerated_preferences(
     taints: Iterable[Taint], tolerations: Iterable[Toleration]
 ) -> int:
-    """How many PreferNoSchedule taints a pod does not tolerate."""
+    """Count the PreferNoSchedule taints that a pod does not tolerate."""
     relevant = [one for one in tolerations if one.effect in ("", _PREFERRING)]
     preferring = (taint for taint in taints if taint.effect == _PREFERRING)
     return sum(not any(tolerates(one, taint) for one in relevant) for taint in preferring)

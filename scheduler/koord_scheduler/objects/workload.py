@@ -1,4 +1,4 @@
-"""Which pods Services and controllers select, read from their objects. No IO.
+"""Pods that Services and controllers select, read from their objects. No IO.
 
 A selector that is missing or empty has no requirements; who reads it here takes it for none.
 """

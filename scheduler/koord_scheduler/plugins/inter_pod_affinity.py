@@ -104,7 +104,7 @@ class _Affinity:
         )
 
     def _conditions(self) -> Iterator[tuple[str, Domains, Mask]]:
-        """Why nodes are rejected, and in which domains what is asked for holds.
+        """Reasons for rejecting nodes, with the domains where the term holds.
 
         One more at the end is for nodes without a domain.
         """
@@ -181,7 +181,7 @@ class _Affinity:
         return found
 
     def _around(self, key: str, counter: PodCounter, rows: Rows) -> Amounts:
-        """How many of some pods are in the same domain of a label as each of these rows."""
+        """Return the number of some pods in the same domain of a label as each of these rows."""
         domains, pods = self._in_domains(key, counter)
         found: Amounts = pods[domains.codes[span(rows)]]
         return found

@@ -56,7 +56,7 @@ class MissingPlugins(Plugin):
 
 
 def unsupported_fields(spec: SchedulingSpec, *, has_groups: bool = False) -> tuple[str, ...]:
-    """Why a pod would be placed and not have what it asks for: fields, and the plugins for them.
+    """Return the fields that would be ignored in a pod's placement, with the plugins for them.
 
     An API server drops fields of which the feature is off (GenericWorkload). The second one is
     that of Kubernetes 1.35. ``has_groups``: the first one is understood.

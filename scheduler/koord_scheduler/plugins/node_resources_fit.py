@@ -193,7 +193,7 @@ class NodeResourcesFit(Plugin):
         return nodes.backing.version(pod)
 
     def _request(self, pod: PodClass, nodes: ClusterState) -> Request:
-        """What a pod needs room for, its own place among the node's pods included."""
+        """Return the pod's resources to check, its own place among the node's pods included."""
         return tuple(
             (name, amount)
             for name, amount in nodes.resources.request({**dict(pod.amounts), PODS: 1})
@@ -235,7 +235,7 @@ def _scored_amounts(pod: PodClass) -> dict[str, int]:
 def _free(
     pod: PodClass, nodes: ClusterState, names: Sequence[str], columns: Rows, rows: Rows
 ) -> Amounts:
-    """What is left of resources, by resource and row; inf where a pod gets devices instead."""
+    """Return the rest of resources, by resource and row; inf where a pod gets devices instead."""
     resources = nodes.resources
     free = picked(resources.allocatable, columns, rows)
     if nodes.backing.concerns(pod):

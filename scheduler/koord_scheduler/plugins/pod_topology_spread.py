@@ -96,7 +96,7 @@ class _Constraint(NamedTuple):
         return float(self.selector is not None and self.selector.matches(usage.labels))
 
     def counts(self) -> Amounts:
-        """How many pods count in each domain; one more at the end, for nodes without one."""
+        """Count the pods in each domain; one more at the end, for nodes without one."""
         if self.counter is None:
             return np.zeros(self.domains.number + 1)
         return self.counter.in_domains(self.domains).by_code
@@ -174,7 +174,7 @@ class _Spread:
         return [Limit(one.means, self._room(one, rows)) for one in self._hard]
 
     def _room(self, constraint: _Constraint, rows: Rows) -> Amounts:
-        """How many pods more there may be in the domains of rows.
+        """Return the number of additional pods that the domains of rows may take.
 
         A domain may have as many as the least of the others, and ``max_skew`` more. Where it has
         the least itself, that allows more than it has.

@@ -42,5 +42,5 @@ class ScarceResourceAvoidance(Plugin):
 
 
 def _counts(resource: str) -> bool:
-    """Whether kube-scheduler keeps account of a resource; pods are no resource here."""
+    """True if kube-scheduler keeps account of a resource; pods are no resource here."""
     return resource in _PLAIN or "/" in resource or resource.startswith((HUGE_PAGES, _ATTACHABLE))

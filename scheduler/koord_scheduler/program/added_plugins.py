@@ -14,7 +14,7 @@ GROUP = "pykoord.scheduler_plugins"
 
 
 def added_plugins() -> AddedPlugins:
-    """What makes each of them from its arguments.
+    """Return the builder of each of them from its arguments.
 
     Raises:
         ValueError: one cannot be loaded, or has a name that Kubernetes uses.

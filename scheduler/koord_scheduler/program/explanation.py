@@ -1,4 +1,4 @@
-"""Why a pod waits, or what the scheduler thinks of its node, as plain data.
+"""Explanation of a pod's wait or its node, as plain data.
 
 Every document names the ``pod`` and its ``state``; where nothing can be explained, ``reason``
 says why in a line.
@@ -46,7 +46,7 @@ class PendingForm(NamedTuple):
 
 
 def read_as_pending(raw: bytes, nodes: ClusterState) -> PendingForm:
-    """What a pod in a JSON document was before it got its node.
+    """Read a pod in a JSON document as it was before it got its node.
 
     Raises:
         ValueError: it is not a Pod, or a quantity or a selector in it is not one.
@@ -65,7 +65,7 @@ def unexplained(key: str, state: str, reason: str) -> Document:
 
 
 def explain_waiting(scheduler: Scheduler, pod: ClusterPod, now: Now) -> Document:
-    """Why a pod that has no node waits."""
+    """Explain why a pod that has no node waits."""
     queued = scheduler.queue.pods.get(pod.key)
     if queued is not None:
         return explain_queued(scheduler, queued, now)
@@ -76,7 +76,7 @@ def explain_waiting(scheduler: Scheduler, pod: ClusterPod, now: Now) -> Document
 
 
 def explain_queued(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
-    """Why a pod in the queue waits."""
+    """Explain why a pod in the queue waits."""
     return {"pod": pod.key, "at": now.epoch, **_waiting(scheduler, pod, now)}
 
 
@@ -92,7 +92,7 @@ def explain_choice(scheduler: Scheduler, pod: QueuedPod, also: str = "") -> Docu
 
 
 def explain_placed(scheduler: Scheduler, pod: PlacedPod, before: PendingForm) -> Document:
-    """What the scheduler thinks now of the node that a pod has: as if it were placed again."""
+    """Explain the scheduler's present view of a pod's node: as if it were placed again."""
     is_assumed = pod.key in scheduler.assumed
     common = {
         "pod": pod.key,
@@ -124,7 +124,7 @@ def scores_document(scores: ClassScores, also: str = "") -> list[Document]:
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> Document:
-    """Why pods of a class fit on few nodes, or on none."""
+    """Return why pods of a class fit on few nodes, or on none."""
     return {
         "message": fit_error_message(diagnosis),
         "nodes": diagnosis.nodes,
@@ -177,7 +177,7 @@ def _waiting(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
 
 
 def _waiting_gang(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
-    """What the gang group of a pod lacks, with the diagnosis of its first pod that does not fit."""
+    """Explain a pod's gang group, with the diagnosis of its first pod that does not fit."""
     found, own = scheduler.gang_cycle.report(pod), scheduler.gangs.gang_of(pod.key)
     gang = {
         "group": found.group_id,
@@ -199,7 +199,7 @@ def _waiting_gang(scheduler: Scheduler, pod: QueuedPod, now: Now) -> Document:
 
 
 def _not_admitted(scheduler: Scheduler, pod: QueuedPod) -> Document | None:
-    """What the first plugin says that does not admit a pod to any node."""
+    """Return the explanation of the first plugin that does not admit a pod to any node."""
     pod_class, nodes = pod.waiting.pod_class, scheduler.nodes
     for plugin in scheduler.profiles[pod.waiting.scheduler_name].admitting:
         found = plugin.explain(pod_class, nodes)

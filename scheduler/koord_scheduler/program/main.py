@@ -112,7 +112,7 @@ def read_config(path: str) -> tuple[SchedulerConfig, Mapping[str, Any]]:
 
 
 def unmet(config: SchedulerConfig) -> Iterator[str]:
-    """What is enabled and not there, a line for each profile."""
+    """Describe plugins that are enabled and not there, a line for each profile."""
     for one in config.profiles:
         if one.not_built:
             yield f"{one.profile.scheduler_name}: {', '.join(sorted(one.not_built))}"

@@ -1,4 +1,4 @@
-"""What Prometheus hears of a scheduler: kube-scheduler's metrics, by their names."""
+"""Prometheus metrics of a scheduler: kube-scheduler's, by their names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLI_BUCKETS = tuple(0.01 * 2**power for power in range(20))
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStatus:
-    """How a scheduler stands now; ``pending`` by queue, ``cached`` by kind of object."""
+    """Present numbers of a scheduler; ``pending`` by queue, ``cached`` by kind of object."""
 
     leads: bool
     pending: Mapping[str, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class SchedulerMetrics(Collector):
         attempt_seconds.observe(seconds)
 
     def totals(self) -> DecisionTotals:
-        """What was decided and bound so far, over all results and profiles."""
+        """Sum the decisions and bindings so far, over all results and profiles."""
         bounds = (*_ATTEMPT_BUCKETS, math.inf)
         decided = dict.fromkeys(bounds, 0)  # before the first decision there are no samples
         for one in _samples(self.attempt_seconds, "_bucket"):
@@ -88,7 +88,7 @@ class SchedulerMetrics(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """What is read."""
+        """Collect the metrics that are read."""
         now = self._status()
         yield GaugeMetricFamily(
             "pykoord_scheduler_leader", "Whether this scheduler leads.", value=now.leads

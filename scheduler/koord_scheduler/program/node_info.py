@@ -17,7 +17,7 @@ from koord_scheduler.state.resources import ALWAYS, EPHEMERAL_STORAGE, PODS
 
 
 def node_info(scheduler: Scheduler, node: Node) -> Document:
-    """What is known of a node of the scheduler, and the pods that are or will be on it."""
+    """Describe a node of the scheduler, and the pods that are or will be on it."""
     row, resources = scheduler.nodes.row_of_pods(node.name), scheduler.nodes.resources
     pods = list(scheduler.placed.on(row))
     allocatable = _whole(resources.allocatable_on(row))

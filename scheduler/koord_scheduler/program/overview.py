@@ -37,7 +37,7 @@ def queue_overview(queue: SchedulingQueue, now: float, epoch: float = 0.0) -> Do
 
 
 def nodes_overview(nodes: ClusterState) -> Document:
-    """How much of the nodes' CPU and memory is requested: by tenth of them, and at the ends.
+    """Count nodes by requested CPU and memory: by tenth of them, and at the ends.
 
     CPU is in millicores, memory in bytes, shares are parts of what is allocatable. A node is as
     full as its fuller resource.
@@ -108,6 +108,6 @@ def _waited(pod: QueuedPod, now: float, epoch: float) -> float:
 
 
 def _asks(pod: PodClass) -> str:
-    """What each of its pods requests, in one line."""
+    """Describe the request of each of its pods, in one line."""
     amounts = ((name, amount) for name, amount in pod.amounts if name != PODS and amount)
     return ", ".join(f"{quantity_text(name, amount)} {name}" for name, amount in amounts)[:_REASON]

@@ -312,22 +312,22 @@ class SchedulerProgram:
 
     def _refused(self, decision: Refusal, reporter: PodReporter) -> None:
         defect, message = decision.defect, decision.gang
-        if decision.untold and decision.not_admitted:
+        if decision.unreported and decision.not_admitted:
             nodes = int(self._scheduler.nodes.is_node.sum())
             reason, preemption = decision.not_admitted, decision.preemption
             message = not_admitted_message(nodes, reason, preemption)
-            self._reasons.told(decision.pod, {reason})
-        elif decision.untold and not defect and not message:
+            self._reasons.reported(decision.pod, {reason})
+        elif decision.unreported and not defect and not message:
             try:
                 diagnosis = diagnose(self._scheduler.scores(decision.pod), decision.extenders)
-                self._reasons.told(decision.pod, texts_of(diagnosis))
+                self._reasons.reported(decision.pod, texts_of(diagnosis))
                 message = fit_error_message(diagnosis, decision.preemption)
             except Exception as error:  # a plugin that cannot say why
                 defect = f"{type(error).__name__}: {error}"
         if defect:
             log.error("a plugin failed", pod=decision.pod.key, error=defect)
             message = f"a plugin of the scheduler failed: {defect}"
-        reporter.unschedulable(decision.untold, message)
+        reporter.unschedulable(decision.unreported, message)
 
     def bound(self, placement: Placement) -> None:
         """Say that a pod has its node."""
@@ -346,7 +346,7 @@ class SchedulerProgram:
         return self._program.health.look_up(self.status)
 
     def status(self) -> SchedulerStatus:
-        """How it stands now."""
+        """Return the present numbers."""
         scheduler = self._scheduler
         return SchedulerStatus(
             self._leadership.leads,
@@ -404,7 +404,7 @@ class SchedulerProgram:
         return await self._why_placed(key)
 
     async def _why_placed(self, key: str) -> Document:
-        """What it was before it had its node is not kept, but read again."""
+        """Explain a placed pod: it is read again, as its former state is not kept."""
         namespace, _, name = key.partition("/")
         try:
             raw = msgspec.json.encode(await self._client.get(PODS, name, namespace))

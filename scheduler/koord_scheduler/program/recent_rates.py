@@ -1,4 +1,4 @@
-"""How fast pods were placed over the last minutes, from counts that only grow. No IO."""
+"""Rate of placements over the last minutes, from counts that only grow. No IO."""
 
 from __future__ import annotations
 

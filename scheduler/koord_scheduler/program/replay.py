@@ -101,7 +101,7 @@ class _Pass:
             self._choice = explain_choice(self._scheduler, pod, also)
 
     def _explanation(self, one: ReplayedDecision, now: Now) -> Document | None:
-        """What is to be said of the pod after a decision; nothing if it was not about it."""
+        """Explain the pod after a decision; None if the decision was not about it."""
         decision, mine, key = one.decision, one.replayed, self._why
         if mine is not None and mine.pod == key and mine.result == "placed":
             return {"pod": key, "state": "placed", "node": mine.node, **self._choice}

@@ -1,4 +1,4 @@
-"""What has to change in a cluster so that a pod that fits nowhere fits."""
+"""Changes of a cluster after which a pod that fits nowhere may fit."""
 
 from __future__ import annotations
 

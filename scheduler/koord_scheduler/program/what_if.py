@@ -1,4 +1,4 @@
-"""Which nodes pods would get in a cluster that is given as a list of objects. No IO."""
+"""Placement of pods in a cluster that is given as a list of objects. No IO."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def kinds(config: str = "") -> list[tuple[Resource, str, str]]:
 def what_if(
     objects: Mapping[str, Iterable[bytes]], manifests: Iterable[Manifest], config: str = ""
 ) -> Document:
-    """Where the pods of ``manifests`` would go, one after the other, each with its reasons.
+    """Place the pods of ``manifests``, one after the other, each with its reasons.
 
     The cluster is JSON documents by kind; kinds that no plugin asks about count for nothing.
     Pods that wait themselves are left out (``pending`` says how many), unless a manifest has

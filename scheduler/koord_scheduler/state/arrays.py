@@ -75,7 +75,7 @@ def picked_lines(table: Amounts, rows: Rows) -> Amounts:
 
 
 def both(one: Mask | None, other: Mask | None) -> Mask | None:
-    """Where both hold; ``None`` stands for everywhere."""
+    """Mask where both hold; ``None`` stands for everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

@@ -10,7 +10,7 @@ from koord_kube.protocol.resources import SCHEDULING_GROUPS, Resource
 
 
 class ClusterKind(NamedTuple):
-    """How objects of a kind are read, and what takes them: ``put`` and ``remove`` get their keys.
+    """Reading of objects of a kind, and their receivers: ``put`` and ``remove`` get their keys.
 
     ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
     An API server may lack a kind that ``is_optional``; one that is not ``is_needed`` by any plugin
@@ -30,11 +30,11 @@ class ClusterKind(NamedTuple):
     has_decisions: bool = False
 
     def selects(self, namespace: str, name: str) -> bool:
-        """Whether an object of the kind counts."""
+        """True if an object of the kind counts."""
         return not self.object_name or (self.namespace, self.object_name) == (namespace, name)
 
     @property
     def name(self) -> str:
-        """What recordings call it: its kind, with the API group where Kubernetes' own."""
+        """Name in recordings: its kind, with the API group where Kubernetes' own."""
         kind, group = self.resource.kind, self.resource.group
         return f"{kind}.{group}" if group == SCHEDULING_GROUPS[0].group else kind

@@ -148,7 +148,7 @@ class ClusterState:
         self._trying, self._timing = self.hooks("trial"), self.hooks("set_epoch")
 
     def __len__(self) -> int:
-        """How many rows there are, with a node or without."""
+        """Number of rows, with a node or without."""
         return len(self._names)
 
     def row(self, name: str) -> int | None:
@@ -263,7 +263,7 @@ class ClusterState:
         terms: tuple[HeldTerm, ...] = (),
         parts: PodParts = NO_PARTS,
     ) -> PodUsage:
-        """What a pod takes, as columns have it."""
+        """Return a pod's usage, as columns have it."""
         request = self.resources.request({**pod.amounts, PODS: 1})
         scored = float(pod.scored_cpu), float(pod.scored_memory)
         return PodUsage(request, scored, ports, labels, terms, parts)
@@ -319,7 +319,7 @@ class ClusterState:
                 self.terms.add(row, usage.terms)
 
     def lacks_pods(self, row: int) -> bool:
-        """Whether the columns are ``without`` pods of a row."""
+        """True if the columns are ``without`` pods of a row."""
         return row in self._lacking
 
     def _add(self, row: int, usage: PodUsage) -> None:

@@ -1,4 +1,4 @@
-"""What nodes have several of, as taints: each set that some node has is one code. No IO."""
+"""Sets of things that nodes have several of, as taints: each different set is one code. No IO."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SetColumn(Generic[T]):
 
 
 class SetValues(Generic[T]):
-    """What ``value`` returns for the sets of nodes; it is called once for each set."""
+    """Results of ``value`` for the sets of nodes; it is called once for each set."""
 
     def __init__(self, column: SetColumn[T], value: Callable[[tuple[T, ...]], float]) -> None:
         self._column = column

@@ -14,7 +14,7 @@ _FEW = 16
 
 
 class NodeScope(NamedTuple):
-    """Which nodes count: those with all these labels, that a pod may run on by its own word.
+    """Nodes that count: those with all these labels, that a pod may run on by its own word.
 
     ``None`` for what it requires or tolerates: that does not matter. Without ``keys``, nodes that
     lack a label are those of value "".
@@ -54,7 +54,7 @@ class Domains:
         self.few_present = self.present.tolist() if self.number <= _FEW else None
 
     def number_among(self, rows: Rows) -> int:
-        """How many domains have a node among these rows; all of the rows have a domain."""
+        """Count the domains with a node among these rows; all of the rows have a domain."""
         if self._nodes - len(rows) < self._smallest:
             return len(self._sizes)  # those that are missing would not fill any domain
         return int(np.count_nonzero(np.bincount(self.codes[span(rows)])))
@@ -71,7 +71,7 @@ class Domains:
 
 
 class DomainCache:
-    """What was asked for in one version of the nodes: domains, and which rows have some labels."""
+    """Results for one version of the nodes: domains, and rows with some labels."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -80,13 +80,13 @@ class DomainCache:
 
     @property
     def size(self) -> int:
-        """About how many bytes the domains take: all are as long."""
+        """Approximate bytes of the domains: all are as long."""
         one = next(iter(self.domains.values()), None)
         return 2 * one.codes.nbytes * len(self.domains) if one is not None else 0
 
 
 class DomainCounts:
-    """How many of some pods are in each domain, kept up to date as they come and go.
+    """Number of some pods in each domain, kept up to date as they come and go.
 
     ``by_code`` has one more at the end, of 0, where code -1 points.
     """

@@ -1,4 +1,4 @@
-"""What the pods on each node say of other pods. No IO."""
+"""Terms of the pods on each node about other pods. No IO."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koord_scheduler.state.selected_labels import Select, nobody
 
 
 class TermKind(Enum):
-    """What a pod says of the pods that a term means."""
+    """Kind of a term about other pods."""
 
     REQUIRED = "required"
     ANTI = "anti"
@@ -50,7 +50,7 @@ class HeldTerms:
             counter.lengthen(length)
 
     def counter(self, term: HeldTerm) -> PodCounter:
-        """How many pods of each row have a term."""
+        """Return the counter of each row's pods with a term."""
         found = self._counters.get(term)
         return found if found is not None else PodCounter(self._length)
 
@@ -69,7 +69,7 @@ class HeldTerms:
 
 
 def held_terms(affinity: PodAffinity) -> tuple[HeldTerm, ...]:
-    """What a pod says of others once it is placed."""
+    """Return a pod's terms about others once it is placed."""
     return (
         *(HeldTerm(TermKind.REQUIRED, term) for term in affinity.required),
         *(HeldTerm(TermKind.ANTI, term) for term in affinity.anti),

@@ -1,4 +1,4 @@
-"""Which rows changed since when. No IO."""
+"""Rows that changed since a certain time. No IO."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from koord_scheduler.state.arrays import Codes, Mask, Rows, lengthened
 _MOST_TABLE_BYTES = 1 << 20
 """Of the tables of a label; those that were asked for last stay."""
 _TABLE_BYTES = 500
-"""About what a table takes beside its values."""
+"""Approximate size of a table beside its values."""
 _SPARE_VALUES = 256
 
 
@@ -39,7 +39,7 @@ class LabelColumn:
         return found
 
     def matches(self, requirement: NodeRequirement, rows: Rows | None = None) -> Mask:
-        """Whether the nodes of ``rows``, or all rows, meet a requirement on this label."""
+        """Mask the nodes of ``rows``, or all, that meet a requirement on this label."""
         codes = self.codes if rows is None else self.codes[rows]
         if requirement.operator == "In":
             # Many different ones are asked about, each volume of a node for another: no table.
@@ -119,7 +119,7 @@ class LabelColumns:
         return column
 
     def matches(self, requirements: Sequence[NodeRequirement], rows: Rows | None = None) -> Mask:
-        """Whether nodes meet all ``requirements`` on their labels."""
+        """Mask the nodes that meet all ``requirements`` on their labels."""
         found = np.ones(len(self._labels) if rows is None else len(rows), np.bool_)
         for one in requirements:
             found &= self.column(one.key).matches(one, rows)

@@ -1,4 +1,4 @@
-"""What a pod takes of its node, in columns. No IO."""
+"""A placed pod's usage of its node, in columns. No IO."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koord_scheduler.state.pod_usage import PodUsage
 
 
 def placed_usage(pod: PodInfo, nodes: ClusterState, known: PodParts = NO_PARTS) -> PodUsage:
-    """What ``nodes.add_pod`` and ``nodes.remove_pod`` take; ``known`` are parts of its class.
+    """Return a pod's usage for ``nodes.add_pod``; ``known`` are parts of its class.
 
     Raises:
         ValueError: a quantity or a selector is not one.

@@ -111,7 +111,7 @@ class PlacedPods:
         return PodsByRow(at, slots).where(self.priority[slots] < priority)
 
     def amounts(self, of: CountOf, slots: Codes) -> Amounts:
-        """What ``of`` counts of the pods in these slots."""
+        """Return the amounts that ``of`` counts of the pods in these slots."""
         return self._usages.amounts(of, self.usage[slots])
 
     def usage_of(self, code: int) -> PodUsage:

@@ -1,4 +1,4 @@
-"""What decides where a pod runs; pods in which it is equal are one class. No IO."""
+"""Class of a pod: all that decides where it runs; equal pods are one class. No IO."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class PodClass:
         return hash(tuple(getattr(self, name) for name in self.__match_args__))
 
     def selectors(self) -> Iterator[LabelSelector | None]:
-        """By what it selects other pods, or itself among them."""
+        """Selectors by which it selects other pods, or itself among them."""
         preferred = (term for _, term in self.affinity.preferred)
         for term in (*self.affinity.required, *self.affinity.anti, *preferred):
             yield term.selector
@@ -90,7 +90,7 @@ class PodClass:
 
     @property
     def requests(self) -> PodRequests:
-        """What a pod of the class asks for."""
+        """Requests of a pod of the class."""
         amounts: Amounts = dict(self.amounts)
         return PodRequests(amounts, self.scored_cpu, self.scored_memory)
 

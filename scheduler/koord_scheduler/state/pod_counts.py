@@ -1,4 +1,4 @@
-"""How many of the pods on each node a selector means. No IO."""
+"""Number of the pods on each node that a selector selects. No IO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koord_scheduler.state.pod_labels import PodLabel, PodLabelIndex, PodLabels
 
 
 class PodSelector(Hashable, Protocol):
-    """Which pods are counted."""
+    """Selection of the pods that are counted."""
 
     @property
     def label(self) -> PodLabel | None:
@@ -25,7 +25,7 @@ class PodSelector(Hashable, Protocol):
         ...
 
     def matches(self, pod: PodLabels) -> bool:
-        """Whether a pod is meant."""
+        """True if a pod is selected."""
         ...
 
 
@@ -42,7 +42,7 @@ class SpreadSelector:
         return _required_label(self.namespace, self.selector)
 
     def matches(self, pod: PodLabels) -> bool:
-        """Whether a pod is meant."""
+        """True if a pod is selected."""
         if pod.is_leaving or pod.namespace != self.namespace:
             return False
         return self.selector.matches(dict(pod.labels))
@@ -63,7 +63,7 @@ class AffinitySelector:
         return None
 
     def matches(self, pod: PodLabels) -> bool:
-        """Whether a pod is meant."""
+        """True if a pod is selected."""
         labels = dict(pod.labels)
         return all(
             (namespaces is None or pod.namespace in namespaces)
@@ -74,7 +74,7 @@ class AffinitySelector:
 
 
 class PodCounter:
-    """How many of some pods are on each row, and the ``total``."""
+    """Number of some pods on each row, and the ``total``."""
 
     def __init__(self, length: int) -> None:
         self.rows: Amounts = np.zeros(length)

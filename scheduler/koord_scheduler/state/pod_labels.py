@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class PodLabels(NamedTuple):
-    """What selectors of pods look at; ``is_leaving`` says whether the pod was deleted already."""
+    """Part of a pod that selectors read; ``is_leaving`` is true if it was deleted already."""
 
     namespace: str
     labels: tuple[tuple[str, str], ...]

@@ -33,7 +33,7 @@ _NO_TIME = float("-inf")
 
 
 class WaitingPod(NamedTuple):
-    """What decides when and how a pod is placed that has no node.
+    """A pod without a node: all that decides when and how it is placed.
 
     ``usage`` is what it will take of its node. ``created`` is in seconds since the epoch.
     ``condition`` is the message of its PodScheduled condition, "" if there is none that is false.
@@ -167,7 +167,7 @@ class PodReader:
 
 
 def created_at(pod: PodInfo) -> float:
-    """When a pod was created, in seconds since the epoch."""
+    """Return when a pod was created, in seconds since the epoch."""
     created = seconds(pod.metadata.creation_timestamp)
     return _NO_TIME if created is None else created
 

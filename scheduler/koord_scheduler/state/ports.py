@@ -1,4 +1,4 @@
-"""Which ports of their nodes pods have taken. No IO."""
+"""Ports of nodes that pods have taken. No IO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HostPort(NamedTuple):
     address: str
 
     def is_in_conflict(self, other: HostPort) -> bool:
-        """Whether two pods of a node cannot have them both."""
+        """True if two pods of a node cannot have them both."""
         same = (self.protocol, self.port) == (other.protocol, other.port)
         return same and (
             self.address == other.address or ANY_ADDRESS in {self.address, other.address}
@@ -49,7 +49,7 @@ class HostPortColumns:
                 del self._addresses[protocol, port]
 
     def in_conflict(self, wanted: HostPort) -> dict[int, int]:
-        """How many ports are taken that conflict with one, by row; without rows that have none."""
+        """Count the taken ports that conflict with one, by row; without rows that have none."""
         rows = self._addresses.get((wanted.protocol, wanted.port), {})
         if wanted.address == ANY_ADDRESS:
             return {row: used.total() for row, used in rows.items()}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ResourceBacking:
-    """What stands behind resources of which a node has none; of itself, nothing.
+    """Return what backs resources of which a node has none; by itself, nothing.
 
     ``classes`` is another object when resources are backed by something else than before.
     """

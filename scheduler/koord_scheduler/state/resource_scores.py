@@ -1,4 +1,4 @@
-"""How good it is that so much of a resource is taken: Kubernetes' scoring strategies. No IO.
+"""Scores of a resource's usage: Kubernetes' scoring strategies. No IO.
 
 Each is a function of what is taken of a resource with a pod, and of what there is, for some rows.
 For one row plain numbers are ten times as fast: those that have such a form are in ``OF_ONE``.

@@ -1,4 +1,4 @@
-"""What nodes have and what their pods ask for, by resource. No IO."""
+"""Amounts of nodes and requests of their pods, by resource. No IO."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ResourceColumns:
         return tuple(sorted(named, key=_place))
 
     def asked_of(self, name: str, row: int) -> float:
-        """How much of a resource the pods of a row ask for, also of one that no node has."""
+        """Return the pods' request of a resource in a row, also of one that no node has."""
         column = self._column_of.get(name)
         if column is None:
             return self._elsewhere.get(name, {}).get(row, 0.0)
@@ -107,7 +107,7 @@ class ResourceColumns:
         return found | {name: rows[row] for name, rows in self._elsewhere.items() if row in rows}
 
     def set_allocatable(self, row: int, amounts: Mapping[str, int]) -> None:
-        """What a node has, in place of what it had."""
+        """Replace a node's amounts."""
         self._touched.add(row)
         for column in np.flatnonzero(self.allocatable[:, row]).tolist():
             if not amounts.get(self.names[column]):

@@ -43,7 +43,7 @@ EVEN = 100.0
 
 
 def evenness_of_two(fractions: Amounts) -> Amounts:
-    """How alike two resources are taken, by row; ``fractions`` are overwritten."""
+    """Score how alike two resources are used, by row; ``fractions`` are overwritten."""
     np.minimum(fractions, 1.0, out=fractions)
     found: Amounts = fractions[0]
     found -= fractions[1]

@@ -1,4 +1,4 @@
-"""The labels of pods by which somebody selects; by others no two pods are told apart. No IO."""
+"""The labels of pods by which somebody selects; by others no two pods are distinguished. No IO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from koord_scheduler.state.pod_labels import PodLabels
 Select = Callable[[Iterable[LabelSelector | None]], None]
 """Hears of selectors of pods."""
 MOST_BYTES = 1 << 14
-"""Of keys; where there are more, pods are told apart by all of their labels."""
+"""Of keys; where there are more, pods are distinguished by all of their labels."""
 
 
 def nobody(selectors: Iterable[LabelSelector | None]) -> None:
@@ -56,7 +56,7 @@ class SelectedLabels:
             self.version += 1
 
     def of(self, pod: PodLabels) -> PodLabels:
-        """Those labels of a pod by which it is told apart."""
+        """Those labels of a pod by which it is distinguished."""
         if self._are_all:
             return pod
         keys = self._keys

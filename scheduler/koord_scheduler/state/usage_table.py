@@ -10,9 +10,9 @@ from koord_scheduler.state.arrays import Amounts, Codes, lengthened
 from koord_scheduler.state.pod_usage import PodUsage
 
 CountOf = str | Callable[[PodUsage], float]
-"""What of a pod counts: its request of this resource, or what a function says."""
+"""Counted part of a pod: its request of this resource, or the result of a function."""
 _MOST_RESOURCES = 64
-"""Of which there are tables; others make room for more."""
+"""Number of resources with tables; others replace them."""
 
 
 class UsageTable:
@@ -54,7 +54,7 @@ class UsageTable:
             self._free.append(code)
 
     def amounts(self, of: CountOf, codes: Codes) -> Amounts:
-        """What ``of`` counts of the usages with these codes; a function is asked once for each."""
+        """Return the amounts that ``of`` counts of usages with these codes, once for each usage."""
         if isinstance(of, str):
             return self._table(of)[codes] if len(codes) else np.zeros(0)
         table = np.zeros(len(self))
@@ -70,7 +70,7 @@ class UsageTable:
         return len(self._usages) - 1
 
     def _table(self, resource: str) -> Amounts:
-        """What each usage requests of a resource; from the first call on it is kept up to date."""
+        """Return each usage's request of a resource; kept up to date from the first call on."""
         found = self._requests.get(resource)
         if found is None:
             if len(self._requests) >= _MOST_RESOURCES:

@@ -1,4 +1,4 @@
-"""Which pods belong together: the selectors of Services and of controllers. No IO.
+"""Pods that belong together: the selectors of Services and of controllers. No IO.
 
 As Kubernetes' ``DefaultSelector``: by them PodTopologySpread spreads pods that say nothing.
 """

@@ -138,4 +138,4 @@ def test_a_profile_without_preemption_only_refuses() -> None:
     cluster.pod("web", 10)
     refusal = cluster.decide()
     assert isinstance(refusal, Refusal)
-    assert (refusal.preemption, [one.key for one in refusal.untold]) == ("", ["d/web"])
+    assert (refusal.preemption, [one.key for one in refusal.unreported]) == ("", ["d/web"])

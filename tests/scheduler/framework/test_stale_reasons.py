@@ -46,9 +46,9 @@ class Cluster:
         while (one := self.scheduler.decide(self.now)) is not None:
             assert isinstance(one, Refusal)
             diagnosis = diagnose(self.scheduler.scores(one.pod))
-            if one.untold:
-                self.reasons.told(one.pod, texts_of(diagnosis))
-            found |= {pod.key: fit_error_message(diagnosis) for pod in one.untold}
+            if one.unreported:
+                self.reasons.reported(one.pod, texts_of(diagnosis))
+            found |= {pod.key: fit_error_message(diagnosis) for pod in one.unreported}
         return found
 
 

@@ -33,10 +33,12 @@ def reports_of() -> tuple[list[Request], BackgroundWriter]:
 
 
 @pytest.mark.parametrize(
-    ("shown", "reported", "is_told"),
+    ("shown", "reported", "is_reported"),
     [("", "", True), ("", "full", False), ("full", "", False), ("older", "full", True)],
 )
-async def test_a_pod_is_told_unless_it_says_so(shown: str, reported: str, is_told: bool) -> None:
+async def test_a_pod_is_told_unless_it_says_so(
+    shown: str, reported: str, is_reported: bool
+) -> None:
     written, reports = reports_of()
     condition = {"type": "PodScheduled", "status": "False", "message": shown}
     document = {"metadata": {"name": "p", "namespace": "d"}, "status": {"conditions": [condition]}}
@@ -50,7 +52,7 @@ async def test_a_pod_is_told_unless_it_says_so(shown: str, reported: str, is_tol
         group.start_soon(reports.run)
         await until(lambda: any(one.name == "q" for one in written), "the other pod is told")
         group.cancel_scope.cancel()
-    assert any(one.name == "p" for one in written) == is_told
+    assert any(one.name == "p" for one in written) == is_reported
 
 
 async def test_a_reservation_says_why_it_waits() -> None:

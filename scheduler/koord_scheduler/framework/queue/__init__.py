@@ -1,1 +1,1 @@
-"""Which pod comes next, and which wait. No IO."""
+"""Order of pods, and the waiting ones. No IO."""

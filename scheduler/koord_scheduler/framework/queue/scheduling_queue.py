@@ -24,8 +24,8 @@ FIRST_BACKOFF_SECONDS = 1.0
 MOST_BACKOFF_SECONDS = 10.0
 _STALE_ENTRIES = 64
 """Outdated entries of the ready heap, beyond one a class, from which on it is rebuilt."""
-TOLD_AGAIN_SECONDS = 60.0
-"""How often the owners of all pods of a class are told why these wait: counts always change."""
+REPORT_AGAIN_SECONDS = 60.0
+"""Interval of reports to the owners of all pods of a class: counts always change."""
 
 
 class ClassKey(NamedTuple):
@@ -44,7 +44,7 @@ class ClassKey(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class GangAttempts:
-    """How often a gang group did not fit in a row, and from when on it may be tried again.
+    """Failed attempts of a gang group in a row, and the time of the next one.
 
     ``position`` is that of the nodes' journal when it was tried last, -1 if it could not be tried,
     ``objects`` what plugins depended on beside nodes (claims …).
@@ -66,8 +66,8 @@ class QueuedPod:
     """A pod that waits; ``added`` and ``retry_at`` are monotonic seconds.
 
     ``number`` is greater than those of all pods before it. ``attempts`` counts what went wrong
-    with it itself (its binding failed), not with its class. ``reported`` is the message by which
-    its owner was told last why it waits. ``extender_refusal`` is what extenders said of it last.
+    with it itself (its binding failed), not with its class. ``reported`` is the message of
+    the last report on it. ``extender_refusal`` is what extenders said of it last.
     ``gang`` is the gang group that it starts with, "" if it goes by itself.
     Once it has left the queue, it never comes back: a copy of it may.
     """
@@ -116,7 +116,7 @@ class ClassQueue:
 
     ``parked_at`` is when it was parked last, in monotonic seconds. ``offered`` is the turn at which
     it was offered to the queue of classes last. ``entered`` has the pods that came since
-    ``take_untold``, ``told_at`` is when that returned all, and ``reasons`` what was said. With
+    ``take_unreported``, ``reported_at`` is when that returned all, ``reasons`` what was said. With
     ``has_defect`` a plugin failed on them. ``gone`` of those in ``heap`` wait no more.
     While it is parked, ``slot`` is its place in the columns of parked classes, ``has_news`` says
     that it waits for something else by now. ``woken_in`` is the round of looks in which it was
@@ -129,7 +129,7 @@ class ClassQueue:
     is_parked: bool = False
     offered: Turn | None = None
     parked_at: float = 0.0
-    told_at: float = float("-inf")
+    reported_at: float = float("-inf")
     has_defect: bool = False
     entered: list[QueuedPod] = field(default_factory=list)
     gang_attempts: GangAttempts = field(default_factory=GangAttempts)
@@ -156,12 +156,12 @@ class ClassQueue:
         if len(self.entered) > 2 * self.size:
             self.entered = [pod for pod in self.entered if pod.in_queue]
 
-    def take_untold(self, now: float) -> list[QueuedPod]:
-        """The pods whose owners are to be told that they fit nowhere: new ones, at times all."""
+    def take_unreported(self, now: float) -> list[QueuedPod]:
+        """Take the pods that are due for a report that they fit nowhere: new ones, at times all."""
         entered, self.entered = self.entered, []
-        if now - self.told_at < TOLD_AGAIN_SECONDS:
+        if now - self.reported_at < REPORT_AGAIN_SECONDS:
             return [pod for pod in entered if pod.in_queue]
-        self.told_at = now
+        self.reported_at = now
         return list(self.pods())
 
     def head(self) -> _Place | None:
@@ -285,7 +285,7 @@ class SchedulingQueue:
     def try_again(self, key: ClassKey) -> None:
         """The owners of a class's pods are to hear anew why these wait."""
         queue = self._classes[key]
-        queue.told_at = float("-inf")
+        queue.reported_at = float("-inf")
         self._set_parked(queue, is_parked=False)
         self._offer(queue)
 
@@ -342,7 +342,7 @@ class SchedulingQueue:
         return None
 
     def counts(self) -> Mapping[str, int]:
-        """How many pods wait, by the names of kube-scheduler's queues."""
+        """Return the number of waiting pods, by the names of kube-scheduler's queues."""
         unschedulable = self._unschedulable
         gated, backoff = len(self._gated), self._backing_off
         active = len(self._pods) - unschedulable - gated - backoff
@@ -371,11 +371,11 @@ class SchedulingQueue:
         return queue.pods() if queue is not None else iter(())
 
     def is_gated(self, key: str) -> bool:
-        """Whether a pod waits for its gates."""
+        """True if a pod waits for its gates."""
         return key in self._gated
 
     def is_parked(self, key: ClassKey) -> bool:
-        """Whether the pods of a class fit nowhere, as far as is known."""
+        """True if the pods of a class fit nowhere, as far as is known."""
         queue = self._classes.get(key)
         return queue is not None and queue.is_parked
 

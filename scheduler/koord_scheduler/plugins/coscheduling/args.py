@@ -35,6 +35,6 @@ class CoschedulingArgs(PluginArgs, frozen=True):
             yield problem(f"{path}.defaultMatchPolicy", self.default_match_policy, expected)
 
     def defaults(self) -> GangDefaults:
-        """What counts for gangs that do not say it themselves."""
+        """Return the defaults for gangs without settings of their own."""
         seconds, policy = duration.seconds(self.default_timeout), self.default_match_policy
         return GangDefaults(seconds, MatchPolicy(policy), self.enable_preemption)

@@ -75,7 +75,7 @@ def _rules(request: GangRequest) -> list[DomainRule]:
 
 
 class _Plan:
-    """What is known of the nodes while rules are planned for."""
+    """State of the nodes while rules are planned for."""
 
     def __init__(
         self, request: GangRequest, placed: PlacedPods, rules: Sequence[DomainRule]

@@ -1,4 +1,4 @@
-"""What Prometheus hears of gangs; one metric is Koordinator's, by its name."""
+"""Prometheus metrics of gangs; one metric is Koordinator's, by its name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GangMetrics(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """How many gangs there are, and how many groups are being bound."""
+        """Collect the number of gangs, and of groups that are being bound."""
         gangs = list(self._gangs.by_key.values())
         groups = {one.group_id for one in gangs if one.assumed}
         yield GaugeMetricFamily(

@@ -35,10 +35,10 @@ def _row(scheduler: Scheduler, gang: Gang) -> dict[str, Any]:
 
 
 def _why(scheduler: Scheduler, gang: Gang, waiting: list[str]) -> str:
-    """What its group lacks, or what a pod of it was told last; nothing is tried for that."""
+    """Return what its group lacks, or the last report on a pod of it; nothing is tried."""
     queued = [pod for key in waiting if (pod := scheduler.queue.pods.get(key)) is not None]
     missing = _missing(scheduler, gang.group_id) if gang.unit else ""
-    return missing or next(filter(None, map(_told, queued)), "")
+    return missing or next(filter(None, map(_last_report, queued)), "")
 
 
 def _missing(scheduler: Scheduler, group_id: str) -> str:
@@ -50,5 +50,5 @@ def _missing(scheduler: Scheduler, group_id: str) -> str:
     return missing_members(gangs, group_id, ready)
 
 
-def _told(pod: QueuedPod) -> str:
+def _last_report(pod: QueuedPod) -> str:
     return pod.reported or pod.waiting.condition

@@ -1,4 +1,4 @@
-"""What the conditions of a PodGroup of Kubernetes become, as kube-scheduler writes them. No IO.
+"""Conditions of Kubernetes' PodGroups, as kube-scheduler writes them. No IO.
 
 CompositePodGroups have none: kube-scheduler 1.37 writes none either.
 """

@@ -1,4 +1,4 @@
-"""What the status of a PodGroup becomes, as Koordinator's PodGroupController has it. No IO."""
+"""Status of a PodGroup, as Koordinator's PodGroupController has it. No IO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STALE_SECONDS = 48 * 3600.0
 
 
 class MemberPhases(NamedTuple):
-    """How many pods of a group there are, how many have a node, and how many are in which phase.
+    """Number of a group's pods, of those with a node, and by phase.
 
     ``occupied_by`` is what its first pod belongs to.
     """
@@ -63,12 +63,12 @@ def next_status(
 
 
 def _waits(minimum: int, pods: MemberPhases) -> bool:
-    """Whether a group still waits for nodes."""
+    """True if a group still waits for nodes."""
     return pods.bound < minimum
 
 
 def is_settled(status: PodGroupStatus, minimum: int, created: float) -> bool:
-    """Whether nothing is to be said of a group any more."""
+    """True if nothing is to be said of a group any more."""
     if status.phase in (FINISHED, FAILED):
         return True
     if status.scheduled != minimum or status.running or not status.schedule_start_time:

@@ -1,4 +1,4 @@
-"""What the scheduler's service says of a gang, with Koordinator's names. No IO."""
+"""A gang in the scheduler's service, with Koordinator's names. No IO."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class DeviceWeight(Strict, frozen=True):
 
 
 class DeviceScoringStrategy(Strict, frozen=True):
-    """How devices, and nodes by their devices, are scored."""
+    """Scoring of devices, and of nodes by their devices."""
 
     type: str = _LEAST
     resources: tuple[DeviceWeight, ...] = tuple(DeviceWeight(*one) for one in DEFAULT_WEIGHTS)
@@ -50,7 +50,7 @@ class TemplatesConfig(Strict, frozen=True):
     matched_resources: tuple[str, ...] = (NPU_CORE,)
 
     def source(self) -> TemplatesSource:
-        """What it means."""
+        """Return the source that it describes."""
         resources = frozenset(self.matched_resources)
         return TemplatesSource(self.config_map_namespace, self.config_map_name, resources)
 
@@ -81,7 +81,7 @@ class DeviceShareArgs(PluginArgs, frozen=True):
             yield problem(f"{at}.configMapName", "", "the name of a ConfigMap")
 
     def settings(self) -> DeviceShareSettings:
-        """What they mean."""
+        """Return the settings that they describe."""
         strategy = self.scoring_strategy
         weights = tuple((one.name, one.weight) for one in strategy.resources)
         models = frozenset((one.vendor, one.model) for one in self.gpu_share_unsupported_models)

@@ -31,7 +31,7 @@ def device_reservation(
     gpu_model: GPUModel = NO_MODEL,
     isolation: str = "",
 ) -> AssumedDevices:
-    """What is to be written for devices whose names are ``ids``, by type and minor."""
+    """Return the annotations for devices whose names are ``ids``, by type and minor."""
     named = tuple(one._replace(id=ids.get((one.type, one.minor), "")) for one in devices)
     annotation = write_pod_devices(named)
     annotations = ((ANNOTATION_DEVICE_ALLOCATED, annotation),)

@@ -42,7 +42,7 @@ class DevicePluginAdapter(PreBinding):
         return PodChanges(dict(found.annotations), dict(found.labels))
 
     async def adapt(self, placement: Placement) -> Adaption | str:
-        """What is to be written for the pod; or why it cannot get its devices there at present.
+        """Return the annotations for the pod; or why it cannot get its devices at present.
 
         Raises:
             ApiError: the API server does not lock the node.

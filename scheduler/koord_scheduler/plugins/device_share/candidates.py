@@ -26,7 +26,7 @@ NONE_PREFERRED: Preferred = frozenset()
 
 
 class DeviceRejection(NamedTuple):
-    """Why a node cannot give a pod its devices; ``note`` says in numbers what comes nearest.
+    """Reason why a node cannot give a pod its devices; ``note`` has the nearest in numbers.
 
     It is ``resolvable`` where other pods have what it lacks.
     """
@@ -78,7 +78,7 @@ def place_of(one: FreeDevice) -> tuple[int, str] | None:
 
 
 def needed(need: DeviceNeed, state: NodeDeviceState) -> int:
-    """How many devices a pod needs of a node."""
+    """Return the number of devices that a pod needs of a node."""
     if need.count:
         return need.count
     return sum(_is_selected(one, need) for one in state.devices.get(need.type, {}).values())
@@ -162,7 +162,7 @@ def switches_of(devices: Iterable[PodDevice], state: NodeDeviceState) -> frozens
 
 
 def nearest_miss(need: DeviceNeed, count: int, found: Candidates) -> str:
-    """Which device lacks least, in numbers: "gpu 1 has 30 of 50 koordinator.sh/gpu-core"."""
+    """Describe the device that lacks least: "gpu 1 has 30 of 50 koordinator.sh/gpu-core"."""
     lacking = [one for one in found.values() if one.total and not one.has_room(need.amounts)]
     enough = sum(one.has_room(need.amounts) for one in found.values())
     begin = f"{enough} of {count} needed {need.type} devices have room"

@@ -62,7 +62,7 @@ _MOST_WARNINGS = 1000
 
 
 class DeviceColumns(FeatureState):
-    """What is known of nodes by their Devices (by name) and Nodes (by row).
+    """State of nodes' devices, by their Devices (by name) and Nodes (by row).
 
     ``are_known`` says of which nodes there is a Device. ``source`` is decided before there are
     nodes and pods, and whether device plugins of vendors give what is chosen (``adapts``). What
@@ -155,7 +155,7 @@ class DeviceColumns(FeatureState):
             self._nodes.journal.add(row)
 
     def uses_templates(self, needs: PodDeviceNeeds) -> bool:
-        """Whether a pod needs a part of a card that only a template gives."""
+        """True if a pod needs a part of a card that only a template gives."""
         return any(map(ModelTemplates(self.source.resources).apply_to, needs.needs))
 
     def set_node(self, row: int, node: Node | None, *, is_moved: bool) -> bool:
@@ -179,7 +179,7 @@ class DeviceColumns(FeatureState):
         self._forget(row)
 
     def state(self, row: int) -> NodeDeviceState | None:
-        """What decides which devices a pod can get; ``None``: the row's node has no Device."""
+        """Return the state that decides a pod's devices; ``None``: the row's node has no Device."""
         found = self._states.get(row)
         if found is None and self.are_known[row]:
             name, labels = self._known[row]
@@ -190,7 +190,7 @@ class DeviceColumns(FeatureState):
         return found
 
     def ids(self, row: int) -> Mapping[tuple[str, int], str]:
-        """How the devices of a row's node are called, by type and minor."""
+        """Return the ids of the devices of a row's node, by type and minor."""
         report = self._report(row)
         return {} if report is None else report.ids
 
@@ -241,7 +241,7 @@ class DeviceColumns(FeatureState):
         return found
 
     def room(self) -> DeviceRoom:
-        """What is free of devices at present."""
+        """Return the present free amounts of devices."""
         for state, rows in self.alike(self._outdated).items():
             self._room.set(np.array(rows), state)
         self._outdated.clear()

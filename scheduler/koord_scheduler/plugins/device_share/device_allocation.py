@@ -1,4 +1,4 @@
-"""Which devices of a node a pod gets, of all types that it needs. No IO.
+"""Allocation of a node's devices to a pod, of all types that it needs. No IO.
 
 Koordinator's ``deviceshare/device_allocator.go``.
 """
@@ -41,7 +41,7 @@ def allocate(
     card: int | None = None,
     preferred: Preferred = NONE_PREFERRED,
 ) -> PodDevices | DeviceRejection:
-    """What a pod gets of a node, without the ids of the devices; or why it gets nothing.
+    """Allocate a pod's devices, without their ids; or return why it gets none.
 
     With a ``mask``, only devices of these NUMA nodes; with a ``card``, of GPUs this one alone. It
     is remembered: nodes that are alike in ``state`` give the same. Devices that are ``preferred``
@@ -51,7 +51,7 @@ def allocate(
 
 
 def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRejection | None:
-    """Why a node cannot be used whatever is free there."""
+    """Return why a node cannot be used whatever is free there."""
     if needs.shares_gpus and needs.isolation and needs.isolation != state.labels.isolation:
         return DeviceRejection(NO_ISOLATION, resolvable=False)
     for need in needs.needs:

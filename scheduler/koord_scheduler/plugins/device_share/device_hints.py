@@ -1,4 +1,4 @@
-"""What annotations of a pod say about which devices it is to get. No IO.
+"""Pods' annotations about the devices to choose. No IO.
 
 ``scheduling.koordinator.sh/device-allocate-hint``, ``device-joint-allocate`` and
 ``gpu-partition-spec``, as in Koordinator's ``apis/extension/device_share.go``.
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class AllocateStrategy(StrEnum):
-    """How many devices an amount means: one, unless it is more than one has."""
+    """Number of devices that an amount means: one, unless it is more than one has."""
 
     UNSET = ""
     ALL = "ApplyForAll"
@@ -34,7 +34,7 @@ class AllocateStrategy(StrEnum):
 
 
 class TopologyScopeName(StrEnum):
-    """How near to each other GPUs have to be."""
+    """Required distance of GPUs."""
 
     UNSET = ""
     NODE = "Node"
@@ -57,7 +57,7 @@ _LEVELS = dict(zip(TopologyScopeName, TopologyLevel, strict=True))
 
 
 class ExclusivePolicy(StrEnum):
-    """What a pod wants for itself."""
+    """Exclusive use by a pod."""
 
     UNSET = ""
     DEVICE = "DeviceLevel"
@@ -65,7 +65,7 @@ class ExclusivePolicy(StrEnum):
 
 
 class DeviceHint(NamedTuple):
-    """Which devices of one type: those with labels that ``selector`` means, if it is set.
+    """Selection of devices of one type: by labels with ``selector``, if it is set.
 
     With ``functions`` the pod gets a virtual function that it means of each device. GPUs have to
     be within one ``scope``. ``keeps_device``: where devices are counted, they are for this pod
@@ -161,7 +161,7 @@ def _selector(given: dict[str, Any] | None, where: str) -> LabelSelector | None:
 
 
 def joint_allocation(annotations: Annotations) -> JointAllocation | None:
-    """Which types are to be near each other; ``None``: nothing is said.
+    """Return the types that are to be near each other; ``None``: nothing is said.
 
     Raises:
         ValueError: it cannot be used; one line says how.
@@ -175,7 +175,7 @@ def joint_allocation(annotations: Annotations) -> JointAllocation | None:
 
 
 def partition_spec(annotations: Annotations) -> GPUPartitionSpec | None:
-    """What is said of partitions; ``None``: nothing.
+    """Return the demands on partitions; ``None``: there are none.
 
     Raises:
         ValueError: it cannot be used; one line says how.

@@ -1,4 +1,4 @@
-"""What a pod needs of devices: from its requests, and from annotations that say which. No IO.
+"""A pod's needs of devices: from its requests, and from annotations about the choice. No IO.
 
 Koordinator's ``deviceshare/utils.go`` and ``devicehandler_gpu.go``.
 """
@@ -89,7 +89,7 @@ class PodDeviceNeeds:
 
     @property
     def shares_gpus(self) -> bool:
-        """Whether it takes parts of GPUs."""
+        """True if it takes parts of GPUs."""
         return any(one.is_shared for one in self.needs)
 
 
@@ -97,14 +97,14 @@ NO_DEVICE_NEEDS = PodDeviceNeeds()
 
 
 def asks_for_devices(names: Iterable[str]) -> bool:
-    """Whether any of these resources is one of devices."""
+    """True if any of these resources is one of devices."""
     return not DEVICE_RESOURCES.isdisjoint(names)
 
 
 def pod_device_needs(
     requests: Amounts, annotations: Mapping[str, str], labels: Mapping[str, str]
 ) -> PodDeviceNeeds:
-    """What a pod needs that ``requests`` so much; nothing of most pods."""
+    """Return the needs of a pod that ``requests`` so much; most pods need none."""
     if not asks_for_devices(requests):
         return NO_DEVICE_NEEDS
     try:

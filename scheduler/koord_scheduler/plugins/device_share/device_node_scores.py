@@ -1,4 +1,4 @@
-"""How good rows are for pods with devices: by what is taken, or by a typical workload. No IO."""
+"""Scores of rows for pods with devices: by usage, or by a typical workload. No IO."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DeviceNodeScores:
         return None if place is None else list(state.devices[GPU_TYPE])[place]
 
     def _request(self, pod: PodClass) -> GpuRequest | None:
-        """What the typical workload is made of; nothing where there is none."""
+        """Return the request in terms of the typical workload; none where there is none."""
         if not self.workload.scores:
             return None
         return gpu_request(dict(pod.amounts), pod.of(DEVICE_NEEDS))

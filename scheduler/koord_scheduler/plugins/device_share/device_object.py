@@ -45,7 +45,7 @@ NO_MODEL = GPUModel()
 
 
 class DeviceTopology(NamedTuple):
-    """Where a device is; ``numa_node`` is -1 where that is not known."""
+    """Location of a device; ``numa_node`` is -1 where it is not known."""
 
     numa_node: int = -1
     pcie: str = ""
@@ -71,7 +71,7 @@ class NodeDevice(NamedTuple):
 
 @dataclass(frozen=True, eq=True)
 class NodeDevices:
-    """What there is on a node, without what only tells its devices from those of other nodes.
+    """Devices of a node, without the parts that only name them.
 
     ``partitions`` are the sets of GPUs that can work together; ``None`` where nothing is said of
     them. Pods that use several GPUs have to keep to them where the node ``honors`` them.
@@ -113,13 +113,13 @@ class DeviceReport:
 
 
 class DeviceAnnotations(msgspec.Struct, frozen=True, gc=False):
-    """What is read of its annotations."""
+    """Annotations that are read."""
 
     partitions: str | None = msgspec.field(default=None, name=ANNOTATION_GPU_PARTITIONS)
 
 
 class DeviceMeta(msgspec.Struct, frozen=True, gc=False):
-    """Whose devices these are."""
+    """Metadata that name the node."""
 
     name: str = ""
     labels: dict[str, str] | None = None

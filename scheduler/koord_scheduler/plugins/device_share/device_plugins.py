@@ -1,4 +1,4 @@
-"""What device plugins of vendors read of a pod to give it the devices that were chosen. No IO.
+"""Annotations for vendors' device plugins, so that a pod gets the chosen devices. No IO.
 
 Koordinator's ``deviceshare/device_plugin_adapter.go``. A device plugin hears from the kubelet that
 a pod wants some of its devices, not which pod it is: it finds the pod by annotations, of which the
@@ -45,7 +45,7 @@ NO_ADAPTION = Adaption({}, {})
 def adaption(
     devices: PodDevices, model: GPUModel, isolation: str, node: str, nanoseconds: int
 ) -> Adaption:
-    """What is to be written for devices on a node, before the pod is bound at that time.
+    """Return the annotations for devices on a node, to write before a binding at that time.
 
     ``isolation`` is what keeps the pod apart from others on its card.
 
@@ -66,7 +66,7 @@ def adaption(
 
 
 def refusal(devices: PodDevices, model: GPUModel) -> str:
-    """Why a vendor's device plugin cannot give a pod these; "" if it can."""
+    """Return why a vendor's device plugin cannot give a pod these; "" if it can."""
     try:
         adaption(devices, model, "", "", 0)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Which resources of devices there are, and which of them a pod may request together. No IO.
+"""Resources of devices, and those that a pod may request together. No IO.
 
 Koordinator's ``deviceshare/utils.go``. Requests come in units of their own: a hundredth of a card
 (``koordinator.sh/gpu``, ``gpu-core``, ``gpu-memory-ratio``, ``rdma``, ``fpga``), a card of a vendor

@@ -1,4 +1,4 @@
-"""What is free of each device of each row, in arrays: for pods that take any devices. No IO."""
+"""Free amounts of each device of each row, in arrays: for pods that take any devices. No IO."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koord_scheduler.state.arrays import Amounts, Mask, Rows, lengthened
 
 
 def takes_any(needs: PodDeviceNeeds) -> bool:
-    """Whether only numbers and amounts of devices decide if a node has room for a pod.
+    """True if only numbers and amounts of devices decide if a pod fits on a node.
 
     It still may not, where the node honors partitions, or has no template for the pod.
     """
@@ -40,7 +40,7 @@ class DeviceRoom:
             one.lengthen(length)
 
     def set(self, rows: Rows, state: NodeDeviceState | None) -> None:
-        """What these rows have, in place of what they had."""
+        """Replace the devices of these rows."""
         devices = {} if state is None else state.devices
         self.honors[rows] = state is not None and state.partitions[1]
         for kind in {*self._types, *devices}:
@@ -56,7 +56,7 @@ class DeviceRoom:
         return found
 
     def _with_room(self, need: DeviceNeed, rows: Rows) -> Amounts:
-        """How many devices have room; as ``FreeDevice.has_room``."""
+        """Count the devices that have enough free; as ``FreeDevice.has_room``."""
         devices = self._types.get(need.type)
         if devices is None:
             return np.zeros(len(rows))

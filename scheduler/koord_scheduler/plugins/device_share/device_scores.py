@@ -1,4 +1,4 @@
-"""How good it is that a pod takes so much of a device, or of the devices of a node. No IO.
+"""Scores of a pod's use of a device, or of the devices of a node. No IO.
 
 Koordinator's ``deviceshare/scoring.go``.
 """

@@ -34,7 +34,7 @@ class DeviceAmounts:
         self.by_device = np.pad(self.by_device, ((0, more), (0, 0)))
 
     def set(self, rows: Rows, amounts: list[int]) -> None:
-        """What each of these rows has, by device."""
+        """Set the amounts of these rows, by device."""
         self.by_device[:, rows] = _column(amounts, len(self.by_device))
         self.sums[rows] = sum(amounts)
 
@@ -56,7 +56,7 @@ class DeviceTypeRoom:
             amounts.lengthen(length)
 
     def set(self, rows: Rows, devices: list[FreeDevice]) -> None:
-        """What each of these rows has, in place of what it had."""
+        """Replace the devices of these rows."""
         self._make_room(len(devices))
         self.is_healthy[:, rows] = _column([bool(one.total) for one in devices], len(self))
         for name in {*self._total, *(name for one in devices for name in one.total)}:
@@ -72,19 +72,19 @@ class DeviceTypeRoom:
         return len(self.is_healthy)
 
     def has(self, name: str) -> bool:
-        """Whether any row has, or had, anything of a resource."""
+        """True if any row has, or had, anything of a resource."""
         return name in self._total
 
     def total(self, name: str, rows: Rows) -> ByDevice:
-        """What these rows have."""
+        """Return the total amounts of these rows."""
         return self._read(self._total, name, rows)
 
     def free(self, name: str, rows: Rows) -> ByDevice:
-        """What of it nobody has."""
+        """Return the free amounts of these rows."""
         return self._read(self._free, name, rows)
 
     def sums(self, name: str, rows: Rows) -> tuple[Amounts, Amounts]:
-        """What there is of a resource that it ``has``, and what is free."""
+        """Return the total and the free amount of a resource that it ``has``."""
         at = span(rows)
         return self._total[name].sums[at], self._free[name].sums[at]
 
@@ -108,7 +108,7 @@ def _column(values: Sequence[float], height: int) -> NDArray[Any]:
 
 
 def of_rows(table: NDArray[_Kind], rows: Rows) -> NDArray[_Kind]:
-    """What a table by device and row has of some rows; it may be a view."""
+    """Return a table's columns of some rows; it may be a view."""
     at = span(rows)
     found: NDArray[_Kind] = table[:, at] if isinstance(at, slice) else table.take(rows, axis=1)
     return found

@@ -1,4 +1,4 @@
-"""How much of the free GPUs of nodes the typical workload cannot use. No IO.
+"""Part of nodes' free GPUs that the typical workload cannot use. No IO.
 
 The measure of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
 Fragmentation Gradient Descent", USENIX ATC 2023, sections 3.1 and 4.2. For a kind that a node

@@ -1,4 +1,4 @@
-"""What rows have free for pods with GPUs. No IO."""
+"""Free resources of rows for pods with GPUs. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which GPUs of a node a pod gets: a partition, near ones, or the best ones. No IO.
+"""Choice of a node's GPUs for a pod: a partition, near ones, or the best ones. No IO.
 
 Koordinator's ``deviceshare/allocator_gpu.go``.
 """

@@ -1,4 +1,4 @@
-"""What nodes have free for pods with GPUs, as columns. No IO."""
+"""Free resources of nodes for pods with GPUs, as columns. No IO."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHOLE = 1000
 
 
 class GpuNodes(NamedTuple):
-    """What nodes have free; a node is a row.
+    """Free resources of nodes; a node is a row.
 
     ``cpu`` is in thousandths, ``memory`` in any unit that requests use as well. ``cards`` has a
     column for each card of the largest node: free thousandths, 0 also where a node has none.
@@ -31,7 +31,7 @@ class GpuNodes(NamedTuple):
 
 
 class GpuRequest(NamedTuple):
-    """What a pod requests: ``share`` of each of ``cards`` cards, beside CPU and memory.
+    """Request of a pod: ``share`` of each of ``cards`` cards, beside CPU and memory.
 
     A pod without GPUs has no ``cards``. ``models`` are the codes of the models that it accepts;
     ``None``: any.
@@ -45,7 +45,7 @@ class GpuRequest(NamedTuple):
 
     @property
     def is_shared(self) -> bool:
-        """Whether it takes a part of one card."""
+        """True if it takes a part of one card."""
         return self.cards == 1 and self.share < WHOLE
 
 

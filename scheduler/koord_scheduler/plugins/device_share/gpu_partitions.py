@@ -145,7 +145,7 @@ def of_size(partitions: Iterable[GPUPartition], count: int) -> list[GPUPartition
 
 
 def _kept_free(partitions: Partitions, count: int, used: frozenset[int]) -> int:
-    """What partitions are worth that are free beside ``used``: of each size, the best of them."""
+    """Value the partitions that are free beside ``used``: of each size, the best of them."""
     total = 0
     for size, weight in _PACKING:
         alike = of_size(partitions, size) if size >= count else []

@@ -61,7 +61,7 @@ def value_policy(workload: TypicalWorkload) -> GpuPolicy:
 
 
 def place(request: GpuRequest, nodes: GpuNodes, policy: GpuPolicy) -> GpuPlaces:
-    """How good each node is for a pod, and on which card; of equally good cards the first."""
+    """Score each node for a pod, with its card; of equally good cards the first."""
     count = len(nodes.cpu)
     found = GpuPlaces(np.full(count, -np.inf), np.full(count, FIRST_CARDS, np.intp))
     rows = np.flatnonzero(fits(request, nodes))

@@ -1,4 +1,4 @@
-"""In which parts cards of a model are given, where it cannot be any part. No IO.
+"""Templates for parts of cards of a model, where it cannot be any part. No IO.
 
 A Huawei NPU is divided by templates of its driver. A ConfigMap of Koordinator's form lists them by
 vendor and model (``huawei-Ascend-310P3``) and name (``vir02``); a part that a pod requests has to
@@ -47,7 +47,7 @@ class ModelTemplates(NamedTuple):
     templates: tuple[tuple[ResourceAmounts, str], ...] = ()
 
     def apply_to(self, need: DeviceNeed) -> bool:
-        """Whether a pod needs a part of a card that only a template gives."""
+        """True if a pod needs a part of a card that only a template gives."""
         return need.is_shared and not self.resources.isdisjoint(need.amounts)
 
     def name_for(self, need: DeviceNeed) -> str:
@@ -66,7 +66,7 @@ class GPUTemplates:
     ignored: tuple[str, ...] = ()
 
     def of_models(self, resources: frozenset[str]) -> Mapping[str, ModelTemplates]:
-        """What nodes with these models have."""
+        """Return the templates of nodes by their model."""
         return {
             model: ModelTemplates(
                 resources, tuple((each, name) for name, each in sorted(templates.items()))
@@ -76,7 +76,7 @@ class GPUTemplates:
 
 
 class TemplatesData(msgspec.Struct, frozen=True):
-    """What is read of its data."""
+    """Data that are read."""
 
     text: str = msgspec.field(default="", name=_DATA)
 

@@ -64,7 +64,7 @@ def _numa_scope(switches: Mapping[str, list[int]]) -> GPUScope:
 
 @dataclass(frozen=True)
 class ScopeSearch:
-    """What is looked for: ``count`` GPUs that have room, nearer to each other than ``level``.
+    """Search for ``count`` GPUs that have enough free, nearer to each other than ``level``.
 
     ``used`` are the GPUs of which pods have anything. ``score`` is that of a part of a GPU, where
     a pod takes a part of one; ``None``: it takes whole ones. Those that are ``preferred`` come

@@ -1,4 +1,4 @@
-"""What the free capacity of a node is worth: GPUs that future pods can be expected to use. No IO.
+"""Value of a node's free capacity: GPUs that future pods can be expected to use. No IO.
 
 A card with little free waits for pods that fill it. It sees many pods and gets a good one of them,
 as pods go where they fit best, so its value is what the best of some pods makes of it; how many
@@ -24,8 +24,10 @@ _RARE = 0.02
 """Part of the pods. A card gets half as many looks if only so few pods fit on it: the others that
 wait for these pods are many."""
 _SOUGHT = 30.0
-"""What a card of a model that all pods with GPUs accept is worth more than one that none does, in
-what is free of it. That much, as pods that accept any model are to leave such cards free."""
+"""Value of a card that all pods accept over one that none does, in free parts.
+
+That much, as pods that accept any model are to leave such cards free.
+"""
 _PRICES = (0.1, 0.2, 0.35, 0.5, 0.75, 1.1, 1.7, 2.5)
 """Of CPU or memory; at 1 that of all pods with GPUs costs as much as their GPUs are worth."""
 
@@ -61,7 +63,7 @@ def gpu_value(workload: TypicalWorkload) -> NodeValue:
 
 
 def _part_for_gpus(workload: TypicalWorkload, name: str) -> float:
-    """How much of a resource is for pods with GPUs; the rest goes to those without."""
+    """Return the part of a resource that is for pods with GPUs; the rest goes to others."""
     amounts = workload.part * getattr(workload, name)
     total = float(amounts.sum())
     return float(amounts[workload.cards > 0].sum()) / total if total else 1.0

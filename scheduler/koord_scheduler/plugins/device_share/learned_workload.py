@@ -1,4 +1,4 @@
-"""What pods usually request, learned from those that got nodes; and how it makes scores. No IO."""
+"""Usual requests, learned from pods that got nodes; and scores from them. No IO."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FIRST = 64
 _THOUSANDTHS = 10
 """Of a per cent."""
 _STEP = 10.0
-"""What ``as_scores`` takes for a point."""
+"""Step of ``as_scores`` for a point."""
 _WORST = -1e9
 
 
 class GPUScores(StrEnum):
-    """How nodes with GPUs are scored: by what is taken of them, or by a typical workload."""
+    """Scoring of nodes with GPUs: by usage, or by a typical workload."""
 
     PLAIN = ""
     FRAGMENTATION = "FragmentationGradientDescent"
@@ -88,7 +88,7 @@ class LearnedWorkload:
     """The requests of pods that got nodes, and the ``policy`` by them; ``None``: too few yet.
 
     It is made anew as the number of pods doubles; ``version`` says how often it was. Models of
-    cards are told apart as far as pods named them, or got them, by then.
+    cards are distinguished as far as pods named them, or got them, by then.
     """
 
     def __init__(self, scores: GPUScores, first: int = _FIRST) -> None:

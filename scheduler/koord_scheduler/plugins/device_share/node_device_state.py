@@ -1,4 +1,4 @@
-"""What a node has of devices, and what of them is free beside its pods. No IO."""
+"""Devices of a node, and their free amounts beside its pods. No IO."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PARTS = (GPU_CORE, GPU_MEMORY_RATIO)
 
 
 class GPULabels(NamedTuple):
-    """What a Node's labels say of its GPUs."""
+    """GPUs in a Node's labels."""
 
     vendor: str = ""
     model: str = ""
@@ -45,7 +45,7 @@ NO_LABELS = GPULabels()
 
 
 def gpu_labels(labels: Mapping[str, str]) -> GPULabels:
-    """What the labels of a Node say."""
+    """Read the labels of a Node."""
     return GPULabels(
         labels.get(LABEL_GPU_VENDOR, ""),
         labels.get(LABEL_GPU_MODEL, ""),
@@ -55,7 +55,7 @@ def gpu_labels(labels: Mapping[str, str]) -> GPULabels:
 
 
 class UsedDevice(NamedTuple):
-    """What pods have of one device, with the addresses of its virtual functions that they have."""
+    """Pods' usage of one device, with the addresses of their virtual functions."""
 
     type: str
     minor: int
@@ -132,15 +132,15 @@ class FreeDevice(NamedTuple):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is healthy, and nobody has any of it."""
+        """True if it is healthy, and nobody has any of it."""
         return bool(self.total) and self.total == self.free
 
     def free_part(self, name: str) -> int:
-        """How much is free of a resource of which a whole device has 100."""
+        """Return the free part of a resource of which a whole device has 100."""
         return min(100, self.free.get(name, 0)) if name in self.total else 100 * bool(self.total)
 
     def has_room(self, amounts: Amounts) -> bool:
-        """Whether so much is free of it; what it does not have at all is not.
+        """True if so much is free of it; a resource that it does not have at all is not free.
 
         Memory has to be free in bytes and in per cent, whichever was requested: pods that request
         the one and pods that request the other share cards.
@@ -160,7 +160,7 @@ class FreeDevice(NamedTuple):
 
 
 def used_devices(pods: Iterable[PodDevices]) -> tuple[UsedDevice, ...]:
-    """What pods have together."""
+    """Return the pods' usage together."""
     resources: dict[tuple[str, int], Counter[str]] = {}
     functions: dict[tuple[str, int], set[str]] = {}
     for devices in pods:

@@ -10,7 +10,7 @@ from koord_model.excerpt import excerpt
 from koord_model.times import from_rfc3339, rfc3339
 
 LOCK_SECONDS = 300.0
-"""How long a lock counts, whatever became of its pod."""
+"""Time for which a lock counts, whatever became of its pod."""
 
 
 def written_lock(pod: str, now: float) -> str:
@@ -25,7 +25,7 @@ def lock_owner(lock: str) -> str:
 
 
 def is_expired(lock: str, now: float) -> bool:
-    """Whether a lock is too old to count.
+    """True if a lock is too old to count.
 
     Raises:
         ValueError: it does not begin with a time.

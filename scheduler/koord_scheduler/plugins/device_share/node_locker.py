@@ -81,7 +81,7 @@ class NodeLocker:
                     return
 
     async def _held(self, node: Object, key: str, pod: str) -> str:
-        """Why a pod may not lock a node at present."""
+        """Return why a pod may not lock a node at present."""
         lock, name = _annotation(node, key), node["metadata"]["name"]
         owner = lock_owner(lock)
         if not lock or owner == pod:

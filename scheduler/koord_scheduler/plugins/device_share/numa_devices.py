@@ -26,7 +26,7 @@ from koord_scheduler.state.cluster_state import ClusterState
 
 @dataclass(frozen=True)
 class NUMADevices:
-    """What nodes can give a pod of devices, by NUMA node: a ``TopologyHintProvider``."""
+    """Devices of nodes for a pod, by NUMA node: a ``TopologyHintProvider``."""
 
     needs: PodDeviceNeeds
     nodes: ClusterState
@@ -40,7 +40,7 @@ class NUMADevices:
         return _numa_hints(self.needs, state, self.scorer, kept_devices(kept))
 
     def rejection(self, row: int, mask: Mask, kept: KeptRoom = NO_ROOM) -> str:
-        """Why it could not be near these; "" if it could."""
+        """Return why it could not be near these; "" if it could."""
         state = self._state(row, kept)
         if state is None:
             return MISSING_DEVICE.text

@@ -59,7 +59,7 @@ from koord_scheduler.state.pod_usage import PodUsage
 
 @dataclass(frozen=True)
 class DeviceShareSettings:
-    """How devices and nodes are scored; GPUs of ``unshared`` vendors and models are given whole.
+    """Scoring of devices and nodes; GPUs of ``unshared`` vendors and models are given whole.
 
     If it ``is_aligned``, devices are near the NUMA nodes that provide CPU and memory. Some parts of
     cards are those of ``templates`` alone.
@@ -229,7 +229,7 @@ class DeviceShare(Plugin):
     def _devices(
         self, pod: PodClass, nodes: ClusterState, row: int
     ) -> PodDevices | DeviceRejection:
-        """What a pod gets of a row's node."""
+        """Return a pod's devices on a row's node."""
         needs, state = pod.of(DEVICE_NEEDS), nodes.use(DeviceColumns).state(row)
         mask, scorer = self._affinity(pod, nodes, row), self._settings.scorer
         for one in self._keeping:

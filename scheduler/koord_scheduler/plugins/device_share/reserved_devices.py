@@ -88,7 +88,7 @@ def allocate_reserved(
     reserved: ReservedDevices,
     mask: Mask | None = None,
 ) -> PodDevices | DeviceRejection:
-    """What a pod gets of a node where it may use what is ``reserved``, which ``state`` has as used.
+    """Allocate a pod's devices with its ``reserved`` ones, which ``state`` has as used.
 
     First it is looked for among reserved devices, and of other types anywhere. If that fails, and
     they are not restricted, everything is looked at that is reserved or free, and it gets as many
@@ -124,7 +124,7 @@ def _reserved_alone(free: NodeDeviceState, reserved: ReservedDevices) -> NodeDev
 
 
 def _beyond(device: NodeDevice, left: PodDevice, state: NodeDeviceState) -> PodDevice:
-    """What is free of a device, and not reserved."""
+    """Return the amounts of a device that are free, and not reserved."""
     free = state.devices[device.type][device.minor].free
     amounts = _less(tuple(sorted(free.items())), left.resources)
     return PodDevice(device.type, device.minor, amounts)
@@ -135,7 +135,7 @@ def _by_device(used: Iterable[UsedDevice]) -> Mapping[tuple[str, int], UsedDevic
 
 
 def _less(amounts: ResourceAmounts, taken: ResourceAmounts) -> ResourceAmounts:
-    """What is left of amounts, without what there is nothing of."""
+    """Return the rest of amounts, without empty ones."""
     other = dict(taken)
     left = ((name, amount - other.get(name, 0)) for name, amount in amounts)
     return tuple((name, amount) for name, amount in left if amount > 0)

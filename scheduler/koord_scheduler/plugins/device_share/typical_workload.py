@@ -1,4 +1,4 @@
-"""What pods request in a cluster, as kinds with how often each comes. No IO."""
+"""Usual requests of a cluster's pods, as kinds with frequencies. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written of an allocation into the status of a claim. No IO."""
+"""Allocation of a claim as written into its status. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices the claims of a pod get on a node. No IO.
+"""Allocation of a node's devices to the claims of a pod. No IO.
 
 As kube-scheduler: the first devices that do, in the order of pools, slices and devices; where a
 choice leaves later requests without devices, the next one is tried, unless it is alike.
@@ -54,7 +54,7 @@ class ChosenDevice(NamedTuple):
 
 
 class SearchBudget:
-    """How many more devices may be looked at; kube-scheduler has a time for that."""
+    """Number of devices that may still be looked at; kube-scheduler has a time for that."""
 
     def __init__(self, left: int = MOST_STEPS) -> None:
         self.left = left

@@ -1,4 +1,4 @@
-"""What a pod's claims get on a node: decided, assumed, and given back. No IO."""
+"""Devices of a pod's claims on a node: decided, assumed, and given back. No IO."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _not_created(spec: ResourceClaimSpec, namespace: str) -> ResourceClaim:
 
 
 def release_claims(reservation: AssumedClaims, objects: DeviceObjects) -> None:
-    """What was assumed is in the API, or will not be."""
+    """Release the assumptions that are in the API, or will not be."""
     for one in reservation.claims:
         if one.allocation is not None:
             objects.release(one.claim, reservation.pod)
@@ -140,7 +140,7 @@ def release_claims(reservation: AssumedClaims, objects: DeviceObjects) -> None:
 
 
 def alternatives_score(claim: ResourceClaimSpec, requests: set[str]) -> int:
-    """How early the alternatives are that were taken; ``requests`` are those with devices."""
+    """Score the order of the alternatives that were taken; ``requests`` are those with devices."""
     return sum(
         MOST_ALTERNATIVES - place
         for request in claim.devices.requests
@@ -150,7 +150,7 @@ def alternatives_score(claim: ResourceClaimSpec, requests: set[str]) -> int:
 
 
 def contradiction(claim: ResourceClaim, reserved: ReservedClaim) -> str:
-    """Why what was decided of a claim does not hold any more."""
+    """Return why the decision about a claim does not hold any more."""
     if claim.metadata.deletion_timestamp is not None:
         return f"claim {claim.key} got deleted in the meantime"
     now = claim.status.allocation

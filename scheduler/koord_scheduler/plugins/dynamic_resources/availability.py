@@ -1,4 +1,4 @@
-"""Where the devices of claims can be used, and claims that had better get others. No IO."""
+"""Nodes where claims' devices can be used, and claims that should get others. No IO."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClaimDeletion(NamedTuple):
 
 
 def is_available(claim: ResourceClaim, node: ClaimingNode) -> bool:
-    """Whether the devices of a claim can be used on a node; one without devices is everywhere."""
+    """True if a claim's devices can be used on a node; one without devices is everywhere."""
     allocation = claim.status.allocation
     selector = allocation.node_selector if allocation is not None else None
     is_here = selector is None or node_matches(node, None, False, selector)

@@ -140,7 +140,7 @@ class ClaimBinder(PreBinding):
         release_claims(reserved, self._objects)
 
     def _is_needed(self, one: ReservedClaim, pod: Consumer) -> bool:
-        """Whether other pods of the group that a claim is reserved for have nodes."""
+        """True if other pods of the group that a claim is reserved for have nodes."""
         key = f"{one.claim.metadata.namespace}/{pod.name}"
         return one.group is not None and is_needed(one.group, key, self._gangs)
 

@@ -8,14 +8,14 @@ from koord_scheduler.plugins.dynamic_resources.objects import AllocatedDevice, R
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Whether drivers say of all devices of a claim that pods can be bound."""
+    """True if drivers say of all devices of a claim that pods can be bound."""
     return all(
         set(one.binding_conditions or ()) <= conditions for one, conditions in _conditions(claim)
     )
 
 
 def has_failed(claim: ResourceClaim) -> bool:
-    """Whether a driver says of a device of a claim that it will not be prepared."""
+    """True if a driver says of a device of a claim that it will not be prepared."""
     return any(
         not conditions.isdisjoint(one.binding_failure_conditions or ())
         for one, conditions in _conditions(claim)

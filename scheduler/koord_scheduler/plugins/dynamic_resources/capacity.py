@@ -1,4 +1,4 @@
-"""How much of a device's capacity a request takes. No IO.
+"""Part of a device's capacity that a request takes. No IO.
 
 As Kubernetes' feature DRAConsumableCapacity: a request without an amount takes the default of the
 policy, or all; an amount is rounded up to the next one that the policy allows. Amounts are in
@@ -24,7 +24,7 @@ _ONE = 10**9
 
 
 def consumed_capacity(request: DeviceRequest, device: DRADevice) -> dict[str, int] | None:
-    """What a request takes of each capacity of a device; ``None``: it cannot be had."""
+    """Return the part of each capacity that a request takes; ``None``: it cannot be had."""
     asked = request.capacity.requests if request.capacity is not None else {}
     if not asked.keys() <= device.capacity.keys():
         return None
@@ -38,7 +38,7 @@ def consumed_capacity(request: DeviceRequest, device: DRADevice) -> dict[str, in
 
 
 def fits(device: DRADevice, consumed: Mapping[str, int], used: Mapping[str, int]) -> bool:
-    """Whether a device has as much left, beside what is ``used`` of it."""
+    """True if a device has as much left, beside what is ``used`` of it."""
     return all(
         consumed[name] + used.get(name, 0) <= nano(one.value)
         for name, one in device.capacity.items()

@@ -29,7 +29,7 @@ def _nobody(name: str) -> None:
 
 
 class _InFlight(NamedTuple):
-    """What a claim is to get: for ``pods`` of a ``group``, or for one of none, by their uids."""
+    """Pending allocation of a claim: for ``pods`` of a ``group``, or for one of none, by uid."""
 
     allocation: Allocation
     document: Document
@@ -112,7 +112,7 @@ class DeviceObjects:
     # ---- what is decided here
 
     def is_in_flight(self, uid: str, but_for: str = "") -> bool:
-        """Whether the claim with this uid was allocated here, and that is not written yet.
+        """True if the claim with this uid was allocated here, and that is not written yet.
 
         ``but_for`` is the uid of a group that may have it nevertheless.
         """
@@ -120,7 +120,7 @@ class DeviceObjects:
         return found is not None and (not found.group or found.group != but_for)
 
     def in_flight(self, uid: str, group: str) -> Document | None:
-        """What a claim was given for pods of a group."""
+        """Return the pending allocation of a claim for pods of a group."""
         found = self._in_flight.get(uid)
         return found.document if found is not None and group and found.group == group else None
 
@@ -144,7 +144,7 @@ class DeviceObjects:
         self._change(claim.key, lambda: self._in_flight.__setitem__(uid, made))
 
     def release(self, claim: ResourceClaim, pod: str = "") -> None:
-        """What was assumed of a claim for a pod is written, or will not be; may be said twice."""
+        """Release a pod's assumption about a claim that is written, or will not be; repeatable."""
         self._change(claim.key, lambda: self._release(claim.metadata.uid, pod))
 
     def _release(self, uid: str, pod: str) -> None:
@@ -160,7 +160,7 @@ class DeviceObjects:
 
     @property
     def follows_nodes(self) -> bool:
-        """Whether labels of nodes decide about devices."""
+        """True if labels of nodes decide about devices."""
         return bool(self._by_node.get(""))
 
     def pools(self, node: ClaimingNode) -> list[Pool]:

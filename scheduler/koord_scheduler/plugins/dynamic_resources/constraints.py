@@ -1,4 +1,4 @@
-"""What devices of a claim must have in common, or must not. No IO."""
+"""Constraints on attributes that devices of a claim share, or must not share. No IO."""
 
 from __future__ import annotations
 

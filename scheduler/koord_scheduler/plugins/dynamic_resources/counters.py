@@ -15,7 +15,7 @@ _Counter = tuple[str, str]
 
 
 class PoolCounters:
-    """What is left of the counters of a pool, in billionths; below 0 where too much is taken."""
+    """Rest of the counters of a pool, in billionths; below 0 where too much is taken."""
 
     def __init__(self, pool: Pool, used: UsedDevices) -> None:
         self._left: dict[_Counter, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""How many devices of a class nodes have, for scores. No IO."""
+"""Number of devices of a class on nodes, for scores. No IO."""
 
 from __future__ import annotations
 

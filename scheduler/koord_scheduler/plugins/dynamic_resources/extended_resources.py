@@ -54,14 +54,14 @@ class RequestMapping(NamedTuple):
 
 
 class ExtendedClaim(NamedTuple):
-    """What the claim of a pod's extended resources asks for, and for which containers."""
+    """Claim of a pod's extended resources, and the containers that it is for."""
 
     spec: ResourceClaimSpec
     mappings: tuple[RequestMapping, ...]
 
 
 def may_be_backed(resource: str) -> bool:
-    """Whether a DeviceClass can back a resource: its domain is not Kubernetes'."""
+    """True if a DeviceClass can back a resource: its domain is not Kubernetes'."""
     if resource.startswith(IMPLICIT_PREFIX):
         return True
     is_own = "kubernetes.io/" in resource or resource.startswith("requests.")

@@ -1,4 +1,4 @@
-"""Whether claims can be allocated on nodes, kept until devices of the node change. No IO."""
+"""Answers about claims on nodes, kept until devices of the node change. No IO."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from koord_scheduler.plugins.dynamic_resources.requests import AllocationError
 MOST_STEPS_AT_ONCE = 60_000
 """Devices that are looked at on all nodes together in one go: two tenths of a second."""
 _STEPS_OF_NODE = 50
-"""What a node costs where the first devices do."""
+"""Cost of a node relative to devices, where the first devices will do."""
 _MOST_KINDS = 32
 """Of claims, that are remembered: some hundred bytes a node each."""
 
 
 class NodeAnswer(NamedTuple):
-    """Why claims cannot be allocated on a node, "" if they can, and how good that is."""
+    """Reason why claims cannot be allocated on a node, "" if they can, and a score."""
 
     reason: str
     score: int

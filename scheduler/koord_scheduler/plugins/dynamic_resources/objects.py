@@ -54,7 +54,7 @@ class ValidRange(_Struct, frozen=True):
 
 
 class CapacityRequestPolicy(_Struct, frozen=True):
-    """How much of a capacity can be consumed at a time."""
+    """Amounts of a capacity that can be consumed at a time."""
 
     default: Quantity | None = None
     valid_values: list[Quantity] | None = None
@@ -62,7 +62,7 @@ class CapacityRequestPolicy(_Struct, frozen=True):
 
 
 class DeviceCapacity(_Struct, frozen=True):
-    """How much a device has of something."""
+    """Capacity of a device."""
 
     value: Quantity = 0
     request_policy: CapacityRequestPolicy | None = None
@@ -82,14 +82,14 @@ class CounterSet(_Struct, frozen=True):
 
 
 class CounterConsumption(_Struct, frozen=True):
-    """What a device takes of a counter set."""
+    """A device's part of a counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
 
 
 class DeviceTaint(_Struct, frozen=True):
-    """What keeps claims off a device that do not tolerate it."""
+    """Mark that keeps claims off a device that do not tolerate it."""
 
     key: str = ""
     value: str = ""
@@ -106,7 +106,7 @@ class DeviceToleration(_Struct, frozen=True):
     toleration_seconds: int | None = None
 
     def tolerates(self, taint: DeviceTaint) -> bool:
-        """Whether it is for this taint."""
+        """True if it is for this taint."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         return self.operator == "Exists" or (
@@ -159,13 +159,13 @@ class CELSelector(_Struct, frozen=True):
 
 
 class DeviceSelector(_Struct, frozen=True):
-    """What devices are meant."""
+    """Selection of devices."""
 
     cel: CELSelector | None = None
 
 
 class CapacityRequirements(_Struct, frozen=True):
-    """How much of its capacity a device has to have left."""
+    """Capacity that a device has to have left."""
 
     requests: dict[str, Quantity] = {}
 
@@ -192,7 +192,7 @@ class ClaimRequest(_Struct, frozen=True):
 
 
 class DeviceConstraint(_Struct, frozen=True):
-    """What devices of requests, or of all requests, must have in common, or must not."""
+    """Constraint on attributes that devices of requests share, or must not share."""
 
     requests: list[str] = []
     match_attribute: str | None = None
@@ -207,7 +207,7 @@ class DeviceClaimConfiguration(_Struct, frozen=True):
 
 
 class DeviceClaim(_Struct, frozen=True):
-    """What a claim asks for."""
+    """Requests of a claim."""
 
     requests: list[ClaimRequest] = []
     constraints: list[DeviceConstraint] = []
@@ -215,7 +215,7 @@ class DeviceClaim(_Struct, frozen=True):
 
 
 class ResourceClaimSpec(_Struct, frozen=True):
-    """What a claim asks for."""
+    """Specification of a claim."""
 
     devices: DeviceClaim = DeviceClaim()
 
@@ -245,14 +245,14 @@ class DeviceAllocation(_Struct, frozen=True):
 
 
 class Allocation(_Struct, frozen=True):
-    """What a claim has, and the nodes where it can be used; ``None``: on all."""
+    """Devices of a claim, and the nodes where they can be used; ``None``: all."""
 
     devices: DeviceAllocation = DeviceAllocation()
     node_selector: Document | None = None
 
 
 class Consumer(_Struct, frozen=True):
-    """Who may use a claim."""
+    """User of a claim."""
 
     api_group: str = ""
     resource: str = ""
@@ -261,7 +261,7 @@ class Consumer(_Struct, frozen=True):
 
 
 class DeviceCondition(_Struct, frozen=True):
-    """What a driver says about an allocated device."""
+    """A driver's condition of an allocated device."""
 
     type: str = ""
     status: str = ""
@@ -278,7 +278,7 @@ class AllocatedDeviceStatus(_Struct, frozen=True):
 
 
 class ResourceClaimStatus(_Struct, frozen=True):
-    """What became of a claim."""
+    """Status of a claim."""
 
     allocation: Allocation | None = None
     reserved_for: list[Consumer] = []
@@ -298,11 +298,11 @@ class ResourceClaim(_Struct, frozen=True):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def is_reserved_for(self, uid: str) -> bool:
-        """Whether the pod with this uid may use it."""
+        """True if the pod with this uid may use it."""
         return any(one.uid == uid for one in self.status.reserved_for)
 
     def is_controlled_by(self, uid: str) -> bool:
-        """Whether an object with this uid manages it."""
+        """True if an object with this uid manages it."""
         return uid in self._controllers
 
     @property
@@ -325,7 +325,7 @@ class ResourceSlice(_Struct, frozen=True):
 
 
 class DeviceClassSpec(_Struct, frozen=True):
-    """What devices a class has, and settings for their driver."""
+    """Devices of a class, and settings for their driver."""
 
     selectors: list[DeviceSelector] = []
     config: list[DeviceClaimConfiguration] = []

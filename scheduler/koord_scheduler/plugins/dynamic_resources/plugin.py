@@ -183,7 +183,7 @@ def _claims(pod: PodClass, nodes: ClusterState) -> PodClaims:
 
 
 class _ClaimsByRow:
-    """What a class gets of devices: its claims, and one for extended resources that nodes lack."""
+    """Devices for a class: its claims, and one for extended resources that nodes lack."""
 
     def __init__(self, pod: PodClass, nodes: ClusterState) -> None:
         self._pod = pod
@@ -202,7 +202,7 @@ class _ClaimsByRow:
 
     @property
     def are_any(self) -> bool:
-        """Whether the class needs devices at all, on some node."""
+        """True if the class needs devices at all, on some node."""
         return bool(self._pod.of(CLAIMS).claims or self._backed)
 
     def extended(self, row: int) -> ExtendedClaim | None:
@@ -210,7 +210,7 @@ class _ClaimsByRow:
         return self._extended_claim(self._lacking_backed(row))
 
     def rejection(self, row: int) -> str:
-        """Why the node of a row cannot be used, "" if it can."""
+        """Return why the node of a row cannot be used, "" if it can."""
         if self._backed and not self._backed.keys() >= set(self._lacking(row)):
             return NO_RESOURCE
         node = claiming_node(self._nodes, row)
@@ -219,7 +219,7 @@ class _ClaimsByRow:
         )
 
     def score(self, row: int) -> int:
-        """How early the alternatives are that claims get on the node of a row."""
+        """Score the order of the alternatives that claims get on the node of a row."""
         node = claiming_node(self._nodes, row)
         return self._before + self._answer_for(row).on(node, is_first=False).score
 

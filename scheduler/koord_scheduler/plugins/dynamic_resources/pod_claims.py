@@ -62,7 +62,7 @@ def pod_claims(pod: PodInfo) -> PodClaims:
 
 
 def unusable_claim(pod: PodClaims, objects: DeviceObjects) -> str:
-    """Why a pod with these claims can run nowhere; "" if nothing speaks against all nodes."""
+    """Return why a pod with these claims can run nowhere; "" if nothing rules out all nodes."""
     for one in pod.claims:
         if problem := _unknown(one, pod, objects):
             return problem

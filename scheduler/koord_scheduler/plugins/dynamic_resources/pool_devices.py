@@ -52,14 +52,14 @@ class PoolDevice:
         self._matches: dict[str, bool | SelectorError] = {}
 
     def is_usable_on(self, node: ClaimingNode) -> bool:
-        """Whether a node can use it, where devices of the slice say that one by one."""
+        """True if a node can use it, where devices of the slice say that one by one."""
         if not self.slice.spec.per_device_node_selection:
             return True
         one = self.device
         return node_matches(node, one.node_name, one.all_nodes, one.node_selector)
 
     def matches(self, expression: str) -> bool:
-        """Whether a selector means it; raises ``SelectorError``."""
+        """True if a selector selects it; raises ``SelectorError``."""
         found = self._matches.get(expression)
         if found is None:
             found = self._matches[expression] = self._evaluate(expression)
@@ -88,7 +88,7 @@ class PoolDevice:
 def node_matches(
     node: ClaimingNode, name: str | None, all_nodes: bool, selector: Document | None
 ) -> bool:
-    """Whether a node is meant by what slices, devices and allocations say of nodes."""
+    """True if slices', devices' or allocations' conditions on nodes include a node."""
     if name:
         return node.name == name
     if all_nodes:

@@ -37,7 +37,7 @@ class PoolSlice:
 
     @property
     def has_counters(self) -> bool:
-        """Whether it has the counters of its pool, which concern all nodes."""
+        """True if it has the counters of its pool, which concern all nodes."""
         return bool(self.slice.spec.shared_counters)
 
     @property
@@ -46,7 +46,7 @@ class PoolSlice:
         return "" if self.has_counters else self.slice.spec.node_name or ""
 
     def concerns(self, node: ClaimingNode) -> bool:
-        """Whether a node can use some of its devices, or has to know its counters."""
+        """True if a node can use some of its devices, or has to know its counters."""
         spec = self.slice.spec
         if self.has_counters:
             return True
@@ -70,7 +70,7 @@ class Pool:
 
     @property
     def has_binding_conditions(self) -> bool:
-        """Whether some device has to be prepared before pods can be bound."""
+        """True if some device has to be prepared before pods can be bound."""
         return any(one.device.binding_conditions is not None for one in self.devices)
 
 

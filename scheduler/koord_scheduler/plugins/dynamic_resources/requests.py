@@ -1,4 +1,4 @@
-"""What claims ask for on one node, before devices are chosen. No IO."""
+"""Requests of claims on one node, before devices are chosen. No IO."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ConsumedCapacity = Mapping[str, int]
 
 
 class AllocationError(Exception):
-    """Why devices cannot be allocated, in kube-scheduler's words where it has any."""
+    """Reason why devices cannot be allocated, in kube-scheduler's words where it has any."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class UsedDevices:
     consumed: Mapping[DeviceId, ConsumedCapacity]
 
     def __contains__(self, device: DeviceId) -> bool:
-        """Whether any claim has it."""
+        """True if any claim has it."""
         return device in self.exclusive or device in self.consumed
 
 
@@ -60,11 +60,11 @@ class Alternative:
 
     @property
     def number(self) -> int:
-        """How many devices it takes."""
+        """Number of devices that it takes."""
         return len(self.devices) if self.is_all else self.request.count
 
     def means(self, device: PoolDevice) -> bool:
-        """Whether a device is one of those asked for; raises ``AllocationError``."""
+        """True if a device is one of those asked for; raises ``AllocationError``."""
         one = self.device_class
         in_class = _select(device, one.spec.selectors, f"class {one.metadata.name}")
         return (
@@ -74,7 +74,7 @@ class Alternative:
         )
 
     def tolerates(self, device: PoolDevice) -> bool:
-        """Whether the taints of a device do not matter."""
+        """True if the taints of a device do not matter."""
         forbidding = (
             one for one in device.device.taints if one.effect in ("NoSchedule", "NoExecute")
         )
@@ -93,7 +93,7 @@ def claim_requests(
     classes: Mapping[str, DeviceClass],
     used: UsedDevices,
 ) -> ClaimRequests:
-    """What a claim asks for; raises ``AllocationError`` where it cannot be had."""
+    """Return the requests of a claim; raises ``AllocationError`` where they cannot be met."""
     found = []
     for one in claim.devices.requests:
         exact = [(one.exactly, one.name, "")] if one.exactly is not None else []
@@ -162,7 +162,7 @@ def has_room(
     used: UsedDevices,
     more: Iterable[ConsumedCapacity] = (),
 ) -> ConsumedCapacity | None:
-    """What a request takes of a device's capacity; ``None`` if not as much is left.
+    """Return a request's part of a device's capacity; ``None`` if not as much is left.
 
     ``more`` is what others take of it beside those that it is ``used`` by.
     """

@@ -47,7 +47,7 @@ class Selector:
         self._domains = _DOMAIN.findall(expression)
 
     def matches(self, driver: str, device: DRADevice) -> bool:
-        """Whether a device is meant; raises ``SelectorError``."""
+        """True if a device is selected; raises ``SelectorError``."""
         attributes = _by_domain(driver, device.attributes, _attribute)
         capacity = _by_domain(driver, device.capacity, lambda one: quantity(str(one.value)))
         for domain in self._domains:  # one that a device lacks is an empty map
@@ -115,7 +115,7 @@ def _semver(text: str) -> str:
 
 
 def _order(text: str) -> _Order:
-    """What a quantity or a version is compared by."""
+    """Return the sort key of a quantity or a version."""
     if text.startswith(_QUANTITY):
         return (int(text.removeprefix(_QUANTITY)),)
     if not text.startswith(_VERSION):

@@ -23,7 +23,7 @@ def with_shared(pod: PodClaims, gangs: Gangs | None) -> PodClaims:
 
 
 def is_needed(consumer: Consumer, pod: str, gangs: Gangs | None) -> bool:
-    """Whether another pod than this one, by its key, has a node and needs claims of its group."""
+    """True if another pod than this one, by its key, has a node and needs claims of its group."""
     if gangs is None:
         return False
     name = consumer.name

@@ -1,4 +1,4 @@
-"""Whether a quota lets one more pod in, and why not, in Koordinator's words. No IO."""
+"""Admission of one more pod by a quota, or its refusal in Koordinator's words. No IO."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refusal(
     rules: AdmissionRules,
     fixed: Amounts | None = None,
 ) -> QuotaRefusal | None:
-    """Why a quota does not let pods in that ask for ``amounts`` together; ``None`` if it does.
+    """Return a quota's refusal of pods that ask for ``amounts`` together; ``None``: none.
 
     ``fixed`` is what those of them ask for that may not be preempted; ``None``: there are none.
     """
@@ -74,7 +74,7 @@ def refusal(
 
 
 def limit_of(trees: QuotaTrees, one: TreeQuota, rules: AdmissionRules) -> Mapping[str, int]:
-    """How much pods of a quota may use; resources that are not in it are not limited."""
+    """Return the limits of a quota's pods; resources that are not in it are not limited."""
     return trees.runtime(one) if rules.uses_runtime else one.node.quota.max
 
 

@@ -70,11 +70,11 @@ class ElasticQuotaArgs(PluginArgs, frozen=True):
 
     @property
     def namespace(self) -> str:
-        """Where the root, the system and the default quota are."""
+        """Namespace of the root, the system and the default quota."""
         return self.quota_group_namespace or "koordinator-system"
 
     def settings(self) -> ElasticQuotaSettings:
-        """What the plugin is made with."""
+        """Return the settings of the plugin."""
         return ElasticQuotaSettings(
             QuotaRules(
                 scales_min=self.enable_min_quota_scale is not False,
@@ -90,7 +90,7 @@ class ElasticQuotaArgs(PluginArgs, frozen=True):
         )
 
     def revoke_rules(self) -> RevokeRules | None:
-        """When pods are evicted whose quota uses too much; ``None``: never."""
+        """Return the rules for evicting pods of overused quotas; ``None``: never."""
         if not self.monitor_all_quotas or self.enable_runtime_quota is False:
             return None
         delay, interval = _seconds(self.delay_evict_time), _seconds(self.revoke_pod_interval)

@@ -1,4 +1,4 @@
-"""What pods of each quota ask for and use, as pods, nodes and quotas come and go. No IO."""
+"""Requests and usage of each quota's pods, as pods, nodes and quotas come and go. No IO."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from koord_scheduler.state.resources import PODS, Request
 
 @dataclass
 class _Sums:
-    """What the pods with one claim ask for and use; ``pods`` counts them, twice with a node."""
+    """Sums of the pods with one claim; ``pods`` counts them, twice with a node."""
 
     pods: int = 0
     request: Counter[str] = field(default_factory=Counter)
@@ -155,7 +155,7 @@ class QuotaColumns(FeatureState):
         return self.trees.of(claim_of(labels)) if self._quotas else None
 
     def amounts(self, request: Request) -> dict[str, int]:
-        """What counts of a pod's requests, by name."""
+        """Return a pod's requests that count, by name."""
         return {name: int(amount) for name, amount in request if name != PODS}
 
     def pods_of(self, one: TreeQuota) -> dict[str, QuotaPod]:
@@ -230,7 +230,7 @@ class QuotaColumns(FeatureState):
 
 
 def claim_of(labels: PodLabels) -> QuotaClaim:
-    """What pods with these labels say of their quota."""
+    """Return the quota claim of pods with these labels."""
     name, non_preemptible = "", False
     for key, value in labels.labels:
         if key == LABEL_QUOTA_NAME:

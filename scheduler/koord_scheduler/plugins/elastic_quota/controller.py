@@ -25,7 +25,7 @@ log = get_log("scheduler")
 
 
 class QuotaDuties(NamedTuple):
-    """In which ``namespace`` quotas are created, and when pods are revoked; ``None``: never."""
+    """Duties: the ``namespace`` of created quotas, and rules for revoking; ``None``: never."""
 
     namespace: str
     revoke: RevokeRules | None = None

@@ -1,4 +1,4 @@
-"""How quotas with one parent share an amount of one resource. No IO.
+"""Sharing of an amount of one resource between quotas with one parent. No IO.
 
 1. Who asks for no more than its floor (its min) has what it asks for; or its whole floor, if it
    does not lend. Everybody else has its floor.
@@ -35,7 +35,7 @@ class SiblingClaims(NamedTuple):
 
 
 def fair_share(total: int, claims: SiblingClaims) -> Integers:
-    """What each quota may use of ``total``; quotas are in the order of their names."""
+    """Return each quota's part of ``total``; quotas are in the order of their names."""
     request, floor, weight, lends = claims
     wants = request > floor
     runtime: Integers = np.where(wants | ~lends, floor, request)

@@ -41,7 +41,7 @@ from koord_scheduler.state.pod_usage import PodUsage
 
 @dataclass(frozen=True)
 class ElasticQuotaSettings:
-    """How quotas are shared, what they are held to, and whose pods make room.
+    """Sharing and admission of quotas, and the pods that may be preempted.
 
     With ``spares_default`` pods of the default quota do not.
     """
@@ -94,7 +94,7 @@ class ElasticQuotaPlugin(Plugin):
         return PreFilterResult(found.text(), resolvable=True, cure=cure)
 
     def refusal(self, pods: Sequence[PodClass], nodes: ClusterState) -> QuotaRefusal | None:
-        """Why a quota does not let all of its pods in, of these classes; ``None`` if all do.
+        """Return a quota's refusal of its pods of these classes; ``None`` if all are admitted.
 
         Pods of several quotas are not added up in what these have above them.
         """
@@ -173,7 +173,7 @@ class ElasticQuotaPlugin(Plugin):
 
 
 def _is_beyond(one: TreeQuota | None, amounts: Amounts) -> bool:
-    """Whether a pod asks for more than its quota, or one above it, may ever use."""
+    """True if a pod asks for more than its quota, or one above it, may ever use."""
     if one is None:
         return False
     request = one.node.mask(amounts)
@@ -182,7 +182,7 @@ def _is_beyond(one: TreeQuota | None, amounts: Amounts) -> bool:
 
 
 class _QuotaRequest(NamedTuple):
-    """What pods of a quota ask for together; ``fixed`` those that may not be preempted."""
+    """Requests of a quota's pods together; ``fixed`` of those that may not be preempted."""
 
     quota: TreeQuota
     amounts: Amounts
@@ -190,7 +190,7 @@ class _QuotaRequest(NamedTuple):
 
 
 def _requests(pods: Sequence[PodClass], nodes: ClusterState) -> list[_QuotaRequest]:
-    """What pods ask for together, by quota; those without a quota are passed over."""
+    """Sum the pods' requests by quota; those without a quota are passed over."""
     quotas: dict[str, TreeQuota] = {}
     amounts: dict[str, Counter[str]] = {}
     fixed: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""What Prometheus hears of quotas: Koordinator's metrics, by their names."""
+"""Prometheus metrics of quotas: Koordinator's, by their names."""
 
 from __future__ import annotations
 

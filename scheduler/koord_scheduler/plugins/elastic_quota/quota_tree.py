@@ -46,12 +46,12 @@ class QuotaNode:
     runtime_version: int = -1
 
     def mask(self, amounts: Amounts) -> dict[str, int]:
-        """What of a pod's requests counts: resources that ``max`` names."""
+        """Return the counted part of a pod's requests: resources that ``max`` names."""
         most = self.quota.max
         return {name: amount for name, amount in amounts.items() if name in most}
 
     def request(self, resource: str) -> int:
-        """What it asks for: not less than its min if it does not lend."""
+        """Return its request: not less than its min if it does not lend."""
         asked = self.child_request[resource]
         return asked if self.lends else max(asked, self.quota.min.get(resource, 0))
 
@@ -61,7 +61,7 @@ class QuotaNode:
         return {name: self.request(name) for name in names}
 
     def limit_request(self, resource: str) -> int:
-        """What of that counts for its parent."""
+        """Return the part of its request that counts for its parent."""
         most = self.quota.max.get(resource)
         asked = self.request(resource)
         return asked if most is None else min(asked, most)
@@ -99,7 +99,7 @@ class QuotaTree:
         self._grow({one.name: one for one in quotas})
 
     def set_total(self, total: Amounts) -> None:
-        """What all of them share."""
+        """Set the total that all of them share."""
         if total != self.total:
             self.total = total
             self.version += 1
@@ -132,7 +132,7 @@ class QuotaTree:
             self._allocate(node, counted)
 
     def runtime(self, node: QuotaNode) -> Mapping[str, int]:
-        """What a quota may use; resources that are not in it are not limited."""
+        """Return a quota's runtime; resources that are not in it are not limited."""
         if node.runtime_version == self.version:
             return node.runtime
         parent = node.parent

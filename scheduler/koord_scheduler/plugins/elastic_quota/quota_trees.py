@@ -53,7 +53,7 @@ class QuotaGates(NamedTuple):
 
 @dataclass(frozen=True)
 class QuotaRules:
-    """How quotas are shared: with ``scales_min`` mins shrink where there is less than their sum."""
+    """Rules of sharing: with ``scales_min`` mins shrink if there is less than their sum."""
 
     scales_min: bool = True
     default_max: Amounts = field(default_factory=lambda: UNLIMITED)
@@ -61,7 +61,7 @@ class QuotaRules:
 
 
 class QuotaClaim(NamedTuple):
-    """What of a pod decides to which quota it belongs (its label ``name``), and how it counts."""
+    """A pod's claim to a quota: its label ``name``, its namespace, and how it counts."""
 
     name: str
     namespace: str
@@ -81,7 +81,7 @@ class TreeQuota(NamedTuple):
 
     @property
     def limits_itself(self) -> bool:
-        """Whether it shares nothing with others: only its max counts."""
+        """True if it shares nothing with others: only its max counts."""
         return self.name in (DEFAULT_QUOTA, SYSTEM_QUOTA)
 
 
@@ -151,7 +151,7 @@ class QuotaTrees:
         return next(name for name, tree in self.trees.items() if tree is one.tree)
 
     def set_cluster_total(self, total: Amounts) -> None:
-        """What all nodes have."""
+        """Set the total of all nodes."""
         self._cluster_total = total
         self._is_total_stale = True
 
@@ -175,7 +175,7 @@ class QuotaTrees:
             self._is_total_stale = True
 
     def runtime(self, one: TreeQuota) -> Mapping[str, int]:
-        """What a quota may use at present; resources that are not in it are not limited."""
+        """Return a quota's present runtime; resources that are not in it are not limited."""
         if one.limits_itself:
             return one.node.quota.max
         if self._is_total_stale:

@@ -1,4 +1,4 @@
-"""Why a quota lets no pod in, as plain data: what it lacks, and who has it. No IO."""
+"""A quota's refusal as plain data: the shortage, and who has the resources. No IO."""
 
 from __future__ import annotations
 

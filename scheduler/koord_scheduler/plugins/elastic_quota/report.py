@@ -1,4 +1,4 @@
-"""What is written of a quota: how it stands, in annotations and its status, as Koordinator does.
+"""Report on a quota, in annotations and its status, as Koordinator writes it.
 
 No IO.
 """
@@ -32,7 +32,7 @@ API_VERSION = "scheduling.sigs.k8s.io/v1alpha1"
 
 
 def reported_amounts(trees: QuotaTrees, one: TreeQuota) -> dict[str, Amounts]:
-    """What annotations say of a quota; one that shares nothing with others has no runtime."""
+    """Return a quota's amounts for annotations; one that shares nothing has no runtime."""
     node = one.node
     shares = not one.limits_itself and one.name != ROOT_QUOTA
     return {

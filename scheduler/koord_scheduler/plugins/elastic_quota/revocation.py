@@ -1,4 +1,4 @@
-"""Which pods have to go of a quota that uses more than it may. No IO."""
+"""Choice of pods to evict from a quota that uses too much. No IO."""
 
 from __future__ import annotations
 

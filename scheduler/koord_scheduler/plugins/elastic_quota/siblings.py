@@ -19,7 +19,7 @@ _MOST = 2**63 - 1
 
 
 class Siblings:
-    """What ``quotas`` may use of ``resources``; a quota is known by its place among them.
+    """Sharing of ``resources`` between ``quotas``; a quota is known by its place among them.
 
     With ``scales_min``, if there is less than the sum of their mins, each min counts in proportion.
     Nothing is computed again unless what they ask for, are guaranteed, or share has changed.
@@ -46,11 +46,11 @@ class Siblings:
         self._is_stale = True
 
     def set_request(self, place: int, resource: str, amount: int) -> None:
-        """What a quota asks for, its max considered."""
+        """Set a quota's request, its max considered."""
         self._set(self._request, place, resource, amount)
 
     def set_guaranteed(self, place: int, resource: str, amount: int) -> None:
-        """What a quota has for certain, beside its min."""
+        """Set a quota's guaranteed amount, beside its min."""
         self._set(self._guaranteed, place, resource, amount)
 
     def share(self, total: Amounts) -> None:
@@ -66,7 +66,7 @@ class Siblings:
             self._runtime[number] = fair_share(amount or 0, claims)
 
     def runtime(self, place: int) -> Mapping[str, int]:
-        """What a quota may use, since the last ``share``."""
+        """Return a quota's runtime by the last ``share``."""
         return self._of(self._runtime, place)
 
     def scaled_min(self, place: int) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaTrees, TreeQu
 
 
 class QuotaPod(NamedTuple):
-    """What a pod of a quota asks for, and whether it has a node."""
+    """Requests of a pod of a quota, and if it has a node."""
 
     amounts: Amounts
     has_node: bool

@@ -1,4 +1,4 @@
-"""Which images nodes have. No IO."""
+"""Images on nodes. No IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from koord_scheduler.state.feature_state import FeatureState, Parts
 from koord_scheduler.state.pod_parts import PodPart
 
 _NAME_BYTES, _ROW_BYTES = 400, 24
-"""About what a name costs beside its letters, and each node that has it."""
+"""Approximate cost of a name beside its letters, and of each node that has it."""
 
 
 class PodImages(NamedTuple):
@@ -63,9 +63,9 @@ class ImageColumns(FeatureState):
         self._images: dict[str, ImageState] = {}
         self._on: dict[int, tuple[tuple[str, ...], array[int]]] = {}
         self._warnings: list[str] = []
-        self._is_told = False
+        self._is_reported = False
         self.size = 0
-        """About how many bytes it takes."""
+        """Approximate size in bytes."""
 
     def class_parts(self, pod: PodInfo, requests: PodRequests) -> Parts:
         yield IMAGES, pod_images(pod)
@@ -107,7 +107,7 @@ class ImageColumns(FeatureState):
         return dict(zip(names, sizes, strict=True))
 
     def _add(self, row: int, name: str, size: int) -> bool:
-        """Whether there was room for it."""
+        """Add an image; return True if there was enough memory for it."""
         known = self._images.get(name)
         cost = _ROW_BYTES + (_NAME_BYTES + len(name) if known is None else 0)
         if self.size + cost > self._most_bytes:
@@ -128,8 +128,8 @@ class ImageColumns(FeatureState):
             self.size -= _NAME_BYTES + len(name)
 
     def _tell(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_reported:
+            self._is_reported = True
             mib = self._most_bytes >> 20
             self._warnings.append(
                 f"images of nodes: {len(self._images)} names take {mib} MiB, and ImageLocality "

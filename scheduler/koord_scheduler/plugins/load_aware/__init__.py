@@ -1,4 +1,4 @@
-"""What nodes use: as NodeMetrics report it, and estimates for newer pods. No IO.
+"""Usage of nodes: reports in NodeMetrics, and estimates for newer pods. No IO.
 
 Formulas are those of Koordinator's plugin LoadAwareScheduling (pkg/scheduler/plugins/loadaware).
 

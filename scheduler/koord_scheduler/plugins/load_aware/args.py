@@ -29,7 +29,7 @@ _FACTORS = {CPU: 85, MEMORY: 70}
 
 
 class LoadAwareAggregatedArgs(Strict, frozen=True):
-    """Which usage over some time counts, for filters and for scores; "" for a type: none."""
+    """Aggregated usage for filters and for scores; "" for a type: none."""
 
     usage_thresholds: _ByResource | None = None
     usage_aggregation_type: str = ""
@@ -38,7 +38,7 @@ class LoadAwareAggregatedArgs(Strict, frozen=True):
     score_aggregated_duration: str | None = None
 
     def problems(self, path: str) -> Iterator[str]:
-        """What Koordinator refuses in it."""
+        """Return Koordinator's errors in it."""
         yield from _outside(self.usage_thresholds, f"{path}.usageThresholds", 0, 100)
         for name, aggregation, time in (
             ("usage", self.usage_aggregation_type, self.usage_aggregated_duration),
@@ -126,7 +126,7 @@ class LoadAwareSchedulingArgs(PluginArgs, frozen=True):
             yield from self.aggregated.problems(f"{path}.aggregated")
 
     def settings(self) -> LoadSettings:
-        """What the plugin is to do."""
+        """Return the settings of the plugin."""
         aggregated = self.aggregated or LoadAwareAggregatedArgs()
         factors = self.estimated_scaling_factors or {}
         names = {CPU, MEMORY, *factors, *(self.supported_resources or ())}

@@ -1,4 +1,4 @@
-"""What is known of the usage of nodes: reports, and pods that these do not show. No IO."""
+"""Usage of nodes: reports, and pods that these do not show. No IO."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class NodeLoads(FeatureState):
                 self._nodes.journal.add(row)
 
     def newest_report(self) -> float:
-        """When the newest report was made, in seconds since the epoch; 0 without any."""
+        """Return when the newest report was made, in seconds since the epoch; 0 without any."""
         return max((one.updated for one in self.reports.values()), default=0.0)
 
     def repair(self, row: int, usages: Iterable[PodUsage]) -> bool:

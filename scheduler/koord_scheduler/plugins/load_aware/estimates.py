@@ -1,4 +1,4 @@
-"""What a pod will probably use, as Koordinator's defaultEstimator estimates it. No IO."""
+"""Estimated usage of a pod, as Koordinator's defaultEstimator estimates it. No IO."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from koord_scheduler.plugins.load_aware.pod_load import PodLoad, asked
 from koord_scheduler.plugins.load_aware.settings import LoadSettings, Vector
 
 _OF_NO_REQUEST = {CPU: 250, BATCH_CPU: 250, MEMORY: 200 << 20, BATCH_MEMORY: 200 << 20}
-"""What a pod that asks for nothing uses: millicores, bytes."""
+"""Usage of a pod without requests: millicores, bytes."""
 _NAMES: Mapping[PriorityClass, Mapping[str, str]] = {
     PriorityClass.BATCH: {CPU: BATCH_CPU, MEMORY: BATCH_MEMORY},
     PriorityClass.MID: {CPU: MID_CPU, MEMORY: MID_MEMORY},
     PriorityClass.FREE: {},
 }
-"""Under which names pods ask for CPU and memory that are not production pods; others do not."""
+"""Names of CPU and memory in requests by pods other than production pods."""
 
 
 class LoadEstimator:
@@ -32,7 +32,7 @@ class LoadEstimator:
         self._known: dict[PodLoad, Vector] = {}
 
     def usage(self, load: PodLoad) -> Vector:
-        """What a pod will probably use of each resource."""
+        """Return a pod's estimated usage of each resource."""
         found = self._known.get(load)
         if found is None:
             if len(self._known) >= self._MOST_REMEMBERED:
@@ -41,7 +41,7 @@ class LoadEstimator:
         return found
 
     def ends(self, load: PodLoad, times: PodTimes) -> float:
-        """Until when a pod counts with its estimate whatever is reported: seconds since the epoch.
+        """Return until when a pod counts with its estimate anyway: seconds since the epoch.
 
         It is -inf where that is decided by reports alone.
         """

@@ -1,4 +1,4 @@
-"""What is known of a node's usage, as plain data for people. No IO."""
+"""State of a node's usage, as plain data for people. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a Node decides how much of it may be used: how much there is, and thresholds. No IO."""
+"""A Node's part in load-aware placement: its amounts, and thresholds. No IO."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class NodeThresholds(NamedTuple):
 
 
 def load_node(node: Node) -> tuple[LoadNode, list[str]]:
-    """What counts of a node, and a line about each annotation that cannot be read."""
+    """Return the parts of a node that count, and a line about each unreadable annotation."""
     annotations = node.metadata.annotations or NO_ANNOTATIONS
     allocatable, warnings = amounts(node.status.allocatable), list[str]()
     overrides = ThresholdOverrides()
@@ -90,7 +90,7 @@ def load_node(node: Node) -> tuple[LoadNode, list[str]]:
 
 
 def thresholds(node: LoadNode, settings: LoadSettings, *, for_prod: bool) -> NodeThresholds:
-    """What holds on a node for production pods, or for all others."""
+    """Return a node's thresholds for production pods, or for all others."""
     of, resources = node.overrides, settings.resources
     prod = settings.prod if of.prod is None else _vector(of.prod, resources)
     if for_prod and any(prod):

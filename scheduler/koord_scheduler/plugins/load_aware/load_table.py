@@ -1,4 +1,4 @@
-"""What all nodes use, and what they may, by the settings of a profile; a node is a row. No IO."""
+"""Usage of all nodes and its limits, by a profile's settings; a node is a row. No IO."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class LoadTable:
         return rows
 
     def differs(self, row: int, found: RowLoad) -> bool:
-        """Whether a row is not what it would be anew."""
+        """True if a row is not what it would be anew."""
         return bool(self.sums[:, row].tolist() != found.sums)
 
     def _put(self, row: int, found: RowLoad) -> None:

@@ -54,7 +54,7 @@ class PodMetricView(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class NodeMetricStatusView(msgspec.Struct, frozen=True, rename="camel"):
-    """What was measured."""
+    """Measurements."""
 
     update_time: str | None = None
     node_metric: NodeMetricInfoView | None = None
@@ -62,13 +62,13 @@ class NodeMetricStatusView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MetricCollectPolicyView(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How often the node reports."""
+    """Interval of the node's reports."""
 
     report_interval_seconds: int | None = None
 
 
 class NodeMetricSpecView(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How it is measured."""
+    """Settings of the measurement."""
 
     metric_collect_policy: MetricCollectPolicyView | None = None
 
@@ -81,7 +81,7 @@ class NodeMetricView(msgspec.Struct, frozen=True):
 
 
 class ReportedPod(NamedTuple):
-    """What a pod used; ``is_prod``: the node took it for a production pod."""
+    """Usage of a pod; ``is_prod``: the node took it for a production pod."""
 
     usage: Amounts
     is_prod: bool
@@ -104,11 +104,11 @@ class NodeReport:
     pods: Mapping[str, ReportedPod] = field(default_factory=dict)
 
     def lacks(self, resource: str) -> bool:
-        """Whether the node's CPU or memory was not measured."""
+        """True if the node's CPU or memory was not measured."""
         return resource in _SAMPLED and (self.usage is None or resource not in self.usage)
 
     def over(self, window: UsageWindow) -> Amounts | None:
-        """What the node used over a window; ``None`` where that was not measured."""
+        """Return the node's usage over a window; ``None`` where that was not measured."""
         found = self.windows.get(window)
         return self.usage if found is None and not window.seconds else found
 

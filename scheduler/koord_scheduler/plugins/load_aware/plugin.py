@@ -141,7 +141,7 @@ class LoadAwareScheduling(Plugin):
         return score
 
     def services(self, nodes: ClusterState) -> Mapping[str, Service]:
-        """What is known of a node, below Koordinator's path."""
+        """Return the pages about a node, below Koordinator's path."""
 
         def node(given: Mapping[str, str]) -> Any:
             row = nodes.row(given["node"])
@@ -161,13 +161,13 @@ class LoadAwareScheduling(Plugin):
         return slice(first, first + width)
 
     def _estimate(self, pod: PodClass, nodes: ClusterState) -> Amounts:
-        """What one more pod of the class would use."""
+        """Estimate the usage of one more pod of the class."""
         return np.array([self._table(nodes).estimator.usage(pod.of(LOAD))], np.float64).T
 
     def _note(
         self, pod: PodClass, nodes: ClusterState, rows: Rows, number: int, used: Amounts, at: int
     ) -> str:
-        """Why one of the rows is rejected, in numbers."""
+        """Explain the rejection of one of the rows, in numbers."""
         node = nodes.use(NodeLoads).nodes[int(rows[at])]
         found = thresholds(node, self._settings, for_prod=pod.of(LOAD).is_prod)
         resource = self._settings.resources[number]

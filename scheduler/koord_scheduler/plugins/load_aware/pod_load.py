@@ -1,4 +1,4 @@
-"""What of a pod decides how much it is expected to use, and until when. No IO."""
+"""A pod's part in estimates: its expected usage, and until when it counts. No IO."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DAEMON_SET = "DaemonSet"
 
 
 class AskedAmount(NamedTuple):
-    """What a pod requests of a resource, and its limit; CPU in millicores, all else whole."""
+    """A pod's request of a resource, and its limit; CPU in millicores, all else whole."""
 
     resource: str
     request: int
@@ -50,7 +50,7 @@ class PodLoad(NamedTuple):
 
     @property
     def is_prod(self) -> bool:
-        """Whether it is a production pod."""
+        """True if it is a production pod."""
         return self.priority_class is PriorityClass.PROD
 
 
@@ -83,7 +83,7 @@ def pod_load(pod: PodInfo, pending: PodRequests | None = None) -> PodLoad:
 
 
 def has_daemon_owner(pod: PodInfo) -> bool:
-    """Whether a DaemonSet made the pod."""
+    """True if a DaemonSet made the pod."""
     return any(one.kind == _DAEMON_SET for one in pod.metadata.owner_references or ())
 
 
@@ -122,6 +122,6 @@ def _seconds(text: str) -> int | None:
 
 
 def asked(amounts: Iterable[AskedAmount], resource: str) -> AskedAmount:
-    """What a pod asks for of one resource."""
+    """Return a pod's request of one resource."""
     none = AskedAmount(resource, 0, 0)
     return next((one for one in amounts if one.resource == resource), none)

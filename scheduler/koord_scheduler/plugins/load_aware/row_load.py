@@ -1,4 +1,4 @@
-"""What is used of one node, and how much may be. No IO.
+"""Usage of one node, and its limits. No IO.
 
 All of it are sums over the node's pods, and of whole numbers, so that pods can be added and taken
 off again. A node has four sums (``SUMS``): what a filter and a score compare, each for other pods
@@ -40,7 +40,7 @@ class AssignedPod(NamedTuple):
 
 
 class UsageBasis(StrEnum):
-    """What a sum begins with, and what pods add to it.
+    """Beginning of a sum, and the pods' additions to it.
 
     NODE: the reported usage of the node, and what pods will use beyond what is reported of them.
     PROD: that of production pods alone. ESTIMATES: what all pods will use, whatever is reported.
@@ -105,7 +105,7 @@ def row_load(
 
 
 def _has_scored(settings: LoadSettings, report: NodeReport) -> bool:
-    """Whether the report has all that scores depend on."""
+    """True if the report has all that scores depend on."""
     if report.usage is None:
         return False
     weighed = zip(settings.resources, settings.weights, strict=True)
@@ -123,7 +123,7 @@ def _counts_for(settings: LoadSettings, report: NodeReport) -> float:
 def pod_share(
     estimator: LoadEstimator, report: NodeReport, bases: Sequence[UsageBasis], pod: AssignedPod
 ) -> list[float]:
-    """What a pod adds to the four sums of its node."""
+    """Return a pod's addition to the four sums of its node."""
     load = pod.load
     estimate = estimator.usage(load)
     found = report.pods.get(pod.key)
@@ -146,7 +146,7 @@ def pod_share(
 def unreported_share(
     estimator: LoadEstimator, bases: Sequence[UsageBasis], load: PodLoad
 ) -> list[float]:
-    """What a pod adds of which nothing is reported, as of most pods that come."""
+    """Return the addition of a pod without report, as most pods that come."""
     estimate = estimator.usage(load)
     of_prod = estimate if load.is_prod else (0,) * len(estimate)
     return _by_basis(bases, _more(estimate), estimate, _more(of_prod))
@@ -193,7 +193,7 @@ def _by_basis(
 
 
 def _more(estimate: Vector, reported: Vector | None = None) -> Vector:
-    """What is expected beyond what is reported."""
+    """Return the expected usage beyond the reported one."""
     if reported is None:
         return tuple(max(0, one) for one in estimate)
     return tuple(max(0, one - other) for one, other in zip(estimate, reported, strict=True))

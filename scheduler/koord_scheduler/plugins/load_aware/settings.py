@@ -1,4 +1,4 @@
-"""What LoadAwareScheduling is to do, with amounts by the number of their resource. No IO."""
+"""Settings of LoadAwareScheduling, with amounts by the number of their resource. No IO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Vector = tuple[int, ...]
 
 
 class UsageWindow(NamedTuple):
-    """Which aggregated usage of a node counts: "p95" of the last so many ``seconds``.
+    """Aggregated usage of a node that counts: "p95" of the last so many ``seconds``.
 
     With 0 seconds it is the longest window, or what the node uses now if there is none.
     """

@@ -1,4 +1,4 @@
-"""What of a node's CPUs and NUMA nodes a pod would get. No IO.
+"""Allocation of a node's CPUs and NUMA nodes to a pod. No IO.
 
 Koordinator's ``plugins/nodenumaresource/resource_manager.go``.
 """
@@ -48,7 +48,7 @@ class CannotAllocate(Exception):  # noqa: N818 - an outcome, not an error
 
 @dataclass(frozen=True)
 class NUMARequest:
-    """What a pod asks of one node.
+    """A pod's request of one node.
 
     ``amounts`` are its requests, ``amplified`` what they count as where own CPUs are worth more
     than shared ones. It gets ``cpus`` own CPUs if it ``binds``. ``bind_policy`` holds strictly
@@ -71,7 +71,7 @@ class NUMARequest:
 
 
 class NodeAllocator:
-    """What is left of a node, for one pod; computed once, for all its NUMA nodes."""
+    """Free part of a node for one pod; computed once, for all its NUMA nodes."""
 
     def __init__(self, machine: NUMAMachine, had: NodeAllocation, request: NUMARequest) -> None:
         self.machine = machine
@@ -84,7 +84,7 @@ class NodeAllocator:
             self._limit_by_cpus()
 
     def allocate(self, mask: Mask | None) -> NUMAAllocation:
-        """What the pod would get of these NUMA nodes, or, with ``None``, of any.
+        """Allocate the pod's part of these NUMA nodes, or, with ``None``, of any.
 
         Raises:
             CannotAllocate: there is not enough.
@@ -121,7 +121,7 @@ class NodeAllocator:
 
     @cached_property
     def _free_in_node(self) -> dict[int, int]:
-        """How many CPUs are free in each NUMA node."""
+        """Number of free CPUs in each NUMA node."""
         in_node = self.machine.cpus.in_node
         return {node: len(self.free_cpus & in_node(node)) for node in self.machine.zones}
 

@@ -1,4 +1,4 @@
-"""Whether a node has enough of CPU that is given away several times. No IO.
+"""Check for enough CPU on a node whose CPU is given away several times. No IO.
 
 Koordinator's ``filterAmplifiedCPUs`` (``plugins/nodenumaresource/plugin.go``).
 """
@@ -26,11 +26,11 @@ class AmplifiedCPU:
 
     @property
     def is_counted(self) -> bool:
-        """Whether anything is counted."""
+        """True if anything is counted."""
         return self.ratio > 1 and self.asked > 0
 
     def fits(self, has: Any, requested: Any) -> Any:
-        """Whether the pod fits on nodes with so much CPU, of which pods request so much.
+        """True if the pod fits on nodes with so much CPU, of which pods request so much.
 
         Of one node, or of several in arrays.
         """

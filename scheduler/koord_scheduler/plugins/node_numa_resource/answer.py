@@ -1,4 +1,4 @@
-"""What becomes of a pod on all nodes that are alike, in short. No IO."""
+"""Short answer about a pod on all nodes that are alike. No IO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings, P
 
 
 class NUMAAnswer(NamedTuple):
-    """What ``NodePlacement`` says, but for what depends on the CPU that all pods request.
+    """Answer of ``NodePlacement``, but for the part that depends on all pods' requests of CPU.
 
     If ``cpu`` is there, it has to fit first. ``score`` is ``None`` where that of the whole node
     counts, with its CPU ``counted``. Under a strict policy the pod gets everything from the NUMA
@@ -37,7 +37,7 @@ def numa_answer(
     settings: NUMASettings,
     others: Sequence[ProviderHints] = (),
 ) -> NUMAAnswer:
-    """What becomes of a pod on nodes like this one; ``others`` are hints for devices and such."""
+    """Answer for a pod on nodes like this one; ``others`` are hints for devices and such."""
     placement = NodePlacement(needs, one.machine, one.had, settings, others)
     mismatch = placement.mismatch
     cpu = placement.cpu if placement.cpu.is_counted and not mismatch else None

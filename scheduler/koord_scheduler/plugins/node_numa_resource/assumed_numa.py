@@ -1,4 +1,4 @@
-"""What a pod gets of its node's CPUs and NUMA nodes, and what is written of it. No IO."""
+"""A pod's part of its node's CPUs and NUMA nodes, and its annotations. No IO."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numa_reservation(
     *,
     is_required: bool = False,
 ) -> AssumedNUMA | None:
-    """What is to be written for an allocation; ``None``: nothing.
+    """Return the annotations for an allocation; ``None``: nothing is written.
 
     ``used`` is the policy by which CPUs were bound, if any were. What was written for another node,
     which the pod did not get, is removed.

@@ -45,7 +45,7 @@ _PLAIN = NUMAMachine()
 
 
 class NUMAColumns(FeatureState):
-    """What is known of nodes by their NodeResourceTopologies (by name) and Nodes (by row).
+    """State of nodes, by their NodeResourceTopologies (by name) and Nodes (by row).
 
     ``has_rules`` says of which nodes labels, annotations or kubelets concern pods that say nothing
     of CPUs or NUMA nodes themselves, ``rules`` how many these are.
@@ -150,7 +150,7 @@ class NUMAColumns(FeatureState):
         return self._machines.get(row, _PLAIN)
 
     def allocation(self, row: int) -> NodeAllocation:
-        """What pods have of them."""
+        """Return the pods' allocations of them."""
         return self._allocations.get(row) or NodeAllocation()
 
     def occupied(self, rows: Rows) -> tuple[list[OccupiedMachine], Rows]:

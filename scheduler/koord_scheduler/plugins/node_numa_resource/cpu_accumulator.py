@@ -1,4 +1,4 @@
-"""Which CPUs a pod gets as its own. No IO.
+"""Choice of a pod's own CPUs. No IO.
 
 As Koordinator's ``takePreferredCPUs`` (``plugins/nodenumaresource/cpu_accumulator.go``).
 """

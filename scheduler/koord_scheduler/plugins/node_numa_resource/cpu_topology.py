@@ -49,16 +49,16 @@ class CPUTopology:
         self._of_node = {node: frozenset(ids) for node, ids in of_nodes.items()}
 
     def __bool__(self) -> bool:
-        """Whether there are any CPUs."""
+        """True if there are any CPUs."""
         return bool(self.cpus)
 
     @property
     def has_even_cores(self) -> bool:
-        """Whether all cores have as many CPUs."""
+        """True if all cores have as many CPUs."""
         return self.core_step == self.cpus_per_core
 
     def is_whole(self, core: tuple[int, int], cpus: Sequence[int]) -> bool:
-        """Whether these CPUs of a core are all that it has."""
+        """True if these CPUs of a core are all that it has."""
         return len(cpus) == self._core_sizes[core]
 
     def whole_cores(self, cpus: Sequence[int], most: int) -> list[int]:

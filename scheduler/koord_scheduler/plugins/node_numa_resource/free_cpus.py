@@ -17,14 +17,14 @@ from koord_scheduler.plugins.node_numa_resource.policies import (
 
 
 class TakenCPU(NamedTuple):
-    """How many pods have a CPU, and the exclusive policy of the last of them."""
+    """Number of pods on a CPU, and the exclusive policy of the last of them."""
 
     pods: int
     exclusive: CPUExclusivePolicy = CPUExclusivePolicy.UNSET
 
 
 class CPUPreferences(NamedTuple):
-    """What a pod wants of its CPUs beside their number."""
+    """A pod's preferences about its CPUs beside their number."""
 
     full_cores: bool
     exclusive: CPUExclusivePolicy = CPUExclusivePolicy.UNSET

@@ -1,4 +1,4 @@
-"""Which NUMA nodes of a node could take a pod, as hints by resource. No IO.
+"""NUMA nodes of a node that could take a pod, as hints by resource. No IO.
 
 Koordinator's ``generateResourceHints`` (``plugins/nodenumaresource/resource_manager.go``).
 """

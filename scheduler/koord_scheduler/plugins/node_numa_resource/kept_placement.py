@@ -1,4 +1,4 @@
-"""Where on a node a pod gets what a reservation keeps for it. No IO.
+"""Placement of a pod on what a reservation keeps for it on a node. No IO.
 
 Koordinator looks for NUMA nodes as if all that is reserved were free, and gives the pod what one
 reservation has of these: the pod fails, or gets something else, and what is reserved stays locked.

@@ -66,7 +66,7 @@ class NUMAMachine:
 
     @property
     def zone_cpu_ratio(self) -> float:
-        """How often the CPUs of a zone may be given away."""
+        """Amplification ratio of the CPUs of a zone."""
         return self.ratios.get(CPU, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Which NUMA node comes nearest to having what a pod asks for, and what it lacks. No IO."""
+"""The NUMA node that is nearest to a pod's request, and its shortage. No IO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from koord_scheduler.plugins.node_numa_resource.allocator import NodeAllocator
 
 
 def nearest_zone(allocator: NodeAllocator, *, by_zone: bool) -> str:
-    """What is lacking, for people; "" where nothing is, so that it must be something else.
+    """Describe the shortage for people; "" where there is none, so that it is something else.
 
     Where CPUs are bound they are counted one by one. Unless a policy looks at NUMA nodes
     (``by_zone``), it is the CPUs of the whole node that count.
@@ -29,7 +29,7 @@ def nearest_zone(allocator: NodeAllocator, *, by_zone: bool) -> str:
 
 
 def _lacks(allocator: NodeAllocator, zone: int) -> tuple[float, tuple[str, ...]]:
-    """How much a NUMA node lacks relative to what it has; and its number with what, if any."""
+    """Return a NUMA node's relative shortage; and its number with the resources, if any."""
     total, texts = 0.0, list[str]()
     for name, lacking in _lacking(allocator, zone):
         has = allocator.machine.zones[zone].get(name, 0)

@@ -1,4 +1,4 @@
-"""What pods have of a node's CPUs and NUMA nodes. No IO.
+"""Pods' allocations of a node's CPUs and NUMA nodes. No IO.
 
 Koordinator's ``plugins/nodenumaresource/node_allocation.go``.
 """
@@ -23,14 +23,14 @@ NO_ZONES: ZoneAmounts = {}
 
 
 class NUMAAllocation(NamedTuple):
-    """What one pod has: CPUs of its own, and amounts of NUMA nodes, in the order of these."""
+    """Allocation of one pod: CPUs of its own, and amounts of NUMA nodes, in their order."""
 
     cpus: frozenset[int] = frozenset()
     exclusive: CPUExclusivePolicy = CPUExclusivePolicy.UNSET
     zones: tuple[tuple[int, tuple[tuple[str, int], ...]], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether it is anything."""
+        """True if it is anything."""
         return bool(self.cpus or self.zones)
 
 
@@ -54,7 +54,7 @@ def added(lists: Iterable[Amounts]) -> dict[str, int]:
 
 
 class NodeAllocation:
-    """What the pods of a node have; pods that have nothing are left out."""
+    """Allocations of a node's pods; pods without any are left out."""
 
     def __init__(self, pods: Iterable[NUMAAllocation] = ()) -> None:
         self._pods = list(pods)
@@ -94,7 +94,7 @@ class NodeAllocation:
         return {cpu: TakenCPU(count, policies[cpu]) for cpu, count in counts.items() if count > 0}
 
     def zones(self, machine: NUMAMachine, reusable: ZoneAmounts = NO_ZONES) -> dict[int, Amounts]:
-        """What pods have of each NUMA node that any has something of, without ``reusable``.
+        """Return pods' amounts of each NUMA node that any has something of, without ``reusable``.
 
         CPUs of their own count amplified.
         """
@@ -113,12 +113,12 @@ class NodeAllocation:
     def free_in_zones(
         self, machine: NUMAMachine, reusable: ZoneAmounts = NO_ZONES
     ) -> dict[int, dict[str, int]]:
-        """What is left of each NUMA node."""
+        """Return the rest of each NUMA node."""
         taken = self.zones(machine, reusable)
         return {node: subtracted(has, taken.get(node, {})) for node, has in machine.zones.items()}
 
     def statuses(self, machine: NUMAMachine) -> dict[int, NUMANodeStatus]:
-        """Who has CPUs of each NUMA node; without those where nobody has any."""
+        """Return the users of each NUMA node's CPUs; without those where nobody has any."""
         found: dict[int, NUMANodeStatus] = {}
         for one in self._pods:
             nodes = {machine.cpus.cpus[cpu].node for cpu in one.cpus if cpu in machine.cpus.cpus}

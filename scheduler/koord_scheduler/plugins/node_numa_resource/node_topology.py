@@ -43,7 +43,7 @@ _KUBELET_POLICIES = {
 
 @dataclass(frozen=True)
 class NodeTopology:
-    """What the node reports of itself.
+    """A node's report about itself.
 
     ``reserved`` CPUs go to no pod. ``zones`` are the NUMA nodes by number, with what they have for
     pods, in the order of their numbers. ``ratios`` are ``None`` where the zones are not amplified.
@@ -59,7 +59,7 @@ class NodeTopology:
 
 
 def node_topology(one: NodeResourceTopology) -> NodeTopology:
-    """What the object says; each annotation or zone that cannot be used costs a line."""
+    """Read the object; each annotation or zone that cannot be used costs a line."""
     ignored: list[str] = []
     owner = f"NodeResourceTopology {one.metadata.name}"
     annotations = ObjectAnnotations(owner, one.metadata.annotations, ignored)

@@ -22,7 +22,7 @@ class ObjectAnnotations:
         self._fields = Fields(given or {}, f"{owner} annotation", ignored)
 
     def has(self, key: str) -> bool:
-        """Whether an annotation is there, whatever is in it."""
+        """True if an annotation is there, whatever is in it."""
         return self._fields.has(key)
 
     def decoded(self, key: str) -> Fields:
@@ -37,7 +37,7 @@ class ObjectAnnotations:
         return Fields({"list": given}, where, self._ignored).objects("list", cpuset.MAX_CPU)
 
     def ratios(self) -> Ratios | None:
-        """How often resources may be given away; ``None`` where nothing is said."""
+        """Return the amplification ratios of resources; ``None`` where there are none."""
         if not self.has(ANNOTATION_AMPLIFICATION_RATIO):
             return None
         given = self.decoded(ANNOTATION_AMPLIFICATION_RATIO)

@@ -1,4 +1,4 @@
-"""Whether a pod can have its CPUs and NUMA nodes on a node, which, and how good that is. No IO.
+"""Placement of a pod on a node's CPUs and NUMA nodes, with a score. No IO.
 
 The steps of Koordinator's NodeNUMAResource (``plugins/nodenumaresource/plugin.go``), for one node.
 """
@@ -49,7 +49,7 @@ from koord_scheduler.plugins.node_numa_resource.topology_manager import (
 
 
 class NUMARejection(NamedTuple):
-    """Why a node cannot have a pod; ``resolvable`` if it might once other pods leave."""
+    """Reasons why a node cannot have a pod; ``resolvable`` if it might once others leave."""
 
     reasons: tuple[str, ...]
     resolvable: bool = False
@@ -59,7 +59,7 @@ INSUFFICIENT_CPU = NUMARejection(("Insufficient amplified cpu",), resolvable=Tru
 
 
 class NodeUse(NamedTuple):
-    """What a node has and what its pods ask for, by resource."""
+    """A node's amounts and its pods' requests, by resource."""
 
     has: Amounts
     requested: Amounts
@@ -76,7 +76,7 @@ class CountedCPU(NamedTuple):
     instead: int | None = None
 
     def taken(self, requested: int) -> int:
-        """What pods have that request so much."""
+        """Return the usage of pods that request so much."""
         return requested + self.more if self.instead is None else self.instead
 
 
@@ -113,13 +113,13 @@ class NodePlacement:
         self.is_strict = self.policy in _STRICT
 
     def rejection(self, use: NodeUse) -> NUMARejection | None:
-        """Why the node cannot have the pod; ``None``: it can."""
+        """Return why the node cannot have the pod; ``None``: it can."""
         lacks_cpu = not self.cpu.fits(use.has.get(CPU, 0), use.requested.get(CPU, 0))
         return self.mismatch or (INSUFFICIENT_CPU if lacks_cpu else None) or self.conflict
 
     @cached_property
     def mismatch(self) -> NUMARejection | None:
-        """Why the pod and the node do not go together, whatever pods there are."""
+        """Reason why the pod and the node do not go together, whatever pods there are."""
         says, policy = self._needs.says, self._machine.topology_policy
         if says.topology_policy and policy not in ("", says.topology_policy):
             return NUMARejection(("node(s) NUMA Topology policy not match",))
@@ -129,14 +129,14 @@ class NodePlacement:
 
     @cached_property
     def cpu(self) -> AmplifiedCPU:
-        """How the node's amplified CPU is counted for the pod."""
+        """Count of the node's amplified CPU for the pod."""
         machine = self._machine
         own = 1000 * len(self._had.taken_cpus())
         return AmplifiedCPU(self._cpu, own, machine.cpu_ratio, binds=self.binds)
 
     @cached_property
     def conflict(self) -> NUMARejection | None:
-        """Why the node cannot have a pod that goes together with it and has enough CPU there."""
+        """Reason against a pod that goes together with the node and has enough CPU there."""
         if self.binds and (problem := self._binding_problem()):
             return NUMARejection((problem,))
         is_bound = not self.policy and self.binds and self.is_required
@@ -159,7 +159,7 @@ class NodePlacement:
         return merged.hint.mask
 
     def reserve(self) -> NUMAAllocation | NUMARejection:
-        """What the pod gets once it is to have the node: nothing if neither of them ask for it."""
+        """Return the pod's allocation once it is to have the node: empty if none is asked for."""
         if isinstance(self.affinity, NUMARejection):
             return self.affinity
         if not self.binds and self.policy is NUMATopologyPolicy.NONE:
@@ -171,7 +171,7 @@ class NodePlacement:
 
     @cached_property
     def _given(self) -> ZoneAmounts | NUMARejection:
-        """What the pod gets of NUMA nodes."""
+        """Amounts of NUMA nodes that the pod gets."""
         mask = self.affinity
         return mask if isinstance(mask, NUMARejection) else self._amounts(mask)
 
@@ -182,7 +182,7 @@ class NodePlacement:
             return NUMARejection(error.reasons, resolvable=True)
 
     def shortage(self) -> NUMARejection | None:
-        """Why a pod that is not rejected would not get its CPUs or NUMA nodes after all.
+        """Return why a pod that is not rejected would not get its CPUs or NUMA nodes after all.
 
         Koordinator finds out only when the pod is to have the node: it does not look for CPUs that
         are bound by preference, nor at NUMA nodes under BestEffort.
@@ -195,13 +195,13 @@ class NodePlacement:
         return None
 
     def nearest(self) -> str:
-        """What the nearest NUMA node lacks, or the node; "" where nothing is lacking."""
+        """Describe the shortage of the nearest NUMA node, or the node; "" if there is none."""
         if self.mismatch or (self.binds and not self._machine.cpus):
             return ""
         return nearest_zone(self._left, by_zone=bool(self.policy))
 
     def score(self, use: NodeUse) -> int:
-        """How good the node is for the pod, 0 to 100."""
+        """Score the node for the pod, 0 to 100."""
         known = self.score_of_zones()
         if known is not None:
             return known
@@ -231,7 +231,7 @@ class NodePlacement:
 
     @property
     def counted_cpu(self) -> CountedCPU:
-        """How CPU counts where the whole node is scored."""
+        """Count of CPU where the whole node is scored."""
         asked = self.request.amplified.get(CPU, 0)
         if self.policy is not NUMATopologyPolicy.NONE:
             return CountedCPU(asked, instead=self._bound_cpu if self.binds else None)
@@ -239,7 +239,7 @@ class NodePlacement:
 
     @property
     def _bound_cpu(self) -> int:
-        """What the CPUs count that pods have for themselves."""
+        """Millicores of the CPUs that pods have for themselves."""
         return amplified(self.cpu.own, self._machine.zone_cpu_ratio)
 
     def _exclusive(self) -> NUMAExclusive:
@@ -255,7 +255,7 @@ class NodePlacement:
 
     @cached_property
     def request(self) -> NUMARequest:
-        """What the pod asks of this node."""
+        """The pod's request of this node."""
         amounts, machine = self._needs.amounts, self._machine
         ratio = machine.zone_cpu_ratio if self.binds else 1.0
         counted = {**amounts, CPU: amplified(self._cpu, ratio)} if self._cpu else amounts

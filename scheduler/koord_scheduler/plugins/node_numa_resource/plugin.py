@@ -294,7 +294,7 @@ class NodeNUMAResource(Plugin):
     def _final_placement(
         self, needs: PodNeeds, pod: PodClass, nodes: ClusterState, row: int
     ) -> KeptPlacement:
-        """With what reservations keep for the pod, which they have at present."""
+        """Return the placement with reservations' present share for the pod."""
         for one in self._keeping:
             kept = one.kept_room(pod, nodes, row)
             if kept.has_more:
@@ -432,7 +432,7 @@ def _concerned(needs: PodNeeds, nodes: ClusterState, rows: Rows) -> Rows:
 def _rejections(
     answer: NUMAAnswer, nodes: ClusterState, rows: Rows, places: Rows
 ) -> Iterator[tuple[NUMARejection, Rows]]:
-    """Why rows at these places, for which an answer holds, cannot have the pod."""
+    """Reasons of rows at these places, for which an answer holds, against the pod."""
     if answer.cpu is not None:
         resources, at = nodes.resources, rows[places]
         fits = answer.cpu.fits(resources.allocatable[_CPU][at], resources.requested[_CPU][at])

@@ -1,4 +1,4 @@
-"""What a pod needs of the CPUs and NUMA nodes of any node, by the plugin's arguments. No IO."""
+"""A pod's needs of any node's CPUs and NUMA nodes, by the plugin's arguments. No IO."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NUMASettings:
 
     @property
     def strategy(self) -> NUMAAllocateStrategy:
-        """Which NUMA nodes are tried first on nodes that do not say."""
+        """Order of NUMA nodes on nodes without a setting of their own."""
         if self.zone_scorer.strategy is most_taken:
             return NUMAAllocateStrategy.MOST_ALLOCATED
         return NUMAAllocateStrategy.LEAST_ALLOCATED
@@ -34,7 +34,7 @@ class NUMASettings:
 
 @dataclass(frozen=True, eq=False)
 class PodNeeds:
-    """What a pod asks for, on any node.
+    """A pod's needs on any node.
 
     It ``binds`` CPUs as ``bind`` says, strictly if that is ``required``. A node may bind those of
     other pods, too.
@@ -48,7 +48,7 @@ class PodNeeds:
 
 
 def pod_needs(amounts: Amounts, says: NUMARequirements, settings: NUMASettings) -> PodNeeds | str:
-    """What a pod needs of each node, or why none can have it."""
+    """Return a pod's needs of each node, or why none can have it."""
     if says.problem:
         return says.problem
     if not says.may_bind:

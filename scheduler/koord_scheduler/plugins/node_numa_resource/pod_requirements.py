@@ -1,4 +1,4 @@
-"""What a pod says about its CPUs and NUMA nodes. No IO.
+"""A pod's demands on its CPUs and NUMA nodes. No IO.
 
 Annotations ``scheduling.koordinator.sh/resource-spec``, ``numa-topology-spec`` and, once it has a
 node, ``resource-status``.
@@ -34,7 +34,7 @@ Annotations = Mapping[str, str]
 
 
 class NUMARequirements(NamedTuple):
-    """What a pod says; ``may_bind`` is whether it is of the kind that gets CPUs of its own.
+    """A pod's demands; ``may_bind`` is true if it is of the kind that gets CPUs of its own.
 
     ``problem`` says what is wrong with it: it cannot be placed then. ``spec`` is its annotation of
     that name. It ``has_status`` if it got something of a node before, and not the node.
@@ -93,7 +93,7 @@ _STATUS = msgspec.json.Decoder(_ResourceStatus)
 def numa_requirements(
     annotations: Annotations, labels: Mapping[str, str], priority: int | None
 ) -> NUMARequirements:
-    """What a pod says. Only pods of class LSE or LSR and priority koord-prod get own CPUs."""
+    """Read a pod's demands. Only pods of class LSE or LSR and priority koord-prod get own CPUs."""
     try:
         spec = _decoded(_SPEC, annotations, ANNOTATION_RESOURCE_SPEC) or _ResourceSpec()
         topology = (
@@ -115,7 +115,7 @@ def numa_requirements(
 
 
 def placed_allocation(annotations: Annotations) -> NUMAAllocation:
-    """What a pod that has a node has of its CPUs and NUMA nodes.
+    """Return a placed pod's allocation of CPUs and NUMA nodes.
 
     Raises:
         ValueError: an annotation is malformed; one line says how.
@@ -167,7 +167,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 def may_bind_cpus(labels: Mapping[str, str]) -> bool:
-    """Whether a pod is of a class that gets CPUs of its own, if it has the priority for it."""
+    """True if a pod's class gets CPUs of its own, given the right priority."""
     return qos_class(labels) in (QoSClass.LSE, QoSClass.LSR)
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CPUBindPolicy(StrEnum):
-    """How a pod's own CPUs lie on cores: whole cores, or one thread of each.
+    """Placement of a pod's own CPUs on cores: whole cores, or one thread of each.
 
     ``CONSTRAINED_BURST`` gives a pod no CPUs of its own; nor does ``NONE``.
     """
@@ -19,7 +19,7 @@ class CPUBindPolicy(StrEnum):
 
 
 class CPUExclusivePolicy(StrEnum):
-    """What pods with this word share with none of their kind: a core, or a NUMA node."""
+    """Unit that pods with this word share with none of their kind: a core, or a NUMA node."""
 
     UNSET = ""
     NONE = "None"
@@ -28,7 +28,7 @@ class CPUExclusivePolicy(StrEnum):
 
 
 class NUMAAllocateStrategy(StrEnum):
-    """Which NUMA nodes are tried first: those with few CPUs left, or with many.
+    """Order of NUMA nodes: first those with few CPUs left, or with many.
 
     Koordinator treats ``DISTRIBUTE_EVENLY`` as ``LEAST_ALLOCATED``.
     """
@@ -39,7 +39,7 @@ class NUMAAllocateStrategy(StrEnum):
 
 
 class NUMATopologyPolicy(StrEnum):
-    """How strictly a pod's resources have to come from the same NUMA nodes."""
+    """Strictness with which a pod's resources have to come from the same NUMA nodes."""
 
     NONE = ""
     BEST_EFFORT = "BestEffort"
@@ -48,7 +48,7 @@ class NUMATopologyPolicy(StrEnum):
 
 
 class NUMAExclusive(StrEnum):
-    """Whether pods on one NUMA node and pods on several keep apart."""
+    """Separation of pods on one NUMA node and pods on several."""
 
     UNSET = ""
     PREFERRED = "Preferred"
@@ -56,7 +56,7 @@ class NUMAExclusive(StrEnum):
 
 
 class NUMANodeStatus(StrEnum):
-    """Who has CPUs of a NUMA node: nobody, pods that have no others, or pods that have others."""
+    """Use of a NUMA node's CPUs: by nobody, by pods with no others, or by pods with others."""
 
     IDLE = "idle"
     SINGLE = "single"

@@ -14,7 +14,7 @@ from koord_scheduler.plugins.node_numa_resource.node_allocation import (
 
 
 class ReservedNUMA(NamedTuple):
-    """What reservations keep for a pod, which gets these CPUs first.
+    """Reservations' allocations for a pod, which gets these CPUs first.
 
     If they are ``restricted``, it gets no other CPUs, and of NUMA nodes no more than that.
     """
@@ -49,7 +49,7 @@ NOTHING_RESERVED = ReservedNUMA()
 
 
 def what_is_left(reserved: NUMAAllocation, owners: Iterable[NUMAAllocation]) -> NUMAAllocation:
-    """What is reserved without what owners have of it."""
+    """Return the reserved allocation without the owners' part of it."""
     had = list(owners)
     cpus = reserved.cpus.difference(*(one.cpus for one in had))
     zones = tuple(

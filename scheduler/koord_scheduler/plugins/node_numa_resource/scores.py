@@ -1,4 +1,4 @@
-"""How good it is that so much of some amounts is taken. No IO.
+"""Scores of usage of some amounts. No IO.
 
 Koordinator's ``plugins/nodenumaresource/scoring.go``, for single nodes and NUMA nodes.
 """

@@ -23,7 +23,7 @@ IsAllowed = Callable[[Mask], bool]
 def keeps_apart(
     mask: Mask, exclusive: NUMAExclusive, statuses: Mapping[int, NUMANodeStatus]
 ) -> bool:
-    """Whether a pod on these NUMA nodes keeps apart from those of the other kind.
+    """True if a pod on these NUMA nodes keeps apart from those of the other kind.
 
     A pod on several nodes does if nobody has his only ones there, one on a single node if nobody
     there has others, too. ``statuses`` are by number; a node that is missing is idle.
@@ -82,7 +82,7 @@ def _reachable(everything: Mask, resources: Resources) -> list[set[Mask]]:
 
 
 class _Beginning(NamedTuple):
-    """What the hints that were chosen so far come to.
+    """Result of the hints that were chosen so far.
 
     ``mask`` is what they have in common, and ``score`` that of those whose nodes are exactly these.
     ``common`` is the mask of the first that has one.

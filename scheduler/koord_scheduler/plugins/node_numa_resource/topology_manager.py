@@ -1,4 +1,4 @@
-"""What a NUMA topology policy makes of the hints of all providers. No IO.
+"""Merge of all providers' hints by a NUMA topology policy. No IO.
 
 Koordinator's ``frameworkext/topologymanager``.
 """
@@ -48,7 +48,7 @@ def merge_for_policy(
     providers: Sequence[HintsByResource],
     exclusive: NUMAExclusive = NUMAExclusive.UNSET,
 ) -> MergedHint:
-    """What all providers can agree on."""
+    """Merge the hints of all providers."""
     everything = mask_of(machine.nodes)
     listed = _listed(providers)
     lacking = () if policy is NUMATopologyPolicy.BEST_EFFORT else _lacking(providers)

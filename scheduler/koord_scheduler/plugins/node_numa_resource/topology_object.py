@@ -7,7 +7,7 @@ from koord_kube.views.decode import decode_view
 
 
 class ZoneResource(msgspec.Struct, frozen=True, gc=False):
-    """How much of a resource a zone has for pods."""
+    """Amount of a resource that a zone has for pods."""
 
     name: str = ""
     allocatable: str | int | float = 0
@@ -22,7 +22,7 @@ class Zone(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopologyMeta(msgspec.Struct, frozen=True, gc=False):
-    """Whose it is, and what koordlet wrote in annotations."""
+    """Name, and koordlet's annotations."""
 
     name: str = ""
     annotations: dict[str, str] | None = None

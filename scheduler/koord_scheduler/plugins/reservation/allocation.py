@@ -1,4 +1,4 @@
-"""Which reservation a pod gets, and what is written of it. No IO."""
+"""A pod's reservation, and its annotation. No IO."""
 
 from __future__ import annotations
 

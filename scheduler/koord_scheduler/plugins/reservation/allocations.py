@@ -14,7 +14,7 @@ from koord_scheduler.state.resources import PODS
 
 @dataclass
 class AllocatedRoom:
-    """What ``owners`` pods have together."""
+    """Usage of ``owners`` pods together."""
 
     owners: int = 0
     request: Counter[str] = field(default_factory=Counter)
@@ -36,7 +36,7 @@ class AllocatedRoom:
             (had.append if sign > 0 else had.remove)(part)
 
     def what_is_left(self, whole: PodUsage) -> PodUsage:
-        """What a reservation takes of its node beside them."""
+        """Return a reservation's usage of its node beside them."""
         left = (
             (name, amount if name == PODS else max(amount - self.request[name], 0.0))
             for name, amount in whole.request

@@ -14,7 +14,7 @@ _KEEP_SECONDS = 24 * 3600.0
 
 
 class PreAllocationConfig(Strict, frozen=True):
-    """Which pods that run already all reservations of the mode Cluster may take over."""
+    """Running pods that all reservations of the mode Cluster may take over."""
 
     enable_cluster_mode: bool = False
     cluster_label_key: str = ""
@@ -68,7 +68,7 @@ class ReservationArgs(PluginArgs, frozen=True):
 
     @property
     def keep_seconds(self) -> float | None:
-        """For how long reservations are kept that have ended; ``None``: for ever."""
+        """Time for which ended reservations are kept; ``None``: for ever."""
         if self.disable_garbage_collection:
             return None
         return float(self.gc_duration_seconds) if self.gc_duration_seconds > 0 else _KEEP_SECONDS

@@ -51,7 +51,7 @@ class ClassReservations:
         self._has: Mask = np.zeros(0, np.bool_)
 
     def exist(self) -> bool:
-        """Whether there are any that are not used up."""
+        """True if there are any that are not used up."""
         if not len(self._nodes.use(ReservationColumns)) or not self.matching.by_node():
             return False
         self._forget_changed()
@@ -74,7 +74,7 @@ class ClassReservations:
         return found
 
     def are_checked(self, rows: Rows) -> bool:
-        """Whether there is more to the answers about rows than amounts."""
+        """True if there is more to the answers about rows than amounts."""
         if not self._checking:
             return False
         return any(
@@ -88,7 +88,7 @@ class ClassReservations:
         return [one for one in found if one is not None]
 
     def offers(self, row: int) -> tuple[dict[str, float], list[Offer]]:
-        """What is left of a node beside all reservations, and those that are offered there."""
+        """Return the rest of a node beside all reservations, and the offers there."""
         nodes = self._nodes
         resources, found = nodes.resources, self.matching.on(nodes.name(row))
         offers = [nodes.use(ReservationColumns).offer(one.key) for one in found]

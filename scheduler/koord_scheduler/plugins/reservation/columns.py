@@ -1,4 +1,4 @@
-"""What reservations keep of their nodes, and what pods have of them. No IO."""
+"""Reservations' usage of their nodes, and pods' usage of them. No IO."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _KEPT = (LABEL_DISABLE_PREEMPTIBLE, "true")
 
 
 class CandidateCount(NamedTuple):
-    """How many nodes to preempt on are enough: the larger of both, a percentage and a number."""
+    """Number of nodes to preempt on that is enough: the larger of a percentage and a number."""
 
     percentage: int = 10
     absolute: int = 100
@@ -206,7 +206,7 @@ class ReservationColumns(FeatureState):
         return kept
 
     def __len__(self) -> int:
-        """How many reservations take room, or have it allocated."""
+        """Number of reservations that use, or have allocated, anything."""
         return len(self._names)
 
     def get(self, name: str) -> Reservation | None:
@@ -330,7 +330,7 @@ class ReservationColumns(FeatureState):
             self._used.add((uid, node))
 
     def was_bound(self, reservation: Reservation) -> bool:
-        """Whether some pod was bound with something of it, which may have ended since."""
+        """True if some pod was bound with something of it, which may have ended since."""
         return (reservation.uid, reservation.node) in self._used
 
     def _take_off(self, reservation: Reservation) -> None:
@@ -354,7 +354,7 @@ class ReservationColumns(FeatureState):
             self._nodes.add_pod(reservation.node, left)
 
     def held(self, name: str) -> PodUsage | None:
-        """What a reservation takes of its node now; ``None`` if nothing."""
+        """Return a reservation's present usage of its node; ``None`` if there is none."""
         return self._held.get(name)
 
     def usable_on(self, node: str) -> list[PodUsage]:
@@ -364,7 +364,7 @@ class ReservationColumns(FeatureState):
         return bool(self._names)
 
     def held_on(self, node: str) -> list[PodUsage]:
-        """What reservations take of a node that are no pods."""
+        """Return the usage of a node by reservations that are no pods."""
         return [self._held[one.key] for one in self.on(node) if not one.namespace]
 
     def on(self, node: str) -> Iterable[Reservation]:
@@ -390,11 +390,11 @@ class ReservationColumns(FeatureState):
                 yield reservation
 
     def has(self, name: str) -> bool:
-        """Whether a reservation is there that is not used up."""
+        """True if a reservation is there that is not used up."""
         return name in self._held
 
     def owns_held(self, node: str, uid: str) -> bool:
-        """Whether what a pod of a node has of a reservation goes back to that, not to the node."""
+        """True if a pod's part of a reservation goes back to that, not to the node."""
         name = self._names.get((uid, node))
         if name is None:
             return False

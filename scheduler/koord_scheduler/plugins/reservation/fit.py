@@ -1,4 +1,4 @@
-"""Whether a pod fits a reservation and its node, and which reservation of several it gets. No IO.
+"""Fit of a pod to a reservation and its node, and the choice between several. No IO.
 
 Amounts are those of ``PodRequests``: CPU in millicores, everything else whole.
 """
@@ -17,9 +17,9 @@ from koord_scheduler.state.pod_usage import PodUsage
 
 PODS = "pods"
 NOTHING = PodUsage((), (0.0, 0.0), (), PodLabels("", ()))
-"""What takes no room of a node."""
+"""Usage by a pod that takes nothing of a node."""
 BY_RESERVATION = "Reservation(s) "
-"""What reasons begin with that are about reservations, not nodes."""
+"""Beginning of reasons that are about reservations, not nodes."""
 NO_AFFINITY = "node(s) no reservations match reservation affinity"
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
 _MOST = 100
@@ -41,7 +41,7 @@ class Offer(NamedTuple):
 
 
 LacksMore = Callable[[Offer | None], str]
-"""What a node lacks with a reservation, or with ``None``, that amounts do not say; "": nothing."""
+"""Function of a node's shortage with a reservation or ``None``, besides amounts; "": none."""
 
 
 def _lacks_nothing(offer: Offer | None) -> str:
@@ -49,7 +49,7 @@ def _lacks_nothing(offer: Offer | None) -> str:
 
 
 class ReservationDemand(NamedTuple):
-    """What a pod asks for, and whether it ``requires`` a reservation, by its ``name`` or not.
+    """A pod's request, and if it ``requires`` a reservation, by its ``name`` or not.
 
     ``ignored`` are extended resources that others see to.
     """
@@ -61,7 +61,7 @@ class ReservationDemand(NamedTuple):
 
 
 class ReservationAnswer(NamedTuple):
-    """Whether a pod can run on a node with reservations that it may use.
+    """Answer about a pod on a node with reservations that it may use.
 
     ``nominated`` is the one it gets, ``None`` where it gets along without. ``score`` is 0 to 100;
     ``order`` the lowest of the reservations there, 0 if none has any. ``room`` is how much more
@@ -120,14 +120,14 @@ def reservation_answer(
 def node_reasons(
     pod: ReservationDemand, free: Mapping[str, float], offer: Offer | None = None
 ) -> list[str]:
-    """Why a node has too little for a pod, beside a reservation or with it."""
+    """Return why a node has too little for a pod, beside a reservation or with it."""
     return [f"Insufficient {name} by node" for name in lacks_of_node(pod, free, offer)]
 
 
 def lacks_of_node(
     pod: ReservationDemand, free: Mapping[str, float], offer: Offer | None = None
 ) -> dict[str, float]:
-    """Of which resources a node with a reservation has too little, and how much is lacking."""
+    """Return the shortages of a node with a reservation, by resource."""
     remainder: Amounts = offer.remainder if offer is not None else {}
     wanted = {**pod.requests, PODS: 1}
     lacking = {
@@ -139,7 +139,7 @@ def lacks_of_node(
 
 
 def lacks_of_reservation(pod: ReservationDemand, offer: Offer) -> dict[str, int]:
-    """Of which resources a Restricted reservation has too little, and how much is lacking."""
+    """Return the shortages of a Restricted reservation, by resource."""
     reservation = offer.reservation
     if reservation.policy != RESTRICTED:
         return {}
@@ -153,7 +153,7 @@ def lacks_of_reservation(pod: ReservationDemand, offer: Offer) -> dict[str, int]
 
 
 def reservation_reasons(pod: ReservationDemand, offer: Offer) -> list[str]:
-    """Why a Restricted reservation does not take a pod; with amounts if the pod names it."""
+    """Return a Restricted reservation's reasons against a pod; with amounts if the pod names it."""
     return [
         f"{BY_RESERVATION}{_reason(pod, offer, name)}" for name in lacks_of_reservation(pod, offer)
     ]
@@ -174,7 +174,7 @@ def nominate(pod: ReservationDemand, fitting: Iterable[Offer]) -> Offer | None:
 
 
 def allocation_score(requests: Amounts, offer: Offer) -> int:
-    """How full a reservation is with a pod, 0 to 100: the mean of what is allocated.
+    """Score the fill of a reservation with a pod, 0 to 100: the mean of what is allocated.
 
     A resource of which more is asked for than there is counts 0. As Koordinator's
     ``ScoreReservation``.
@@ -191,7 +191,7 @@ def allocation_score(requests: Amounts, offer: Offer) -> int:
 
 
 def _concerns(pod: ReservationDemand, reservation: Reservation) -> bool:
-    """Whether it is worth asking: a pod that needs nothing that is reserved does not use it."""
+    """True if it is worth asking: a pod that needs nothing that is reserved does not use it."""
     if pod.requires:
         return pod.name in ("", reservation.name)
     return not reservation.resources.isdisjoint(pod.requests)

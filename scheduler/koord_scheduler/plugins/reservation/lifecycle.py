@@ -1,4 +1,4 @@
-"""How reservations end, and what their status says of their owners. No IO.
+"""End of reservations, and their owners in the status. No IO.
 
 Koordinator's ``plugins/reservation/controller``.
 """
@@ -29,7 +29,7 @@ _ENDED = (SUCCEEDED, EXPIRED)
 
 
 class ReservationLife(NamedTuple):
-    """What decides how long a reservation lasts, and what its status says already.
+    """A reservation's times, and its present status.
 
     It ends at ``expires``; ``None``: never. It has ended at ``ended``. In seconds since the epoch.
     """
@@ -68,7 +68,7 @@ NO_LIFE = ReservationLife()
 
 
 def reservation_life(given: ReservationObject) -> ReservationLife:
-    """What an object says.
+    """Read an object's times and status.
 
     Raises:
         ValueError: how long it lasts is not a duration, or not a time.
@@ -95,7 +95,7 @@ def next_step(
     now: float,
     keep_seconds: float | None,
 ) -> StatusChange | Removal | None:
-    """What is to be done about a reservation; ``None``: nothing.
+    """Return the next step for a reservation; ``None``: none.
 
     ``node_is_gone``: it had one. ``is_for_one``: it ends once a pod has it, or had it and is gone
     (``was_bound``). One that has ended is
@@ -108,8 +108,8 @@ def next_step(
         return Removal() if is_old or node_is_gone else None
     if node_is_gone or (life.expires is not None and now > life.expires):
         return StatusChange({"phase": FAILED, "conditions": _not_ready(life, EXPIRED, now)})
-    is_told = owners.pods == life.owners and _positive(owners.allocated) == life.allocated
-    if is_told and not (is_for_one and was_bound):
+    is_reported = owners.pods == life.owners and _positive(owners.allocated) == life.allocated
+    if is_reported and not (is_for_one and was_bound):
         return None
     status: dict[str, Any] = {
         "currentOwners": [msgspec.to_builtins(one) for one in owners.pods],

@@ -1,4 +1,4 @@
-"""Whether a pod may use a reservation, but for what is left of it. No IO."""
+"""Right of a pod to use a reservation, whatever is left of it. No IO."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koord_scheduler.plugins.reservation.reservation import Reservation
 
 
 class Match(Enum):
-    """Whether a pod may use a reservation, or the first reason why not.
+    """Right of a pod to use a reservation, or the first reason against it.
 
     Values are what Koordinator says behind "Reservation(s) ".
     """
@@ -35,7 +35,7 @@ def match(
     requests: Amounts,
     node_labels: Mapping[str, str],
 ) -> Match:
-    """Whether a pod may use an available reservation; the labels are those of its node.
+    """Match a pod with an available reservation; the labels are those of its node.
 
     As Koordinator's ``checkReservationMatchedOrIgnored``: to a pod that names the reservation
     taints, labels, and that it is not for new pods do not matter.
@@ -57,7 +57,7 @@ def match_needs(
     *,
     is_new: bool = True,
 ) -> Match:
-    """Whether a reservation is what a pod needs that it is for; ``is_new``: the pod has no node."""
+    """Match a reservation with a pod's needs that it is for; ``is_new``: the pod has no node."""
     affinity = needs.affinity
     if affinity is not None and affinity.name:
         if affinity.name != reservation.name:
@@ -77,7 +77,7 @@ def match_needs(
 
 
 def is_exact_match(exact: tuple[str, ...], requests: Amounts, allocatable: Amounts) -> bool:
-    """Whether what is reserved of these resources is what a pod asks for.
+    """True if the reserved amounts of these resources are those that a pod asks for.
 
     As Koordinator's ``ExactMatchReservation``: a resource that neither has ends the comparison.
     """

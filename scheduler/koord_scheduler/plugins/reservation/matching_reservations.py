@@ -56,7 +56,7 @@ class MatchingReservations:
         return self._by_node
 
     def match(self, reservation: Reservation) -> Match:
-        """Whether pods of the class may use a reservation."""
+        """Match a reservation with pods of the class."""
         row = self._nodes.row(reservation.node)
         labels = self._nodes.labels.of(row) if row is not None else {}
         return match(
@@ -82,7 +82,7 @@ class MatchingReservations:
         return np.isin(rows, [row for row in map(self._nodes.row, self.nodes()) if row is not None])
 
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
-        """What they take of their nodes: of ``rows``, or of all."""
+        """Return their usage of their nodes: of ``rows``, or of all."""
         reservations = self._nodes.use(ReservationColumns)
         by_node = self.by_node() if len(reservations) else {}
         if not by_node:

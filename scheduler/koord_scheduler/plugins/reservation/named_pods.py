@@ -11,7 +11,7 @@ from koord_scheduler.plugins.reservation.owners import OwnerMatcher
 
 
 class NamedPod(NamedTuple):
-    """How a reservation names a pod; "" stands for any."""
+    """Reference of a reservation to a pod; "" stands for any."""
 
     namespace: str
     name: str

@@ -36,7 +36,7 @@ class ObjectOwner(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class ControllerOwner(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What pods belong to; "" and ``None`` for any."""
+    """Owner of pods; "" and ``None`` for any."""
 
     kind: str = ""
     name: str = ""
@@ -62,14 +62,14 @@ class ReservationTemplate(msgspec.Struct, frozen=True):
 
 
 class PreAllocationSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Which pods a reservation may take over, and whether these may be several."""
+    """Pods that a reservation may take over, and if these may be several."""
 
     mode: str = ""
     enable_multiple: bool = False
 
 
 class ReservationSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What is reserved, and for whom."""
+    """Specification of a reservation: what is reserved, and for whom."""
 
     template: ReservationTemplate | None = None
     owners: list[ReservationOwner] | None = None
@@ -103,7 +103,7 @@ class CurrentOwner(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReservationStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What became of it."""
+    """Status of a reservation."""
 
     phase: str = ""
     node_name: str = ""

@@ -22,12 +22,12 @@ _OWNERS = msgspec.json.Decoder(list[ReservationOwner] | None)
 
 
 def is_operating(pod: PodInfo) -> bool:
-    """Whether a pod says that it acts as a reservation."""
+    """True if a pod says that it acts as a reservation."""
     return (pod.metadata.labels or {}).get(LABEL_OPERATING_MODE) == OPERATING
 
 
 def operating_reservation(pod: PodInfo, requests: Amounts) -> Reservation | None:
-    """What a pod with a node reserves: what it ``requests``, for one other pod.
+    """Return a placed pod's reservation: of what it ``requests``, for one other pod.
 
     ``None`` while it does not run, or is not ready, or once it has an owner.
     """

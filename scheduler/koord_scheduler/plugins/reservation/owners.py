@@ -1,4 +1,4 @@
-"""For which pods a reservation is. No IO."""
+"""Owners of a reservation: the pods that it is for. No IO."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PodOwner(NamedTuple):
 
 
 class OwnedPod(NamedTuple):
-    """What owners are compared with; ``name`` and ``uid`` are "" where no reservation names one."""
+    """A pod's data for owners; ``name`` and ``uid`` are "" where no reservation names one."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -55,7 +55,7 @@ class OwnerMatcher:
     selector: LabelSelector | None = None
 
     def matches(self, pod: OwnedPod) -> bool:
-        """Whether a pod is meant."""
+        """True if a pod matches."""
         return (
             (self.object is None or _is_object(self.object, pod))
             and (self.controller is None or _belongs_to(self.controller, pod))
@@ -70,7 +70,7 @@ class OwnerMatcher:
 
 
 def owner_matchers(owners: Iterable[ReservationOwner]) -> tuple[OwnerMatcher, ...]:
-    """What a reservation's owners mean; a pod that one of them means may use it.
+    """Compile a reservation's owners; a pod that matches one of them may use it.
 
     Raises:
         ValueError: a selector is not one.

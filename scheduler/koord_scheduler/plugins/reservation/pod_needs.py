@@ -1,4 +1,4 @@
-"""What a pod says of reservations. No IO."""
+"""A pod's demands on reservations. No IO."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class ReservationAffinity(NamedTuple):
 
     @property
     def tolerates_unschedulable(self) -> bool:
-        """Whether it may use a reservation that is not for new pods."""
+        """True if it may use a reservation that is not for new pods."""
         return any(tolerates(one, UNSCHEDULABLE) for one in self.tolerations)
 
     def means(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a reservation with these labels, its node's included, is one of them."""
+        """True if a reservation with these labels, its node's included, is one of them."""
         if not all(one.allows(labels.get(one.key)) for one in self.selector):
             return False
         return self.terms is None or any(_means(one, name, labels) for one in self.terms)
 
 
 class ReserveNeeds(NamedTuple):
-    """What a reservation that has no node says: its allocate policy, and a ``node``, "" for any.
+    """Demands of a reservation without node: its allocate policy, and a ``node``, "" for any.
 
     ``takes_over`` is the reservation itself, in what decides, if it may take pods over.
     """
@@ -64,7 +64,7 @@ class ReserveNeeds(NamedTuple):
 
 
 class ReservationNeeds(NamedTuple):
-    """What decides which reservations pods of a class may use.
+    """Demands that decide which reservations pods of a class may use.
 
     With ``ignores`` they use the room of all of them and own none. ``exact`` are resources of which
     a reservation has to have what a pod asks for. ``name`` and ``uid`` are those of a pod that a
@@ -117,7 +117,7 @@ _ALLOCATED = msgspec.json.Decoder(_Allocated | None)
 def reservation_needs(
     annotations: Mapping[str, str], labels: Mapping[str, str], owners: Sequence[PodOwner]
 ) -> ReservationNeeds:
-    """What a pod says; what cannot be read is a ``problem``."""
+    """Read a pod's demands; what cannot be read is a ``problem``."""
     affinity: ReservationAffinity | None = None
     exact: tuple[str, ...] = ()
     problem = ""

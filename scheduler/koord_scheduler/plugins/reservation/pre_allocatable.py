@@ -1,4 +1,4 @@
-"""Which pods that run already a reservation may take over. No IO."""
+"""Running pods that a reservation may take over. No IO."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from koord_scheduler.plugins.reservation.reservation import Reservation
 
 
 class PreAllocatable(NamedTuple):
-    """What a pod with a node says of reservations that may take it over.
+    """A placed pod's conditions for reservations that may take it over.
 
     ``for_cluster``: all of the mode Cluster may; they take those with the highest ``priority``.
     """
@@ -36,7 +36,7 @@ def pre_allocatable(
     labels: Mapping[str, str],
     owners: Sequence[PodOwner],
 ) -> PreAllocatable | None:
-    """What a pod says, for the mode Cluster by a ``label``; ``None``: no reservation takes it over.
+    """Read a pod's conditions, for the mode Cluster by a ``label``; ``None``: never taken over.
 
     So it is if that cannot be read, or if the pod acts as a reservation itself.
     """
@@ -50,7 +50,7 @@ def pre_allocatable(
 def may_be_taken_over(
     reservation: Reservation, found: PreAllocatable, labels: Mapping[str, str]
 ) -> bool:
-    """Whether pods with these labels come into question at all."""
+    """True if pods with these labels come into question at all."""
     policy = reservation.pre_allocation
     if policy is None:
         return False

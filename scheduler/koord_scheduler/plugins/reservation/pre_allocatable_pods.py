@@ -50,7 +50,7 @@ class PreAllocatablePods:
         return np.isin(rows, [*self._found])
 
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
-        """What they take of their nodes: of ``rows``, or of all."""
+        """Return their usage of their nodes: of ``rows``, or of all."""
         self._look()
         if not self._found:
             return ()

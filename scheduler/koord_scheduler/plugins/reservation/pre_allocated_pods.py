@@ -9,7 +9,7 @@ from koord_scheduler.state.pod_usage import PodUsage
 
 
 class PreAllocatedPods:
-    """By node, as owners; pods with equal usage are not told apart.
+    """By node, as owners; pods with equal usage are not distinguished.
 
     If another one with the usage of such a pod leaves the node, this counts as a pod beside the
     reservation for a moment, and nothing is promised that is not there. Which pods are taken is

@@ -1,4 +1,4 @@
-"""Which pods that run already a reservation without a node takes over there. No IO.
+"""Choice of running pods for a reservation without a node to take over. No IO.
 
 Their room becomes part of it, and they become its owners.
 """
@@ -38,7 +38,7 @@ class PreAllocatablePod(NamedTuple):
 
 
 class PreAllocationAnswer(NamedTuple):
-    """Whether a reservation fits on a node, with which ``pods``; ``score`` is 0 to 100."""
+    """Answer about a reservation on a node, with its ``pods``; ``score`` is 0 to 100."""
 
     fits: bool
     pods: tuple[PreAllocatablePod, ...] = ()
@@ -99,7 +99,7 @@ def _rank(reservation: Reservation, pod: PreAllocatablePod) -> tuple[int, str]:
 
 
 def _fullness(reservation: Reservation, pod: PreAllocatablePod) -> int:
-    """How full it is with a pod, 0 to 100."""
+    """Score the fill with a pod, 0 to 100."""
     return allocation_score(pod.requests, Offer(reservation, {}, 0, {}))
 
 
@@ -148,13 +148,13 @@ def _some(
 def _reasons(
     reservation: Reservation, demand: ReservationDemand, requests: Amounts, owners: int
 ) -> list[str]:
-    """What the reservation lacks for pods, of which it has ``owners`` without the last one."""
+    """Return the reservation's reasons against pods, with ``owners`` without the last one."""
     asked = ReservationDemand(requests, ignored=demand.ignored)
     return reservation_reasons(asked, Offer(reservation, {}, owners, {}))
 
 
 def _with(free: Mapping[str, float], requests: Amounts) -> dict[str, float]:
-    """What is free with the room of pods that stay: they count as pods."""
+    """Return the free amounts with those of pods that stay: they count as pods."""
     return {
         name: amount + (requests.get(name, 0) if name != PODS else 0)
         for name, amount in free.items()

@@ -1,4 +1,4 @@
-"""What the plugin Reservation says about a reservation that may take pods over. No IO."""
+"""Answers of the plugin Reservation about a reservation that may take pods over. No IO."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PreAllocations:
         return found
 
     def _free(self, row: int) -> dict[str, float]:
-        """What is left of a node beside all pods."""
+        """Return the rest of a node beside all pods."""
         nodes = self._nodes
         resources = nodes.resources
         usages = [one.usage for one in self.pods.usages(row)] if nodes.lacks_pods(row) else []
@@ -87,7 +87,7 @@ class PreAllocations:
 
 
 class PreAllocatingReservations(AcrossNodes):
-    """With what ``others`` say, as about any reservation that has no node."""
+    """Answers with those of ``others``, as about any reservation that has no node."""
 
     def __init__(self, found: PreAllocations, others: AcrossNodes) -> None:
         self._found = found

@@ -36,7 +36,7 @@ from koord_scheduler.plugins.reservation.objects import (
 from koord_scheduler.plugins.reservation.owners import OwnerMatcher, owner_matchers
 
 DEFAULT_POLICY, ALIGNED, RESTRICTED = "", "Aligned", "Restricted"
-"""How what is reserved may be allocated; the first two mean the same."""
+"""Allocate policies of reservations; the first two mean the same."""
 HIGHEST_PRIORITY = 2**31 - 1
 _CLUSTER = "Cluster"
 _DEFAULT_NAMESPACE = "default"
@@ -44,7 +44,7 @@ _NO_POD = PodInfo()
 
 
 class PreAllocation(NamedTuple):
-    """How a reservation takes pods over that run already: they become its owners.
+    """Taking over of running pods by a reservation: they become its owners.
 
     They are those that it is for or, in the mode ``cluster``, that say so; it is one of them or,
     with ``multiple``, as many as it needs. If it ``is_required``, it gets no node without.
@@ -92,26 +92,26 @@ class Reservation:
 
     @property
     def key(self) -> str:
-        """What it is known by: its name, of a pod namespace/name."""
+        """Key of the reservation: its name, of a pod namespace/name."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def is_available(self) -> bool:
-        """Whether pods may use it."""
+        """True if pods may use it."""
         return bool(self.node) and self.phase == AVAILABLE
 
     @property
     def holds_room(self) -> bool:
-        """Whether it takes room of its node."""
+        """True if it uses anything of its node."""
         return bool(self.node) and self.phase in (AVAILABLE, WAITING)
 
     @property
     def is_pending(self) -> bool:
-        """Whether it is to get a node."""
+        """True if it is to get a node."""
         return not self.node and self.phase in ("", PENDING) and not self.is_leaving
 
     def is_like(self, other: Reservation) -> bool:
-        """Whether nothing differs by which anything is decided."""
+        """True if nothing differs by which anything is decided."""
         return self == replace(
             other,
             resource_version=self.resource_version,
@@ -121,7 +121,7 @@ class Reservation:
 
 
 def reservation_of(given: ReservationObject) -> Reservation:
-    """What an object says.
+    """Read a reservation from an object.
 
     Raises:
         ValueError: it has no template, or a quantity of it is not one.

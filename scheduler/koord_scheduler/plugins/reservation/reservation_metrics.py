@@ -1,4 +1,4 @@
-"""What Prometheus hears of reservations: Koordinator's metrics, by their names."""
+"""Prometheus metrics of reservations: Koordinator's, by their names."""
 
 from __future__ import annotations
 

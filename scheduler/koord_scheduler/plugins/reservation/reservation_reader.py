@@ -189,7 +189,7 @@ def _takes_over(one: Reservation) -> Reservation | None:
 
 
 def _problem(one: Reservation, pod: PodClass) -> str:
-    """Why a reservation that may take pods over gets no node."""
+    """Return why a reservation that may take pods over gets no node."""
     if one.problem:
         return one.problem
     if one.policy != RESTRICTED:

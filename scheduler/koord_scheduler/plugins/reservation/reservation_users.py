@@ -1,4 +1,4 @@
-"""What the plugin Reservation says of nodes about a class of pods. No IO."""
+"""Answers of the plugin Reservation about a class of pods. No IO."""
 
 from __future__ import annotations
 

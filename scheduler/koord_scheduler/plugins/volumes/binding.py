@@ -37,7 +37,7 @@ class VolumeWrite(NamedTuple):
 
 
 class AssumedVolumes(NamedTuple):
-    """What is taken for done for a pod, and what has to be written to the API for that.
+    """Assumed bindings of a pod's volumes, and the writes to the API for them.
 
     If ``volumes`` has anything in it, the pod may be bound once ``check_bindings`` says that its
     claims are.
@@ -48,7 +48,7 @@ class AssumedVolumes(NamedTuple):
 
 
 class BindingProgress(NamedTuple):
-    """Whether all claims have their volumes; with ``failure`` the pod has to be placed anew."""
+    """Progress of claims' bindings; with ``failure`` the pod has to be placed anew."""
 
     is_complete: bool
     failure: str = ""
@@ -85,7 +85,7 @@ def check_bindings(
     labels: Labels,
     objects: VolumeObjects,
 ) -> BindingProgress:
-    """How far the claims of a pod on a node with these labels are, after all was written.
+    """Check the claims of a pod on a node with these labels, after all was written.
 
     ``versions`` are the resource versions that the writes returned, by key.
     """
@@ -212,6 +212,6 @@ def _annotated(one: _Object, annotations: Mapping[str, str]) -> _Object:
 
 
 def _is_outdated(one: StorageObject, versions: Mapping[str, str]) -> bool:
-    """Whether the API has said something newer of it when it was written."""
+    """True if the API had a newer version of it when it was written."""
     written = versions.get(one.key)
     return written is not None and int(one.metadata.resource_version) < int(written)

@@ -1,4 +1,4 @@
-"""What pods use of volumes, and how many volumes are attached to each node. No IO."""
+"""Pods' usage of volumes, and the number of volumes attached to each node. No IO."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class VolumeColumns(FeatureState):
                 self._limits(driver.name)[row] = driver.allocatable.count
 
     def _set_claim(self, claim: str) -> Iterable[int]:
-        """What a claim stands for may have changed; returns the rows where that matters."""
+        """Update a claim whose volume may have changed; return the rows where that matters."""
         if claim not in self._claims:
             return ()
         before, now = self._volume_of[claim], self.objects.attached_by(claim)

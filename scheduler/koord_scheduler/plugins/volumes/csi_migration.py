@@ -37,7 +37,7 @@ _AWS_VOLUME = re.compile(r"vol-[^/]*")
 
 
 class CSIVolume(NamedTuple):
-    """What is attached to nodes: a volume of a driver."""
+    """An attached volume: a volume of a driver."""
 
     driver: str
     handle: str
@@ -56,12 +56,12 @@ def in_tree_plugin(spec: VolumeSpec | PodVolume) -> str | None:
 
 
 def inline_volume(volume: PodVolume) -> CSIVolume | None:
-    """What a volume that a pod names itself attaches, if anything."""
+    """Return the volume that a pod's own volume attaches, if any."""
     return _translated(volume, f"projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{_disk(volume)}")
 
 
 def volume_source(volume: PersistentVolume) -> CSIVolume | None:
-    """What a volume attaches; ``None`` for nothing, or if CSI cannot serve it."""
+    """Return a volume's attachment; ``None`` for none, or if CSI cannot serve it."""
     csi = volume.spec.csi
     if csi is not None:
         return (

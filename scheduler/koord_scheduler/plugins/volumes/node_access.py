@@ -1,4 +1,4 @@
-"""Which nodes can use a volume, and for which nodes one can be provisioned. No IO."""
+"""Nodes that can use a volume, and nodes for which one can be provisioned. No IO."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AccessibleCapacity(NamedTuple):
 
 
 def accessible_capacity(given: CSIStorageCapacity) -> AccessibleCapacity | None:
-    """What a driver has left; ``None`` where it does not say how much, or for which nodes.
+    """Return a driver's rest of capacity; ``None`` if its amount or its nodes are missing.
 
     Raises:
         ValueError: a quantity or the selector is not one.
@@ -84,7 +84,7 @@ def accessible_capacity(given: CSIStorageCapacity) -> AccessibleCapacity | None:
 
 
 def storage_size(quantities: Quantities | None) -> int:
-    """How much storage there is or is asked for, in billionths of a byte.
+    """Return the existing or requested storage, in billionths of a byte.
 
     Raises:
         ValueError: it is not a quantity.

@@ -65,7 +65,7 @@ def _missing_claim(pod: PodClass, nodes: ClusterState) -> str:
 
 
 def _volumes_by_driver(pod: PodClass, nodes: ClusterState) -> dict[str, set[CSIVolume]]:
-    """What a pod needs attached."""
+    """Return the volumes that a pod needs attached, by driver."""
     found: dict[str, set[CSIVolume]] = defaultdict(set)
     of_claims = (
         nodes.use(VolumeColumns).objects.attached_by(one.key) for one in pod.of(VOLUMES).claims

@@ -38,7 +38,7 @@ class StorageMeta(ObjectMeta, frozen=True, rename="camel", gc=False):
 
 
 class StorageObject(msgspec.Struct, frozen=True):
-    """What all storage objects have."""
+    """Common part of all storage objects."""
 
     metadata: StorageMeta = StorageMeta()
 
@@ -76,7 +76,7 @@ class VolumeNodeAffinity(msgspec.Struct, frozen=True):
 
 
 class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a volume is."""
+    """Specification of a volume."""
 
     capacity: Quantities | None = None
     access_modes: list[str] | None = None
@@ -94,7 +94,7 @@ class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VolumePhase(msgspec.Struct, frozen=True, gc=False):
-    """How far a volume or a claim is: Available, Pending, Bound, Lost."""
+    """Phase of a volume or a claim: Available, Pending, Bound, Lost."""
 
     phase: str = ""
 
@@ -113,13 +113,13 @@ class PersistentVolume(StorageObject, frozen=True):
 
 
 class ResourceRequests(msgspec.Struct, frozen=True):
-    """What a claim asks for."""
+    """Requests of a claim."""
 
     requests: Quantities | None = None
 
 
 class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What a claim asks for, and what it got."""
+    """Specification of a claim, and its volume."""
 
     access_modes: list[str] | None = None
     resources: ResourceRequests = ResourceRequests()
@@ -144,11 +144,11 @@ class PersistentVolumeClaim(StorageObject, frozen=True):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it has its volume for good."""
+        """True if it has its volume for good."""
         return bool(self.spec.volume_name) and self.metadata.annotation(BIND_COMPLETED) is not None
 
     def is_controlled_by(self, uid: str) -> bool:
-        """Whether an object with this uid manages it."""
+        """True if an object with this uid manages it."""
         return any(
             one.controller and one.uid == uid for one in self.metadata.owner_references or ()
         )
@@ -168,7 +168,7 @@ class TopologyTerm(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StorageClass(StorageObject, frozen=True, rename="camel"):
-    """How volumes of a class come about; the topologies are alternatives."""
+    """Provisioning of a class's volumes; the topologies are alternatives."""
 
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
@@ -176,12 +176,12 @@ class StorageClass(StorageObject, frozen=True, rename="camel"):
 
     @property
     def is_delayed(self) -> bool:
-        """Whether its claims wait for a pod with a node."""
+        """True if its claims wait for a pod with a node."""
         return self.volume_binding_mode == "WaitForFirstConsumer"
 
 
 class NodeDriverResources(msgspec.Struct, frozen=True, gc=False):
-    """How many volumes of a driver a node can have; ``None``: any number."""
+    """Limit of a driver's volumes on a node; ``None``: none."""
 
     count: int | None = None
 
@@ -200,7 +200,7 @@ class CSINodeSpec(msgspec.Struct, frozen=True):
 
 
 class CSINode(StorageObject, frozen=True):
-    """What CSI drivers say of the node of the same name."""
+    """CSI drivers of the node of the same name."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
@@ -212,7 +212,7 @@ class CSINode(StorageObject, frozen=True):
 
 
 class CSIDriverSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What a driver supports."""
+    """Features of a driver."""
 
     storage_capacity: bool = False
 
@@ -224,7 +224,7 @@ class CSIDriver(StorageObject, frozen=True):
 
 
 class CSIStorageCapacity(StorageObject, frozen=True, rename="camel"):
-    """How much of a class can be provisioned for the nodes that a label selector means."""
+    """Capacity of a class that can be provisioned for the nodes that a label selector selects."""
 
     storage_class_name: str = ""
     node_topology: Document | None = None
@@ -233,13 +233,13 @@ class CSIStorageCapacity(StorageObject, frozen=True, rename="camel"):
 
 
 class AttachmentSource(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What is attached."""
+    """Attached volume."""
 
     persistent_volume_name: str | None = None
 
 
 class AttachmentSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What is attached where, and by which driver."""
+    """Attachment: its volume, node and driver."""
 
     attacher: str = ""
     node_name: str = ""

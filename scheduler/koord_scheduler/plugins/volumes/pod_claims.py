@@ -18,7 +18,7 @@ class PodVolumeClaims(NamedTuple):
 
 
 def unusable_claim(claims: Sequence[UsedClaim], objects: VolumeObjects) -> str:
-    """Why a pod with these claims can run nowhere; "" if nothing speaks against all nodes."""
+    """Return why a pod with these claims can run nowhere; "" if nothing rules out all nodes."""
     for used in claims:
         name, claim = used.name, objects.get(PersistentVolumeClaim, used.key)
         if claim is None and used.pod:
@@ -42,17 +42,17 @@ def unusable_claim(claims: Sequence[UsedClaim], objects: VolumeObjects) -> str:
 
 
 def not_found(claim: UsedClaim) -> str:
-    """What Kubernetes says of a claim that is not there."""
+    """Return Kubernetes' message about a claim that is not there."""
     return f'persistentvolumeclaim "{claim.name}" not found'
 
 
 def not_owned(claim: UsedClaim) -> str:
-    """What Kubernetes says where the claim of an ephemeral volume is somebody else's."""
+    """Return Kubernetes' message where the claim of an ephemeral volume is somebody else's."""
     return f"PVC {claim.key} was not created for pod {claim.pod} (pod is not owner)"
 
 
 def is_for_pod(used: UsedClaim, claim: PersistentVolumeClaim) -> bool:
-    """Whether the claim of an ephemeral volume was made for this pod."""
+    """True if the claim of an ephemeral volume was made for this pod."""
     return not used.pod or claim.is_controlled_by(used.uid)
 
 

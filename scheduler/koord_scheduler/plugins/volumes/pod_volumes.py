@@ -1,4 +1,4 @@
-"""Which volumes a pod's claims get on a node: kube-scheduler's volume binder. No IO."""
+"""Volumes for a pod's claims on a node: kube-scheduler's volume binder. No IO."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BindingInfo(NamedTuple):
 
 
 class PodVolumes(NamedTuple):
-    """What has to be done for a pod's claims once it has a node.
+    """Steps for a pod's claims once it has a node.
 
     ``conflict`` is the reason why it cannot have this one, "" if it can.
     """
@@ -70,7 +70,7 @@ class DelayedClaims:
         """The labels of nodes that decide what becomes of the claims."""
 
     def find(self, node: str, labels: Labels) -> PodVolumes:
-        """What has to be done on a node, or why the pod cannot run there."""
+        """Return the steps on a node, or why the pod cannot run there."""
         if not self.selected_nodes <= {node}:
             return PodVolumes(conflict=BIND_CONFLICT)
         provisions = [*self._selected]
@@ -136,7 +136,7 @@ class _DelayedClaim:
         return None
 
     def provision_conflict(self, labels: Labels) -> str:
-        """Why no volume can be provisioned for a node with these labels; "" if one can."""
+        """Return why no volume can be provisioned for a node with these labels; "" if one can."""
         if not self._is_provisioned or not is_reachable(self._allowed, labels):
             return BIND_CONFLICT
         if self._capacities is None:

@@ -17,7 +17,7 @@ _ANYWHERE = ("", "")
 
 
 def is_reachable(topology: Topology | None, labels: Labels) -> bool:
-    """Whether a node with these labels is one of them."""
+    """True if a node with these labels is one of them."""
     if topology is None:
         return True
     return any(all(one.allows(labels.get(one.key)) for one in term) for term in topology)
@@ -75,7 +75,7 @@ class LabelIndex(Generic[_Storage]):
                 del self._by_label[key]
 
     def at(self, labels: Labels, least: int | None = None) -> Iterator[_Storage]:
-        """What a node with these labels can use, in order, from ``(least, …)`` on."""
+        """Things that a node with these labels can use, in order, from ``(least, …)`` on."""
         lists: list[Iterable[_Storage]] = []
         for key, by_value in self._by_label.items():
             things = by_value.get(labels.get(key, ""))

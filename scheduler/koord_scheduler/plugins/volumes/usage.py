@@ -1,4 +1,4 @@
-"""What a pod uses of volumes: claims, and disks that it names itself. No IO."""
+"""A pod's usage of volumes: claims, and disks that it names itself. No IO."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ VOLUMES: PodPart[VolumeUsage] = PodPart("volumes", NO_VOLUMES)
 
 
 def volume_usage(pod: PodInfo) -> VolumeUsage:
-    """What a pod uses."""
+    """Return a pod's usage of volumes."""
     volumes = pod.spec.volumes
     if not volumes:
         return NO_VOLUMES

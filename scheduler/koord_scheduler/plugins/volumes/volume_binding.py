@@ -99,7 +99,7 @@ class VolumeBinding(Plugin):
 def _bound_conflicts(
     claims: Iterable[PersistentVolumeClaim], nodes: ClusterState, rows: Rows
 ) -> Mapping[str, Mask]:
-    """Where volumes that claims have cannot be used; the first of them that cannot says why."""
+    """Mask the rows where claims' volumes cannot be used; the first conflict gives the reason."""
     found = {
         text: np.zeros(len(rows), np.bool_)
         for text in (NODE_CONFLICT, NOT_TRANSLATED, VOLUME_NOT_FOUND)
@@ -137,7 +137,7 @@ def _matches(topology: Topology | None, nodes: ClusterState, rows: Rows) -> Mask
 def _delayed_conflicts(
     claims: Sequence[PersistentVolumeClaim], nodes: ClusterState, rows: Rows
 ) -> Mapping[str, Mask]:
-    """Where there is no volume for claims, and none can be provisioned.
+    """Mask the rows where claims have no volume, and none can be provisioned.
 
     Nodes with the same values of the labels that matter are decided about once.
     """

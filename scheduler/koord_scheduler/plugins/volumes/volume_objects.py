@@ -43,7 +43,7 @@ def _nobody(name: str) -> None:
 class VolumeObjects:
     """Objects by kind and key, what is assumed of them, and indexes; ``version`` changes with each.
 
-    ``claim_changed`` is told the key of a claim that may stand for another volume than before,
+    ``claim_changed`` gets the key of a claim that may stand for another volume than before,
     ``node_changed`` the name of a node of which drivers or attached volumes changed.
     """
 
@@ -98,11 +98,11 @@ class VolumeObjects:
         return self._available[storage_class]
 
     def capacities(self, storage_class: str) -> LabelIndex[AccessibleCapacity]:
-        """How much can still be provisioned of a class, the most first."""
+        """Return the rest of a class's capacities, the most first."""
         return self._capacities[storage_class]
 
     def attached_by(self, claim: str) -> CSIVolume | None:
-        """What a pod with a claim attaches; ``None``: nothing that counts.
+        """Return the volume that a pod with a claim attaches; ``None``: none that counts.
 
         A claim without its volume yet counts as one volume of the driver of its class.
         """

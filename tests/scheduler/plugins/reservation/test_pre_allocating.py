@@ -58,14 +58,14 @@ def test_a_full_node_has_room_for_a_reservation_that_takes_a_pod_over() -> None:
     assert cluster.requested("n1") == 8000
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_a_pod_that_ends_meanwhile_leaves_its_room_to_the_reservation(is_told: bool) -> None:
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_a_pod_that_ends_meanwhile_leaves_its_room_to_the_reservation(is_reported: bool) -> None:
     cluster = ReservationCluster("n1")
     cluster.pod("a", "4", "n1")
     cluster.pod("busy", "4", "n1", **BUSY)
     takes_over(cluster)
     assert result(cluster) == ("n1", ["a"])
-    if is_told:
+    if is_reported:
         cluster.pod("a", "4", "n1", reservation="r")
     cluster.scheduler.remove_pod("shop/a")
     assert cluster.place("other", "1", preemptionPolicy="Never", **BUSY)[0] == ""
@@ -73,8 +73,8 @@ def test_a_pod_that_ends_meanwhile_leaves_its_room_to_the_reservation(is_told: b
     assert cluster.requested("n1") == 8000
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_what_cannot_be_written_is_undone(is_told: bool) -> None:
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_what_cannot_be_written_is_undone(is_reported: bool) -> None:
     cluster = ReservationCluster("n1")
     cluster.pod("a", "3", "n1")
     cluster.pod("busy", "3", "n1", **BUSY)
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_is_undone(is_told: bool) -> None:
     decision = cluster.decide()
     assert isinstance(decision, Placement)
     assert cluster.requested("n1") == 7000
-    if is_told:
+    if is_reported:
         cluster.pod("a", "3", "n1", reservation="r")
     cluster.scheduler.forget(decision.pod, 0.0)
     assert cluster.requested("n1") == 6000

@@ -247,7 +247,7 @@ def test_why_a_reservation_waits(more: dict[str, Any], expected: str) -> None:
     cluster.reservation("r", **{"cpus": "4", **more})
     decision = cluster.decide()
     assert isinstance(decision, Refusal)
-    assert [one.key for one in decision.untold] == ["Reservation/r"]
+    assert [one.key for one in decision.unreported] == ["Reservation/r"]
     assert expected in cluster.message(decision)
 
 

@@ -33,14 +33,14 @@ def fill_by_class(
 
 
 def class_work(problem: GatherProblem, domain: Domain) -> int:
-    """About how long ``fill_by_class`` takes, in nanoseconds."""
+    """Estimate the nanoseconds that ``fill_by_class`` takes."""
     nothing: Codes = np.zeros(problem.slots.shape, np.intp)
     classes = range(len(problem.counts))
     return sum(work(_of_class(problem, one, nothing), domain) for one in classes)
 
 
 def _of_class(problem: GatherProblem, one: int, placed: Codes) -> GatherProblem:
-    """What is left for a class beside those that are placed."""
+    """Return the problem of one class beside those that are placed."""
     needs = problem.requests[one]
     free = problem.free - problem.requests.T @ placed
     asked = np.flatnonzero(needs)

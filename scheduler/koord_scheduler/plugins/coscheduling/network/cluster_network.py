@@ -74,6 +74,6 @@ class ClusterNetwork(FeatureState):
         return self._tree
 
     def take_warnings(self) -> list[str]:
-        """What is wrong with ClusterNetworkTopologies, a line each, once."""
+        """Take the errors of ClusterNetworkTopologies, a line each, once."""
         warnings, self._warnings = self._warnings, []
         return warnings

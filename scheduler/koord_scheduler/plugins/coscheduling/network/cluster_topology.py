@@ -35,7 +35,7 @@ class ClusterTopologyMeta(msgspec.Struct, frozen=True, rename="camel", gc=False)
 
 
 class ClusterTopologyStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What was written last."""
+    """Status that was written last."""
 
     detail_status: list[dict[str, Any]] | None = None
 

@@ -27,7 +27,7 @@ MOST_WORK = 20_000_000
 
 
 class _Part(Protocol):
-    """What a domain can take: ``counts`` by entry and class, none of it first, at which costs."""
+    """Capacity of a domain: ``counts`` by entry and class, none of it first, with costs."""
 
     counts: Codes
     costs: Costs
@@ -38,7 +38,7 @@ class _Part(Protocol):
 
 
 def work(problem: GatherProblem, domain: Domain) -> int:
-    """About how long ``exact_fill`` takes, in nanoseconds."""
+    """Estimate the nanoseconds that ``exact_fill`` takes."""
     if (problem.total + 1.0) ** (problem.last - domain.layer) >= IMPOSSIBLE:
         return 1 << 62
     cells = math.prod(number + 1 for number in problem.counts)
@@ -161,7 +161,7 @@ def _with_part(costs: Costs, part: _Part, *, is_free: bool) -> tuple[Costs, Code
 
 
 def _is_most(costs: Costs) -> NDArray[np.bool_]:
-    """Where one more of any class costs more."""
+    """True where one more of any class costs more."""
     found = np.ones(costs.shape, np.bool_)
     for axis in range(costs.ndim):
         behind = [slice(None)] * costs.ndim

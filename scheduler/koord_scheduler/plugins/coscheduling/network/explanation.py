@@ -1,4 +1,4 @@
-"""Why a gang cannot be gathered as it has to be, in a line. No IO."""
+"""Explanation in a line why a gang cannot be gathered as it has to be. No IO."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_TRIED = 8
 
 
 def why_not_gathered(problem: GatherProblem) -> str:
-    """Why ``gather`` finds nothing."""
+    """Explain why ``gather`` finds nothing."""
     tree, needs = problem.tree, problem.needs
     if needs.unknown:
         return (

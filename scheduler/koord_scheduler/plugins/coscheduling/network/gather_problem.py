@@ -1,4 +1,4 @@
-"""What a gang asks of the network, and what the nodes have for it, as planners need it. No IO."""
+"""A gang's demands on the network, and the nodes' capacity, in planners' terms. No IO."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def gather_problem(
 
 
 def _excludes_its_like(pod: QueuedPod) -> bool:
-    """Whether no two pods of this kind can be on one node."""
+    """True if no two pods of this kind can be on one node."""
     pod_class = pod.waiting.pod_class
     own = pod_class.labels
     labels = dict(own.labels)
@@ -120,7 +120,7 @@ def _near(request: GangRequest) -> Iterator[Iterable[str]]:
 
 
 class _Leaves:
-    """What is known of nodes, by their places in a tree; -1 is the place of those outside."""
+    """State of nodes by their places in a tree; -1 is the place of those outside."""
 
     def __init__(self, nodes: ClusterState, tree: NetworkTree, placed: PlacedPods) -> None:
         self._nodes = nodes
@@ -130,7 +130,7 @@ class _Leaves:
         self._of_row[tree.rows] = np.arange(len(tree.rows))
 
     def slots(self, request: GangRequest, pods: Sequence[QueuedPod]) -> Codes:
-        """How many of some pods that are alike each leaf has room for."""
+        """Return the number of equal pods that fit on each leaf."""
         rows, most = request.feasible(pods[0]), len(pods)
         if _excludes_its_like(pods[0]):
             most = 1
@@ -141,7 +141,7 @@ class _Leaves:
         return found
 
     def amounts(self, usages: Sequence[PodUsage]) -> tuple[Amounts, Amounts]:
-        """What classes ask for by class and resource, and what is free by resource and leaf."""
+        """Return the requests by class and resource, and the free amounts by resource and leaf."""
         names, resources = _resources(usages), self._nodes.resources
         asked = [[dict(one.request).get(name, 0.0) for name in names] for one in usages]
         at = np.ix_(_columns(self._nodes, usages), self._tree.rows)
@@ -151,7 +151,7 @@ class _Leaves:
         return np.array(asked).reshape(len(usages), len(names)), free
 
     def pods(self, keys: Iterable[Iterable[str]]) -> Codes:
-        """How many of some pods each leaf has."""
+        """Count these pods on each leaf."""
         found: Codes = np.zeros(len(self._tree.rows), np.intp)
         for key in chain.from_iterable(keys):
             pod = self._placed.by_key.get(key)

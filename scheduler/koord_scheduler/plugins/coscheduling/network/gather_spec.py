@@ -1,4 +1,4 @@
-"""How the pods of a gang are to be gathered in the network, by its annotation. No IO."""
+"""Gathering of a gang's pods in the network, by its annotation. No IO."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from koord_model.keys import ANNOTATION_GANG_NETWORK_TOPOLOGY
 
 
 class GatherStrategy(StrEnum):
-    """Whether all pods have to be in one domain of a layer."""
+    """Strictness of gathering all pods in one domain of a layer."""
 
     MUST_GATHER = "MustGather"
     PREFER_GATHER = "PreferGather"
 
 
 class GatherRule(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What is asked of one layer; the pods in each domain are to be a multiple of some number."""
+    """Rule for one layer; the pods in each domain are to be a multiple of some number."""
 
     layer: str = ""
     strategy: str = ""
@@ -33,7 +33,7 @@ class GatherSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class GatherNeeds(NamedTuple):
-    """What a gang asks of a tree.
+    """A gang's demands on a tree.
 
     ``must`` is the number of the layer of which all pods have to be in one domain, ``multiples``
     are those of all layers, 1 where any number of pods will do. ``unknown`` names the layer that
@@ -58,7 +58,7 @@ def read_gather_spec(text: str) -> GatherSpec:
 
 
 def gather_needs(spec: GatherSpec, layers: Sequence[str]) -> GatherNeeds:
-    """What rules mean for these layers, from the cluster down; the lowest MustGather counts.
+    """Apply rules to these layers, from the cluster down; the lowest MustGather counts.
 
     Where pods need not be gathered they are nevertheless, as far down as they fit: PreferGather
     says nothing new.

@@ -40,7 +40,7 @@ _NOWHERE: Rows = np.array([], np.intp)
 
 
 class _NetworkRequest(NamedTuple):
-    """What a gang asks for, and of which network."""
+    """A gang's demands, and the network they are about."""
 
     tree: NetworkTree
     needs: GatherNeeds
@@ -93,7 +93,7 @@ class NetworkPlanner:
 
 
 def _network_request(request: GangRequest) -> _NetworkRequest | str | None:
-    """What a gang asks of the network, if anything; or why that cannot be met, in a line."""
+    """Return a gang's demands on the network, if any; or why they cannot be met, in a line."""
     text = next((one for one in map(_network_topology, request.gangs) if one), "")
     if not request.nodes.use(Gangs).gathers or not text:
         return None

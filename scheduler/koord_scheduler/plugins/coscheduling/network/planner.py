@@ -1,4 +1,4 @@
-"""Which domain a gang gets, and which nodes of it. No IO.
+"""Choice of a domain for a gang, and of nodes in it. No IO.
 
 In this order: the lowest layer with a domain that has room for all; there, the domain where most
 pods exist already, then the one with the least room (both also of the domains above), then the
@@ -28,14 +28,14 @@ _MOST_ORDERS = 6
 
 
 class WorkBudget:
-    """How much more work there may be, and whether it was enough for an optimum so far."""
+    """Work that may still be done, and if it was enough for an optimum so far."""
 
     def __init__(self, most_work: int) -> None:
         self.is_optimal = True
         self._left = most_work
 
     def affords(self, work: int) -> bool:
-        """Whether so much work may be done; if so it counts as done."""
+        """Return True if so much work may be done; if so it counts as done."""
         if work > self._left:
             return False
         self._left -= work
@@ -51,7 +51,7 @@ class GatherPlan(NamedTuple):
 
 
 def gather(problem: GatherProblem, most_work: int = MOST_WORK) -> GatherPlan | None:
-    """Where the members of a gang go; ``None``: there is no room for all as they need it."""
+    """Return the places of a gang's members; ``None``: not all fit as they need it."""
     return next(gather_plans(problem, most_work), None)
 
 
@@ -70,7 +70,7 @@ def gather_plans(problem: GatherProblem, most_work: int = MOST_WORK) -> Iterator
 
 
 def can_be_met(problem: GatherProblem) -> bool:
-    """Whether what the gang asks of the network is possible, whatever room there is."""
+    """True if the gang's demands on the network can be met, whatever is free."""
     needs, total = problem.needs, problem.total + int(problem.bound.sum())
     if needs.unknown or not len(problem.tree.rows):
         return False
@@ -134,7 +134,7 @@ def _refined(
 
 
 def new_domains(problem: GatherProblem, domain: Domain, filled: LeafCounts) -> tuple[int, ...]:
-    """How many domains without members get some, by layer, below ``domain``."""
+    """Count the domains without members that get some, by layer, below ``domain``."""
     leaves = np.array([leaf for leaf, _ in filled], np.intp)
     found = []
     for layer in range(domain.layer + 1, problem.last + 1):

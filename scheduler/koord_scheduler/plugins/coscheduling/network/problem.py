@@ -1,4 +1,4 @@
-"""What a gang needs, and what the leaves of a tree have for it. No IO."""
+"""A gang's needs, and the capacity of a tree's leaves for it. No IO."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GatherProblem:
 
     @property
     def total(self) -> int:
-        """How many members wait."""
+        """Number of waiting members."""
         return sum(self.counts)
 
     @property
@@ -48,7 +48,7 @@ class GatherProblem:
 
     @cached_property
     def is_free(self) -> bool:
-        """Whether a domain may take any number of pods."""
+        """True if a domain may take any number of pods."""
         return not any(one > 1 for one in self.needs.multiples)
 
     @cached_property
@@ -102,17 +102,17 @@ class GatherProblem:
         return max(most - (bound + most) % unit, 0)
 
     def keeps_multiple(self, domain: Domain, pods: int) -> bool:
-        """Whether a domain may take so many pods by the multiple of its layer."""
+        """True if a domain may take so many pods by the multiple of its layer."""
         bound = int(self.bound_in[domain.layer][domain.place])
         return not pods or (bound + pods) % self.needs.multiples[domain.layer] == 0
 
     def fits(self, leaf: int, counts: Codes) -> Mask:
-        """Which of some numbers of members, by class along the last axis, fit on a leaf."""
+        """Return a mask of the numbers of members, by class on the last axis, that fit a leaf."""
         found: Mask = np.all(counts @ self.requests <= self.free[:, leaf], axis=-1)
         return found
 
     def most(self, leaf: int, one: int, counts: Codes) -> int:
-        """How many members of a class fit on a leaf beside others, those of its class left out."""
+        """Return the number of a class's members that fit on a leaf beside other classes'."""
         if len(self.counts) == 1:
             return int(self.slots[one, leaf])
         asked = self.requests[one]
@@ -151,7 +151,7 @@ class GatherProblem:
 
 
 def _allows_more(allowed: Mask) -> Mask:
-    """Where one more of some class is allowed, too."""
+    """Return a mask that is true where one more of some class is allowed, too."""
     found = np.zeros_like(allowed)
     for axis in range(allowed.ndim):
         before: list[slice] = [slice(None)] * allowed.ndim

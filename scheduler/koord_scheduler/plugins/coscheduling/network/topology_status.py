@@ -1,4 +1,4 @@
-"""What a ClusterNetworkTopology's status says of the tree. No IO."""
+"""The tree in a ClusterNetworkTopology's status. No IO."""
 
 from __future__ import annotations
 
