@@ -16,7 +16,7 @@ from koord_proxy.contract.runtime_client import (
     RuntimeListItem,
     RuntimeNotFoundError,
 )
-from koord_proxy.kept_client import KeptClient
+from koord_proxy.lookup_client import LookupClient
 from koord_proxy.rules.merge import ContainerHookRequest
 from koord_proxy.rules.records import (
     MissedHookCall,
@@ -56,7 +56,7 @@ class RecordReconciler:
     ) -> None:
         self._store = store
         self._connect = connect
-        self._kept = KeptClient(connect)
+        self._lookups = LookupClient(connect)
         self._missed = missed
         self._due = asyncio.Event()
         self._limits_due = True
@@ -79,7 +79,7 @@ class RecordReconciler:
                 await self._due.wait()
                 self._due.clear()
         finally:
-            await self._kept.close()
+            await self._lookups.close()
 
     async def run(self) -> None:
         """Reconcile, as soon as the runtime answers, and until nothing more is to come."""
@@ -127,7 +127,7 @@ class RecordReconciler:
             return True
         try:
             async with asyncio.timeout(ADOPT_SECONDS):
-                await self._refresh(self._kept, record)
+                await self._refresh(self._lookups, record)
         except (RuntimeNotFoundError, NotKubernetesError):
             # The runtime will say so.
             return True
@@ -136,7 +136,7 @@ class RecordReconciler:
             return False
         return True
 
-    async def _refresh(self, runtime: RuntimeClient | KeptClient, record: RuntimeRecord) -> bool:
+    async def _refresh(self, runtime: RuntimeClient | LookupClient, record: RuntimeRecord) -> bool:
         """Take the limits in force over; whether they were others than the record's."""
         before = record.hook_request
         reported = (await runtime.container(record.id)).hook_request

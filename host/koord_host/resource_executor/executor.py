@@ -5,7 +5,7 @@ refresh, or that were refused and may be tried again:
 
 1. The values desired for each become one (``arbiter``).
 2. Each is read. Where it is as decided, nothing is written; where the kubelet has set it
-   since, that is what is put back one day (``kubelet_words``); where somebody else has
+   since, that is what is put back one day (``kubelet_limits``); where somebody else has
    changed it, a policy says what to do (``drift``).
 3. What differs is brought into an order the kernel accepts (``ordering``).
 4. What was found, and what will be written, is remembered (``baselines``) before
@@ -55,7 +55,7 @@ from koord_host.planning.validity import invalid, problem
 from koord_host.resource_executor import attempt, place_identity
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
 from koord_host.resource_executor.journal import Journal
-from koord_host.resource_executor.kubelet_words import WHY, KubeletWords
+from koord_host.resource_executor.kubelet_limits import WHY, KubeletLimits
 from koord_host.resource_executor.one_shot_actions import OneShotActions
 from koord_host.resource_executor.rollback import Rollback
 from koord_host.resource_executor.writer import Writer, decoded
@@ -94,7 +94,7 @@ class Executor:
         self._ledger = Ledger()
         self._again: dict[Target, None] = {}
         self._states = TargetStates(refresh_seconds)
-        self._words = words = KubeletWords(files, layout, baselines)
+        self._words = words = KubeletLimits(files, layout, baselines)
         self._rollback = Rollback(files, layout, baselines, self._states, self._ledger, words)
         self._writer = Writer(files, layout, journal, baselines, self._states, clock)
         self._actions = OneShotActions(files, layout, journal, clock, jobs or InlineJobs(monotonic))

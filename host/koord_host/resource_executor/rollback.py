@@ -20,7 +20,7 @@ from koord_host.planning.outcomes import Outcome, Result
 from koord_host.planning.target_states import RoundState, TargetState, TargetStates
 from koord_host.resource_executor import place_identity
 from koord_host.resource_executor.baselines import BaselineStore, BaselineValue
-from koord_host.resource_executor.kubelet_words import KubeletWords
+from koord_host.resource_executor.kubelet_limits import KubeletLimits
 from koord_host.resource_executor.restore import RestoreOutcome, compare
 from koord_host.resource_executor.writer import decoded
 
@@ -40,7 +40,7 @@ class Rollback:
         baselines: BaselineStore,
         states: TargetStates,
         ledger: Ledger,
-        words: KubeletWords,
+        words: KubeletLimits,
     ) -> None:
         self._files = files
         self._layout = layout

@@ -29,10 +29,9 @@ from koord_service.status import MakePage, StatusServer, json_page, metrics_page
 
 from koordlet.agent.config import KoordletSettings, select_plugins
 from koordlet.agent.feature_gates import DEFAULTS, OF_PLUGINS, UNUSED, parse_gates
-from koordlet.agent.http_api import open_servers
+from koordlet.agent.http_api import nri_state, open_servers
 from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
 from koordlet.agent.metrics_reporter import MetricsReporter
-from koordlet.agent.nri_state import nri_state
 from koordlet.agent.qos_manager import QoSManager, open_qos_manager
 from koordlet.agent.runtime_hooks import (
     ManagedNode,

@@ -1,4 +1,4 @@
-"""The servers of koordlet's pages, as the settings want them."""
+"""The servers of koordlet's pages, as the settings want them, and what one page says of these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from koord_service.status import MakePage, StatusServer
 
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.states_informer import StatesInformer
+from koordlet.http_api.documents.status import NriState
 from koordlet.http_api.metrics_server import MetricsServerSettings, open_metrics_server
+from koordlet.runtime_hooks.nri.client import NriClient
 
 if TYPE_CHECKING:
     from koord_serving.delegated_auth.request_authorizer import RequestAuthorizer
@@ -57,3 +59,18 @@ def _people_server(address: str, pages: Mapping[str, MakePage]) -> StatusServer:
         return StatusServer(address, pages, mode=_EVERYBODY)
     except ValueError as error:
         raise ValueError(f"--status-address: {error}") from None
+
+
+def nri_state(settings: KoordletSettings, client: NriClient | None) -> NriState:
+    """The connection to NRI as the status page shows it; ``client`` is ``None`` without NRI."""
+    if client is not None:
+        reason = "" if client.connected else client.waits_for
+        socket = settings.runtime_hooks_nri_socket_path
+        return NriState(client.connected, socket, client.counts.calls, reason)
+    if settings.read_only:
+        return NriState(reason="off, with --read-only")
+    if settings.default_runtime_type == "docker":
+        return NriState(reason="docker has no NRI")
+    if not settings.enable_nri_runtime_hook:
+        return NriState(reason="off, with --enable-nri-runtime-hook=false")
+    return NriState(reason="koordlet does not write to this node; its log says why")

@@ -11,12 +11,12 @@ from functools import partial
 from koord_hooks.runner import HookRunner
 from koord_host import detect, kubelet_cgroups
 from koord_host.core_sched import CoreSched
+from koord_host.host_traffic import HostTraffic
 from koord_host.kernel_files import processes
 from koord_host.kernel_files.interface import FileReader, KernelFiles
 from koord_host.kernel_files.occupancy import is_occupied
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.kubelet_cgroups import KubeletCgroups
-from koord_host.netlink import HostTraffic
 from koord_host.planning.drift import beside_static_kubelet
 from koord_host.planning.jobs import CancelToken, Job, Jobs, JobState
 from koord_host.resctrl import ResctrlGroups

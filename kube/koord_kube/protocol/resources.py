@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koord_kube.protocol.paths import object_path
+from koord_model.excerpt import excerpt
+from koord_service.http_targets import path_segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,27 @@ class Resource:
     namespaced: bool = False
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
-        """The URL path of all objects, or of one; see ``object_path``."""
-        return object_path(self, name, namespace, subresource)
+        """The URL path of all objects, of those of a namespace, or of one or its subresource.
+
+        Raises:
+            ValueError: there can be no such object; one line with the name and what is wrong.
+        """
+        plural = self.plural
+        parts = ["apis", self.group] if self.group else ["api"]
+        parts.append(self.version)
+        if self.namespaced and namespace:
+            parts += ["namespaces", path_segment(f"namespace of {plural}", namespace)]
+        elif self.namespaced and name:
+            raise ValueError(f"{plural} {excerpt(name)}: the namespace is empty")
+        parts.append(plural)
+        if name:
+            parts.append(path_segment(f"name in {plural}", name))
+        elif subresource:
+            raise ValueError(f"{plural}: the name is empty, of what {subresource} is meant")
+        parts += [
+            path_segment("subresource", part) for part in subresource.split("/") if subresource
+        ]
+        return "/" + "/".join(parts)
 
 
 NODES = Resource("", "v1", "nodes", "Node")

@@ -1,4 +1,4 @@
-"""Offers each node's batch, mid and device resources: IO around ``reconcilers.node_resource``."""
+"""Offers each node's batch, mid and device resources: the IO around ``core``."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from koord_serving.admission.core.admission import AdmissionOperation
 from koord_serving.admission.core.configurations import WebhookDefinition
 
 from koord_manager.noderesource.webhook.resource_amplification import mutate_node_status
-from koord_manager.pod_webhook.admitting import admit_pod
 from koord_manager.pod_webhook.binding import validate_binding
 from koord_manager.pod_webhook.mutating import mutate_pod
+from koord_manager.pod_webhook.validating import admit_pod
 from koord_manager.profiles.webhook.reservation import mutate_reservation
 from koord_manager.quota.webhook.elastic_quota import mutate_elastic_quota, validate_elastic_quota
 from koord_manager.slo_config.webhook.config_map import validate_config_map

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.table import KNOBS
-from koord_host.resource_executor.kubelet_words import SURE_SECONDS
+from koord_host.resource_executor.kubelet_limits import SURE_SECONDS
 from koord_model.keys import CPU, MEMORY
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import PodView

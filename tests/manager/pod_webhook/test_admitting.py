@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from koord_manager.pod_webhook.admitting import admit_pod
+from koord_manager.pod_webhook.validating import admit_pod
 from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.quota.core.charge import QuotaCharge
 from koord_manager.quota.core.topology import QuotaTopology

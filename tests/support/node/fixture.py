@@ -14,10 +14,10 @@ from unittest.mock import patch
 
 from koord_hooks.runner import HookRunner, load
 from koord_host.core_sched import CoreSched
+from koord_host.host_traffic import TrafficReport
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.knobs.table import KNOBS
 from koord_host.knobs.weights import WeightFormula
-from koord_host.netlink import TrafficReport
 from koord_host.planning.jobs import CancelToken, InlineJobs, Jobs
 from koord_host.resource_executor.baselines import BaselineStore
 from koord_host.resource_executor.executor import Executor

@@ -40,11 +40,11 @@ from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class, qos_class_or
 from koord_model.resctrl import ResctrlLimits
 
 from koordlet.metrics_advisor.contract.collector import LatestValues, NoLatestValues
-from koordlet.qos_manager.core.history import CgroupReader as CgroupReader
-from koordlet.qos_manager.core.history import EmptyCgroups as EmptyCgroups
-from koordlet.qos_manager.core.history import EmptyHistory as EmptyHistory
-from koordlet.qos_manager.core.history import MetricHistory as MetricHistory
-from koordlet.qos_manager.core.history import WindowStats as WindowStats
+from koordlet.qos_manager.core.view_readers import CgroupReader as CgroupReader
+from koordlet.qos_manager.core.view_readers import EmptyCgroups as EmptyCgroups
+from koordlet.qos_manager.core.view_readers import EmptyHistory as EmptyHistory
+from koordlet.qos_manager.core.view_readers import MetricHistory as MetricHistory
+from koordlet.qos_manager.core.view_readers import WindowStats as WindowStats
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from koordlet.states_informer.state.share_pools import ReservedCPUs
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from koord_host.knobs.layout import Layout
 from koord_host.planning.desired_values import Target
 from koord_host.planning.ordering import QUOTA
-from koord_host.resource_executor.kubelet_words import LISTED_PERIOD
+from koord_host.resource_executor.kubelet_limits import LISTED_PERIOD
 from koord_model.demand import Amounts
 from koord_model.keys import CPU
 from koord_model.pod import Container, runs_in_vm

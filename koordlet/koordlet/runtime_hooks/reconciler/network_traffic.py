@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from koord_host.netlink import HostTraffic
+from koord_host.host_traffic import HostTraffic
 from koord_host.planning.jobs import CancelToken, Job, JobKey, Jobs
 from koord_model.traffic import Traffic
 

@@ -7,6 +7,7 @@ specification is ahead of it, and the record says so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -14,12 +15,13 @@ from koord_host.knobs.layout import Layout
 from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import ContainerSpec, PodSpec, ResourceRequirements
 from koord_kube.views.pod_qos import kube_qos_of
+from koord_model.batch_spec import batch_spec
 from koord_model.demand import Amounts, Demand, InitContainer, amounts, requested, whole_pod
+from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC
 from koord_model.pod import Container, Pod
 from koord_model.quantity import milli
 from koord_model.resources import LinuxResources
 
-from koordlet.states_informer.state.batch_spec import with_batch_spec
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 
@@ -116,7 +118,7 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
         namespace=meta.namespace,
         uid=uid,
         labels=meta.labels or {},
-        annotations=with_batch_spec(meta.annotations or {}, spec),
+        annotations=_with_batch_spec(meta.annotations or {}, spec),
         cgroup_parent=layout.pod_group(kube_qos_of(status.qos_class, spec), uid),
         runtime_class=spec.runtime_class or "",
         ip="" if spec.host_network else status.pod_ip or "",
@@ -218,3 +220,18 @@ def _split(container_id: str) -> tuple[str, str]:
     """Runtime and id of "containerd://abc"."""
     runtime, separator, ident = container_id.partition("://")
     return (runtime, ident) if separator else ("containerd", container_id)
+
+
+def _with_batch_spec(annotations: Mapping[str, str], spec: PodSpec) -> Mapping[str, str]:
+    """The annotations, with the one that the webhook would have written if it is missing.
+
+    Where no manager answered, or its gate is off, the pod was created without it, and would run
+    with the least weight and without any limit.
+    """
+    if ANNOTATION_EXTENDED_RESOURCE_SPEC in annotations:
+        return annotations
+    found = batch_spec(spec.containers or [], spec.init_containers or [])
+    if not found:
+        return annotations
+    text = msgspec.json.encode(found, order="deterministic").decode()
+    return {**annotations, ANNOTATION_EXTENDED_RESOURCE_SPEC: text}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koord_host.netlink import TrafficReport
+from koord_host.host_traffic import TrafficReport
 from koord_host.planning.jobs import CancelToken
 from koord_model.traffic import Traffic
 from koordlet.runtime_hooks.reconciler.network_traffic import TrafficShaper

@@ -13,7 +13,7 @@ from koord_proxy.contract.runtime_client import (
 from koord_proxy.rules.records import RuntimeRecord
 
 
-class KeptClient:
+class LookupClient:
     """Connects at the first look-up, and again after one that failed.
 
     A gRPC channel of its own for each update of a container costs more than the update.

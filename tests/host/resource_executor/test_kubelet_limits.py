@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from koord_host.planning.desired_values import Target
 from koord_host.planning.outcomes import Outcome
-from koord_host.resource_executor.kubelet_words import SURE_SECONDS, WAIT_SECONDS
+from koord_host.resource_executor.kubelet_limits import SURE_SECONDS, WAIT_SECONDS
 
 from tests.host.conftest import HOOKS, STRATEGY, Node, desired, only, outcomes
 

@@ -36,7 +36,7 @@ LISTED_PERIOD = 100_000
 """µs; in terms of which lists say quotas."""
 
 
-class KubeletWords:
+class KubeletLimits:
     """Follows both witnesses; in the writer's thread."""
 
     def __init__(self, files: FileReader, layout: Layout, baselines: BaselineStore) -> None:

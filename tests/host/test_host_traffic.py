@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from koord_host import netlink as netlink_module
-from koord_host.netlink import HostTraffic, TrafficReport, run_command
+from koord_host import host_traffic as netlink_module
+from koord_host.host_traffic import HostTraffic, TrafficReport, run_command
 from koord_host.network.classify import Classifier, CommandResult, FilterCommand, Iptables, Nft
 from koord_host.planning.jobs import CancelToken
 from koord_model.traffic import Traffic, TrafficClass, TrafficMember
