@@ -62,14 +62,16 @@ class MetricsReporter:
             )
         self.publishers = tuple(self._publishers())
         runs = [] if self.reporter is None else [self.reporter.run]
-        self.loops = (*runs, *(one.run for one in self.publishers))
+        self.loops = (*runs, *(publisher.run for publisher in self.publishers))
 
     def states(self) -> Mapping[str, ReportState]:
         """The state of each report, by the kind of its object."""
         found = {}
         if self.reporter is not None:
             found[NODE_METRICS.kind] = node_metric_state(self.reporter.state, self._link)
-        return found | {one.kind: publisher_state(one.state) for one in self.publishers}
+        return found | {
+            publisher.kind: publisher_state(publisher.state) for publisher in self.publishers
+        }
 
     def _publishers(self) -> list[ObjectPublisher]:
         made = []

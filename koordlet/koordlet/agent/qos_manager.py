@@ -107,12 +107,12 @@ def _desired_values(node: ManagedNode, group: str) -> list[Document]:
     return [
         {
             "knob": knob,
-            "value": one.value,
-            "owner": one.owner,
-            "why": one.why,
-            "conflict": str(one.conflict) if one.conflict else "",
+            "value": state.value,
+            "owner": state.owner,
+            "why": state.why,
+            "conflict": str(state.conflict) if state.conflict else "",
         }
-        for knob, one in node.plan_queue.standing(group)
+        for knob, state in node.plan_queue.standing(group)
     ]
 
 

@@ -322,12 +322,14 @@ def _restore(
     files: KernelFiles, layout: Layout, baselines: BaselineStore, journal: Journal
 ) -> None:
     report = restore(files, layout, baselines, journal, time.time)
-    done = sum(one.outcome is RestoreOutcome.RESTORED for one in report)
+    done = sum(result.outcome is RestoreOutcome.RESTORED for result in report)
     _log.info("original values restored", restored=done)
-    for one in report:
-        if one.outcome in (RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED):
-            group, knob = one.target
-            _log.warning("original value not restored", group=group, knob=knob, reason=one.reason)
+    for result in report:
+        if result.outcome in (RestoreOutcome.SKIPPED, RestoreOutcome.REFUSED):
+            group, knob = result.target
+            _log.warning(
+                "original value not restored", group=group, knob=knob, reason=result.reason
+            )
 
 
 def _record(journal: Journal, place: str, what: str, old: str, new: str, why: str) -> None:
@@ -357,17 +359,17 @@ def _log_job_failure(kind: str, error: Exception) -> None:
 
 def _log_unfinished(left: Iterable[JobState]) -> None:
     """Log the jobs for which koordlet does not wait when it stops."""
-    for one in left:
-        _log.warning("job abandoned on shutdown", **_job_fields(one), state=one.state)
+    for job in left:
+        _log.warning("job abandoned on shutdown", **_job_fields(job), state=job.state)
 
 
-def _job_fields(one: JobState) -> dict[str, str | None]:
-    kind, target, owner = one.key
+def _job_fields(job_state: JobState) -> dict[str, str | None]:
+    kind, target, owner = job_state.key
     return {
         "job": kind,
         "target": target or None,
         "owner": owner or None,
-        "since": f"{one.age:.0f} s",
+        "since": f"{job_state.age:.0f} s",
     }
 
 
@@ -376,8 +378,8 @@ def _log_result(
 ) -> None:
     metrics.count(done)
     jobs.retry()
-    for one in jobs.take_overdue():
-        _log.error("job hangs", **_job_fields(one), deadline=f"{one.seconds:g} s")
+    for job in jobs.take_overdue():
+        _log.error("job hangs", **_job_fields(job), deadline=f"{job.seconds:g} s")
     for line in done.defects:
         if deduplicator.is_new(line):
             _log.error("pod not reconciled", reason=line)

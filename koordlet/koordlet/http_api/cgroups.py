@@ -28,7 +28,8 @@ def cgroup_documents(
     own = layout.group_of_parent(record.pod.cgroup_parent)
     groups = [(own, "")]
     groups += [
-        (container_group(record, one, layout), one.name) for one in record.containers.values()
+        (container_group(record, container, layout), container.name)
+        for container in record.containers.values()
     ]
     return [
         {

@@ -74,7 +74,7 @@ def _change_document(change: ChangeEntry) -> Document:
 
 def _decided_document(decided: DecisionEntry) -> Document:
     kind = "pod" if decided.pod else "group" if decided.group else "node"
-    given = tuple(Term(*one) for one in decided.given)
+    given = tuple(Term(*term) for term in decided.given)
     message = str(Decision(decided.outcome, decided.formula, given))
     if decided.mode != "on":
         message = f"{decided.mode}: {message}"
@@ -87,7 +87,7 @@ def _decided_document(decided: DecisionEntry) -> Document:
         "aspect": decided.aspect,
         "outcome": decided.outcome,
         "formula": decided.formula,
-        "given": [list(one) for one in decided.given],
+        "given": [list(term) for term in decided.given],
     }
 
 

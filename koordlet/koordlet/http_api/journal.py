@@ -84,7 +84,7 @@ class LinePosition:
         found = _TOKEN.fullmatch(token)
         if found is None:
             raise TokenError('parameter "pageToken" is not one that a page gave; begin without it')
-        inode, offset, checksum = (int(one, 16) for one in found.groups())
+        inode, offset, checksum = (int(group, 16) for group in found.groups())
         return cls(inode, offset, checksum)
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ def lines_after(
     """
     older = iter(files)
     if mark is not None:
-        file = next((one for one in older if one.inode == mark.inode), None)
+        file = next((segment for segment in older if segment.inode == mark.inode), None)
         if file is None or not file.has(mark):
             raise TokenError(
                 'what parameter "pageToken" marks is gone with the oldest changes; begin without it'

@@ -206,19 +206,23 @@ class SampleMetrics(Collector):
                     )
 
     def _self(self, families: MetricFamilies) -> None:
-        for one in self._observed.collectors():
-            labels = {"collector": one.name}
+        for collector in self._observed.collectors():
+            labels = {"collector": collector.name}
             families.add(
                 "collector_available",
                 "1 while a collector works; 0 where it is off or cannot work here.",
                 labels,
-                float(one.enabled and one.available),
+                float(collector.enabled and collector.available),
             )
-            if one.enabled:
-                families.add("collector_seconds", "Time of its last round.", labels, one.seconds)
-                families.add("collector_samples", "Samples of it.", labels, one.samples)
-                families.count("collector_rounds", "Rounds of a collector.", labels, one.rounds)
-                families.count("collector_failures", "Failed rounds.", labels, one.failures)
+            if collector.enabled:
+                families.add(
+                    "collector_seconds", "Time of its last round.", labels, collector.seconds
+                )
+                families.add("collector_samples", "Samples of it.", labels, collector.samples)
+                families.count(
+                    "collector_rounds", "Rounds of a collector.", labels, collector.rounds
+                )
+                families.count("collector_failures", "Failed rounds.", labels, collector.failures)
         state = self._observed.cache.state()
         for name in ("series", "capacity", "memory_bytes", "disk_bytes"):
             meaning = f"The metric cache's {name.replace('_', ' in ')}."
@@ -230,13 +234,13 @@ class SampleMetrics(Collector):
 
     def _reports(self, families: MetricFamilies) -> None:
         now = self._observed.clock()
-        for name, one in self._observed.reports().items():
+        for name, report in self._observed.reports().items():
             labels = {"report": name}
-            for way, sent in one.sent.items():
+            for way, sent in report.sent.items():
                 families.count("report", "Reports sent.", {**labels, "way": way}, sent)
-            families.count("report_failures", "Attempts that failed.", labels, one.failures)
+            families.count("report_failures", "Attempts that failed.", labels, report.failures)
             meaning = "Seconds since the cluster last had all that we know."
-            families.add("report_age_seconds", meaning, labels, report_age(one, now))
+            families.add("report_age_seconds", meaning, labels, report_age(report, now))
 
 
 class MetricFamilies:

@@ -123,10 +123,10 @@ def _events(journal: JournalPages | None, query: Query) -> StatusPage:
         raise QueryError(str(error), 409) from None
     except BusyError as error:
         raise QueryError(str(error), 503) from None
-    events = [event_document(one) for one in page.events]
+    events = [event_document(event) for event in page.events]
     if query.accepts("application/json"):
         return json_page({"NextPageToken": page.next_token, "Events": events})
-    lines = "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in events)
+    lines = "".join(f"{json.dumps(event, ensure_ascii=False)}\n" for event in events)
     headers = {"Next-Page-Token": page.next_token} if page.next_token else {}
     return StatusPage(lines.encode(), headers=headers)
 
@@ -152,7 +152,7 @@ def _why(
         # It was answered by an earlier run, or long ago.
         events = _events_of(journal, why_journal.answers(asked), MOST_OF_POD)
         answers = why_journal.older_answers(events)
-    answered = [why_journal.answer_document(one) for one in answers]
+    answered = [why_journal.answer_document(answer) for answer in answers]
     return json_page(why_document(observed, decided, asked, found, answered))
 
 
@@ -165,7 +165,7 @@ def _asked(query: Query) -> WhyQuery:
         if name != _EVICTED and not query.values[name].strip("/,"):
             raise QueryError(f'parameter "{name}" is empty')
     return WhyQuery(
-        tuple(one for one in query.values.get(_STRATEGY, "").split(",") if one),
+        tuple(name for name in query.values.get(_STRATEGY, "").split(",") if name),
         query.values.get(_POD, ""),
         query.values.get(_GROUP, "").strip("/"),
         query.values.get(_EVICTED),

@@ -121,12 +121,12 @@ def _labels(
         return {}
     if known.label == _TYPE:
         return {_TYPE: value}
-    for one in record.containers.values() if record is not None else ():
-        if record is not None and one.name == value:
+    for container in record.containers.values() if record is not None else ():
+        if record is not None and container.name == value:
             return {
                 "pod_namespace": record.pod.namespace,
                 "pod_name": record.pod.name,
-                "container_id": f"{record.runtime}://{one.id}",
-                "container_name": one.name,
+                "container_id": f"{record.runtime}://{container.id}",
+                "container_name": container.name,
             }
     return None

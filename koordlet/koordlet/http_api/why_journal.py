@@ -37,19 +37,19 @@ def _texts(asked: WhyQuery) -> tuple[bytes, ...]:
     if asked.group:
         above = [asked.group.rsplit("/", n)[0] for n in range(asked.group.count("/") + 1)]
         below = b'"group":%b/' % encoded(asked.group)[:-1]
-        return (*(b'"group":%b,' % encoded(one) for one in above), below)
+        return (*(b'"group":%b,' % encoded(group) for group in above), below)
     name = asked.pod or asked.evicted
     if name:
         return _of_pod(name)
     if asked.evicted is not None:
         return (b'"aspect":"evict',)
-    return tuple(b'"strategy":%b,' % encoded(one) for one in asked.strategies)
+    return tuple(b'"strategy":%b,' % encoded(strategy) for strategy in asked.strategies)
 
 
 def older_decisions(events: Iterable[Event], found: DecisionList) -> list[DecisionRecord]:
     """The decisions among events that are not ``found`` already."""
-    known = {journal_line.identity(one) for one in found.history}
-    lines = (one for one in events if isinstance(one, DecisionEntry))
+    known = {journal_line.identity(decision) for decision in found.history}
+    lines = (event for event in events if isinstance(event, DecisionEntry))
     entries = (entry for line in lines if (entry := journal_line.entry(line)) is not None)
     return [entry for entry in entries if journal_line.identity(entry) not in known]
 
@@ -57,11 +57,11 @@ def older_decisions(events: Iterable[Event], found: DecisionList) -> list[Decisi
 def older_answers(events: Iterable[Event]) -> list[AnswerRecord]:
     """The newest answers of each kind among events, which are the newest first."""
     newest: dict[tuple[str, ...], AnswerRecord] = {}
-    for one in events:
-        at = _seconds(one.time)
-        if isinstance(one, HookAnswerEntry) and at is not None:
-            key = (one.pod, one.hook, one.container, one.transport)
-            newest.setdefault(key, AnswerRecord(one, at, at))
+    for event in events:
+        at = _seconds(event.time)
+        if isinstance(event, HookAnswerEntry) and at is not None:
+            key = (event.pod, event.hook, event.container, event.transport)
+            newest.setdefault(key, AnswerRecord(event, at, at))
     return sorted(newest.values(), key=lambda kept: kept.at)
 
 

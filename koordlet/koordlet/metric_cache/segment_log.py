@@ -63,7 +63,7 @@ class _Stream:
 
     @property
     def bytes(self) -> int:
-        return sum(one.bytes for one in tuple(self.segments))
+        return sum(segment.bytes for segment in tuple(self.segments))
 
     def shut(self) -> None:
         """Append no more to the last segment."""
@@ -102,7 +102,7 @@ class SegmentLog:
     @property
     def disk_bytes(self) -> int:
         """Bytes of all files."""
-        aside = sum(one.bytes for one in tuple(self._aside.values()))
+        aside = sum(segment.bytes for segment in tuple(self._aside.values()))
         return self._coarse.bytes + self._raw.bytes + aside
 
     def load(self) -> Iterator[SampleBatch]:
@@ -250,7 +250,7 @@ class SegmentLog:
         """Delete what is too old, oldest first; what was not read is as old as what comes next."""
         limit = at - stream.keep_seconds
         while stream.segments:
-            ends = (one.end for one in stream.segments if one.end is not None)
+            ends = (segment.end for segment in stream.segments if segment.end is not None)
             if next(ends, limit) >= limit:
                 return
             _delete_oldest(stream)
@@ -264,7 +264,7 @@ class SegmentLog:
             candidates = [stream for stream in self._streams if stream.closed]
             if not candidates:
                 raise OSError(f"{more} bytes more are past tsdb-max-bytes {self._max_bytes}")
-            _delete_oldest(max(candidates, key=lambda one: one.bytes))
+            _delete_oldest(max(candidates, key=lambda segment: segment.bytes))
 
     def _fail(self, error: OSError, path: Path | None = None) -> None:
         """Say what is wrong, and begin new segments when all is well again."""

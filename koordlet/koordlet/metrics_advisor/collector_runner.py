@@ -111,7 +111,7 @@ class LatestStore:
             # Copies: collectors in threads add to it meanwhile.
             series = self._of(kind)
             if any(at < limit for _, at in series.values()):
-                kept = {labels: one for labels, one in series.items() if one[1] >= limit}
+                kept = {labels: point for labels, point in series.items() if point[1] >= limit}
                 self._samples[kind] = kept
 
     def value(self, kind: str, *labels: str) -> float | None:
@@ -201,8 +201,10 @@ class CollectorRunner:
         # By the wall clock as it is now: setting it makes no collector look stuck.
         off_by = time.time() - time.monotonic()
         states = (
-            replace(one.state, looked_at=one.looked + off_by) if one.state.rounds else one.state
-            for one in self._watched
+            replace(watched.state, looked_at=watched.looked + off_by)
+            if watched.state.rounds
+            else watched.state
+            for watched in self._watched
         )
         return tuple(sorted((*states, *self._off), key=lambda state: state.name))
 
@@ -218,7 +220,7 @@ class CollectorRunner:
                 if self._deduplicator.is_new("look", describe_error(error)):
                     _log.error("collection failed", reason=describe_error(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
-            due = min((one.due for one in self._watched), default=time.monotonic() + 1)
+            due = min((watched.due for watched in self._watched), default=time.monotonic() + 1)
             await asyncio.sleep(max(due - time.monotonic(), 0.01))
 
     async def finish(self) -> None:
@@ -237,80 +239,99 @@ class CollectorRunner:
             self._pods_known(),
         )
         samples: list[Sample] = []
-        for one in self._watched:
-            if one.due <= context.steady:
+        for watched in self._watched:
+            if watched.due <= context.steady:
                 # Each with the time of its own reading: one may take long before another.
                 own = replace(context, steady=time.monotonic())
-                if one.blocking:
-                    self._collect_in_thread(one, own, context.steady)
+                if watched.blocking:
+                    self._collect_in_thread(watched, own, context.steady)
                 else:
-                    samples += self._collect(one, own, context.steady).samples
-            while not one.found.empty():
-                samples += one.found.get().samples
+                    samples += self._collect(watched, own, context.steady).samples
+            while not watched.found.empty():
+                samples += watched.found.get().samples
         self.cache.append(context.at, samples)
         self.newest.forget()
-        known = (one.pod.uid for one in context.pods) if context.pods_known else None
+        known = (pod.pod.uid for pod in context.pods) if context.pods_known else None
         if (present := self._present.update(known, context.steady)) is not None:
             self.cache.retain_pods(present)
 
     def _collect_in_thread(
-        self, one: ScheduledCollector, context: CollectContext, began: float
+        self, scheduled_collector: ScheduledCollector, context: CollectContext, began: float
     ) -> None:
         """Run it in its thread, unless the last run has not ended."""
-        if one.thread is not None and one.thread.is_alive():
-            one.looked = began
-            if began - one.pending > _SILENT_SECONDS:
+        if scheduled_collector.thread is not None and scheduled_collector.thread.is_alive():
+            scheduled_collector.looked = began
+            if began - scheduled_collector.pending > _SILENT_SECONDS:
                 reason = "has not answered for a while: what it asks hangs"
-                if self._deduplicator.is_new(one.name, reason):
-                    _log.warning("collector unavailable", collector=one.name, reason=reason)
-                one.state = replace(one.state, available=False, reason=reason)
-            one.due = _next(one.due, one.interval, began)
+                if self._deduplicator.is_new(scheduled_collector.name, reason):
+                    _log.warning(
+                        "collector unavailable", collector=scheduled_collector.name, reason=reason
+                    )
+                scheduled_collector.state = replace(
+                    scheduled_collector.state, available=False, reason=reason
+                )
+            scheduled_collector.due = _next(
+                scheduled_collector.due, scheduled_collector.interval, began
+            )
             return
 
         def ask() -> None:
-            one.found.put(self._collect(one, context, began))
+            scheduled_collector.found.put(self._collect(scheduled_collector, context, began))
 
-        one.pending = began
+        scheduled_collector.pending = began
         # A daemon thread: koordlet's exit must not wait for a call that hangs.
-        thread = threading.Thread(target=ask, name=f"collector {one.name}", daemon=True)
+        thread = threading.Thread(
+            target=ask, name=f"collector {scheduled_collector.name}", daemon=True
+        )
         try:
             thread.start()
         except RuntimeError as error:
             # No thread is left: the other collectors go on, and this one is tried again.
             reason = describe_error(error)
-            if self._deduplicator.is_new(one.name, reason):
-                _log.error("collector failed", collector=one.name, reason=reason)
-            one.state = replace(one.state, available=False, reason=reason)
-            one.due = _next(one.due, one.interval, began)
+            if self._deduplicator.is_new(scheduled_collector.name, reason):
+                _log.error("collector failed", collector=scheduled_collector.name, reason=reason)
+            scheduled_collector.state = replace(
+                scheduled_collector.state, available=False, reason=reason
+            )
+            scheduled_collector.due = _next(
+                scheduled_collector.due, scheduled_collector.interval, began
+            )
             return
-        one.thread = thread
+        scheduled_collector.thread = thread
 
-    def _collect(self, one: ScheduledCollector, context: CollectContext, began: float) -> Samples:
+    def _collect(
+        self, scheduled_collector: ScheduledCollector, context: CollectContext, began: float
+    ) -> Samples:
         """``began`` is when the round did: collectors of one interval stay in one run."""
         started = time.perf_counter()
-        wait, found, failed, reason = one.interval, Samples(), 0, ""
+        wait, found, failed, reason = scheduled_collector.interval, Samples(), 0, ""
         try:
-            found = one.collector.collect(context)
+            found = scheduled_collector.collector.collect(context)
         except UnavailableError as error:
-            wait, reason = max(one.interval, _AGAIN_SECONDS), str(error)
-            if self._deduplicator.is_new(one.name, reason):
-                _log.info("collector unavailable", collector=one.name, reason=reason)
+            wait, reason = max(scheduled_collector.interval, _AGAIN_SECONDS), str(error)
+            if self._deduplicator.is_new(scheduled_collector.name, reason):
+                _log.info(
+                    "collector unavailable", collector=scheduled_collector.name, reason=reason
+                )
         except Exception as error:
             # A defect of ours, or a kernel we do not know: the others go on.
             failed, reason = 1, describe_error(error)
-            if self._deduplicator.is_new(one.name, reason):
-                _log.error("collector failed", collector=one.name, reason=reason)
+            if self._deduplicator.is_new(scheduled_collector.name, reason):
+                _log.error("collector failed", collector=scheduled_collector.name, reason=reason)
         self.newest.keep(found, context.steady)
         for line in found.partial:
-            if self._deduplicator.is_new(one.name, line):
-                _log.warning("not collected", collector=one.name, reason=line)
-        one.due, one.looked = _next(one.due, wait, began), began
-        one.state = replace(
-            one.state,
+            if self._deduplicator.is_new(scheduled_collector.name, line):
+                _log.warning("not collected", collector=scheduled_collector.name, reason=line)
+        scheduled_collector.due, scheduled_collector.looked = (
+            _next(scheduled_collector.due, wait, began),
+            began,
+        )
+        scheduled_collector.state = replace(
+            scheduled_collector.state,
             available=not reason,
             reason=reason,
-            rounds=one.state.rounds + 1,
-            failures=one.state.failures + failed,
+            rounds=scheduled_collector.state.rounds + 1,
+            failures=scheduled_collector.state.failures + failed,
             seconds=time.perf_counter() - started,
             samples=len(found.samples),
         )

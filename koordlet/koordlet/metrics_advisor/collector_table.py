@@ -54,7 +54,7 @@ def _off(module: ModuleType, settings: Mapping[str, Any], gates: Mapping[str, bo
 
 
 def _names() -> Iterator[str]:
-    return (one.name for one in pkgutil.iter_modules(collectors.__path__))
+    return (module.name for module in pkgutil.iter_modules(collectors.__path__))
 
 
 def _module(name: str) -> ModuleType:
@@ -64,5 +64,5 @@ def _module(name: str) -> ModuleType:
 def _in_order(modules: Mapping[str, ModuleType]) -> Iterable[str]:
     order: TopologicalSorter[str] = TopologicalSorter()
     for name, module in modules.items():
-        order.add(name, *(one for one in getattr(module, "AFTER", ()) if one in modules))
+        order.add(name, *(other for other in getattr(module, "AFTER", ()) if other in modules))
     return order.static_order()

@@ -179,13 +179,13 @@ class Predictor:
         window = TimeWindow(now - self._learning.training_interval, now)
         used = self._used("pod", window)
         uses = [
-            PodUse(one.pod.uid, _priority(one), used.get((one.pod.uid,)))
-            for one in records
-            if _is_file_name(one.pod.uid)
+            PodUse(record.pod.uid, _priority(record), used.get((record.pod.uid,)))
+            for record in records
+            if _is_file_name(record.pod.uid)
         ]
         at = self._elapsed.at(now)
         self._models.train(samples(uses, self._used("node", window).get(())), at)
-        for uid in self._models.forget(at, self._gone({one.uid for one in uses}, at)):
+        for uid in self._models.forget(at, self._gone({use.uid for use in uses}, at)):
             self._saved.pop(uid, None)
             self._directory.remove(uid)
         found = self._predict(records, now)
@@ -239,7 +239,9 @@ class Predictor:
         rules = self._learning.rules
         peaks = self._models.percentiles(rules.cpu_percentile, rules.memory_percentile)
         # A pod that is in no list yet is seconds old, and its requests are not known.
-        demands = [_demand(one, one.demand) for one in records if one.demand is not None]
+        demands = [
+            _demand(record, record.demand) for record in records if record.demand is not None
+        ]
         return predict(demands, peaks, self._allocatable(), now, rules)
 
     def _used(self, who: str, window: TimeWindow) -> dict[tuple[str, ...], ResourceAmount]:
@@ -253,7 +255,7 @@ class Predictor:
     def _p90(self, kind: str, window: TimeWindow) -> dict[tuple[str, ...], float]:
         found = self._cache.aggregate(kind, window, (Aggregation.P90,))
         values = found.values[Aggregation.P90].tolist() if found.series else []
-        return {one.labels: value for one, value in zip(found.series, values, strict=True)}
+        return {series.labels: value for series, value in zip(found.series, values, strict=True)}
 
 
 def node_allocatable(

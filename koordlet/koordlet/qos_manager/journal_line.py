@@ -13,17 +13,17 @@ from koordlet.qos_manager.core.strategy import Decision, StrategyMode, Term
 
 def line(entry: DecisionRecord) -> DecisionEntry:
     """The journal entry of a decision."""
-    one = entry.decision
+    decision = entry.decision
     return DecisionEntry(
         rfc3339_milli(entry.at),
         entry.strategy,
         entry.mode.value,
-        one.outcome,
-        one.formula,
-        tuple((name, plain(value), unit) for name, value, unit in one.given),
-        one.pod,
-        one.group,
-        one.aspect,
+        decision.outcome,
+        decision.formula,
+        tuple((name, plain(value), unit) for name, value, unit in decision.given),
+        decision.pod,
+        decision.group,
+        decision.aspect,
     )
 
 
@@ -37,7 +37,7 @@ def entry(decided: DecisionEntry) -> DecisionRecord | None:
         rfc3339_milli(at)
     except (ValueError, OverflowError, OSError):
         return None
-    one = Decision(
+    decision = Decision(
         decided.outcome,
         decided.formula,
         tuple(Term(*given) for given in decided.given),
@@ -45,12 +45,12 @@ def entry(decided: DecisionEntry) -> DecisionRecord | None:
         decided.group,
         decided.aspect,
     )
-    return DecisionRecord(at, decided.strategy, mode, one)
+    return DecisionRecord(at, decided.strategy, mode, decision)
 
 
-def identity(one: DecisionRecord) -> tuple[str, DecisionKey]:
+def identity(decision_record: DecisionRecord) -> tuple[str, DecisionKey]:
     """A key that an entry shares with its journal line, which has milliseconds only."""
-    return rfc3339_milli(one.at), one.key
+    return rfc3339_milli(decision_record.at), decision_record.key
 
 
 def key(decided: DecisionEntry) -> DecisionKey:

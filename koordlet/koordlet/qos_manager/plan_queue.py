@@ -100,7 +100,7 @@ class PlanQueue:
         since, one_shot = self._take()
         self._rounds.append(self._executor.apply_urgent())
         now = self._monotonic()
-        self._seconds += [now - one for one in since]
+        self._seconds += [now - at for at in since]
         # Last: nothing about these is to be in the way of what has a state.
         for name, values in one_shot:
             self._executor.run_once(owner(name), values)
@@ -141,9 +141,9 @@ class PlanQueue:
             self._tasks.forget_left()
 
     def _hold(self, caches: tuple[CacheClass, ...]) -> None:
-        held = {f"class {one.limits.group}": one for one in caches}
+        held = {f"class {cache.limits.group}": cache for cache in caches}
         for scope in self._classes - held.keys():
             self._tasks.forget(scope)
         self._classes = frozenset(held)
-        for scope, one in held.items():
-            self._tasks.hold(DesiredState(scope, resctrl=one.limits, groups=one.groups))
+        for scope, desired in held.items():
+            self._tasks.hold(DesiredState(scope, resctrl=desired.limits, groups=desired.groups))

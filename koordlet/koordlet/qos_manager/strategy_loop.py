@@ -79,7 +79,7 @@ class StrategyLoop:
         carry: Callable[[NodePlan], None] | None,
     ) -> None:
         self._rounds = rounds
-        self._off = tuple(_state(one) for one in off)
+        self._off = tuple(_state(strategy) for strategy in off)
         self._build_view = build_view
         self._decisions = decisions
         self._evictor = evictor
@@ -93,7 +93,7 @@ class StrategyLoop:
 
     def states(self) -> tuple[StrategyState, ...]:
         """The state of each strategy by name, disabled ones included."""
-        return tuple(sorted((*self._rounds.states(), *self._off), key=lambda one: one.name))
+        return tuple(sorted((*self._rounds.states(), *self._off), key=lambda state: state.name))
 
     async def run(self) -> None:
         """Decide each time a strategy is due."""
@@ -119,11 +119,11 @@ class StrategyLoop:
 
     async def _run_round(self) -> tuple[StrategyView, RoundPlans] | None:
         """Run a round in a thread; ``None`` if a strategy in it was given up."""
-        one = self._rounds.start()
-        work = _run_in_thread(partial(self._round, one))
+        round_ = self._rounds.start()
+        work = _run_in_thread(partial(self._round, round_))
         while not work.done():
             await asyncio.wait((work,), timeout=_SILENT_SECONDS)
-            if not work.done() and (name := self._give_up_running(one)):
+            if not work.done() and (name := self._give_up_running(round_)):
                 # It may still return.
                 work.add_done_callback(partial(self._returned, name))
                 return None
@@ -132,18 +132,18 @@ class StrategyLoop:
         except AbandonedError as error:  # it returned just when it was to be given up
             self._rounds.resume(error.name, error.plan)
             return None
-        self._rounds.finish(one)
+        self._rounds.finish(round_)
         return found
 
-    def _give_up_running(self, one: StrategyRound) -> str:
+    def _give_up_running(self, strategy_round: StrategyRound) -> str:
         """Give up the running strategy, and the round with it; its name, "" if none was."""
-        name = one.running
+        name = strategy_round.running
         if not name:
             if self._deduplicator.is_new("view"):
                 reason = "a kernel file does not answer; nothing is decided until it does"
                 _log.error("strategy round hangs", reason=reason)
             return ""
-        if not one.give_up(name):
+        if not strategy_round.give_up(name):
             return ""
         reason = f"has not come back for {_SILENT_SECONDS:g} s; it is not asked until it does"
         self._rounds.suspend(name, reason)
@@ -155,9 +155,9 @@ class StrategyLoop:
         error = None if work.cancelled() else work.exception()
         self._rounds.resume(name, error.plan if isinstance(error, AbandonedError) else None)
 
-    def _round(self, one: StrategyRound) -> tuple[StrategyView, RoundPlans]:
+    def _round(self, strategy_round: StrategyRound) -> tuple[StrategyView, RoundPlans]:
         view = self._build_view(time.time(), time.monotonic(), self._rounds.signals)
-        return view, one.run(view)
+        return view, strategy_round.run(view)
 
     def _publish(self, view: StrategyView, found: RoundPlans) -> None:
         self.signals = found.signals
@@ -167,7 +167,7 @@ class StrategyLoop:
             return
         node_plan = NodePlan(
             desired={name: plan.desired for name, plan in found.done() if plan.desired},
-            caches=tuple(one for _, plan in found.done() for one in plan.caches),
+            caches=tuple(cache for _, plan in found.done() for cache in plan.caches),
             one_shot=tuple(found.one_shot),
             lines=tuple(journal_line.line(entry) for entry in news),
             complete=self._is_complete(view),

@@ -33,7 +33,7 @@ class DisabledStrategy:
 
 def available() -> tuple[str, ...]:
     """The names of our own strategies."""
-    return tuple(sorted(one.name for one in pkgutil.iter_modules(strategies.__path__)))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(strategies.__path__)))
 
 
 def load(name: str) -> ModuleType:

@@ -114,8 +114,8 @@ class StrategyViewBuilder:
     def _pod(self, record: PodRecord) -> PodView:
         layout = self._seen.layout
         containers = tuple(
-            ContainerView(one, container_group(record, one, layout))
-            for one in record.containers.values()
+            ContainerView(container, container_group(record, container, layout))
+            for container in record.containers.values()
         )
         return PodView(record, layout.group_of_parent(record.pod.cgroup_parent), containers)
 

@@ -46,5 +46,5 @@ class AnsweredRequests:
 
 def _is_answer(found: LinuxResources, answered: LinuxResources) -> bool:
     both = [(getattr(found, name), getattr(answered, name)) for name in SCALARS]
-    shown = [(one, other) for one, other in both if one is not None and other is not None]
-    return bool(shown) and all(one == other for one, other in shown)
+    shown = [(value, other) for value, other in both if value is not None and other is not None]
+    return bool(shown) and all(value == other for value, other in shown)

@@ -124,10 +124,10 @@ class HookAnswers:
         """The answers about pods ("namespace/name") that are wanted, in the order of each pod's."""
         with self._lock:
             return [
-                one
+                answer
                 for pod, answers in self._by_pod.items()
                 if wanted(pod)
-                for one in answers.values()
+                for answer in answers.values()
             ]
 
     def _is_new(self, answer: HookAnswerEntry, now: float) -> bool:
@@ -160,8 +160,8 @@ def _size(record: AnswerRecord | None) -> int:
     if record is None:
         return 0
     answer = record.answer
-    fields = sum(len(one.fields) for one in answer.plugins)
-    texts = sum(len(one.why) for one in answer.plugins) + sum(map(len, answer.notes))
+    fields = sum(len(plugin.fields) for plugin in answer.plugins)
+    texts = sum(len(plugin.why) for plugin in answer.plugins) + sum(map(len, answer.notes))
     return _ANSWER_BYTES + texts + _FIELD_BYTES * fields
 
 

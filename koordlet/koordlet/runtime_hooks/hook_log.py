@@ -70,7 +70,7 @@ def log_round(deduplicator: LogDeduplicator, done: Round, problems: Iterable[str
     for line in problems:
         if deduplicator.is_new(line):
             _node_log.warning("tasks not reconciled", reason=line)
-    written = sum(one.outcome is Wrote.WRITTEN for one in done.results)
+    written = sum(result.outcome is Wrote.WRITTEN for result in done.results)
     if written:
         _node_log.info("reconciled", files=written)
     for conflict in done.conflicts:
@@ -89,7 +89,7 @@ def _log_drift(reason: str, results: Sequence[Result]) -> None:
     """A line for each value that somebody else had changed, or one for very many."""
     if len(results) > _MOST_DRIFT_LINES:
         first = results[0].target
-        knobs = ", ".join(sorted({one.target.knob for one in results}))
+        knobs = ", ".join(sorted({result.target.knob for result in results}))
         example = f"{first.knob} of {first.place}"
         _node_log.warning(_DRIFT, values=len(results), knobs=knobs, example=example, reason=reason)
         return

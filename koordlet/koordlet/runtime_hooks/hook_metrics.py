@@ -117,7 +117,7 @@ class JobMetrics(Collector):
             labels=["job", "state"],
         )
         for (kind, state), number in Counted(
-            (one.key.kind, one.state) for one in self._jobs.states()
+            (job.key.kind, job.state) for job in self._jobs.states()
         ).items():
             there.add_metric([kind, state], number)
         yield there

@@ -85,9 +85,9 @@ class NodeKubelet:
             )
         status: dict[str, Any] = node.get("status") or {}
         found: dict[str, str] = {}
-        for one in status.get("addresses") or ():
+        for address in status.get("addresses") or ():
             # Of several of a type the first is the Node's primary one, on which it listens.
-            found.setdefault(one["type"], one["address"])
+            found.setdefault(address["type"], address["address"])
         address = found.get(self._address_type)
         if not address:
             there = ", ".join(sorted(found)) or "none"

@@ -63,8 +63,8 @@ class NodeObjects:
         """Return the age of each kind; ``None`` for those that this run has not received yet."""
         now = time.monotonic()
         return {
-            kind: InformerAge(_finite(one.age(now)), one.problem, one.absent)
-            for kind, one in self._informers.items()
+            kind: InformerAge(_finite(informer.age(now)), informer.problem, informer.absent)
+            for kind, informer in self._informers.items()
         }
 
     def recall(self) -> None:
@@ -84,8 +84,8 @@ class NodeObjects:
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for one in self._informers.values():
-                group.create_task(one.run())
+            for informer in self._informers.values():
+                group.create_task(informer.run())
 
     def _informer(self, api: Api, resource: Resource, node: str) -> Informer[Object]:
         return Informer(

@@ -55,7 +55,9 @@ def parse_rules(text: str, online: str = "") -> NodeRules:
         ValueError: it is not valid YAML, or a document is no object of a known kind.
     """
     try:
-        documents = [one for one in yaml_documents(text) if one is not None]
+        documents = [
+            yaml_document for yaml_document in yaml_documents(text) if yaml_document is not None
+        ]
     except ValueError as error:
         raise ValueError(f"is not valid YAML: {error}") from None
     rules = NO_RULES
@@ -166,7 +168,7 @@ class NodeViewBuilder:
 
     def update_object(self, kind: str, document: Mapping[str, object] | None) -> None:
         """A document of the API server from now on, or that it has none any more."""
-        kept = {key: one for key, one in self._objects.items() if key != kind}
+        kept = {key: found for key, found in self._objects.items() if key != kind}
         # Replaced, never changed: another thread reads it.
         self._objects = kept if document is None else {**kept, kind: document}
 

@@ -104,6 +104,6 @@ class PodArrivals:
     @staticmethod
     def _groups(root: Path) -> list[Path]:
         try:
-            return [one for one in root.iterdir() if "pod" in one.name and one.is_dir()]
+            return [folder for folder in root.iterdir() if "pod" in folder.name and folder.is_dir()]
         except OSError:
             return []

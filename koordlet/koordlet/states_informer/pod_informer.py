@@ -85,7 +85,7 @@ class PodInformer:
         self._due = asyncio.Event()
         self._recalled = False
         if remembered is not None:
-            known = [one for one in remembered.load() if self._there(self._group(one))]
+            known = [record for record in remembered.load() if self._there(self._group(record))]
             self.inventory.recall(known, time.monotonic())
             self._recalled = bool(known)
 
@@ -286,8 +286,8 @@ class PodInformer:
 
     def _running(self, record: PodRecord) -> Iterator[str]:
         """The ids of containers whose groups are there."""
-        for ident, one in record.containers.items():
-            if self._there(container_group(record, one, self._layout)):
+        for ident, container in record.containers.items():
+            if self._there(container_group(record, container, self._layout)):
                 yield ident
 
     def _group(self, record: PodRecord) -> str:
@@ -318,7 +318,7 @@ def _newest_sandboxes(
     A runtime lists sandboxes that have ended until they are removed, beside those that
     replaced them. In one of these the pod's containers run.
     """
-    of_running = {one.pod.uid: one.pod for one in running}
+    of_running = {record.pod.uid: record.pod for record in running}
     newest: dict[str, Pod] = {}
     for pod in pods:
         newest[pod.uid] = of_running.get(pod.uid, pod)

@@ -67,5 +67,5 @@ class PodSnapshot:
 
 
 def _without_secrets(record: PodRecord) -> PodRecord:
-    containers = {key: replace(one, env={}) for key, one in record.containers.items()}
+    containers = {key: replace(container, env={}) for key, container in record.containers.items()}
     return replace(record, containers=containers)

@@ -75,7 +75,7 @@ class TimeGrid:
 def kinds_document() -> Document:
     """The table of what is measured."""
     names = [field.name for field in fields(MetricKind)]
-    return {"kinds": [{name: getattr(one, name) for name in names} for one in KINDS.values()]}
+    return {"kinds": [{name: getattr(item, name) for name in names} for item in KINDS.values()]}
 
 
 def query_document(
@@ -116,8 +116,8 @@ def query_document(
     grid = TimeGrid.of(now, window, step)
     points = observed.cache.points(kind, grid.window, labels)
     shown = document["series"][:MOST_CURVES]
-    for one, series in zip(shown, found.series, strict=False):
-        one["points"] = _shown(grid.means(points[series])) if series in points else []
+    for item, series in zip(shown, found.series, strict=False):
+        item["points"] = _shown(grid.means(points[series])) if series in points else []
     grown = {"times": grid.times, "step_seconds": grid.step}
     return document | grown | {"series": shown, "left_out": len(found.series) - len(shown)}
 
@@ -139,7 +139,7 @@ def usage_document(
     looks = np.zeros(grid.count, dtype=np.int64)
     for _, counts in (row for found in rows.values() for row in found):
         np.maximum(looks, counts, out=looks)
-    order = ["system", "host", *(one.value for one in CLASSES), "ended"]
+    order = ["system", "host", *(item.value for item in CLASSES), "ended"]
     peaks = observed.peaks() or {}
     return {
         "resource": resource,
@@ -149,7 +149,7 @@ def usage_document(
         "classes": {name: _shown(_together(rows[name], looks)) for name in order if name in rows},
         "node": next((_shown(grid.means(points)) for points in whole.values()), []),
         "capacity": capacity(observed.latest)[resource],
-        "peaks": {name: one[resource] for name, one in peaks.items() if resource in one},
+        "peaks": {name: peak[resource] for name, peak in peaks.items() if resource in peak},
     }
 
 

@@ -84,7 +84,7 @@ class DocumentSources:
         window = TimeWindow(now - _FRESH_SECONDS[KINDS[kind].step], now)
         found = self.cache.aggregate(kind, window, (Aggregation.LAST,))
         values = found.values[Aggregation.LAST]
-        return {one.labels: float(values[i]) for i, one in enumerate(found.series)}
+        return {series.labels: float(values[i]) for i, series in enumerate(found.series)}
 
     def value(self, kind: str) -> float | None:
         """The newest value of a kind without labels."""
@@ -109,13 +109,13 @@ def node_document(observed: DocumentSources) -> Document:
         "system": system_usage(observed),
         "psi": node_psi(observed),
         "numa": _numa(observed),
-        "peaks": None if peaks is None else {name: dict(one) for name, one in peaks.items()},
-        "collectors": [_collector(one) for one in observed.collectors()],
+        "peaks": None if peaks is None else {name: dict(peak) for name, peak in peaks.items()},
+        "collectors": [_collector(collector) for collector in observed.collectors()],
         "cache": asdict(observed.cache.state()),
         "states": {name: asdict(age) for name, age in observed.ages().items()},
-        "reports": {name: _report(one, now) for name, one in observed.reports().items()},
+        "reports": {name: _report(report, now) for name, report in observed.reports().items()},
         "cpu_weights": _weights(observed.weights),
-        "jobs": [_job(one) for one in observed.jobs()],
+        "jobs": [_job(job) for job in observed.jobs()],
     }
 
 
@@ -123,19 +123,21 @@ def health_document(observed: DocumentSources) -> tuple[Document, bool]:
     """Report whether koordlet does its work; what is only degraded leaves it alive."""
     now = observed.clock()
     stuck = [
-        f"collector {one.name} has not looked for {now - one.looked_at:.0f} s"
-        for one in observed.collectors()
-        if one.enabled and one.rounds and now - one.looked_at > 5 * one.interval + _STUCK_SECONDS
+        f"collector {collector.name} has not looked for {now - collector.looked_at:.0f} s"
+        for collector in observed.collectors()
+        if collector.enabled
+        and collector.rounds
+        and now - collector.looked_at > 5 * collector.interval + _STUCK_SECONDS
     ]
     problem = observed.cache.state().problem
     degraded = [f"metric cache: {problem}"] if problem else []
     degraded += [f"{name}: {age.problem}" for name, age in observed.ages().items() if age.problem]
     reports = observed.reports().items()
-    degraded += [f"report {name}: {one.problem}" for name, one in reports if one.problem]
+    degraded += [f"report {name}: {report.problem}" for name, report in reports if report.problem]
     degraded += [
-        f"job {' '.join(filter(None, one.key[:2]))} hangs: began {one.age:.0f} s ago"
-        for one in observed.jobs()
-        if one.state == "overdue"
+        f"job {' '.join(filter(None, job.key[:2]))} hangs: began {job.age:.0f} s ago"
+        for job in observed.jobs()
+        if job.state == "overdue"
     ]
     status = "failed" if stuck else "degraded" if degraded else "ok"
     return {"status": status, "reasons": [*stuck, *degraded]}, not stuck
@@ -144,9 +146,9 @@ def health_document(observed: DocumentSources) -> tuple[Document, bool]:
 def ready_document(observed: DocumentSources) -> tuple[Document, bool]:
     """Report whether everything has been looked at once."""
     reasons = [
-        f"collector {one.name} has not looked yet"
-        for one in observed.collectors()
-        if one.enabled and not one.rounds
+        f"collector {collector.name} has not looked yet"
+        for collector in observed.collectors()
+        if collector.enabled and not collector.rounds
     ]
     reasons += [
         f"{name}: {age.problem or 'not known yet'}"
@@ -210,9 +212,9 @@ def _machine(cpus: NodeCPUInfo | None) -> Document | None:
     return {
         "model": cpus.model,
         "vendor": cpus.vendor,
-        "sockets": _distinct(one.socket for one in cpus.online),
-        "cores": _distinct(one.core for one in cpus.online),
-        "numa_nodes": _distinct(one.node for one in cpus.online),
+        "sockets": _distinct(processor.socket for processor in cpus.online),
+        "cores": _distinct(processor.core for processor in cpus.online),
+        "numa_nodes": _distinct(processor.node for processor in cpus.online),
         "smt": cpus.smt,
         "turbo": cpus.turbo,
     }
@@ -262,15 +264,15 @@ def _report(state: ReportState, now: float) -> Document:
     }
 
 
-def _job(one: JobState) -> Document:
+def _job(job_state: JobState) -> Document:
     """Describe a slow job that runs or waits now."""
     return {
-        "job": one.key.kind,
-        "target": one.key.target,
-        "owner": one.key.owner,
-        "state": one.state,
-        "age_seconds": one.age,
-        "deadline_seconds": one.seconds,
+        "job": job_state.key.kind,
+        "target": job_state.key.target,
+        "owner": job_state.key.owner,
+        "state": job_state.state,
+        "age_seconds": job_state.age,
+        "deadline_seconds": job_state.seconds,
     }
 
 

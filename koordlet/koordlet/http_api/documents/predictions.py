@@ -14,7 +14,11 @@ from koordlet.http_api.documents.top import asked_cpu, asked_memory, class_of
 from koordlet.prediction.training_result import TrainingResult
 from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
 
-_ITEMS = {NODE: "node", SYS: "sys", **{item_uid(one): one or "none" for one in PriorityClass}}
+_ITEMS = {
+    NODE: "node",
+    SYS: "sys",
+    **{item_uid(priority): priority or "none" for priority in PriorityClass},
+}
 """The node's models by UID; "none" are the pods without a priority class."""
 
 
@@ -25,7 +29,9 @@ def prediction_document(observed: DocumentSources) -> Document:
         "node": observed.node,
         "at": observed.clock(),
         "trained_at": training.at or None,
-        "predictors": {name: _said(one) for name, one in observed.predictions().items()},
+        "predictors": {
+            name: _said(prediction) for name, prediction in observed.predictions().items()
+        },
         "models": [
             {"item": item, **_percentiles(training.models[uid])}
             for uid, item in _ITEMS.items()
@@ -60,8 +66,8 @@ def _pod(record: PodRecord, training: TrainingResult) -> Document:
 def _percentiles(model: Mapping[str, ResourceAmount]) -> Document:
     """By resource and name ("p60" to "max"); empty without a model."""
     return {
-        "cpu": {name: cores(one.cpu) for name, one in model.items()},
-        "memory": {name: whole(one.memory) for name, one in model.items()},
+        "cpu": {name: cores(amount.cpu) for name, amount in model.items()},
+        "memory": {name: whole(amount.memory) for name, amount in model.items()},
     }
 
 

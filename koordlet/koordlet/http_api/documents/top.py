@@ -57,14 +57,14 @@ def top_document(observed: DocumentSources) -> Document:
             "memory": whole(observed.value("node_memory_usage")),
             "capacity": capacity(observed.latest),
             "psi": node_psi(observed),
-            "peaks": None if peaks is None else {name: dict(one) for name, one in peaks.items()},
+            "peaks": None if peaks is None else {name: dict(peak) for name, peak in peaks.items()},
         },
         "system": system_usage(observed),
         "host_applications": _host_applications(observed),
         "classes": [
-            _class(qos, [one for one in pods if one["qos"] == qos])
+            _class(qos, [pod for pod in pods if pod["qos"] == qos])
             for qos in CLASSES
-            if any(one["qos"] == qos for one in pods)
+            if any(pod["qos"] == qos for pod in pods)
         ],
         "pods": pods,
     }
@@ -111,15 +111,15 @@ def _pod(record: PodRecord, readings: Mapping[str, _Readings]) -> Document:
     pod, demand = record.pod, record.demand or Demand()
     containers = [
         {
-            "id": one.id,
-            "name": one.name,
+            "id": container.id,
+            "name": container.name,
             **readings["container"].row(
-                (pod.uid, one.id),
-                demand.container_requests.get(one.name, {}),
-                demand.container_limits.get(one.name, {}),
+                (pod.uid, container.id),
+                demand.container_requests.get(container.name, {}),
+                demand.container_limits.get(container.name, {}),
             ),
         }
-        for one in record.containers.values()
+        for container in record.containers.values()
     ]
     return {
         "uid": pod.uid,
@@ -136,7 +136,7 @@ def _pod(record: PodRecord, readings: Mapping[str, _Readings]) -> Document:
 
 def _class(qos: QoSClass, pods: list[Document]) -> Document:
     fields = ("cpu", "memory", "cpu_request", "memory_request")
-    sums = {name: _sum(one[name] for one in pods) for name in fields}
+    sums = {name: _sum(pod[name] for pod in pods) for name in fields}
     return {"qos": qos.value, "pods": len(pods), **sums}
 
 

@@ -100,14 +100,14 @@ def why_document(
         return document | {"decides": False, "reason": NOTHING_DECIDED}
     called = asked.pod or asked.evicted
     records = observed.pods() if called else ()
-    running = [one for one in records if called and names_pod(called, one.pod.full_name)]
-    held = (decided.cgroups(one) for one in running[:MOST_PODS] if asked.pod)
+    running = [record for record in records if called and names_pod(called, record.pod.full_name)]
+    held = (decided.cgroups(record) for record in running[:MOST_PODS] if asked.pod)
     return document | {
         "decides": True,
         "pods": [record.pod.full_name for record in running],
         "cgroups": [group for groups in held for group in groups],
-        "decisions": [_standing(one) for one in found.standing],
-        "history": [_entry(one) for one in found.history],
+        "decisions": [_standing(decision) for decision in found.standing],
+        "history": [_entry(decision) for decision in found.history],
         "wishes": list(decided.desired(asked.group)) if asked.group else [],
         "strategies": strategy_documents(decided),
     }
@@ -116,10 +116,10 @@ def why_document(
 def strategy_documents(decided: DecisionSources) -> list[Document]:
     """Describe each strategy's state, with its last outcome."""
     newest: dict[str, CurrentDecision] = {}
-    for one in decided.decisions.find(lambda _: True, most=0).standing:
-        other = newest.get(one.strategy)
-        if other is None or one.since > other.since:
-            newest[one.strategy] = one
+    for decision in decided.decisions.find(lambda _: True, most=0).standing:
+        other = newest.get(decision.strategy)
+        if other is None or decision.since > other.since:
+            newest[decision.strategy] = decision
     return [
         {
             **asdict(state),
@@ -132,24 +132,27 @@ def strategy_documents(decided: DecisionSources) -> list[Document]:
 
 def with_older(found: DecisionList, older: Iterable[DecisionRecord], most: int) -> DecisionList:
     """The history with what the journal has in addition, newest first; ``most`` of all."""
-    entries = sorted((*found.history, *older), key=lambda one: one.at, reverse=True)
+    entries = sorted((*found.history, *older), key=lambda decision: decision.at, reverse=True)
     began: dict[DecisionKey, float] = {}
     history = []
-    for one in entries:
+    for entry in entries:
         # What was decided next ended it, where nobody remembers when else that was.
-        until = began.get(one.key) if one.until is None else one.until
-        history.append(replace(one, until=until))
-        began[one.key] = one.at
+        until = began.get(entry.key) if entry.until is None else entry.until
+        history.append(replace(entry, until=until))
+        began[entry.key] = entry.at
     return found._replace(history=tuple(history[:most]))
 
 
-def _standing(one: CurrentDecision) -> Document:
-    shared = _decision(one.strategy, one.mode, one.decision)
-    return shared | {"since": one.since, "said_at": one.said_at}
+def _standing(current_decision: CurrentDecision) -> Document:
+    shared = _decision(current_decision.strategy, current_decision.mode, current_decision.decision)
+    return shared | {"since": current_decision.since, "said_at": current_decision.said_at}
 
 
-def _entry(one: DecisionRecord) -> Document:
-    return _decision(one.strategy, one.mode, one.decision) | {"at": one.at, "until": one.until}
+def _entry(decision_record: DecisionRecord) -> Document:
+    return _decision(decision_record.strategy, decision_record.mode, decision_record.decision) | {
+        "at": decision_record.at,
+        "until": decision_record.until,
+    }
 
 
 def _decision(strategy: str, mode: StrategyMode, decision: Decision) -> Document:

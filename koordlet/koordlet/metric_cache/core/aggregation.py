@@ -46,7 +46,7 @@ class PointBlock:
 
     def taken(self, rows: Flags) -> PointBlock:
         """Only some rows."""
-        series = tuple(one for one, keep in zip(self.series, rows, strict=True) if keep)
+        series = tuple(labels for labels, keep in zip(self.series, rows, strict=True) if keep)
         parts = (self.values, self.lows, self.highs, self.weights)
         return PointBlock(series, self.times, *(None if p is None else p[rows] for p in parts))  # type: ignore[arg-type]
 

@@ -89,7 +89,7 @@ class RecordEncoder:
     def __init__(self, known: SegmentState | None = None) -> None:
         known = known or SegmentState.nothing()
         # By their hashes, of 64 bits and other ones in each run: names of the dead cost memory.
-        self._numbers = {hash(one): number for number, one in enumerate(known.names)}
+        self._numbers = {hash(name): number for number, name in enumerate(known.names)}
         self._named = len(known.names)
         self._valid = set(known.groups)
         self._counted = known.counted
@@ -111,12 +111,14 @@ class RecordEncoder:
     def _group(self, batch: SampleBatch) -> tuple[bytes, int]:
         if len(self._numbers) > NAMES:
             self._numbers.clear()
-        fresh = [one for one in dict.fromkeys(batch.series) if hash(one) not in self._numbers]
-        for one in fresh:
-            self._numbers[hash(one)] = self._named
+        fresh = [
+            fromkey for fromkey in dict.fromkeys(batch.series) if hash(fromkey) not in self._numbers
+        ]
+        for name in fresh:
+            self._numbers[hash(name)] = self._named
             self._named += 1
         named = _record(_NAMES + _encode_names(fresh)) if fresh else b""
-        numbers = np.array([self._numbers[hash(one)] for one in batch.series], _NUMBER)
+        numbers = np.array([self._numbers[hash(name)] for name in batch.series], _NUMBER)
         if len(self._valid) == GROUPS:
             self._valid.clear()
             self._groups.clear()
@@ -180,7 +182,7 @@ class RecordDecoder:
                 self.known.names.append(Series(kind, labels))
             return None
         if sort == _GROUP:
-            self.known.group([self._named(one) for one in np.frombuffer(body[1:], _NUMBER)])
+            self.known.group([self._named(name) for name in np.frombuffer(body[1:], _NUMBER)])
             return None
         if sort == _AHEAD:
             _, self.known.ahead = _CLOCK.unpack(body)

@@ -116,7 +116,11 @@ class Rings:
         row = KINDS[kind]
         wanted = [(_place(row.labels, name, kind), text) for name, text in (labels or {}).items()]
         step, known = self._places[kind]
-        series = [one for one in known if all(one.labels[place] == text for place, text in wanted)]
+        series = [
+            candidate
+            for candidate in known
+            if all(candidate.labels[place] == text for place, text in wanted)
+        ]
         ahead = self._timeline.ahead
         start, end = max(window.start - ahead, 0.0), min(window.end - ahead, END_OF_TIME)
         block = self.tiers[step].read(series, start, end)
@@ -149,13 +153,13 @@ class Rings:
                 return rows, which
         busy: list[int] = []
         known = []
-        for number, one in enumerate(series):
-            step, places = self._places.get(one.kind, _NOWHERE)
-            row = places.get(one)
+        for number, candidate in enumerate(series):
+            step, places = self._places.get(candidate.kind, _NOWHERE)
+            row = places.get(candidate)
             if step != tier.step:
                 continue  # A kind whose step was another one in an earlier version.
             if row is None:
-                row = self._admit(one, {step: busy})
+                row = self._admit(candidate, {step: busy})
             if row is not None:
                 busy.append(row)
                 known.append(number)

@@ -99,7 +99,7 @@ class Tier:
     def retain(self, wanted: Callable[[Series], bool]) -> None:
         """Forget all other series."""
         names = enumerate(self._names)
-        self._release(row for row, one in names if one is not None and not wanted(one))
+        self._release(row for row, name in names if name is not None and not wanted(name))
 
     def turn(self, at: float) -> list[SampleBatch]:
         """Let it be that time: seal what is past, forget what is too old."""
@@ -184,7 +184,7 @@ class Tier:
         )
 
     def _rows_of(self, series: Iterable[Series]) -> Integers:
-        return np.fromiter((self._rows[one.kind][one] for one in series), np.intp)
+        return np.fromiter((self._rows[name.kind][name] for name in series), np.intp)
 
     def _reduced(self, stretch: int) -> tuple[Integers, Floats]:
         """A raw stretch as numbers of a coarse slot."""
@@ -217,7 +217,7 @@ class Tier:
         # Remembered by the log for each group: a digest is enough.
         key = blake2b(place + rows.tobytes(), digest_size=16).digest()
         names = self._names
-        series = [one for row in rows.tolist() if (one := names[row]) is not None]
+        series = [name for row in rows.tolist() if (name := names[row]) is not None]
         return SampleBatch(self.step, coarse, at, series, key, numbers)
 
     def _evict(self, busy: Sequence[int]) -> None:

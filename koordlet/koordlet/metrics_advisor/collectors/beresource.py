@@ -132,4 +132,6 @@ def _by_annotation(pod: Pod) -> int:
     except ValueError:
         # The hooks log the error.
         return 0
-    return sum(one.cpu_request.value for one in containers.values() if one.cpu_request)
+    return sum(
+        container.cpu_request.value for container in containers.values() if container.cpu_request
+    )

@@ -125,8 +125,8 @@ class Collector:
         used = None if memory is None else memory.whole - memory.free
         return _samples("node", (), cold, used)
 
-    def _group(self, one: LabelledCgroup, reading: FileReading) -> list[Sample]:
-        who, labels, group = one
+    def _group(self, labelled_cgroup: LabelledCgroup, reading: FileReading) -> list[Sample]:
+        who, labels, group = labelled_cgroup
         cold = reading.of_group(self._idle_file(group), kidled.cold_bytes)
         if cold is None:
             return []

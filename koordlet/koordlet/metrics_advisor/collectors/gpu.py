@@ -69,13 +69,13 @@ class Collector:
         devices: dict[str, SchedulableDevice] = {}
         samples: list[Sample] = []
         owners = _ProcessOwners(self._sources, context)
-        for one in readings:
-            partial += (f"GPU {one.uuid or one.minor}: {line}" for line in one.missing)
-            if not one.uuid or one.minor < 0:
-                partial.append(f"a GPU does not say which it is: {one.error} (left out)")
+        for reading in readings:
+            partial += (f"GPU {reading.uuid or reading.minor}: {line}" for line in reading.missing)
+            if not reading.uuid or reading.minor < 0:
+                partial.append(f"a GPU does not say which it is: {reading.error} (left out)")
                 continue
-            devices[one.uuid] = self._device(one, context.steady, partial)
-            samples += _samples(one, owners)
+            devices[reading.uuid] = self._device(reading, context.steady, partial)
+            samples += _samples(reading, owners)
         for uuid in self._known.keys() - devices.keys():
             devices[uuid] = self._lost(uuid)
         info = GPUs(
@@ -86,14 +86,20 @@ class Collector:
         )
         return Samples(samples, (info,), tuple(dict.fromkeys(partial)))
 
-    def _device(self, one: GPUReading, steady: float, partial: list[str]) -> SchedulableDevice:
-        known = self._known.get(one.uuid)
-        if known is None or known.device.bus != _bus(one) or known.device.minor != one.minor:
-            placed = self._placed(one, partial)
-            known = self._known.setdefault(one.uuid, _KnownGPU(placed))
+    def _device(
+        self, gpu_reading: GPUReading, steady: float, partial: list[str]
+    ) -> SchedulableDevice:
+        known = self._known.get(gpu_reading.uuid)
+        if (
+            known is None
+            or known.device.bus != _bus(gpu_reading)
+            or known.device.minor != gpu_reading.minor
+        ):
+            placed = self._placed(gpu_reading, partial)
+            known = self._known.setdefault(gpu_reading.uuid, _KnownGPU(placed))
             known.device = placed
-        reason, message = known.health.judge(one, steady)
-        memory = one.memory or known.device.resources.get(GPU_MEMORY, 0)
+        reason, message = known.health.judge(gpu_reading, steady)
+        memory = gpu_reading.memory or known.device.resources.get(GPU_MEMORY, 0)
         known.device = replace(
             known.device,
             resources={GPU_CORE: 100, GPU_MEMORY: memory, GPU_MEMORY_RATIO: 100},
@@ -105,7 +111,9 @@ class Collector:
 
     def _model(self, readings: Iterable[GPUReading]) -> str:
         """The model of all GPUs known; "" where they differ."""
-        self._models |= {one.uuid: one.model for one in readings if one.uuid and one.model}
+        self._models |= {
+            reading.uuid: reading.model for reading in readings if reading.uuid and reading.model
+        }
         found = set(self._models.values())
         return found.pop() if len(found) == 1 else ""
 
@@ -117,13 +125,15 @@ class Collector:
         known.device = replace(known.device, healthy=False, reason="NotFound", message=line)
         return known.device
 
-    def _placed(self, one: GPUReading, partial: list[str]) -> SchedulableDevice:
+    def _placed(self, gpu_reading: GPUReading, partial: list[str]) -> SchedulableDevice:
         """A GPU and its place; without a place if sysfs does not know it."""
-        device = SchedulableDevice(type="gpu", id=one.uuid, minor=one.minor, bus=_bus(one))
+        device = SchedulableDevice(
+            type="gpu", id=gpu_reading.uuid, minor=gpu_reading.minor, bus=_bus(gpu_reading)
+        )
         try:
             place = pci.place(self._sources.tree, self._sources.sys_root, device.bus)
         except (OSError, ValueError) as error:
-            partial.append(f"GPU {one.uuid}: no place in sysfs: {error}")
+            partial.append(f"GPU {gpu_reading.uuid}: no place in sysfs: {error}")
             return device
         return replace(device, numa_node=place.numa_node, pcie=place.pcie)
 
@@ -163,15 +173,15 @@ class _ProcessOwners:
                 yield _last(container_group(record, container, layout)), (record.pod.uid, ident)
 
 
-def _samples(one: GPUReading, owners: _ProcessOwners) -> Iterator[Sample]:
+def _samples(gpu_reading: GPUReading, owners: _ProcessOwners) -> Iterator[Sample]:
     """Samples of one GPU's usage by node, pods and containers."""
-    labels = (str(one.minor), one.uuid)
-    if one.core is not None:
-        yield Sample(Series("node_gpu_core_usage", labels), one.core)
-    if one.memory_used is not None:
-        yield Sample(Series("node_gpu_memory_usage", labels), one.memory_used)
+    labels = (str(gpu_reading.minor), gpu_reading.uuid)
+    if gpu_reading.core is not None:
+        yield Sample(Series("node_gpu_core_usage", labels), gpu_reading.core)
+    if gpu_reading.memory_used is not None:
+        yield Sample(Series("node_gpu_memory_usage", labels), gpu_reading.memory_used)
     sums: dict[tuple[str, tuple[str, ...]], GPUProcess] = {}
-    for process in one.processes:
+    for process in gpu_reading.processes:
         for owner in owners.of(process.pid):
             before = sums.get(owner, GPUProcess(0))
             both = GPUProcess(0, before.memory + process.memory, before.core + process.core)
@@ -181,8 +191,8 @@ def _samples(one: GPUReading, owners: _ProcessOwners) -> Iterator[Sample]:
         yield Sample(Series(f"{who}_gpu_memory_usage", (*ident, *labels)), used.memory)
 
 
-def _bus(one: GPUReading) -> str:
-    return pci.address(one.bus) if one.bus else ""
+def _bus(gpu_reading: GPUReading) -> str:
+    return pci.address(gpu_reading.bus) if gpu_reading.bus else ""
 
 
 def _last(group: str) -> str:

@@ -63,9 +63,11 @@ class Collector:
             partial.append(self._no_groups())
         return Samples(samples, partial=tuple(dict.fromkeys(partial)))
 
-    def _group(self, one: LabelledCgroup, samples: list[Sample], partial: list[str]) -> bool:
+    def _group(
+        self, labelled_cgroup: LabelledCgroup, samples: list[Sample], partial: list[str]
+    ) -> bool:
         """Sample one cgroup; whether it had anything to read."""
-        who, labels, group = one
+        who, labels, group = labelled_cgroup
         directory = self._layout.group_path(group, "cpuacct")
         found = self._read(f"{directory}/", ".pressure", partial)
         samples += _samples(f"{who}_psi", labels, found, _GROUP_AVERAGES)
@@ -104,8 +106,8 @@ class Collector:
 def _samples(
     kind: str, labels: tuple[str, ...], found: dict[str, Pressure], averages: tuple[str, ...]
 ) -> Iterator[Sample]:
-    for name, one in found.items():
-        for degree, values in (("some", one.some), ("full", one.full)):
+    for name, value in found.items():
+        for degree, values in (("some", value.some), ("full", value.full)):
             if values is not None:
                 for precision in averages:
                     series = Series(kind, (*labels, name, precision, degree))

@@ -77,15 +77,17 @@ class Collector:
         files = [
             *self._files.of(context.pods),
             *(
-                self._stats.numa_file(host_application_group(one, self._sources.layout))
-                for one in context.slo.host_applications
+                self._stats.numa_file(
+                    host_application_group(host_application, self._sources.layout)
+                )
+                for host_application in context.slo.host_applications
             ),
         ]
         found = [reading.of_group(file, self._stats.numa_memory) for file in files]
-        if context.pods and not any(one is not None for one in found):
+        if context.pods and not any(usage is not None for usage in found):
             return None
         sums: dict[int, float] = {}
-        for node, value in (pair for one in found if one for pair in one.items()):
+        for node, value in (pair for usage in found if usage for pair in usage.items()):
             sums[node] = sums.get(node, 0) + value
         return sums
 
@@ -108,7 +110,7 @@ def _taken(context: CollectContext, what: str) -> float | None:
     pods = _known(value(f"pod_{what}", record.pod.uid) for record in context.pods)
     if context.pods and not pods:
         return None
-    applications = (one.name for one in context.slo.host_applications)
+    applications = (host_application.name for host_application in context.slo.host_applications)
     return sum(pods) + sum(_known(value(f"host_application_{what}", name) for name in applications))
 
 

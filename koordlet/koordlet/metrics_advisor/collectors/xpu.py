@@ -102,17 +102,17 @@ class Collector:
         found: dict[str, _DescribedDevice] = {}
         for name, file in self._files.items():
             partial += file.ignored
-            for one in file.devices:
-                if one.device.id in found:
+            for device in file.devices:
+                if device.device.id in found:
                     where = f"{self._directory}/{name}"
                     partial.append(
-                        f"{where}: {excerpt(one.device.id)} is described twice (first one kept)"
+                        f"{where}: {excerpt(device.device.id)} is described twice (first one kept)"
                     )
                 else:
-                    found[one.device.id] = one
+                    found[device.device.id] = device
         whole = all(file.whole for file in self._files.values())
         now = context.at
-        info = replace(_together(one.at(now) for one in found.values()), whole=whole)
+        info = replace(_together(device.at(now) for device in found.values()), whole=whole)
         return Samples(infos=(info,), partial=tuple(partial))
 
     def _names(self) -> list[str]:
@@ -158,7 +158,7 @@ def _read(path: str, text: str) -> _File:
         line = f"{path} is not a JSON array of devices (file ignored)"
         return _File(text, ignored=(line,), whole=False)
     listed = Fields({"devices": given}, path, ignored).objects("devices")
-    devices = [found for one in listed if (found := _device(one)) is not None]
+    devices = [found for item in listed if (found := _device(item)) is not None]
     return _File(text, tuple(devices), tuple(ignored), len(devices) == len(given or ()))
 
 
@@ -221,17 +221,22 @@ def _links(topology: Fields, minor: int) -> Iterable[_Link]:
 
 
 def _together(found: Iterable[_DescribedDevice]) -> XPUs:
-    described = sorted(found, key=lambda one: (one.device.minor, one.device.id))
+    described = sorted(
+        found,
+        key=lambda described_device: (described_device.device.minor, described_device.device.id),
+    )
     if not described:
         return XPUs(())
     first = described[0]
-    linked = any(one.links for one in described)
-    honor = any(one.honor for one in described)
+    linked = any(described_device.links for described_device in described)
+    honor = any(described_device.honor for described_device in described)
     return XPUs(
-        tuple(one.device for one in described),
+        tuple(described_device.device for described_device in described),
         vendor=first.vendor,
         model=first.model,
-        partitions=_partitions(link for one in described for link in one.links),
+        partitions=_partitions(
+            link for described_device in described for link in described_device.links
+        ),
         partition_policy=("Honor" if honor else "Prefer") if linked else "",
     )
 

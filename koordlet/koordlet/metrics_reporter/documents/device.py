@@ -60,7 +60,7 @@ def device(
     """
     accelerators, listed = _accelerators(gpus, xpus), _listed(known)
     infos = [*_infos("gpu", accelerators, listed, at), *_infos("rdma", rdma, listed, at)]
-    infos += [one for one in listed if one.get("type") not in ("gpu", "rdma")]
+    infos += [item for item in listed if item.get("type") not in ("gpu", "rdma")]
     if not infos:
         return None
     found: Object = copy.deepcopy(dict(known)) if known else {}
@@ -98,9 +98,9 @@ def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object | None:
 def _accelerators(gpus: GPUs | None, xpus: XPUs | None) -> GPUs | None:
     if xpus is None or gpus is None or not xpus.devices:
         return xpus if gpus is None else gpus
-    asked = {one.id: one for one in gpus.devices}
-    devices = tuple(asked.get(one.id, one) for one in xpus.devices)
-    driver = gpus.driver if any(one.id in asked for one in xpus.devices) else xpus.driver
+    asked = {device.id: device for device in gpus.devices}
+    devices = tuple(asked.get(device.id, device) for device in xpus.devices)
+    driver = gpus.driver if any(device.id in asked for device in xpus.devices) else xpus.driver
     return replace(xpus, devices=devices, driver=driver)
 
 
@@ -118,20 +118,20 @@ def _owner(node_name: str, node_uid: str) -> Object:
 def _listed(known: Mapping[str, Any] | None) -> list[Object]:
     """The devices that an object lists."""
     devices = ((known or {}).get("spec") or {}).get("devices") or []
-    return [copy.deepcopy(one) for one in devices if isinstance(one, dict)]
+    return [copy.deepcopy(item) for item in devices if isinstance(item, dict)]
 
 
 def _infos(
     kind: str, inventory: GPUs | RDMADevices | None, listed: Iterable[Object], at: float
 ) -> list[Object]:
     """The entries of one type."""
-    before = [one for one in listed if one.get("type") == kind]
+    before = [item for item in listed if item.get("type") == kind]
     if inventory is None:
         return before
-    infos = [_info(one, before, at) for one in inventory.devices]
+    infos = [_info(device, before, at) for device in inventory.devices]
     if not inventory.devices or not inventory.whole:
-        there = {one.id for one in inventory.devices}
-        infos += [_missed(one, at) for one in before if one.get("id") not in there]
+        there = {device.id for device in inventory.devices}
+        infos += [_missed(item, at) for item in before if item.get("id") not in there]
     return infos
 
 
@@ -142,39 +142,49 @@ def _missed(info: Object, at: float) -> Object:
     return {**info, "health": False, "conditions": [condition]}
 
 
-def _info(one: SchedulableDevice, listed: Iterable[Mapping[str, Any]], at: float) -> Object:
+def _info(
+    schedulable_device: SchedulableDevice, listed: Iterable[Mapping[str, Any]], at: float
+) -> Object:
     """One entry of ``spec.devices``, in the fields of DeviceInfo."""
     info: Object = {
-        "type": one.type,
-        "id": one.id,
-        "minor": one.minor,
-        "health": one.healthy,
-        "resources": quantity_texts(one.resources),
+        "type": schedulable_device.type,
+        "id": schedulable_device.id,
+        "minor": schedulable_device.minor,
+        "health": schedulable_device.healthy,
+        "resources": quantity_texts(schedulable_device.resources),
     }
-    if one.labels:
-        info["labels"] = dict(sorted(one.labels.items()))
-    if one.pcie or one.bus:
+    if schedulable_device.labels:
+        info["labels"] = dict(sorted(schedulable_device.labels.items()))
+    if schedulable_device.pcie or schedulable_device.bus:
         info["topology"] = {
-            "socketID": one.socket,
-            "nodeID": one.numa_node,
-            "pcieID": one.pcie,
-            **({"busID": one.bus} if one.bus else {}),
+            "socketID": schedulable_device.socket,
+            "nodeID": schedulable_device.numa_node,
+            "pcieID": schedulable_device.pcie,
+            **({"busID": schedulable_device.bus} if schedulable_device.bus else {}),
         }
-    if one.virtual_functions:
+    if schedulable_device.virtual_functions:
         info["vfGroups"] = [
             {
                 **({"labels": dict(sorted(group.labels.items()))} if group.labels else {}),
                 "vfs": [{"minor": -1, "busID": bus} for bus in sorted(group.addresses)],
             }
-            for group in one.virtual_functions
+            for group in schedulable_device.virtual_functions
         ]
-    before = next((old for old in listed if _same(old, one)), {})
-    info["conditions"] = [_condition(one.healthy, one.reason, one.message, before, at)]
+    before = next((old for old in listed if _same(old, schedulable_device)), {})
+    info["conditions"] = [
+        _condition(
+            schedulable_device.healthy,
+            schedulable_device.reason,
+            schedulable_device.message,
+            before,
+            at,
+        )
+    ]
     return info
 
 
-def _same(old: Mapping[str, Any], one: SchedulableDevice) -> bool:
-    return old.get("type") == one.type and old.get("id") == one.id
+def _same(old: Mapping[str, Any], schedulable_device: SchedulableDevice) -> bool:
+    return old.get("type") == schedulable_device.type and old.get("id") == schedulable_device.id
 
 
 def _condition(
@@ -235,7 +245,7 @@ def _essence(given: Mapping[str, Any]) -> object:
         _ours(metadata.get("labels"), _LABELS),
         _ours(metadata.get("annotations"), (ANNOTATION_GPU_PARTITIONS,)),
         metadata.get("ownerReferences"),
-        sorted((_order(one), _plain(one)) for one in _listed(given)),
+        sorted((_order(item), _plain(item)) for item in _listed(given)),
     )
 
 
@@ -247,9 +257,9 @@ def _plain(info: Mapping[str, Any]) -> str:
     """A device without times, and with quantities as numbers; equal text means equal."""
     resources = {name: _number(value) for name, value in (info.get("resources") or {}).items()}
     conditions = [
-        {name: value for name, value in one.items() if name != "lastTransitionTime"}
-        for one in info.get("conditions") or ()
-        if isinstance(one, Mapping)
+        {name: value for name, value in condition.items() if name != "lastTransitionTime"}
+        for condition in info.get("conditions") or ()
+        if isinstance(condition, Mapping)
     ]
     plain = {**info, "resources": resources, "conditions": conditions}
     return repr(_sorted({name: value for name, value in plain.items() if value not in (None, {})}))
@@ -258,7 +268,7 @@ def _plain(info: Mapping[str, Any]) -> str:
 def _sorted(given: object) -> object:
     if isinstance(given, Mapping):
         return sorted((str(name), _sorted(value)) for name, value in given.items())
-    return [_sorted(one) for one in given] if isinstance(given, list) else given
+    return [_sorted(item) for item in given] if isinstance(given, list) else given
 
 
 def _number(quantity: object) -> object:

@@ -80,29 +80,29 @@ def take_by_topology(processors: Iterable[Processor], number: int) -> frozenset[
     taken: set[int] = set()
     for unit in (_node, _socket, _core, _thread):
         groups: dict[tuple[int, ...], list[int]] = {}
-        for one in free:
-            groups.setdefault(unit(one), []).append(one.id)
+        for processor in free:
+            groups.setdefault(unit(processor), []).append(processor.id)
         for _, cpus in sorted(groups.items()):
             if len(cpus) <= number - len(taken):
                 taken.update(cpus)
-        free = [one for one in free if one.id not in taken]
+        free = [processor for processor in free if processor.id not in taken]
     return frozenset(taken)
 
 
-def _node(one: Processor) -> tuple[int, ...]:
-    return (one.node,)
+def _node(processor: Processor) -> tuple[int, ...]:
+    return (processor.node,)
 
 
-def _socket(one: Processor) -> tuple[int, ...]:
-    return (one.socket,)
+def _socket(processor: Processor) -> tuple[int, ...]:
+    return (processor.socket,)
 
 
-def _core(one: Processor) -> tuple[int, ...]:
-    return (one.node, one.socket, one.core)
+def _core(processor: Processor) -> tuple[int, ...]:
+    return (processor.node, processor.socket, processor.core)
 
 
-def _thread(one: Processor) -> tuple[int, ...]:
-    return (one.node, one.socket, one.core, one.id)
+def _thread(processor: Processor) -> tuple[int, ...]:
+    return (processor.node, processor.socket, processor.core, processor.id)
 
 
 def _reserved(fields: Fields) -> int:

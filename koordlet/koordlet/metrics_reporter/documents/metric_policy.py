@@ -74,7 +74,7 @@ def _durations(fields: Fields, default: tuple[float, ...]) -> tuple[float, ...]:
         return default  # an empty list as none: Go writes the former as the latter
     # Each by itself, so that a bad one costs only itself.
     one_by_one = Fields(
-        {f"durations[{index}]": one for index, one in enumerate(given)},
+        {f"durations[{index}]": item for index, item in enumerate(given)},
         "NodeMetric",
         fields.ignored,
         "spec.metricCollectPolicy.nodeAggregatePolicy",

@@ -99,8 +99,8 @@ def build(
         "nodeMetric": {
             "nodeUsage": node,
             "systemUsage": system,
-            **_filled("aggregatedNodeUsages", [_node(*one, devices) for one in windows]),
-            **_filled("aggregatedSystemUsages", [_system(*one) for one in windows]),
+            **_filled("aggregatedNodeUsages", [_node(*window, devices) for window in windows]),
+            **_filled("aggregatedSystemUsages", [_system(*window) for window in windows]),
             **_filled("numaUsages", list(_numa(lately, known.memory))),
         },
         **_filled("podsMetric", list(_pods(lately, known.pods, devices))),
@@ -159,9 +159,9 @@ class _Usage:
         used = self._by_aggregation(cpu, memory)
         gpus = list(self.gpus("node", devices).get((), ())) if devices else []
         if gpus:
-            for name, one in used.items():
-                if one:
-                    one["devices"] = [device[name] for device in gpus]
+            for name, amounts in used.items():
+                if amounts:
+                    amounts["devices"] = [device[name] for device in gpus]
         return used
 
     def system(self) -> dict[Aggregation, Json]:
@@ -194,15 +194,15 @@ class _Usage:
         self, who: str, devices: Iterable[SchedulableDevice]
     ) -> dict[Labels, list[dict[Aggregation, Json]]]:
         """Return GPUs' usage by aggregation, by the labels before those of the GPU."""
-        by_name = {(str(one.minor), one.id): one for one in devices}
+        by_name = {(str(device.minor), device.id): device for device in devices}
         memory = self.of(f"{who}_gpu_memory_usage")
         found: dict[Labels, list[dict[Aggregation, Json]]] = {}
         for labels, cores in sorted(self.of(f"{who}_gpu_core_usage").items()):
             device, used = by_name.get((labels[-2], labels[-1])), memory.get(labels)
             if device is not None and used is not None:
                 rows = zip(self._aggregations, cores, used, strict=True)
-                one = {name: _device(device, core, taken) for name, core, taken in rows}
-                found.setdefault(labels[:-2], []).append(one)
+                by_aggregation = {name: _device(device, core, taken) for name, core, taken in rows}
+                found.setdefault(labels[:-2], []).append(by_aggregation)
         return found
 
     def _ask(self, kind: str) -> AggregatedSeries:
@@ -258,13 +258,13 @@ def _pods(
     cpu, memory = usage.of("pod_cpu_usage"), usage.memory("pod")
     gpus = usage.gpus("pod", devices) if devices else {}
     inside = usage.of("container_cpu_usage"), usage.memory("container")
-    for record in sorted(pods, key=lambda one: (one.pod.namespace, one.pod.name)):
+    for record in sorted(pods, key=lambda record: (record.pod.namespace, record.pod.name)):
         pod, labels = record.pod, (record.pod.uid,)
         if labels not in cpu or labels not in memory:
             continue
         used = _used(cpu[labels][0], memory[labels][0])
         if labels in gpus:
-            used["devices"] = [one[Aggregation.AVG] for one in gpus[labels]]
+            used["devices"] = [device[Aggregation.AVG] for device in gpus[labels]]
         kube = kube_qos(pod.cgroup_parent)
         priority = record.demand.priority if record.demand else None
         yield {
@@ -283,7 +283,7 @@ def _containers(
     """Return the usage of each of several containers by name; without those without samples."""
     if len(record.containers) < 2:
         return {}
-    keys = {one.name: (record.pod.uid, key) for key, one in record.containers.items()}
+    keys = {container.name: (record.pod.uid, key) for key, container in record.containers.items()}
     used = {
         name: _used(cpu[labels][0], memory[labels][0])["resources"]
         for name, labels in sorted(keys.items())
@@ -293,18 +293,18 @@ def _containers(
 
 
 def _applications(usage: _Usage, applications: Iterable[HostApplication]) -> Iterator[Json]:
-    named = sorted(applications, key=lambda one: one.name)
+    named = sorted(applications, key=lambda application: application.name)
     if not named:
         return
     cpu, memory = usage.of("host_application_cpu_usage"), usage.memory("host_application")
-    for one in named:
-        labels = (one.name,)
+    for application in named:
+        labels = (application.name,)
         if labels in cpu and labels in memory:
             yield {
-                "name": one.name,
+                "name": application.name,
                 "usage": _used(cpu[labels][0], memory[labels][0]),
-                **_filled("priority", one.priority),
-                **_filled("qos", one.qos.value),
+                **_filled("priority", application.priority),
+                **_filled("qos", application.qos.value),
             }
 
 

@@ -62,14 +62,16 @@ def build(node: Mapping[str, object], inputs: TopologyInputs) -> tuple[Object, t
 def _zones(inputs: TopologyInputs, set_aside: Mapping[str, int]) -> list[Object]:
     """Sorted by name, as Koordinator compares them one by one."""
     counts: dict[int, int] = {}
-    for one in inputs.cpus.online:
-        counts[one.node] = counts.get(one.node, 0) + 1
+    for processor in inputs.cpus.online:
+        counts[processor.node] = counts.get(processor.node, 0) + 1
     memory = {node.id: node for node in inputs.memory.nodes}
     ids = sorted(counts.keys() | memory.keys(), key=str)
     # A NUMA node that has none of something cannot bear a share of it.
     shares = {
         CPU: _share(set_aside.get(CPU, 0), len(counts)),
-        _MEMORY: _share(set_aside.get(_MEMORY, 0), sum(one.memory > 0 for one in memory.values())),
+        _MEMORY: _share(
+            set_aside.get(_MEMORY, 0), sum(numa_node.memory > 0 for numa_node in memory.values())
+        ),
     }
     zones = []
     for ident in ids:

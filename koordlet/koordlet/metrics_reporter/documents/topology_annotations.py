@@ -65,7 +65,7 @@ def annotations_of(node: Fields, inputs: TopologyInputs) -> dict[str, str]:
     allocated = _kept_by_kubelet(inputs)
     out = reserved | exclusive
     kept = frozenset().union(*allocated.values())
-    lse = tuple(one for one in inputs.pods if qos_class(one.pod.labels) is QoSClass.LSE)
+    lse = tuple(pod for pod in inputs.pods if qos_class(pod.pod.labels) is QoSClass.LSE)
     info = inputs.cpus
     basic = {
         "cpuModel": info.model,
@@ -75,8 +75,13 @@ def annotations_of(node: Fields, inputs: TopologyInputs) -> dict[str, str]:
         "vendorID": info.vendor,
     }
     detail = [
-        {"id": one.id, "core": one.core, "socket": one.socket, "node": one.node}
-        for one in sorted(online, key=lambda one: one.id)
+        {
+            "id": processor.id,
+            "core": processor.core,
+            "socket": processor.socket,
+            "node": processor.node,
+        }
+        for processor in sorted(online, key=lambda processor: processor.id)
     ]
     written = {
         ANNOTATION_CPU_BASIC_INFO: {key: value for key, value in basic.items() if value},
@@ -108,9 +113,9 @@ def _pools(
     """
     numa: dict[int, set[int]] = {}
     sockets: dict[int, int] = {}
-    for one in sorted(info.online, key=lambda one: one.id):
-        numa.setdefault(one.node, set()).add(one.id)
-        sockets.setdefault(one.node, one.socket)
+    for processor in sorted(info.online, key=lambda processor: processor.id):
+        numa.setdefault(processor.node, set()).add(processor.id)
+        sockets.setdefault(processor.node, processor.socket)
     found = share_pools.topology(
         {node: frozenset(cpus - out) for node, cpus in numa.items()},
         [record.pod for record in pods],

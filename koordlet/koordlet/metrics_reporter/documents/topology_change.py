@@ -57,12 +57,12 @@ def _merged(old: list[Object], new: list[Object]) -> list[Object] | None:
     same = [zone.get("name") for zone in old] == [zone["name"] for zone in new]
     for zone in new:
         had = before.get(zone["name"]) or {}
-        there = {one.get("name"): one for one in had.get("resources") or []}
-        ours = {one["name"]: one for one in zone["resources"]}
+        there = {resource.get("name"): resource for resource in had.get("resources") or []}
+        ours = {resource["name"]: resource for resource in zone["resources"]}
         same = same and had.get("type") == zone["type"]
         same = same and all(name in there and _equal(there[name], ours[name]) for name in ours)
         merged = sorted({**there, **ours}.items())
-        zones.append({**had, **zone, "resources": [one for _, one in merged]})
+        zones.append({**had, **zone, "resources": [resource for _, resource in merged]})
     return None if same else zones
 
 

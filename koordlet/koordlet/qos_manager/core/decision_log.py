@@ -59,8 +59,8 @@ class DecisionRecord:
     @property
     def key(self) -> DecisionKey:
         """Subject of the decision."""
-        one = self.decision
-        return DecisionKey(self.strategy, one.aspect, one.pod, one.group)
+        decision = self.decision
+        return DecisionKey(self.strategy, decision.aspect, decision.pod, decision.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +130,18 @@ class DecisionLog:
         ``at`` is seconds since the epoch.
         """
         now = {
-            DecisionKey(strategy, one.aspect, one.pod, one.group): (mode, one)
-            for strategy, mode, one in decisions
+            DecisionKey(strategy, decision.aspect, decision.pod, decision.group): (mode, decision)
+            for strategy, mode, decision in decisions
         }
         before = self._snapshot.onsets
         onsets: dict[DecisionKey, _Onset] = {}
         new: list[DecisionRecord] = []
-        for key, (mode, one) in now.items():
+        for key, (mode, decision) in now.items():
             onset = before.get(key)
-            if onset is None or onset.mode is not mode or onset.outcome != one.outcome:
+            if onset is None or onset.mode is not mode or onset.outcome != decision.outcome:
                 self._end(onset, at)
-                entry = DecisionRecord(at, key.strategy, mode, one)
-                onset = _Onset(at, mode, one.outcome, self._remember(key, entry))
+                entry = DecisionRecord(at, key.strategy, mode, decision)
+                onset = _Onset(at, mode, decision.outcome, self._remember(key, entry))
                 new.append(entry)
             onsets[key] = onset
         ended = [onset for key, onset in before.items() if key not in onsets]

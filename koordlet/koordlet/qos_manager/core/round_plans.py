@@ -79,7 +79,9 @@ class RoundPlans:
     def notices(self) -> list[tuple[str, StrategyMode, PodNotice]]:
         """Events to write about pods."""
         return [
-            (name, mode, one) for name, mode, plan in self._planned_now() for one in plan.notices
+            (name, mode, notice)
+            for name, mode, plan in self._planned_now()
+            for notice in plan.notices
         ]
 
     @property

@@ -101,7 +101,7 @@ def _read(
 @cache
 def _types(settings_type: type) -> Mapping[str, Any]:
     hints = get_type_hints(settings_type, include_extras=True)
-    return {one.name: hints[one.name] for one in fields(settings_type)}
+    return {field.name: hints[field.name] for field in fields(settings_type)}
 
 
 def _lower(text: str) -> str:

@@ -201,9 +201,9 @@ class StrategyView:
 
     def signal(self, strategy: str, name: str, pod: str = "") -> float | None:
         """A signal of the last round; ``None`` where there is none."""
-        for one in self.signals.get(strategy, ()):
-            if one.name == name and one.pod == pod:
-                return one.value
+        for signal in self.signals.get(strategy, ()):
+            if signal.name == name and signal.pod == pod:
+                return signal.value
         return None
 
 

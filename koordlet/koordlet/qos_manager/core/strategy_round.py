@@ -245,10 +245,12 @@ def reuse_unchanged(
 
     So the journal keeps the reason for which a value was set, and comparisons stay cheap.
     """
-    known: dict[tuple[Target, Any], DesiredValue] = {(one.target, one.value): one for one in before}
-    record = tuple(known.get((one.target, one.value), one) for one in now)
+    known: dict[tuple[Target, Any], DesiredValue] = {
+        (desired.target, desired.value): desired for desired in before
+    }
+    record = tuple(known.get((desired.target, desired.value), desired) for desired in now)
     same = len(record) == len(before) and all(
-        one is other for one, other in zip(record, before, strict=True)
+        desired is other for desired, other in zip(record, before, strict=True)
     )
     return before if same else record
 

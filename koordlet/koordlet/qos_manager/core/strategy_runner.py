@@ -33,7 +33,10 @@ class StrategyRunner:
         budget_seconds: float = BUDGET_SECONDS,
         shown_only: bool = False,
     ) -> None:
-        self._records = {one.name: StrategyRecord(one, _initial_state(one)) for one in strategies}
+        self._records = {
+            strategy.name: StrategyRecord(strategy, _initial_state(strategy))
+            for strategy in strategies
+        }
         self._hanging: set[str] = set()
         self._late: dict[str, Plan] = {}
         self._clock = clock
@@ -45,12 +48,12 @@ class StrategyRunner:
 
     def states(self) -> tuple[StrategyState, ...]:
         """The state of each strategy."""
-        return tuple(one.state for one in self._records.values())
+        return tuple(record.state for record in self._records.values())
 
     @property
     def next_due(self) -> float:
         """Time at which a strategy is due next, by the steady clock."""
-        return min((one.due for one in self._records.values()), default=float("inf"))
+        return min((record.due for record in self._records.values()), default=float("inf"))
 
     def start(self) -> StrategyRound:
         """Make the next round; nothing runs yet."""
@@ -70,9 +73,9 @@ class StrategyRunner:
 
     def decide(self, view: StrategyView) -> RoundPlans:
         """Run all that are due, in this thread."""
-        one = self.start()
-        found = one.run(view)
-        self.finish(one)
+        round_ = self.start()
+        found = round_.run(view)
+        self.finish(round_)
         return found
 
     def suspend(self, name: str, reason: str) -> None:

@@ -67,9 +67,9 @@ class ContainerStopBackend:
             return EvictionOutcome(end, str(error), disrupted=stopping)
         if not left:
             return EvictionOutcome(EvictionResult.EVICTED)
-        again = sum(one.id not in {before.id for before in running} for one in left)
+        again = sum(container.id not in {before.id for before in running} for container in left)
         reason = "started again by the kubelet" if again else "not stopped"
-        names = ", ".join(sorted(one.metadata.name for one in left))
+        names = ", ".join(sorted(container.metadata.name for container in left))
         return EvictionOutcome(
             EvictionResult.FAILED, f"containers {reason}: {names}", _AGAIN_SECONDS, disrupted=True
         )
@@ -85,7 +85,7 @@ class ContainerStopBackend:
             StopError: the first that was not stopped.
         """
         results = await asyncio.gather(
-            *(self._stop(one.id, grace) for one in containers), return_exceptions=True
+            *(self._stop(container.id, grace) for container in containers), return_exceptions=True
         )
         for result in results:
             if isinstance(result, BaseException):
@@ -102,7 +102,7 @@ class ContainerStopBackend:
         answer = await self._call(
             "ListContainers", request, cri.ListContainersResponse, _CALL_SECONDS
         )
-        return [one for one in answer.containers if one.state == _RUNNING]
+        return [container for container in answer.containers if container.state == _RUNNING]
 
     async def _call(self, method: str, request: Message, response: type[M], seconds: float) -> M:
         """One call, of a container that is gone with an empty answer.

@@ -131,7 +131,7 @@ class Evictor:
         self._shadow.observe(view)
         self._compare(view, claims)
         done = self._choose(
-            self._account, view, [one for one in claims if one[1] is StrategyMode.ON]
+            self._account, view, [claim for claim in claims if claim[1] is StrategyMode.ON]
         )
         for eviction in done.evictions:
             self._begin(eviction)
@@ -139,17 +139,17 @@ class Evictor:
         shown = self._choose(
             self._shadow,
             view,
-            [one for one in claims if one[1] is StrategyMode.SHADOW],
-            {one.pod.uid: one.frees for one in done.evictions},
+            [claim for claim in claims if claim[1] is StrategyMode.SHADOW],
+            {eviction.pod.uid: eviction.frees for eviction in done.evictions},
         )
         for eviction in shown.evictions:
             self._log_eviction("would evict", eviction, reason="strategy in shadow mode")
         for warned in shown.warned:
             self._shadow.warn(warned.pod.uid, view.steady)
         self._record_events(
-            events.of_notice(name, one)
-            for name, mode, one in notices
-            if mode is StrategyMode.ON and (self._backend is not None or not one.of_eviction)
+            events.of_notice(name, notice)
+            for name, mode, notice in notices
+            if mode is StrategyMode.ON and (self._backend is not None or not notice.of_eviction)
         )
         self._evicting = self._account.going
         news, self._news = self._news, []
@@ -175,7 +175,7 @@ class Evictor:
         self, view: StrategyView, claims: Sequence[tuple[str, StrategyMode, EvictionClaim]]
     ) -> None:
         """See what earlier evictions have lowered."""
-        needs = {(name, one.rule, one.resource): one.need for name, _, one in claims}
+        needs = {(name, claim.rule, claim.resource): claim.need for name, _, claim in claims}
         for strategy, rule, resource in self._effect.observe(
             needs, self._account.expected, view.steady
         ):
@@ -202,18 +202,20 @@ class Evictor:
         )
         shown = account is self._shadow or self._backend is None
         choice = select_evictions(claims, room, self._refusal, only_shown=shown)
-        for one in choice.evictions:
+        for eviction in choice.evictions:
             account.book(
-                one.pod,
-                one.claim.resource,
-                one.frees,
-                _grace(one),
+                eviction.pod,
+                eviction.claim.resource,
+                eviction.frees,
+                _grace(eviction),
                 view.steady,
                 stays=self._backend is not None and self._backend.pod_stays,
             )
             if not shown:
-                reason = one.strategy, one.claim.rule, one.claim.resource
-                self._effect.book(reason, one.claim.need, one.pod.uid, one.frees.get(reason, 0.0))
+                reason = eviction.strategy, eviction.claim.rule, eviction.claim.resource
+                self._effect.book(
+                    reason, eviction.claim.need, eviction.pod.uid, eviction.frees.get(reason, 0.0)
+                )
         return choice
 
     def _refusal(self, pod: PodView, claim: EvictionClaim) -> str:
@@ -317,9 +319,9 @@ class Evictor:
         )
 
     def _record_events(self, pod_events: Iterable[events.PodEvent]) -> None:
-        for one in pod_events:
+        for pod_event in pod_events:
             if self._recorder is not None:
-                record_event(self._recorder, one)
+                record_event(self._recorder, pod_event)
 
 
 def record_event(recorder: EventRecorder, event: events.PodEvent) -> None:

@@ -101,13 +101,14 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     if why:
         return Plan(decisions=(Decision(f"nothing is reclaimed: {why}"),))
     found = list(_all(view, settings))
-    done = [one for one in found if one.amount]
-    decisions = tuple(one.decision for one in found)
+    done = [pod_offload for pod_offload in found if pod_offload.amount]
+    decisions = tuple(pod_offload.decision for pod_offload in found)
     return Plan(
-        one_shot=tuple(_reclaim(one) for one in done),
+        one_shot=tuple(_reclaim(pod_offload) for pod_offload in done),
         decisions=decisions,
         signals=tuple(
-            StrategySignal("offload_bytes", float(one.amount), one.pod.name) for one in done
+            StrategySignal("offload_bytes", float(pod_offload.amount), pod_offload.pod.name)
+            for pod_offload in done
         ),
         memory=_Memory(view.steady, decisions),
     )
@@ -164,8 +165,8 @@ def _of_pod(
     return _PodOffload(pod, amount, Decision(outcome, _FORMULA, given, pod=pod.name))
 
 
-def _reclaim(one: _PodOffload) -> DesiredValue:
-    return desired_value(one.pod.group, _KNOB, one.amount, one.decision)
+def _reclaim(pod_offload: _PodOffload) -> DesiredValue:
+    return desired_value(pod_offload.pod.group, _KNOB, pod_offload.amount, pod_offload.decision)
 
 
 def _use(view: StrategyView, pod: PodView) -> float | None:

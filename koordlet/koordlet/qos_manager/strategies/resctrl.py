@@ -65,7 +65,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     caches = tuple(_class(name, limits, groups) for name, limits in settings.classes.items())
     if caches == before.caches:
         caches = before.caches
-    decisions = tuple(_decision(one) for one in caches)
+    decisions = tuple(_decision(cache) for cache in caches)
     return Plan(caches=caches, decisions=decisions, memory=_Memory(groups, caches))
 
 
@@ -89,6 +89,8 @@ def _class(
     return CacheClass(limits, tuple(group for of_pod in found for group in of_pod))
 
 
-def _decision(one: CacheClass) -> Decision:
-    outcome = f"pods of class {one.limits.group} may use {one.limits}"
-    return Decision(outcome, given=(Term("cgroups", len(one.groups)),), aspect=one.limits.group)
+def _decision(cache_class: CacheClass) -> Decision:
+    outcome = f"pods of class {cache_class.limits.group} may use {cache_class.limits}"
+    return Decision(
+        outcome, given=(Term("cgroups", len(cache_class.groups)),), aspect=cache_class.limits.group
+    )

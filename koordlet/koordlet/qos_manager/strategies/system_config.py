@@ -51,7 +51,7 @@ class Settings:
 
 def settings(slo: NodeSLO) -> Settings:
     """Read the settings from the NodeSLO."""
-    given = {one.name: getattr(slo.system, one.name) for one in fields(Settings)}
+    given = {field.name: getattr(slo.system, field.name) for field in fields(Settings)}
     return Settings(**given | {"sched_features": slo.system.sched_features or None})
 
 
@@ -100,12 +100,14 @@ class _SettingResult(NamedTuple):
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     """The settings that the NodeSLO sets, that are valid, and that the kernel has."""
     before: Mapping[str, _SettingResult] = memory if isinstance(memory, dict) else {}
-    found = {name: _as_before(one, before.get(name)) for name, one in _all(view, settings, before)}
+    found = {
+        name: _as_before(knob, before.get(name)) for name, knob in _all(view, settings, before)
+    }
     if not found:
         return Plan()
     return Plan(
-        tuple(one.desired for one in found.values() if one.desired is not None),
-        tuple(one.decision for one in found.values()),
+        tuple(knob.desired for knob in found.values() if knob.desired is not None),
+        tuple(knob.decision for knob in found.values()),
         memory=found,
     )
 

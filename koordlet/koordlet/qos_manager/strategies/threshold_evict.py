@@ -94,13 +94,18 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     if (waiting := eviction_claim.waits(view)) is not None:
         return replace(waiting, memory=memory)
     before = memory if isinstance(memory, Mapping) else {}
-    found = {one: _of(view, one, settings, before.get(one)) for one in settings.thresholds}
-    notices = {one.pod.uid: one for what in found.values() for one in what.notices}
+    found = {
+        threshold: _of(view, threshold, settings, before.get(threshold))
+        for threshold in settings.thresholds
+    }
+    notices = {notice.pod.uid: notice for what in found.values() for notice in what.notices}
     return Plan(
-        decisions=tuple(one.decision for one in found.values()),
+        decisions=tuple(state.decision for state in found.values()),
         claims=_foremost(found),
         notices=tuple(notices.values()),
-        memory={one: what.episode for one, what in found.items() if what.episode is not None},
+        memory={
+            threshold: what.episode for threshold, what in found.items() if what.episode is not None
+        },
     )
 
 

@@ -66,7 +66,7 @@ def pools(view: StrategyView) -> CPUPools:
     no shared pool, and what else is in no shared pool counts as LSR's: of Guaranteed pods. CPUs
     that the cgroup above all pods lacks are set aside.
     """
-    online = frozenset(one.id for one in view.cpus)
+    online = frozenset(processor.id for processor in view.cpus)
     own = {QoSClass.LSE: _NONE, QoSClass.LSR: _NONE}
     common = _common(view.node.topology)
     for pod in view.pods:
@@ -221,8 +221,10 @@ def _places(
     cpus: Iterable[Processor], pool: frozenset[int], taken: frozenset[int]
 ) -> list[_Socket]:
     by_core: dict[tuple[int, int, int], list[int]] = {}
-    for one in cpus:
-        by_core.setdefault((one.node, one.socket, one.core), []).append(one.id)
+    for processor in cpus:
+        by_core.setdefault((processor.node, processor.socket, processor.core), []).append(
+            processor.id
+        )
     places: dict[tuple[int, int], _Socket] = {}
     for (node, socket, number), threads in sorted(by_core.items()):
         place = places.setdefault((node, socket), _Socket())

@@ -32,7 +32,7 @@ def groups(view: StrategyView) -> tuple[str, ...]:
 
 def cpus_found(view: StrategyView) -> frozenset[int]:
     """The CPUs that best-effort pods have, as the cgroups say; all where they say nothing."""
-    online = frozenset(one.id for one in view.cpus)
+    online = frozenset(processor.id for processor in view.cpus)
     sources = groups(view) if is_static(view) else (view.be_group,)
     found = (cpus_now(view, group) & online for group in sources)
     return min((cpus for cpus in found if cpus), key=len, default=online)

@@ -73,9 +73,9 @@ class HookHandler(NriHandler):
         """Reconcile all that runs, also what started while the plugin was disconnected."""
         sandboxes = {sandbox.id: sandbox for sandbox in request.pods}
         running = [
-            self._recalled(to_container(sandboxes[one.pod_sandbox_id], one))
-            for one in request.containers
-            if one.state == pb.CONTAINER_RUNNING and one.pod_sandbox_id in sandboxes
+            self._recalled(to_container(sandboxes[container.pod_sandbox_id], container))
+            for container in request.containers
+            if container.state == pb.CONTAINER_RUNNING and container.pod_sandbox_id in sandboxes
         ]
         self._node.synchronize([to_pod(sandbox) for sandbox in request.pods], running)
 

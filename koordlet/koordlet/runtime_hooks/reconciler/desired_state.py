@@ -157,9 +157,13 @@ def _desired_state(
         DesiredTasks(group, outcome.patch.resources.oom_score_adj, outcome.patch.core_sched)
         for group, outcome, _ in parts
     ]
-    resctrl = next((one.patch.resctrl for _, one, _ in parts if one.patch.resctrl), None)
-    outcomes_to_log = [(subject, one) for _, one, subject in parts if _is_worth_logging(one)]
-    wanted = tuple(one for one in tasks if (one.oom_score_adj, one.core_sched) != (None, None))
+    resctrl = next(
+        (outcome.patch.resctrl for _, outcome, _ in parts if outcome.patch.resctrl), None
+    )
+    outcomes_to_log = [
+        (subject, outcome) for _, outcome, subject in parts if _is_worth_logging(outcome)
+    ]
+    wanted = tuple(task for task in tasks if (task.oom_score_adj, task.core_sched) != (None, None))
     groups = tuple(group for group, _, _ in parts) if resctrl is not None else ()
     return DesiredState(scope, pod, tuple(values), wanted, resctrl, groups, tuple(outcomes_to_log))
 

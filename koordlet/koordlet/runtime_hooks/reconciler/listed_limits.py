@@ -29,12 +29,12 @@ def listed_limits(record: PodRecord, layout: Layout) -> Mapping[Target, int]:
         return {}
     found: dict[Target, int] = {}
     pod = _of_pod(record)
-    for one in record.containers.values():
-        has, asked = _of_container(one), _asked(record, one)
+    for container in record.containers.values():
+        has, asked = _of_container(container), _asked(record, container)
         if has is not None and has != asked:
             pod = None
         if (quota := has or asked) is not None:
-            found[Target(container_group(record, one, layout), QUOTA)] = quota
+            found[Target(container_group(record, container, layout), QUOTA)] = quota
     if pod is not None:
         found[Target(layout.group_of_parent(record.pod.cgroup_parent), QUOTA)] = pod
     return found

@@ -124,7 +124,7 @@ class NodeReconciler:
         called between two pods, and between two parts of their writes, for what cannot wait.
         """
         records = tuple(records)
-        for scope in self._cached.keys() - {pod_scope(one.pod.uid) for one in records}:
+        for scope in self._cached.keys() - {pod_scope(record.pod.uid) for record in records}:
             self._forget(scope)
         touched = frozenset(touched)
         changed, defects = set(map(pod_scope, touched)), []
@@ -231,8 +231,8 @@ class NodeReconciler:
         """
         pod = self._as_given(record.pod, self._layout.group_of_parent(record.pod.cgroup_parent))
         containers = {
-            ident: self._as_given(one, container_group(record, one, self._layout))
-            for ident, one in record.containers.items()
+            ident: self._as_given(container, container_group(record, container, self._layout))
+            for ident, container in record.containers.items()
         }
         return replace(record, pod=pod, containers=containers)
 
@@ -258,4 +258,4 @@ class NodeReconciler:
             names = self._reader.entries(path)
         except OSError:
             return ()
-        return tuple(name for name in names if not any(one in name for one in known))
+        return tuple(name for name in names if not any(other in name for other in known))

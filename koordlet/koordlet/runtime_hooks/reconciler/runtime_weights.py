@@ -37,7 +37,7 @@ class WeightLearner:
         """Learn from the containers that are new; whether another formula is known now."""
         if self._layout.version != 2:
             return False
-        every = {ident: (one, c) for one in records for ident, c in one.containers.items()}
+        every = {ident: (record, c) for record in records for ident, c in record.containers.items()}
         news = [found for ident, found in every.items() if ident not in self._seen]
         self._seen = frozenset(every)
         before = self._layout.weights.formula

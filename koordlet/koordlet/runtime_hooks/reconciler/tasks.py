@@ -136,20 +136,20 @@ class TaskReconciler:
 
     def _all_scores(self) -> Iterator[DesiredValue]:
         for held in self._held.values():
-            for one in held.tasks:
-                if one.oom_score_adj is None:
+            for task in held.tasks:
+                if task.oom_score_adj is None:
                     continue  # its processes need not be listed
-                why = f"tasks of {one.group}"
-                for process in self._processes(one.group):
+                why = f"tasks of {task.group}"
+                for process in self._processes(task.group):
                     target = Target(process.place, "oom_score_adj")
-                    yield DesiredValue(target, one.oom_score_adj, why, held.pod)
+                    yield DesiredValue(target, task.oom_score_adj, why, held.pod)
 
     def _reconcile_core_sched(self) -> None:
         groups: dict[CoreSchedGroup, tuple[str, ...]] = {}
         for held in self._held.values():
-            for one in held.tasks:
-                if one.core_sched is not None:
-                    groups[one.core_sched] = (*groups.get(one.core_sched, ()), one.group)
+            for task in held.tasks:
+                if task.core_sched is not None:
+                    groups[task.core_sched] = (*groups.get(task.core_sched, ()), task.group)
         if self._core_sched is not None and (groups or self._shares_cores):
             self._shares_cores = bool(groups)
             work = partial(self._share_cores, self._core_sched, groups)
@@ -163,7 +163,7 @@ class TaskReconciler:
     ) -> None:
         """In the job's thread."""
         tasks = {
-            group: tuple(process for one in members for process in self._processes(one))
+            group: tuple(process for member in members for process in self._processes(member))
             for group, members in groups.items()
         }
         report = core_sched.reconcile(tasks, cancel)
@@ -176,7 +176,9 @@ class TaskReconciler:
     def _reconcile_resctrl(self, complete: bool) -> None:
         if self._caches is not None:
             held = self._held.values()
-            tenants = (self._tenant(one, one.resctrl) for one in held if one.resctrl is not None)
+            tenants = (
+                self._tenant(state, state.resctrl) for state in held if state.resctrl is not None
+            )
             self._caches.submit(tuple(tenants), self._shared, complete=complete)
 
     def _tenant(self, desired: DesiredState, limits: ResctrlLimits) -> Tenant:

@@ -129,12 +129,17 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
         for one in (*(status.init_containers or ()), *(status.containers or ()))
         if one.container_id and one.state is not None and one.state.running is not None
     ]
-    specs = {one.name: one for one in (*(spec.init_containers or ()), *(spec.containers or ()))}
+    specs = {
+        container.name: container
+        for container in (*(spec.init_containers or ()), *(spec.containers or ()))
+    }
     containers, runtime = {}, ""
-    for one in running:
-        prefix, ident = _split(one.container_id or "")
-        limits = LinuxResources(cpu_quota=_quota(specs.get(one.name, ContainerSpec()).resources))
-        containers[ident] = Container(pod, one.name, ident, resources=limits)
+    for container in running:
+        prefix, ident = _split(container.container_id or "")
+        limits = LinuxResources(
+            cpu_quota=_quota(specs.get(container.name, ContainerSpec()).resources)
+        )
+        containers[ident] = Container(pod, container.name, ident, resources=limits)
         runtime = runtime or prefix
     return PodRecord(pod, containers, runtime, _demand(listed), _resize_pending(listed))
 
@@ -145,15 +150,16 @@ def _resize_pending(listed: _Pod) -> bool:
     if meta.generation and status.observed and status.observed < meta.generation:
         return True
     return status.resize in _NOT_ACCEPTED or any(
-        one.type == _RESIZE_PENDING and one.status == "True" for one in status.conditions or ()
+        condition.type == _RESIZE_PENDING and condition.status == "True"
+        for condition in status.conditions or ()
     )
 
 
 def _demand(listed: _Pod) -> Demand:
     spec, status = listed.spec, listed.status
     containers, inits = spec.containers or [], spec.init_containers or []
-    requests = {one.name: _requests(one.resources) for one in containers}
-    limits = {one.name: _limits(one.resources) for one in containers}
+    requests = {container.name: _requests(container.resources) for container in containers}
+    limits = {container.name: _limits(container.resources) for container in containers}
     overhead = amounts(spec.overhead)
     return Demand(
         priority=spec.priority,
@@ -162,13 +168,13 @@ def _demand(listed: _Pod) -> Demand:
         started=status.started.timestamp() if status.started else 0.0,
         requests=whole_pod(
             requests.values(),
-            [InitContainer(_requests(one.resources), one.is_sidecar) for one in inits],
+            [InitContainer(_requests(init.resources), init.is_sidecar) for init in inits],
             _requests(spec.resources),
             overhead,
         ),
         limits=whole_pod(
             limits.values(),
-            [InitContainer(_limits(one.resources), one.is_sidecar) for one in inits],
+            [InitContainer(_limits(init.resources), init.is_sidecar) for init in inits],
             _limits(spec.resources),
             overhead,
         ),
@@ -181,7 +187,7 @@ def _demand(listed: _Pod) -> Demand:
 
 
 def _controller(meta: _Metadata) -> str:
-    return next((one.kind for one in meta.owners or () if one.controller), "")
+    return next((owner.kind for owner in meta.owners or () if owner.controller), "")
 
 
 def _requests(resources: ResourceRequirements | None) -> Amounts:
@@ -197,9 +203,9 @@ def _pod_quota(spec: _Spec) -> int | None:
     if own := _quota(spec.resources):
         return own
     inits = spec.init_containers or []
-    beside = [one for one in inits if one.is_sidecar]
-    together = [_quota(one.resources) for one in (*(spec.containers or ()), *beside)]
-    one_by_one = [_quota(one.resources) for one in inits if one not in beside]
+    beside = [init for init in inits if init.is_sidecar]
+    together = [_quota(container.resources) for container in (*(spec.containers or ()), *beside)]
+    one_by_one = [_quota(init.resources) for init in inits if init not in beside]
     known = [quota for quota in together if quota], [quota for quota in one_by_one if quota]
     if known != (together, one_by_one):
         return None

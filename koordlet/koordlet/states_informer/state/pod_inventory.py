@@ -163,7 +163,7 @@ class PodInventory:
 
     def retain(self, since: float) -> None:
         """Forget what was not reported since: the runtime has listed all it has."""
-        self._known = {uid: one for uid, one in self._known.items() if one.event_at >= since}
+        self._known = {uid: known for uid, known in self._known.items() if known.event_at >= since}
 
     def recall(self, records: Iterable[PodRecord], now: float) -> None:
         """Add pods that were known before a restart; later statements override them."""
@@ -233,10 +233,10 @@ class PodInventory:
             known.said[Source.RECORD] = known.record
             ended = {
                 ident
-                for ident, one in known.record.containers.items()
+                for ident, container in known.record.containers.items()
                 if ident not in listed.containers
                 and known.requested_at.get(ident, _NEVER) < asked_at
-                and not self._is_present(known.record, one, known.named_at, asked_at)
+                and not self._is_present(known.record, container, known.named_at, asked_at)
             }
             known.said = {
                 source: replace(said, containers=_without(said.containers, *ended))
@@ -268,7 +268,7 @@ class PodInventory:
 
 
 def _without(containers: Mapping[str, Container], *idents: str) -> Mapping[str, Container]:
-    return {key: one for key, one in containers.items() if key not in idents}
+    return {key: container for key, container in containers.items() if key not in idents}
 
 
 def _merge(known: _KnownPod) -> PodRecord:
@@ -280,21 +280,23 @@ def _merge(known: _KnownPod) -> PodRecord:
         for row, name in _POD_PROPERTIES
     }
     pod = replace(known.record.pod, **believed)
-    overhead = next(one.pod.overhead for one in _by_rank(said))
+    overhead = next(record.pod.overhead for record in _by_rank(said))
     pod = replace(pod, resources=_limits(known, pods), overhead=overhead)
-    demands = {source: one.demand for source, one in said.items() if one.demand is not None}
+    demands = {
+        source: record.demand for source, record in said.items() if record.demand is not None
+    }
     demand = believe(DEMAND, demands)
     return PodRecord(
         pod,
         _containers(known, pod),
-        next((one.runtime for one in _by_rank(said) if one.runtime), "containerd"),
+        next((record.runtime for record in _by_rank(said) if record.runtime), "containerd"),
         demand.value if demand is not None else None,
     )
 
 
 def _believed(row: Property, values: Mapping[Source, object], name: str) -> object:
     quiet = name in _EMPTY_SAYS_NOTHING
-    found = believe(row, {source: one for source, one in values.items() if one or not quiet})
+    found = believe(row, {source: value for source, value in values.items() if value or not quiet})
     return found.value if found is not None else ""
 
 
@@ -333,8 +335,8 @@ def _limits(known: _KnownPod, pods: Mapping[Source, Pod]) -> LinuxResources:
     # A container may have been resized since: its pod's quota is not what was said then.
     before = known.said[found.source].containers
     is_same = all(
-        _container(known, ident).resources.cpu_quota in (one.resources.cpu_quota, None)
-        for ident, one in before.items()
+        _container(known, ident).resources.cpu_quota in (container.resources.cpu_quota, None)
+        for ident, container in before.items()
     )
     return limits if is_same else replace(limits, cpu_quota=None)
 
@@ -349,4 +351,4 @@ def _in_force(known: _KnownPod, said: Mapping[Source, T], ident: str) -> Mapping
         Source.LIST: not pending,
         Source.RECORD: True,
     }
-    return {source: one for source, one in said.items() if counts[source]}
+    return {source: value for source, value in said.items() if counts[source]}

@@ -116,7 +116,9 @@ def batch_cpu(pod: PodView) -> int | None:
         return None
     if containers is None:
         return None
-    return sum(one.cpu_request.value for one in containers.values() if one.cpu_request)
+    return sum(
+        container.cpu_request.value for container in containers.values() if container.cpu_request
+    )
 
 
 def plan(view: StrategyView, rule: AllocatableRule, band: ThresholdBand) -> Plan:
@@ -129,9 +131,9 @@ def plan(view: StrategyView, rule: AllocatableRule, band: ThresholdBand) -> Plan
     return eviction_claim.together(
         *(
             _of_class(
-                view, rule, band, resource, [pod for pod in pods if pod.priority_class is one]
+                view, rule, band, resource, [pod for pod in pods if pod.priority_class is priority]
             )
-            for one, resource in rule.resources.items()
+            for priority, resource in rule.resources.items()
         )
     )
 

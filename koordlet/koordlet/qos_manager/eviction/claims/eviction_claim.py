@@ -68,8 +68,8 @@ def to_free(shortage: NodeShortage, victims: tuple[EvictionVictim, ...], opt_in:
 def together(*plans: Plan) -> Plan:
     """Plans of one strategy about several resources."""
     return Plan(
-        decisions=tuple(one for plan in plans for one in plan.decisions),
-        claims=tuple(one for plan in plans for one in plan.claims),
+        decisions=tuple(decision for plan in plans for decision in plan.decisions),
+        claims=tuple(claim for plan in plans for claim in plan.claims),
     )
 
 

@@ -144,50 +144,50 @@ class EvictionAccount:
         here = {pod.uid: pod for pod in view.pods}
         if view.pods_known:
             self._forget({uid for uid, pod in here.items() if not self._ended(pod)}, now)
-        self._gone = {uid: one for uid, one in self._gone.items() if now < one.until}
+        self._gone = {uid: entry for uid, entry in self._gone.items() if now < entry.until}
         for uid, pod in here.items():
             ending = pod.demand is not None and pod.demand.terminating
             if ending and uid not in self._going and uid not in self._stuck:
                 patience = min(grace_seconds(pod), _LONGEST_GRACE) + _MARGIN
                 self._going[uid] = _TerminatingPod(now, now + patience, patience, ours=False)
-        late = [uid for uid, one in self._going.items() if now >= one.until]
+        late = [uid for uid, entry in self._going.items() if now >= entry.until]
         self._warned = {
-            uid: one for uid, one in self._warned.items() if now - one.last < _WARNING_LASTS
+            uid: entry for uid, entry in self._warned.items() if now - entry.last < _WARNING_LASTS
         }
         horizon = max(MINUTE, self.limits.cpu_cool, self.limits.cool)
-        self._evicted = [one for one in self._evicted if now - one.at < horizon]
+        self._evicted = [entry for entry in self._evicted if now - entry.at < horizon]
         found = [self._late(uid, now, here.get(uid)) for uid in late]
-        return tuple(one for one in found if one is not None)
+        return tuple(entry for entry in found if entry is not None)
 
     def room(self, now: float) -> EvictionAllowance:
         """Return the permitted evictions."""
-        lately = sum(now - one.at < MINUTE for one in self._evicted)
+        lately = sum(now - entry.at < MINUTE for entry in self._evicted)
         return EvictionAllowance(
             left=max(0, self.limits.per_minute - lately),
             per_minute=self.limits.per_minute,
             cooling=lambda resource: self.cooling(resource, now),
             going=self.expected,
-            barred={uid: one.reason for uid, one in self._barred.items() if now < one.until},
-            warned={uid: now - one.first for uid, one in self._warned.items()},
+            barred={uid: entry.reason for uid, entry in self._barred.items() if now < entry.until},
+            warned={uid: now - entry.first for uid, entry in self._warned.items()},
         )
 
     def cooling(self, resource: str, now: float) -> float:
         """Seconds until the next eviction for a resource is allowed; 0 if it is allowed now."""
         kind = family(resource)
-        times = (one.at for one in self._evicted if one.family == kind)
+        times = (entry.at for entry in self._evicted if entry.family == kind)
         return max(0.0, max(times, default=self._started) + self.limits.cool_time(kind) - now)
 
     @property
     def expected(self) -> Mapping[str, Mapping[Reason, float]]:
         """Pods on their way out or just gone, and what each frees by claimant."""
-        gone = {uid: one.frees for uid, one in self._gone.items()}
-        return {**gone, **{uid: one.frees for uid, one in self._going.items()}}
+        gone = {uid: entry.frees for uid, entry in self._gone.items()}
+        return {**gone, **{uid: entry.frees for uid, entry in self._going.items()}}
 
     @property
     def going(self) -> frozenset[str]:
         """The UIDs of pods that are on their way out; none that is only pretended."""
         return frozenset(
-            uid for uid, one in self._going.items() if not (one.ours and self._pretended)
+            uid for uid, entry in self._going.items() if not (entry.ours and self._pretended)
         )
 
     def book(
@@ -241,8 +241,8 @@ class EvictionAccount:
 
     def _take_back(self, uid: str) -> None:
         """Remove the last eviction of a pod."""
-        for place, one in reversed(list(enumerate(self._evicted))):
-            if one.uid == uid:
+        for place, entry in reversed(list(enumerate(self._evicted))):
+            if entry.uid == uid:
                 del self._evicted[place]
                 break
         self._attempts[uid] = max(0, self._attempts.get(uid, 0) - 1)

@@ -46,7 +46,7 @@ class EvictionEffect:
 
     def refused(self, uid: str) -> None:
         """A pod stays."""
-        self._trials = {key: one for key, one in self._trials.items() if key[1] != uid}
+        self._trials = {key: trial for key, trial in self._trials.items() if key[1] != uid}
 
     def observe(
         self, needs: Mapping[Reason, float], going: Container[str], now: float
@@ -59,7 +59,7 @@ class EvictionEffect:
                 self._in_vain[reason] = self._in_vain.get(reason, 0) + 1
             else:
                 self._in_vain.pop(reason, None)
-        stopped = [one for one, number in self._in_vain.items() if number >= MOST_IN_VAIN]
+        stopped = [reason for reason, number in self._in_vain.items() if number >= MOST_IN_VAIN]
         for reason in stopped:
             self._in_vain[reason] = MOST_IN_VAIN - 1
             self._until[reason] = now + PAUSE_SECONDS

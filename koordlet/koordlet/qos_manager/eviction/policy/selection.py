@@ -190,9 +190,13 @@ class _Selector:
     def _needed(self, ask: _OpenClaim) -> frozenset[str]:
         """The UIDs of victims that go, in their order, without those that would go for nothing."""
         rest = ask.rest * (1 - _ROUNDING)
-        able = [one for one in self._candidates(ask.claim) if not self._bars(one, ask.claim)]
-        if sum(one.releases for one in able) < rest:
-            able = [one for one in able if one.releases >= _LEAST_SHARE * rest]
+        able = [
+            candidate
+            for candidate in self._candidates(ask.claim)
+            if not self._bars(candidate, ask.claim)
+        ]
+        if sum(candidate.releases for candidate in able) < rest:
+            able = [candidate for candidate in able if candidate.releases >= _LEAST_SHARE * rest]
         chosen: list[EvictionVictim] = []
         freed = 0.0
         for big in (True, False):
@@ -200,7 +204,7 @@ class _Selector:
                 if freed < rest and (victim.releases >= _LEAST_SHARE * rest) is big:
                     chosen.append(victim)
                     freed += victim.releases
-        for victim in sorted(chosen, key=lambda one: one.releases):
+        for victim in sorted(chosen, key=lambda candidate: candidate.releases):
             if freed - victim.releases >= rest:
                 chosen.remove(victim)
                 freed -= victim.releases
@@ -297,7 +301,7 @@ def _freed(frees: Mapping[Reason, float], claim: Reason) -> float:
     """
     if claim in frees:
         return frees[claim]
-    return max((freed for one, freed in frees.items() if one[-1] == claim[-1]), default=0.0)
+    return max((freed for other, freed in frees.items() if other[-1] == claim[-1]), default=0.0)
 
 
 def _releases(pod: PodView, claim: EvictionClaim) -> Iterator[float]:

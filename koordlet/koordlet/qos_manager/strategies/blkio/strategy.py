@@ -66,7 +66,7 @@ class Settings:
 
 def settings(slo: NodeSLO) -> Settings:
     """Read the settings from the NodeSLO."""
-    be, ls, lsr = (slo.of(one).blkio for one in (QoSClass.BE, QoSClass.LS, QoSClass.LSR))
+    be, ls, lsr = (slo.of(qos).blkio for qos in (QoSClass.BE, QoSClass.LS, QoSClass.LSR))
     return Settings(be, ls, lsr, slo.root_blkio)
 
 
@@ -108,16 +108,16 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     before = memory if isinstance(memory, _Memory) else None
     storage = view.latest.info(LocalStorage)
     if storage is None:
-        return _hold(before, {one.group for one in _places(view, settings)})
+        return _hold(before, {place.group for place in _places(view, settings)})
     knobs = view.node.kernel.knobs
     costs = view.cgroups.now("", _COST_QOS) if _WEIGHT in knobs else None
     key = _PlanInputs(settings, storage, view.pods, knobs, costs)
     if before is not None and before.key == key:
         return _plan(before)
     found = _DiskResolver(disks(storage), knobs, _enabled(costs))
-    done = {one.group: _done(one, found, before) for one in _places(view, settings)}
-    desired = tuple(chain.from_iterable(one.desired for one in done.values()))
-    return _plan(_Memory(key, done, desired, tuple(one.decision for one in done.values())))
+    done = {place.group: _done(place, found, before) for place in _places(view, settings)}
+    desired = tuple(chain.from_iterable(lines.desired for lines in done.values()))
+    return _plan(_Memory(key, done, desired, tuple(lines.decision for lines in done.values())))
 
 
 def _hold(before: _Memory | None, asked: Collection[str]) -> Plan:
@@ -126,9 +126,9 @@ def _hold(before: _Memory | None, asked: Collection[str]) -> Plan:
         return NOTHING
     if before is None:
         return Plan(decisions=(_UNKNOWN,))
-    held = [one for group, one in before.done.items() if group in asked]
-    desired = tuple(chain.from_iterable(one.desired for one in held))
-    return Plan(desired, tuple(one.decision for one in held), memory=before)
+    held = [lines for group, lines in before.done.items() if group in asked]
+    desired = tuple(chain.from_iterable(lines.desired for lines in held))
+    return Plan(desired, tuple(lines.decision for lines in held), memory=before)
 
 
 def _plan(made: _Memory) -> Plan:
@@ -240,12 +240,14 @@ class _DiskResolver:
         return f"weight {block.weight}"
 
     def _latency(self, asked: _DiskLines, block: BlockQoS, disk: str) -> str:
-        given = [one for one in (block.read_latency, block.write_latency) if one is not None]
+        given = [
+            latency for latency in (block.read_latency, block.write_latency) if latency is not None
+        ]
         if not given:
             return ""
         if _LATENCY not in self.knobs:
             return f"latency left alone (this kernel has no {_LATENCY})"
-        target = min((one for one in given if one), default=0)
+        target = min((latency for latency in given if latency), default=0)
         asked.stricter(_LATENCY, disk, target)
         return f"latency {target} µs" if target else "latency without target"
 
@@ -292,7 +294,7 @@ def _model(block: BlockQoS) -> str:
         "wseqiops": block.model_write_seq_iops,
         "wrandiops": block.model_write_rand_iops,
     }
-    return " ".join(["ctrl=user", *(f"{key}={one}" for key, one in given.items() if one)])
+    return " ".join(["ctrl=user", *(f"{key}={value}" for key, value in given.items() if value)])
 
 
 class _Limit(NamedTuple):
@@ -313,15 +315,18 @@ def _operations(value: int) -> str:
 
 
 _LIMITS = (
-    _Limit("blkio.throttle.read_bps_device", "reads", lambda one: one.read_bps, _rate),
-    _Limit("blkio.throttle.write_bps_device", "writes", lambda one: one.write_bps, _rate),
+    _Limit("blkio.throttle.read_bps_device", "reads", lambda block: block.read_bps, _rate),
+    _Limit("blkio.throttle.write_bps_device", "writes", lambda block: block.write_bps, _rate),
     _Limit(
-        "blkio.throttle.read_iops_device", "read operations", lambda one: one.read_iops, _operations
+        "blkio.throttle.read_iops_device",
+        "read operations",
+        lambda block: block.read_iops,
+        _operations,
     ),
     _Limit(
         "blkio.throttle.write_iops_device",
         "write operations",
-        lambda one: one.write_iops,
+        lambda block: block.write_iops,
         _operations,
     ),
 )

@@ -58,15 +58,17 @@ class BurstPod(NamedTuple):
         """
         if self.due <= view.steady:
             return True
-        busy = [one for one in self.quotas if one.raised or _is_throttled(one, throttled)]
+        busy = [quota for quota in self.quotas if quota.raised or _is_throttled(quota, throttled)]
         return bool(busy) and (
             _base_found(view, self.of.group) != self.base
-            or any(_base_found(view, one.of.group) != one.found for one in busy)
+            or any(_base_found(view, quota.of.group) != quota.found for quota in busy)
         )
 
 
-def _is_throttled(one: BurstQuota, throttled: Mapping[tuple[str, ...], WindowStats]) -> bool:
-    return one.key in throttled and throttled[one.key].last > 0
+def _is_throttled(
+    burst_quota: BurstQuota, throttled: Mapping[tuple[str, ...], WindowStats]
+) -> bool:
+    return burst_quota.key in throttled and throttled[burst_quota.key].last > 0
 
 
 def may_burst(pod: PodView) -> bool:
@@ -88,13 +90,13 @@ def looked_at(view: StrategyView, pod: PodView, node: CPUBurst, known: BurstPod 
     )
     if asked.policy is BurstPolicy.NONE:
         return BurstPod(pod, asked, float("inf"), notes=notes)
-    before = {one.key: one for one in known.quotas} if known else {}
+    before = {quota.key: quota for quota in known.quotas} if known else {}
     base, period = _bandwidth(view, pod.group)
-    found = (_quota(view, pod, one, asked, before) for one in pod.containers)
-    quotas = tuple(one for one in found if one is not None)
-    if any(_is_resized(one, before.get(one.key)) for one in quotas):
+    found = (_quota(view, pod, container, asked, before) for container in pod.containers)
+    quotas = tuple(quota for quota in found if quota is not None)
+    if any(_is_resized(quota, before.get(quota.key)) for quota in quotas):
         until = view.steady + _REST_SECONDS
-        quotas = tuple(one._replace(quota=one.base, rest_until=until) for one in quotas)
+        quotas = tuple(quota._replace(quota=quota.base, rest_until=until) for quota in quotas)
     # Not all pods in the same round.
     due = view.steady + _LOOK_SECONDS * (1 + spread(pod.uid)) / 2
     return BurstPod(pod, asked, due, base, period, quotas, notes)
@@ -147,27 +149,29 @@ def _number(value: Value | None, default: int) -> int:
 def _quota(
     view: StrategyView,
     pod: PodView,
-    one: ContainerView,
+    container_view: ContainerView,
     asked: CPUBurst,
     before: Mapping[Key, BurstQuota],
 ) -> BurstQuota | None:
     """A container's quota; ``None`` where it has none."""
     limits = pod.demand.container_limits if pod.demand else {}
-    limit = limits.get(one.container.name, {}).get(CPU, 0)
-    found, period = _bandwidth(view, one.group)
+    limit = limits.get(container_view.container.name, {}).get(CPU, 0)
+    found, period = _bandwidth(view, container_view.group)
     if found == NO_LIMIT:
         return None
-    key = pod.uid, one.container.id
+    key = pod.uid, container_view.container.id
     known = before.get(key)
     base = _base(found, limit, period, view.node.cpu_normalization_ratio, known)
-    made = BurstQuota(one, key, asked, limit, base, period, base, view.steady, found=found)
+    made = BurstQuota(
+        container_view, key, asked, limit, base, period, base, view.steady, found=found
+    )
     if asked.policy not in BY_QUOTA:
         return made
     if known is None:
-        now = _number(view.cgroups.now(one.group, QUOTA), base)
+        now = _number(view.cgroups.now(container_view.group, QUOTA), base)
         return made._replace(quota=within(now, base, made.most))
     return known._replace(
-        of=one,
+        of=container_view,
         asked=asked,
         limit=limit or known.limit,
         base=base,

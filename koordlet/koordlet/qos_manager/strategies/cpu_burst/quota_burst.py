@@ -146,24 +146,28 @@ def stepped(
 
     What nothing happens to is the same object.
     """
-    steps = [_alone(one, now) for one in quotas]
+    steps = [_alone(quota, now) for quota in quotas]
     released = recent(released, now.steady, WINDOW)
-    down = sum(_raised(one, now).releases for one, move in steps if move is QuotaMove.DOWN)
+    down = sum(_raised(quota, now).releases for quota, move in steps if move is QuotaMove.DOWN)
     excess = now.pool.excess - unseen(released, now.steady, WINDOW) - down
     held = (
-        [one for one, move in steps if move is QuotaMove.HOLD and one.raised] if excess > 0 else []
+        [quota for quota, move in steps if move is QuotaMove.HOLD and quota.raised]
+        if excess > 0
+        else []
     )
-    lowered = {one.key: one.releases for one in to_lower(excess, [_raised(q, now) for q in held])}
+    lowered = {
+        quota.key: quota.releases for quota in to_lower(excess, [_raised(q, now) for q in held])
+    }
     down += sum(lowered.values())
     if down:
         released = (*released, ReleasedCores(now.steady, down))
     after = [
-        one.moved(QuotaMove.DOWN, QuotaCause.POOL)
-        if one.key in lowered
-        else one
+        quota.moved(QuotaMove.DOWN, QuotaCause.POOL)
+        if quota.key in lowered
+        else quota
         if move is QuotaMove.HOLD
-        else one.moved(move, _CAUSES[move, one.tokens is None or one.tokens.allow])
-        for one, move in steps
+        else quota.moved(move, _CAUSES[move, quota.tokens is None or quota.tokens.allow])
+        for quota, move in steps
     ]
     return after, released
 
@@ -176,46 +180,54 @@ _CAUSES = {
 """By the move, and whether there are tokens."""
 
 
-def _alone(one: BurstQuota, now: BurstInputs) -> tuple[BurstQuota, QuotaMove]:
+def _alone(burst_quota: BurstQuota, now: BurstInputs) -> tuple[BurstQuota, QuotaMove]:
     """Return a quota's move, but for the pool's overload; with its tokens and times."""
-    point = now.throttled.get(one.key)
+    point = now.throttled.get(burst_quota.key)
     throttled = point is not None and point.last > 0
-    limited = one.asked.quota_period_seconds >= 0
-    if not (throttled or limited or one.raised or one.tokens):
-        return one, QuotaMove.HOLD
-    use = _use_percent(one, now)
-    if limited or one.tokens:
-        one = one._replace(tokens=_tokens(one, use, now) if limited else None)
-    if one.tokens is not None and not one.tokens.allow:
-        return one, QuotaMove.DOWN
+    limited = burst_quota.asked.quota_period_seconds >= 0
+    if not (throttled or limited or burst_quota.raised or burst_quota.tokens):
+        return burst_quota, QuotaMove.HOLD
+    use = _use_percent(burst_quota, now)
+    if limited or burst_quota.tokens:
+        burst_quota = burst_quota._replace(
+            tokens=_tokens(burst_quota, use, now) if limited else None
+        )
+    if burst_quota.tokens is not None and not burst_quota.tokens.allow:
+        return burst_quota, QuotaMove.DOWN
     if throttled or use is None or use >= SAVING:
-        one = one._replace(busy_at=now.steady)
-    if point is not None and throttled and _may_grow(one, point, now):
-        return one._replace(used_at=point.last_at), QuotaMove.UP
-    calm = 0 < now.calm_seconds <= now.steady - one.busy_at
-    return one, QuotaMove.DOWN if one.raised and calm else QuotaMove.HOLD
+        burst_quota = burst_quota._replace(busy_at=now.steady)
+    if point is not None and throttled and _may_grow(burst_quota, point, now):
+        return burst_quota._replace(used_at=point.last_at), QuotaMove.UP
+    calm = 0 < now.calm_seconds <= now.steady - burst_quota.busy_at
+    return burst_quota, QuotaMove.DOWN if burst_quota.raised and calm else QuotaMove.HOLD
 
 
-def _may_grow(one: BurstQuota, point: WindowStats, now: BurstInputs) -> bool:
-    fresh = point.last_at != one.used_at
-    return fresh and now.state is SharePoolState.IDLE and now.steady >= one.rest_until
+def _may_grow(burst_quota: BurstQuota, point: WindowStats, now: BurstInputs) -> bool:
+    fresh = point.last_at != burst_quota.used_at
+    return fresh and now.state is SharePoolState.IDLE and now.steady >= burst_quota.rest_until
 
 
-def _use_percent(one: BurstQuota, now: BurstInputs) -> float | None:
+def _use_percent(burst_quota: BurstQuota, now: BurstInputs) -> float | None:
     """Use in percent of the quota without burst."""
-    found = now.use.get(one.key)
-    return None if found is None else found.last * 100 * one.period / one.base
+    found = now.use.get(burst_quota.key)
+    return None if found is None else found.last * 100 * burst_quota.period / burst_quota.base
 
 
-def _tokens(one: BurstQuota, use: float | None, now: BurstInputs) -> BurstTokens:
-    period, percent = one.asked.quota_period_seconds, one.asked.quota_percent
-    return spend(one.tokens, one.key[1], period, percent, use, now.steady)
+def _tokens(burst_quota: BurstQuota, use: float | None, now: BurstInputs) -> BurstTokens:
+    period, percent = burst_quota.asked.quota_period_seconds, burst_quota.asked.quota_percent
+    return spend(burst_quota.tokens, burst_quota.key[1], period, percent, use, now.steady)
 
 
-def _raised(one: BurstQuota, now: BurstInputs) -> RaisedQuota:
+def _raised(burst_quota: BurstQuota, now: BurstInputs) -> RaisedQuota:
     """Return the release of a step down; where its use is not known, as if it used all."""
-    found = now.use.get(one.key)
-    shall = one.moved(QuotaMove.DOWN, one.cause).quota
-    used = one.quota if found is None else min(found.avg * one.period, one.quota)
-    releases = max(used - shall, 0) / one.period
-    return RaisedQuota(one.key, releases, (one.quota - one.base) / one.period)
+    found = now.use.get(burst_quota.key)
+    shall = burst_quota.moved(QuotaMove.DOWN, burst_quota.cause).quota
+    used = (
+        burst_quota.quota
+        if found is None
+        else min(found.avg * burst_quota.period, burst_quota.quota)
+    )
+    releases = max(used - shall, 0) / burst_quota.period
+    return RaisedQuota(
+        burst_quota.key, releases, (burst_quota.quota - burst_quota.base) / burst_quota.period
+    )

@@ -106,26 +106,26 @@ def to_lower(excess: float, raised: Sequence[RaisedQuota]) -> tuple[RaisedQuota,
     """Those that come down by a step now, the greediest first; none where nothing is too much."""
     if excess <= 0 or not raised:
         return ()
-    first = sorted(raised, key=lambda one: (-one.releases, -one.above, one.key))
+    first = sorted(raised, key=lambda quota: (-quota.releases, -quota.above, quota.key))
     chosen: list[RaisedQuota] = []
-    for one in first[: math.ceil(len(raised) * _MOST_AT_ONCE)]:
+    for quota in first[: math.ceil(len(raised) * _MOST_AT_ONCE)]:
         if excess <= 0:
             break
-        chosen.append(one)
-        excess -= one.releases
+        chosen.append(quota)
+        excess -= quota.releases
     return tuple(chosen)
 
 
 def unseen(released: Iterable[ReleasedCores], steady: float, window: float) -> float:
     """Cores taken back that an average over ``window`` seconds does not show yet."""
-    return sum(one.cores * (1 - (steady - one.at) / window) for one in released)
+    return sum(cores.cores * (1 - (steady - cores.at) / window) for cores in released)
 
 
 def recent(
     released: Iterable[ReleasedCores], steady: float, window: float
 ) -> tuple[ReleasedCores, ...]:
     """Return the cores taken back within the window."""
-    return tuple(one for one in released if 0 <= steady - one.at < window)
+    return tuple(cores for cores in released if 0 <= steady - cores.at < window)
 
 
 def shared_cpus(view: StrategyView, threshold_percent: int) -> tuple[SharePool, Decision]:

@@ -146,23 +146,23 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     decisions: list[Decision] = []
     signals: list[StrategySignal] = []
     released: tuple[ReleasedCores, ...] = ()
-    bursting = [one for one in pods.values() if one.quotas and one.asked.policy in BY_QUOTA]
+    bursting = [pod for pod in pods.values() if pod.quotas and pod.asked.policy in BY_QUOTA]
     if bursting:
         pool, decision = shared_cpus(view, settings.share_pool_threshold)
         decisions.append(decision)
         signals += _pool_signals(pool)
         after, released = _stepped(bursting, view, pool, settings, before.released)
-        pods |= {one.of.uid: one for one in after}
+        pods |= {pod.of.uid: pod for pod in after}
     states = {
-        uid: _pod_state(one, before.pods.get(uid) if same else None, saves)
-        for uid, one in pods.items()
+        uid: _pod_state(pod, before.pods.get(uid) if same else None, saves)
+        for uid, pod in pods.items()
     }
-    plans = [one.plan for one in states.values()]
+    plans = [state.plan for state in states.values()]
     decisions += _of_saving(sum(each.saving for each in plans), pods.values(), saves)
-    decisions += [one for each in plans for one in each.decisions]
-    signals += [one for each in plans for one in each.signals]
+    decisions += [decision for each in plans for decision in each.decisions]
+    signals += [signal for each in plans for signal in each.signals]
     return Plan(
-        tuple(one for each in plans for one in each.desired),
+        tuple(desired for each in plans for desired in each.desired),
         tuple(decisions),
         signals=tuple(signals),
         memory=_Memory(context, states, released),
@@ -196,8 +196,8 @@ def _stepped(
     released: tuple[ReleasedCores, ...],
 ) -> tuple[list[BurstPod], tuple[ReleasedCores, ...]]:
     """The pods after one round, and what was taken back lately."""
-    quotas = [one for pod in pods for one in pod.quotas]
-    used = any(one.raised or one.asked.quota_period_seconds >= 0 for one in quotas)
+    quotas = [quota for pod in pods for quota in pod.quotas]
+    used = any(quota.raised or quota.asked.quota_period_seconds >= 0 for quota in quotas)
     now = BurstInputs(
         view.steady,
         pool,
@@ -207,7 +207,7 @@ def _stepped(
         view.history.windows("container_cpu_throttled", WINDOW),
     )
     after, released = stepped(quotas, now, released)
-    if all(one is other for one, other in zip(after, quotas, strict=True)):
+    if all(quota is other for quota, other in zip(after, quotas, strict=True)):
         return pods, released
     rest = iter(after)
     return [pod._replace(quotas=tuple(next(rest) for _ in pod.quotas)) for pod in pods], released
@@ -236,57 +236,61 @@ def _pod_state(pod: BurstPod, before: _PodState | None, saves: bool) -> _PodStat
 
 
 def _essence(pod: BurstPod) -> tuple[object, ...]:
-    quotas = [(one.of.group, one.limit, one.base, one.period, one.quota) for one in pod.quotas]
+    quotas = [
+        (quota.of.group, quota.limit, quota.base, quota.period, quota.quota) for quota in pod.quotas
+    ]
     return pod.asked, pod.notes, pod.base, pod.period, quotas
 
 
 def _pod_plan(pod: BurstPod, saves: bool) -> _PodPlan:
-    raised = [one for one in pod.quotas if one.raised]
+    raised = [quota for quota in pod.quotas if quota.raised]
     desired, decisions, signals = [], list(pod.notes), []
     room = pod.base
-    for one in raised:
-        decision = _decision(pod, one)
+    for quota in raised:
+        decision = _decision(pod, quota)
         decisions.append(decision)
-        desired.append(desired_value(one.of.group, QUOTA, one.quota, decision))
+        desired.append(desired_value(quota.of.group, QUOTA, quota.quota, decision))
         # Rounded up: the kernel lets no group have more than the one above it.
-        room -= (one.base - one.quota) * pod.period // one.period
-        signals.append(_signal("container_scaled_cfs_quota_us", pod, one, one.quota))
+        room -= (quota.base - quota.quota) * pod.period // quota.period
+        signals.append(_signal("container_scaled_cfs_quota_us", pod, quota, quota.quota))
     if raised and pod.base != NO_LIMIT:
         desired.append(DesiredValue(Target(pod.of.group, QUOTA), room, _ROOM, pod.of.name))
     if not saves or pod.asked.policy not in _BURST or not pod.quotas:
         return _PodPlan(tuple(desired), tuple(decisions), tuple(signals))
     desired += [
-        DesiredValue(Target(one.of.group, BURST), one.saved, _SAVES, pod.of.name)
-        for one in pod.quotas
+        DesiredValue(Target(quota.of.group, BURST), quota.saved, _SAVES, pod.of.name)
+        for quota in pod.quotas
     ]
     if pod.base != NO_LIMIT:
-        together = sum(one.saved * pod.period // one.period for one in pod.quotas)
+        together = sum(quota.saved * pod.period // quota.period for quota in pod.quotas)
         burst = burst_within(together, pod.base)
         desired.append(DesiredValue(Target(pod.of.group, BURST), burst, _SAVES, pod.of.name))
-    signals += [_signal("container_scaled_cfs_burst_us", pod, one, one.saved) for one in pod.quotas]
+    signals += [
+        _signal("container_scaled_cfs_burst_us", pod, quota, quota.saved) for quota in pod.quotas
+    ]
     return _PodPlan(tuple(desired), tuple(decisions), tuple(signals), len(pod.quotas))
 
 
-def _signal(name: str, pod: BurstPod, one: BurstQuota, value: int) -> StrategySignal:
-    return StrategySignal(f"{name}/{one.of.container.name}", value, pod.of.name)
+def _signal(name: str, pod: BurstPod, burst_quota: BurstQuota, value: int) -> StrategySignal:
+    return StrategySignal(f"{name}/{burst_quota.of.container.name}", value, pod.of.name)
 
 
 _ROOM = "room for the raised quotas of its containers"
 _SAVES = "what is left of the quota may be used later"
 
 
-def _decision(pod: BurstPod, one: BurstQuota) -> Decision:
+def _decision(pod: BurstPod, burst_quota: BurstQuota) -> Decision:
     return Decision(
-        f'container "{one.of.container.name}" may use more CPU than its limit',
+        f'container "{burst_quota.of.container.name}" may use more CPU than its limit',
         "base ≤ quota ≤ ceiling",
         (
-            Term("quota", one.quota / one.period, "cores"),
-            Term("base", one.base / one.period, "cores"),
-            Term("ceiling", one.most / one.period, "cores"),
-            Term("cause", one.cause),
+            Term("quota", burst_quota.quota / burst_quota.period, "cores"),
+            Term("base", burst_quota.base / burst_quota.period, "cores"),
+            Term("ceiling", burst_quota.most / burst_quota.period, "cores"),
+            Term("cause", burst_quota.cause),
         ),
         pod=pod.of.name,
-        group=one.of.group,
+        group=burst_quota.of.group,
     )
 
 
@@ -295,7 +299,7 @@ def _of_saving(count: int, pods: Iterable[BurstPod], saves: bool) -> list[Decisi
     if count:
         outcome = "containers may use later what they leave of their quota"
         return [Decision(outcome, given=(Term("containers", count),), aspect="burst")]
-    if not saves and any(one.asked.policy in _BURST for one in pods):
+    if not saves and any(pod.asked.policy in _BURST for pod in pods):
         outcome = "nothing of a quota is kept for later: the kernel has no cpu.cfs_burst_us"
         return [Decision(outcome, aspect="burst")]
     return []

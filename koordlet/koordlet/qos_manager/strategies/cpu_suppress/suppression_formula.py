@@ -74,9 +74,9 @@ def measure(view: StrategyView) -> NodeCPULoad | str:
     if view.pods and not measured:
         return "pod_cpu_usage"
     applications = 0.0
-    for one in view.slo.host_applications:
-        used = value("host_application_cpu_usage", one.name) or 0.0
-        if _is_best_effort(one):
+    for host_application in view.slo.host_applications:
+        used = value("host_application_cpu_usage", host_application.name) or 0.0
+        if _is_best_effort(host_application):
             inside += used
         else:
             applications += used
@@ -102,7 +102,7 @@ def remember(spell: Spell, steady: float, cores: float, seconds: float) -> Spell
     So less is less at once, and more is more after it has been so for ``seconds``: load that
     goes up and down leaves best-effort pods what it leaves them at its peaks.
     """
-    kept = [one for one in spell if one[0] > steady - seconds and one[1] < cores]
+    kept = [point for point in spell if point[0] > steady - seconds and point[1] < cores]
     return (*kept, (steady, cores))
 
 

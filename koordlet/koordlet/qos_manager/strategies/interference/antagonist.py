@@ -88,5 +88,7 @@ def antagonist(
             if suspects.names[place] != victim
         ]
         if blamed:
-            return min(blamed, key=lambda one: (-one.correlation, -one.cores, one.name))
+            return min(
+                blamed, key=lambda suspect: (-suspect.correlation, -suspect.cores, suspect.name)
+            )
     return None

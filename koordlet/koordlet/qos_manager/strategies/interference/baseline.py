@@ -69,5 +69,5 @@ class Baseline(NamedTuple):
         middle = median(first)
         off = [abs(value - middle) for value in first]
         usual = _NORMAL * median(off)
-        variance = sum(min(one, _CLIP * usual) ** 2 for one in off) / len(off)
+        variance = sum(min(distance, _CLIP * usual) ** 2 for distance in off) / len(off)
         return Baseline((), middle, max(variance, usual * usual), known=True)

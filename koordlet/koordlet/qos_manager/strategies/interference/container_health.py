@@ -57,7 +57,7 @@ def measured(view: StrategyView) -> HealthMeasurements:
     cpi = windows("container_cpi", _CPI_SECONDS)
     of_pods = windows("pod_cpu_usage", _USE_SECONDS)
     return HealthMeasurements(
-        {labels[0]: one.avg for labels, one in of_pods.items()},
+        {labels[0]: of_pod.avg for labels, of_pod in of_pods.items()},
         windows("container_cpu_usage", _USE_SECONDS) if cpi else {},
         cpi,
         windows("container_psi", _PSI_SECONDS),
@@ -86,8 +86,8 @@ def cycles_per_instruction(least_cores: float, warm_up: int, limits: OutlierLimi
 
 
 def _pressure(found: HealthMeasurements, labels: tuple[str, ...]) -> Point | None:
-    one = found.psi.get((*labels, "cpu", "avg10", "some"))
-    return None if one is None else (one.last, one.last_at)
+    window = found.psi.get((*labels, "cpu", "avg10", "some"))
+    return None if window is None else (window.last, window.last_at)
 
 
 def _cpi(found: HealthMeasurements, labels: tuple[str, ...]) -> Point | None:

@@ -102,12 +102,14 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     found = measured(view)
     decisions = [] if found.cpi or found.psi else [Decision(_NOT_MEASURED)]
     now = _Detector(view, settings, found, before)
-    victims = [one for pod in view.pods if pod.qos is not QoSClass.BE for one in now.victims(pod)]
+    victims = [
+        victim for pod in view.pods if pod.qos is not QoSClass.BE for victim in now.victims(pod)
+    ]
     watches = (
         now.watches if view.pods_known else {**_recently_measured(before, view), **now.watches}
     )
     return Plan(
-        decisions=(*decisions, *(_decision(one) for one in victims)),
+        decisions=(*decisions, *(_decision(victim) for victim in victims)),
         signals=tuple(_signals(victims)),
         notices=tuple(_notices(victims, before)),
         memory=_Memory(watches),
@@ -162,9 +164,9 @@ class _Detector:
 
     def victims(self, pod: PodView) -> Iterator[_Victim]:
         """Those of a pod's containers that suffer."""
-        for one in pod.containers:
+        for container in pod.containers:
             for metric in self._metrics:
-                key = pod.uid, one.container.id, metric.name
+                key = pod.uid, container.container.id, metric.name
                 watch = self._watched(key, metric)
                 if watch is None:
                     continue
@@ -174,7 +176,7 @@ class _Detector:
                     watch = watch._replace(episode=episode)
                 self.watches[key] = watch
                 if episode is not None:
-                    yield _Victim(pod, one, metric, episode)
+                    yield _Victim(pod, container, metric, episode)
 
     def _watched(self, key: Key, metric: HealthMetric) -> SeriesWatch | None:
         """A series with its newest point; ``None`` where nothing was ever measured."""
@@ -220,10 +222,10 @@ class _Detector:
         if key not in self._suspects:
             pods = self._view.pods
             # A pod that was not measured when others were did not run yet.
-            table = [[each.get(one.uid, 0.0) for one in pods] for each in uses]
+            table = [[each.get(pod.uid, 0.0) for pod in pods] for each in uses]
             self._suspects[key] = SuspectPods(
-                [one.name for one in pods],
-                np.array([one.qos is QoSClass.BE for one in pods], np.bool_),
+                [pod.name for pod in pods],
+                np.array([pod.qos is QoSClass.BE for pod in pods], np.bool_),
                 np.array(table, np.float64).reshape(len(uses), len(pods)),
             )
         return self._suspects[key]
@@ -271,9 +273,9 @@ def _decision(victim: _Victim) -> Decision:
 def _signals(victims: Iterable[_Victim]) -> Iterator[StrategySignal]:
     """Each victim pod's largest deviation, and how many pods are victims."""
     worst: dict[tuple[str, str], float] = {}
-    for one in victims:
-        key = f"{one.metric.name}_outlier", one.pod.name
-        worst[key] = max(worst.get(key, 0.0), one.episode.deviations)
+    for victim in victims:
+        key = f"{victim.metric.name}_outlier", victim.pod.name
+        worst[key] = max(worst.get(key, 0.0), victim.episode.deviations)
     for (signal, pod), deviations in worst.items():
         yield StrategySignal(signal, deviations, pod)
     yield StrategySignal("victims", len({pod for _, pod in worst}))
@@ -282,10 +284,10 @@ def _signals(victims: Iterable[_Victim]) -> Iterator[StrategySignal]:
 def _notices(victims: Iterable[_Victim], before: Mapping[Key, SeriesWatch]) -> Iterator[PodNotice]:
     """One for each pod that is a victim and was none in the last round."""
     suffering = {key[0] for key, watch in before.items() if watch.episode is not None}
-    for one in victims:
-        if one.pod.uid not in suffering:
-            suffering.add(one.pod.uid)
-            episode = one.episode
-            unit = one.metric.unit
+    for victim in victims:
+        if victim.pod.uid not in suffering:
+            suffering.add(victim.pod.uid)
+            episode = victim.episode
+            unit = victim.metric.unit
             numbers = f"{episode.value:.3g}{unit}, usually {episode.usual:.3g}{unit}"
-            yield PodNotice(one.pod, "CPUInterference", f"{_outcome(one)} ({numbers})")
+            yield PodNotice(victim.pod, "CPUInterference", f"{_outcome(victim)} ({numbers})")

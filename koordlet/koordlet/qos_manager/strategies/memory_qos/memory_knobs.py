@@ -20,9 +20,13 @@ OOM_GROUP = "memory.oom.group"
 _CACHE = "memory.pagecache_limit"
 
 
-def protecting(one: MemoryProtection) -> dict[str, int]:
+def protecting(memory_protection: MemoryProtection) -> dict[str, int]:
     """Of any group; without protection its knobs are left as they were found."""
-    return {knob: size for knob, size in ((MIN, one.least), (LOW, one.low)) if size}
+    return {
+        knob: size
+        for knob, size in ((MIN, memory_protection.least), (LOW, memory_protection.low))
+        if size
+    }
 
 
 def alike(asked: MemoryQoS) -> dict[str, int]:

@@ -70,15 +70,17 @@ def protection(request: int, asked: MemoryQoS) -> MemoryProtection:
 def together(parts: Iterable[MemoryProtection]) -> MemoryProtection:
     """The sum: what a group above others needs for theirs to hold."""
     least = low = 0
-    for one in parts:
-        least += one.least
-        low += one.low
+    for part in parts:
+        least += part.least
+        low += part.low
     return MemoryProtection(least, low)
 
 
-def larger(one: MemoryProtection, other: MemoryProtection) -> MemoryProtection:
+def larger(memory_protection: MemoryProtection, other: MemoryProtection) -> MemoryProtection:
     """The larger of each."""
-    return MemoryProtection(max(one.least, other.least), max(one.low, other.low))
+    return MemoryProtection(
+        max(memory_protection.least, other.least), max(memory_protection.low, other.low)
+    )
 
 
 class MemorySizes(NamedTuple):
@@ -109,7 +111,7 @@ def held_back(
     mark = _watermark(sizes.limit, least, asked) if instead else None
     if found is None or found.size is None or mark is None or mark.size is None:
         return mark or found
-    return min(mark, found, key=lambda one: one.size or 0)
+    return min(mark, found, key=lambda point: point.size or 0)
 
 
 def _throttled(sizes: MemorySizes, least: int, asked: MemoryQoS) -> MemoryHigh | None:

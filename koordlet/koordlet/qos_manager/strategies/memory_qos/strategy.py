@@ -128,8 +128,8 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     ):
         return Plan(before.desired, before.decisions, memory=before)
     parts = list(pods.values())
-    desired = [value for one in parts for value in one.desired]
-    decisions = [decision for one in parts for decision in one.decisions]
+    desired = [value for part in parts for value in part.desired]
+    decisions = [decision for part in parts for decision in part.decisions]
     for values, decision in _above(view, context, parts):
         if values:
             desired += values
@@ -141,7 +141,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
 
 def _top(view: StrategyView) -> int | None:
     """Return the limit of containers without one; an amplified node has less than it says."""
-    found = [one for one in (view.allocatable.get(MEMORY), view.memory_bytes) if one]
+    found = [size for size in (view.allocatable.get(MEMORY), view.memory_bytes) if size]
     return min(found) if view.allocatable.get(MEMORY) else None
 
 
@@ -179,18 +179,22 @@ def _of_pod(pod: PodView, context: _Context) -> _PodMemory:
     if pod.demand is None:
         why = "memory QoS waits: what the pod requests is not known yet"
         return _PodMemory(pod, decisions=(*warned, Decision(why, pod=pod.name)))
-    parts = [] if pod.in_vm else [_of_container(pod, one, asked, context) for one in pod.containers]
+    parts = (
+        []
+        if pod.in_vm
+        else [_of_container(pod, container, asked, context) for container in pod.containers]
+    )
     own = amounts.protection(amounts.amount(pod.requests, pod.qos), asked)
-    least = amounts.larger(own, amounts.together(one.protection for one in parts))
+    least = amounts.larger(own, amounts.together(part.protection for part in parts))
     decision = _decided(pod, asked, least, context)
     values = knobs.protecting(least)
     if not pod.in_vm:
         limit = amounts.amount(pod.limits, pod.qos)
         values |= knobs.alike(asked) | knobs.caching(amounts.page_cache(limit, asked))
     desired = [*_desired_values(pod.group, values, decision, pod, context)]
-    for one in parts:
-        desired += one.desired
-    throttled = [one for part in parts for one in part.decisions]
+    for part in parts:
+        desired += part.desired
+    throttled = [decision for part in parts for decision in part.decisions]
     watermark = bool(asked.wmark_ratio) and not pod.in_vm
     return _PodMemory(pod, tuple(desired), least, (*warned, decision, *throttled), watermark)
 
@@ -228,30 +232,34 @@ def _desired_values(
 
 
 def _of_container(
-    pod: PodView, one: ContainerView, asked: MemoryQoS, context: _Context
+    pod: PodView, container_view: ContainerView, asked: MemoryQoS, context: _Context
 ) -> _PodMemory:
-    demand, name = pod.demand, one.container.name
+    demand, name = pod.demand, container_view.container.name
     requests = demand.container_requests.get(name, {}) if demand else {}
     limits = demand.container_limits.get(name, {}) if demand else {}
     request, limit = amounts.amount(requests, pod.qos), amounts.amount(limits, pod.qos)
     own = amounts.protection(request, asked)
     values = knobs.protecting(own) | knobs.alike(asked)
     outcome = f"memory QoS: {own} of {name} protected"
-    why = Decision(outcome, amounts.PROTECTED, amounts.given(request, asked), pod.name, one.group)
+    why = Decision(
+        outcome, amounts.PROTECTED, amounts.given(request, asked), pod.name, container_view.group
+    )
     held = amounts.held_back(
         amounts.MemorySizes(request, limit, context.top), own.least, asked, instead=context.instead
     )
     throttled: tuple[Decision, ...] = ()
-    desired = [*_desired_values(one.group, values, why, pod, context)]
+    desired = [*_desired_values(container_view.group, values, why, pod, context)]
     if held is not None and HIGH in context.knobs:
         at = "nowhere: the Node is not known yet"
         if held.size is not None:
             at = f"at {shown(held.size, 'bytes')}"
         outcome = f"memory QoS: {name} held back {at}"
-        decided = Decision(outcome, held.formula, held.given, pod.name, one.group, HIGH)
+        decided = Decision(outcome, held.formula, held.given, pod.name, container_view.group, HIGH)
         throttled = (decided,)
         if held.size is not None:
-            desired += _desired_values(one.group, {HIGH: held.size}, decided, pod, context)
+            desired += _desired_values(
+                container_view.group, {HIGH: held.size}, decided, pod, context
+            )
     return _PodMemory(pod, tuple(desired), own, throttled)
 
 
@@ -263,9 +271,9 @@ def _above(
 ) -> Iterator[tuple[tuple[DesiredValue, ...], Decision]]:
     """The groups above all pods of one of Kubernetes' classes; the first has the others in it."""
     sums = dict.fromkeys(KubeQoS, _NOTHING)
-    for one in parts:
-        if one.protection != _NOTHING:
-            sums[one.pod.kube] = amounts.together((sums[one.pod.kube], one.protection))
+    for part in parts:
+        if part.protection != _NOTHING:
+            sums[part.pod.kube] = amounts.together((sums[part.pod.kube], part.protection))
     sums[KubeQoS.GUARANTEED] = amounts.together(sums.values())
     for kube, needed in sums.items():
         group = view.layout.kube_qos_group(kube)
@@ -296,13 +304,13 @@ def _promised(
 
 
 def _protects(slo: NodeSLO) -> bool:
-    asked = (one.memory for one in slo.classes.values())
-    return any(one.min_limit or one.low_limit for one in asked)
+    asked = (class_qos.memory for class_qos in slo.classes.values())
+    return any(memory.min_limit or memory.low_limit for memory in asked)
 
 
 def _no_less(view: StrategyView, group: str, needed: MemoryProtection) -> MemoryProtection:
     found = [view.cgroups.now(group, knob) for knob in (MIN, LOW)]
-    least, low = (one if isinstance(one, int) else 0 for one in found)
+    least, low = (value if isinstance(value, int) else 0 for value in found)
     return amounts.larger(needed, MemoryProtection(least, low))
 
 
@@ -321,7 +329,7 @@ def _priorities(kube: KubeQoS, slo: NodeSLO) -> dict[str, int]:
 
 def _missing(context: _Context, parts: Iterable[_PodMemory]) -> Iterator[Decision]:
     """Says once what stands for watermarks, if any pod asks for them."""
-    if RATIO not in context.knobs and any(one.watermark for one in parts):
+    if RATIO not in context.knobs and any(part.watermark for part in parts):
         outcome = "this kernel has no memory watermarks: nothing is reclaimed in the background"
         if context.instead:
             outcome = "this kernel has no memory watermarks: containers are held back there instead"

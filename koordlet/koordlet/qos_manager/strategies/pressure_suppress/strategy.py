@@ -142,7 +142,7 @@ def _unbound(reason: str) -> Plan:
 def _outliers(view: StrategyView, percent: float) -> Mapping[str, float]:
     """Return the least pressure of pods that need more cycles than usual, by name."""
     named = view.signals.get(_INTERFERENCE, ())
-    return {one.pod: percent for one in named if one.name == _OUTLIER} if percent else {}
+    return {signal.pod: percent for signal in named if signal.name == _OUTLIER} if percent else {}
 
 
 def _in_force(view: StrategyView) -> float | None:

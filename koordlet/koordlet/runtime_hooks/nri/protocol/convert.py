@@ -48,10 +48,13 @@ def to_env(variables: Iterable[str]) -> dict[str, str]:
 
 def to_resources(linux: pb.LinuxResources, *, oom_score_adj: int | None = None) -> LinuxResources:
     """Limits; what is not there is unset. NRI keeps the OOM score elsewhere."""
-    found = {one.name: _value(linux, one) for one in RESOURCE_FIELDS}
+    found = {field.name: _value(linux, field) for field in RESOURCE_FIELDS}
     return LinuxResources(
         **{**found, "oom_score_adj": oom_score_adj},
-        hugepage_limits={one.page_size: one.limit for one in linux.hugepage_limits},
+        hugepage_limits={
+            hugepage_limit.page_size: hugepage_limit.limit
+            for hugepage_limit in linux.hugepage_limits
+        },
         unified=dict(linux.unified),
     )
 
