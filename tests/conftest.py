@@ -33,6 +33,8 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("repeating")
 
+# Reports and what tests keep by the thousand are passed over seldom: little of it is ever garbage.
+gc.set_threshold(20_000, 20, 50)
 let_programs_hear_interrupts()
 databases.record_connections()
 
@@ -49,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have the collector pass over modules and tests, a sixth of the time of all tests."""
+    """Have the collector leave modules and tests out: with them it took a sixth of all time."""
     gc.collect()
     gc.freeze()
 

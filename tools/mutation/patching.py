@@ -18,6 +18,7 @@ def imported_functions() -> Functions:
     for function in gc.get_objects():
         if type(function) is FunctionType:
             found[function.__code__.co_filename].append(function)
+    gc.freeze()
     return found
 
 

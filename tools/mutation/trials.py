@@ -7,7 +7,6 @@ happens in forks: nothing that a test leaves behind meets the next.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -67,8 +66,6 @@ class Trials:
         for item in session.items:
             files[str(item.path.relative_to(self._root))].append(item)
         functions = patching.imported_functions()
-        gc.collect()
-        gc.freeze()
         baselines = {}
         for file, items in files.items():
             measured = in_fork(partial(self._measure, items), 900, 900)
