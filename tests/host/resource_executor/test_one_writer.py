@@ -46,8 +46,8 @@ _PATH = {
     *("symlink_to", "hardlink_to", "lchmod"),
 }
 _MODULES = {"shutil", "tempfile"}
-_NO_PATHS = {"self.dispatcher", "self.inventory"}
-"""What has a ``replace`` of its own."""
+_NO_PATHS = {"self.dispatcher", "self.inventory", "self._nodes"}
+"""What has a ``replace`` or a ``touch`` of its own."""
 _READING = {"shutil.which", "shutil.disk_usage"}
 _NAMED = {
     "FileHandler", "RotatingFileHandler", "TimedRotatingFileHandler", "WatchedFileHandler",
