@@ -92,11 +92,11 @@ def _may_write(call: ast.Call) -> bool:
         return f"{owner}.{name}" not in _READING
     if owner == "sqlite3" and name == "connect":
         return True
-    if isinstance(function, ast.Attribute) and name == "replace":
+    is_path = isinstance(function, ast.Attribute) and ast.unparse(function.value) not in _NO_PATHS
+    if name == "replace":
         # Path.replace: text's takes two, a structure's takes names.
-        path = ast.unparse(function.value) not in _NO_PATHS
-        return path and len(call.args) == 1 and not call.keywords
-    return name in _NAMED or (isinstance(function, ast.Attribute) and name in _PATH)
+        return is_path and len(call.args) == 1 and not call.keywords
+    return name in _NAMED or (is_path and name in _PATH)
 
 
 def _mode(call: ast.Call, place: int) -> bool:
