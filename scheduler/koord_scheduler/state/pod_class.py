@@ -82,7 +82,8 @@ class PodClass:
 
     def of(self, key: PodPart[T]) -> T:
         """A feature's part of it."""
-        return self.parts.of(key)
+        found: T = self.parts.by_key.get(key, key.nothing)
+        return found
 
     def with_part(self, key: PodPart[T], value: T) -> PodClass:
         """The same with another part of this key."""

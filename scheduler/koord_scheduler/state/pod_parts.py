@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
@@ -42,14 +41,15 @@ class PodParts:
     __slots__ = ("_hash", "by_key")
 
     def __init__(self, parts: Iterable[tuple[PodPart[Any], Any]] = ()) -> None:
-        self.by_key: Mapping[PodPart[Any], Any] = MappingProxyType(
-            {key: value for key, value in parts if value != key.nothing}
-        )
+        self.by_key: Mapping[PodPart[Any], Any] = {
+            key: value for key, value in parts if value != key.nothing
+        }
         self._hash: int | None = None
 
     def of(self, key: PodPart[T]) -> T:
         """A feature's part."""
-        return cast("T", self.by_key.get(key, key.nothing))
+        found: T = self.by_key.get(key, key.nothing)
+        return found
 
     def with_part(self, key: PodPart[T], value: T) -> PodParts:
         """The same with another one of this key."""

@@ -27,7 +27,8 @@ class PodUsage(NamedTuple):
 
     def of(self, key: PodPart[T]) -> T:
         """A feature's part of it."""
-        return self.parts.of(key)
+        found: T = self.parts.by_key.get(key, key.nothing)
+        return found
 
     def with_part(self, key: PodPart[T], value: T) -> PodUsage:
         """The same with another part of this key."""

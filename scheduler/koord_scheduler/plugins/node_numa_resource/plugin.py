@@ -195,7 +195,7 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if not _asks(pod) or isinstance(needs, str):
             return None
-        if not len(_concerned(needs, nodes, np.array([row]))) and not pod.of(NUMA_NEEDS).has_status:
+        if not _concerns(needs, nodes, row) and not pod.of(NUMA_NEEDS).has_status:
             return None
         placement, _ = self._final_placement(needs, pod, nodes, row)
         found = placement.reserve()
@@ -221,7 +221,7 @@ class NodeNUMAResource(Plugin):
         needs = self._needs(pod)
         if not any(one.has_more for one in kept) or not _asks(pod) or isinstance(needs, str):
             return None
-        if not len(_concerned(needs, nodes, np.array([row]))):
+        if not _concerns(needs, nodes, row):
             return None
         missing = tuple(one for room in kept for one in room.kept) if nodes.lacks_pods(row) else ()
 
@@ -418,15 +418,19 @@ def _asks(pod: PodClass) -> bool:
     return not pod.of(TAKES_ROOM) and any(amount for _, amount in pod.amounts)
 
 
+def _concerns(needs: PodNeeds, nodes: ClusterState, row: int) -> bool:
+    """Return True if NUMA nodes or CPUs of a row decide anything about a pod."""
+    columns = nodes.use(NUMAColumns)
+    decides = bool(columns.rules) and columns.has_rules.item(row)
+    return decides or needs.binds or bool(needs.says.topology_policy)
+
+
 def _concerned(needs: PodNeeds, nodes: ClusterState, rows: Rows) -> Rows:
     """The places of those rows whose NUMA nodes or CPUs decide anything about a pod."""
     if needs.binds or needs.says.topology_policy:
         return np.arange(len(rows))
-    return (
-        np.flatnonzero(nodes.use(NUMAColumns).has_rules[rows])
-        if nodes.use(NUMAColumns).rules
-        else _NOWHERE
-    )
+    columns = nodes.use(NUMAColumns)
+    return np.flatnonzero(columns.has_rules[rows]) if columns.rules else _NOWHERE
 
 
 def _rejections(

@@ -22,9 +22,9 @@ class MatchingReservations:
     """The available reservations that pods of a class may use, looked up when they change."""
 
     def __init__(self, pod: PodClass, nodes: ClusterState) -> None:
-        self._pod = pod
         self._nodes = nodes
-        needs = pod.of(RESERVATION_NEEDS)
+        self._reservations = nodes.use(ReservationColumns)
+        self._needs = needs = pod.of(RESERVATION_NEEDS)
         self._owned = OwnedPod(
             pod.labels.namespace, dict(pod.labels.labels), needs.owners, needs.name, needs.uid
         )
@@ -37,19 +37,14 @@ class MatchingReservations:
 
     def by_node(self) -> dict[str, list[Reservation]]:
         """By the names of their nodes; some of them may be used up."""
-        nodes = self._nodes
-        state = (
-            nodes.use(ReservationColumns).version,
-            nodes.version if self._pod.of(RESERVATION_NEEDS).affinity else 0,
-        )
+        reservations, needs = self._reservations, self._needs
+        state = reservations.version, self._nodes.version if needs.affinity else 0
         if state != self._state:
             self._by_node = {}
-            reservations, ignores = (
-                nodes.use(ReservationColumns),
-                self._pod.of(RESERVATION_NEEDS).ignores,
-            )
             labels = self._owned.labels
-            for one in reservations.available() if ignores else reservations.candidates(labels):
+            for one in (
+                reservations.available() if needs.ignores else reservations.candidates(labels)
+            ):
                 if self.match(one) is Match.MATCHED:
                     self._by_node.setdefault(one.node, []).append(one)
             self._state = state
@@ -59,13 +54,11 @@ class MatchingReservations:
         """Match a reservation with pods of the class."""
         row = self._nodes.row(reservation.node)
         labels = self._nodes.labels.of(row) if row is not None else {}
-        return match(
-            reservation, self._pod.of(RESERVATION_NEEDS), self._owned, self._requests, labels
-        )
+        return match(reservation, self._needs, self._owned, self._requests, labels)
 
     def on(self, node: str) -> list[Reservation]:
         """Those of a node that are not used up."""
-        reservations = self._nodes.use(ReservationColumns)
+        reservations = self._reservations
         return [one for one in self.by_node().get(node, ()) if reservations.has(one.key)]
 
     def nodes(self) -> Collection[str]:
@@ -83,7 +76,7 @@ class MatchingReservations:
 
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
         """Return their usage of their nodes: of ``rows``, or of all."""
-        reservations = self._nodes.use(ReservationColumns)
+        reservations = self._reservations
         by_node = self.by_node() if len(reservations) else {}
         if not by_node:
             self._held, self._changes = {}, None
@@ -116,4 +109,4 @@ class MatchingReservations:
 
     def enough_candidates(self, nodes: int) -> float:
         """The number of rows with such reservations that preemption looks at."""
-        return self._nodes.use(ReservationColumns).enough_candidates.of(nodes)
+        return self._reservations.enough_candidates.of(nodes)
