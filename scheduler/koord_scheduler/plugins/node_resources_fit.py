@@ -11,7 +11,6 @@ from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.extension_points.kept_room import TAKES_ROOM
 from koord_scheduler.plugin import (
-    MAX_SCORE,
     Filter,
     Limit,
     Plugin,
@@ -25,9 +24,13 @@ from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, picked, pick
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_usage import PodUsage
-from koord_scheduler.state.resource_scores import OF_ONE, ResourceScore, least_allocated
+from koord_scheduler.state.resource_scores import (
+    OF_ONE,
+    ResourceScore,
+    least_allocated,
+    least_of_both,
+)
 from koord_scheduler.state.resources import ALWAYS, PODS, SCORED, Request
-from koord_scheduler.state.room import RoomColumns
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,8 @@ class NodeResourcesFit(Plugin):
         def score(rows: Rows) -> Amounts:
             room = resources.room()
             if is_usual and not room.lacks[span(rows)].any():
-                return _least_allocated_of_both(room, rows, amount, of_each)
+                left = picked_lines(room.left, rows) - amount
+                return least_of_both(left, picked_lines(room.divisors, rows), of_each)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             for place, column in scored:
@@ -206,26 +210,6 @@ class NodeResourcesFit(Plugin):
         return bool(slash) and (
             resource in ignored.ignored_resources or group in ignored.ignored_groups
         )
-
-
-def _least_allocated_of_both(
-    room: RoomColumns, rows: Rows, amount: Amounts, weights: Sequence[int]
-) -> Amounts:
-    """The score by CPU and memory of nodes that have both."""
-    scores, (first, second) = picked_lines(room.left, rows) - amount, weights
-    np.maximum(scores, 0.0, out=scores)
-    scores *= MAX_SCORE
-    scores /= picked_lines(room.divisors, rows)
-    np.floor(scores, out=scores)
-    mean: Amounts = scores[0]
-    if first == second:
-        mean += scores[1]
-        mean *= 0.5
-    else:
-        mean *= first
-        mean += second * scores[1]
-        mean /= first + second
-    return np.floor(mean, out=mean)
 
 
 def _scored_amounts(pod: PodClass) -> dict[str, int]:

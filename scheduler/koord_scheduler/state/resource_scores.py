@@ -29,6 +29,27 @@ def least_allocated(taken: Amounts, has: Amounts) -> Amounts:
     return _per_cent(np.maximum(has - taken, 0.0), has)
 
 
+def least_of_both(left: Amounts, divisors: Amounts, weights: Sequence[int]) -> Amounts:
+    """The mean of ``least_allocated`` of two resources, of rows that have both.
+
+    ``left`` is what would be left of them, and is overwritten.
+    """
+    np.maximum(left, 0.0, out=left)
+    left *= MAX_SCORE
+    left /= divisors
+    np.floor(left, out=left)
+    first, second = weights
+    mean: Amounts = left[0]
+    if first == second:
+        mean += left[1]
+        mean *= 0.5
+    else:
+        mean *= first
+        mean += second * left[1]
+        mean /= first + second
+    return np.floor(mean, out=mean)
+
+
 def most_allocated(taken: Amounts, has: Amounts) -> Amounts:
     """Per cent that are taken, at most 100."""
     return _per_cent(np.minimum(taken, has), has)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 from koord_model import cpuset
-from koord_model.keys import CPU
+from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.extension_points.kept_room import NO_ROOM, TAKES_ROOM, KeptRoom, Lacks
 from koord_scheduler.extension_points.topology_hints import Mask as NUMAMask
@@ -50,13 +50,14 @@ from koord_scheduler.plugins.node_numa_resource.placement import (
 from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings, PodNeeds, pod_needs
 from koord_scheduler.plugins.node_numa_resource.pod_parts import NUMA_ALLOCATION, NUMA_NEEDS
 from koord_scheduler.plugins.node_numa_resource.pod_requirements import NUMARequirements
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, picked_lines, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_usage import PodUsage
 from koord_scheduler.state.resource_scores import (
     OF_ONE,
     least_allocated,
+    least_of_both,
     most_allocated,
     most_taken,
 )
@@ -372,9 +373,15 @@ class NodeNUMAResource(Plugin):
         names = [name for name in scorer.weights if requests.get(name) or name in ALWAYS]
         columns = resources.columns(names)
         asked = np.array([[float(requests.get(name, 0))] for name in names])
-        weights = np.array([[float(scorer.weights[name])] for name in names])
+        of_each = [scorer.weights[name] for name in names]
+        weights = np.array(of_each, np.float64).reshape(-1, 1)
+        is_usual = names == [CPU, MEMORY] and strategy is least_allocated
 
         def score(rows: Rows, cpu: Amounts | None) -> Amounts:
+            room = resources.room()
+            if is_usual and cpu is None and not room.lacks[span(rows)].any():
+                left = picked_lines(room.free[:2], rows) - asked
+                return least_of_both(left, picked_lines(room.divisors, rows), of_each)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             taken += asked
