@@ -32,17 +32,17 @@ async def test_usage_becomes_what_nodes_offer(cluster: RealCluster) -> None:
     await cluster.started("m1")
     await _busy(cluster, "n2", 1)
     cluster.apply(_zones("n2"), _device("n2"))
-    await _offers(cluster, "n2", cpu="5k", memory=str(64 << 30))
+    await _offers(cluster, "n2", cpu="5k", memory="64Gi")
     assert cluster.offers("n2")["kubernetes.io/mid-cpu"] == "2k"
     why = cluster.get("node", "n2")["metadata"]["annotations"][WHY]
     assert why.startswith("cpu 5 cores of 10 cores - 4 cores margin")
     await until(lambda: cluster.offers("n2").get("koordinator.sh/gpu-core") == "100", "its GPU")
-    await until(lambda: _zone_offers(cluster, "n2") == {"5000"}, "zones")
+    await until(lambda: _zone_offers(cluster, "n2") == {"5k"}, "zones")
     assert cluster.get("nodeslo", "n2")["spec"]["resourceUsedThresholdWithBE"]["enable"] is True
 
     await cluster.report("n2", "shop", 3)
     await _offers(cluster, "n2", cpu="3k")
-    await until(lambda: _zone_offers(cluster, "n2") == {"3000"}, "zones")
+    await until(lambda: _zone_offers(cluster, "n2") == {"3k"}, "zones")
     kinds = ("node", "nodemetric", "nodeslo", "noderesourcetopology")
     before = [_version(cluster, one, "n2") for one in kinds]
     await asyncio.sleep(3)

@@ -186,7 +186,7 @@ async def test_nodes_make_the_quota_of_a_profile(cluster: RealCluster) -> None:
 
     await until(is_made, "its quota")
     made = cluster.get("elasticquota", "red-root", "-n", "kube-system")
-    assert made["spec"]["min"] == {"cpu": "2", "memory": str(4 << 30)}
+    assert made["spec"]["min"] == {"cpu": "2", "memory": "4Gi"}
     labels = made["metadata"]["labels"]
     assert (labels[f"{PREFIX}/profile"], labels[f"{PREFIX}/is-root"]) == ("red", "true")
     tree = cluster.get("eqp", "red", "-n", "kube-system")["metadata"]["labels"]

@@ -227,8 +227,8 @@ async def test_no_device_is_given_to_two_pods_and_the_rest_wait(
         if one.status.reserved_for and not one.extended_resources_of
     )
     reservation = AssumedClaims((ReservedClaim(own, None),))
-    await binder.take_back(reservation, own.status.reserved_for[0])
-    await binder.take_back(AssumedClaims(()), Consumer("", "pods", "plain", plain_uid))
+    await binder.give_back(reservation, own.status.reserved_for[0])
+    await binder.give_back(AssumedClaims(()), Consumer("", "pods", "plain", plain_uid))
     after = await claims(client)
     assert said_of_claim["resourceClaimName"] not in after
     assert "reservedFor" not in after[own.metadata.name]["status"]

@@ -55,9 +55,10 @@ class Events:
         return found["type"], found["object"]
 
     async def end(self) -> None:
-        """Until the server ends it; nothing may come any more."""
+        """Until the server ends it; nothing but bookmarks may come any more."""
         async with asyncio.timeout(PATIENCE):
-            assert await self._answer.content.readline() == b""
+            while line := await self._answer.content.readline():
+                assert json.loads(line)["type"] == "BOOKMARK"
 
 
 class AdminClient:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections import Counter
+from functools import partial
 from random import Random
 from typing import ClassVar
 
 from koord_kube import api_writer
+from koord_kube.answers import Answer, Cancellable, Settle
 from koord_kube.http2_writer import Http2Writer
 from koord_kube.protocol.api import ApiError
 from koord_kube.protocol.request import Request
@@ -25,17 +28,19 @@ class UnreliableWriter(Http2Writer):
     counts: ClassVar[Counter[str]] = Counter()
     rng: ClassVar[Random] = Random(1)
 
-    async def write(self, request: Request) -> bytes:
+    def submit(self, request: Request, settle: Settle) -> Cancellable:
         is_binding = request.subresource == "binding"
         chance = self.rng.random() if is_binding else 1.0
         if chance < self.lost / 2:
             self._count("before")
-            raise ApiError("lost before", 0)
-        answer = await super().write(request)
+            return asyncio.get_running_loop().call_soon(settle, ApiError("lost before", 0))
         if chance < self.lost:
-            self._count("after")
-            raise ApiError("lost after", 500)
-        return answer
+            return super().submit(request, partial(self._lose, settle))
+        return super().submit(request, settle)
+
+    def _lose(self, settle: Settle, _: Answer) -> None:
+        self._count("after")
+        settle(ApiError("lost after", 500))
 
     def _count(self, when: str) -> None:
         self.counts[when] += 1
