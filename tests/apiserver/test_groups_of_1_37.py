@@ -116,7 +116,7 @@ class Groups(ScheduledCluster):
         given = found.get("status", {}).get("conditions", ())
         return [(one["type"], one["status"], one["reason"]) for one in given]
 
-    async def wait_told(self, name: str, *wanted: str) -> None:
+    async def wait_reported(self, name: str, *wanted: str) -> None:
         async def has() -> bool:
             return await self.conditions(name) == [("PodGroupInitiallyScheduled", *wanted)]
 
@@ -127,11 +127,11 @@ async def test_a_group_of_v1beta1_starts_whole_and_its_status_says_so(groups: Gr
     await groups.nodes("n1")
     await groups.group(GROUPS, "g", {"minCount": 6}, disruptionMode={"all": {}})
     await groups.pods("g", 6, 1000, schedulingGroup={"podGroupName": "g"})
-    await groups.wait_told("g", "False", "Unschedulable")
+    await groups.wait_reported("g", "False", "Unschedulable")
     assert await groups.bound() == {}, "six pods, four cores"
     await groups.nodes("n2")
     await groups.wait_bound(6)
-    await groups.wait_told("g", "True", "Scheduled")
+    await groups.wait_reported("g", "True", "Scheduled")
 
 
 async def test_groups_of_a_composite_start_together(groups: Groups) -> None:
@@ -142,9 +142,9 @@ async def test_groups_of_a_composite_start_together(groups: Groups) -> None:
         await groups.group(GROUPS, name, {"minCount": number}, **more)
         await groups.pods(name, number, 1000, schedulingGroup={"podGroupName": name})
     for name in ("leader", "workers"):
-        await groups.wait_told(name, "False", "Unschedulable")
+        await groups.wait_reported(name, "False", "Unschedulable")
     assert await groups.bound() == {}, "six pods, four cores"
     await groups.nodes("n2")
     await groups.wait_bound(6)
     for name in ("leader", "workers"):
-        await groups.wait_told(name, "True", "Scheduled")
+        await groups.wait_reported(name, "True", "Scheduled")

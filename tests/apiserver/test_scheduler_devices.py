@@ -182,12 +182,12 @@ async def test_no_device_is_given_to_two_pods_and_the_rest_wait(
         assert FINALIZER in claim["metadata"]["finalizers"]
     assert len(given) == DEVICES * len(NODE_NAMES)
 
-    async def are_told() -> bool:
+    async def are_reported() -> bool:
         """At first their claims were not made yet."""
         said = await refused(client)
         return said is not None and all("2 cannot allocate all claims" in one for one in said)
 
-    await until(are_told, "why the others wait")
+    await until(are_reported, "why the others wait")
 
     ended = next(iter(nodes))
     released = {"status": {"allocation": None, "reservedFor": None}}

@@ -141,12 +141,12 @@ async def test_two_gangs_of_which_each_fits_only_alone_never_hold_a_half(
     [winner] = by_gang(await gangs.bound())
     loser = "b" if winner == "a" else "a"
 
-    async def told() -> bool:
+    async def reported() -> bool:
         pod = await gangs.client.get(PODS, f"{loser}-0", NAMESPACE)
         conditions = pod.get("status", {}).get("conditions", ())
         return any("at once" in one.get("message", "") for one in conditions)
 
-    await until(told, "why it waits")
+    await until(reported, "why it waits")
     await for_all(gangs.end, [f"{winner}-{number}" for number in range(SIZE)])
 
     async def all_bound() -> bool:

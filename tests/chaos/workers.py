@@ -31,7 +31,7 @@ PAUSE = 0.05
 
 
 class Worker(threading.Thread):
-    """One kubelet, one pod at a time, until told to stop; then it removes what it made."""
+    """One kubelet, one pod at a time, until asked to stop; then it removes what it made."""
 
     def __init__(self, node: Node, tally: Tally, seed: str, done: threading.Event) -> None:
         super().__init__(name=f"kubelet-{seed}")

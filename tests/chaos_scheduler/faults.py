@@ -73,7 +73,7 @@ class Faults:
         await self._resumed("stopped", began)
 
     async def _restart_server(self) -> None:
-        """Connections are lost, and what watches had not told yet is not told."""
+        """Connections are lost, and what watches had not reported yet is not reported."""
         server, began = self._cluster.server, time.monotonic()
         server.program.kill()
         await anyio.sleep(self._rng.uniform(0.0, 3.0))

@@ -11,7 +11,7 @@ LEASE_SECONDS = 5
 
 
 class Takeovers:
-    """Adds to a report what it is told of Leases."""
+    """Adds to a report what it learns of Leases."""
 
     def __init__(self, report: ChurnReport) -> None:
         self._report = report

@@ -113,7 +113,7 @@ class Population:
         try:
             until(right, seconds=seconds)
         except AssertionError:
-            raise AssertionError(f"not within {seconds:g} s: {what}: {_told(last)}") from None
+            raise AssertionError(f"not within {seconds:g} s: {what}: {_reported(last)}") from None
 
     def seconds_until_right(self, since: float, limit: float) -> float:
         """From ``since`` until every pod was right, and stayed so for a while.
@@ -128,7 +128,7 @@ class Population:
             right_since = None if wrong else right_since or now
             if right_since is not None and now - right_since >= STEADY_SECONDS:
                 return right_since - since
-            assert now - since < limit, f"after {limit:g} s: {_told(wrong)}"
+            assert now - since < limit, f"after {limit:g} s: {_reported(wrong)}"
             time.sleep(LOOK_SECONDS)
 
     def _replace(self, name: str) -> None:
@@ -165,5 +165,5 @@ def _overlaps(pods: Sequence[Document] | object) -> Wrong:
     return found
 
 
-def _told(wrong: Wrong) -> str:
+def _reported(wrong: Wrong) -> str:
     return "; ".join(f"{name}: {why}" for name, why in sorted(wrong.items())) or "nothing is wrong"

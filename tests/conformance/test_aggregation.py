@@ -27,16 +27,16 @@ def ours(vector: Vector) -> dict[str, Any]:
     series = Series("node_cpu_usage")
     block = PointBlock((series,), np.array(times, float), np.array([values], np.float32))
     found = aggregate_block(block, tuple(NAMES.values()))
-    told = {name: float(found.values[one][0]) for name, one in NAMES.items()}
-    return flat(told | {"seconds": times[-1] - times[0]})
+    reported = {name: float(found.values[one][0]) for name, one in NAMES.items()}
+    return flat(reported | {"seconds": times[-1] - times[0]})
 
 
 def theirs(recorded: Object) -> dict[str, Any]:
     return flat(recorded)
 
 
-def flat(told: Object) -> dict[str, Any]:
-    return told | {"avg": float(f"{told['avg']:.6g}")}
+def flat(reported: Object) -> dict[str, Any]:
+    return reported | {"avg": float(f"{reported['avg']:.6g}")}
 
 
 def test_aggregations() -> None:

@@ -43,7 +43,7 @@ def ours(vector: Vector) -> dict[str, Any]:
         found = _READERS[given["reader"]](given, pod)
     except ValueError:
         return {"error": True}
-    return _told(found)
+    return _reported(found)
 
 
 def _status(given: Object, pod: Pod) -> Object:
@@ -159,7 +159,9 @@ def theirs(recorded: Object) -> dict[str, Any]:
     if "error" in recorded:
         return {"error": True}
     assert "panic" not in recorded
-    return _told(next((form(recorded) for part, form in _FORMS.items() if part in recorded), {}))
+    return _reported(
+        next((form(recorded) for part, form in _FORMS.items() if part in recorded), {})
+    )
 
 
 def _their_status(found: Object) -> Object:
@@ -208,7 +210,7 @@ _FORMS: dict[str, Callable[[Object], Object]] = {
 }
 
 
-def _told(found: Object) -> dict[str, Any]:
+def _reported(found: Object) -> dict[str, Any]:
     """The ends, without those that say nothing."""
     return {name: end for name, end in leaves(found).items() if end not in (None, "")}
 

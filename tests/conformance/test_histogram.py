@@ -30,13 +30,13 @@ def ours(vector: Vector) -> dict[str, Any]:
         found.add(_ALL, np.array([value / 2, value, value + 1]), at)
     percentiles = np.nan_to_num(found.percentiles(_ROW, FRACTIONS)[0])
     pairs = zip(FRACTIONS, percentiles, strict=True)
-    told: Object = {f"{fraction:g}": one for fraction, one in pairs}
+    reported: Object = {f"{fraction:g}": one for fraction, one in pairs}
     reference, weights = found.weights(1)
     if percentiles.any():
         learnt = LearntHistogram(reference, weights)
         file = checkpoint.encode(Checkpoint("", learnt, learnt, 0.0))
-        told["checkpoint"] = json.loads(file)["CPU"]
-    return flat(told)
+        reported["checkpoint"] = json.loads(file)["CPU"]
+    return flat(reported)
 
 
 def _learnt(one: LearntHistogram) -> tuple[float, Any]:
@@ -47,11 +47,11 @@ def theirs(recorded: Object) -> dict[str, Any]:
     return flat(recorded)
 
 
-def flat(told: Object) -> dict[str, Any]:
+def flat(reported: Object) -> dict[str, Any]:
     """Percentiles to six digits, and what the checkpoint says."""
-    found = {name: float(f"{one:.6g}") for name, one in told.items() if name != "checkpoint"}
-    if "checkpoint" in told:
-        kept = told["checkpoint"]
+    found = {name: float(f"{one:.6g}") for name, one in reported.items() if name != "checkpoint"}
+    if "checkpoint" in reported:
+        kept = reported["checkpoint"]
         found["reference"] = kept["referenceTimestamp"]
         found["total"] = float(f"{kept['totalWeight']:.6g}")
         found |= {f"bucket {bucket}": one for bucket, one in kept["bucketWeights"].items()}

@@ -43,12 +43,12 @@ def view(given: Object) -> NodeView:
 
 
 def _topology(annotations: dict[str, str]) -> Topology:
-    def told(key: str, usual: Any) -> Any:
+    def reported(key: str, usual: Any) -> Any:
         return json.loads(annotations.get(key, "null")) or usual
 
-    pools = told("node.koordinator.sh/cpu-shared-pools", [])
-    system = told("node.koordinator.sh/system-qos-resource", {"cpuset": ""})
-    policy = told("kubelet.koordinator.sh/cpu-manager-policy", {"policy": "none"})
+    pools = reported("node.koordinator.sh/cpu-shared-pools", [])
+    system = reported("node.koordinator.sh/system-qos-resource", {"cpuset": ""})
+    policy = reported("kubelet.koordinator.sh/cpu-manager-policy", {"policy": "none"})
     return Topology(
         shared_pools=tuple(SharedPool(one["node"], one["cpuset"]) for one in pools),
         system_cpuset=system["cpuset"],

@@ -59,10 +59,10 @@ def _cache(listed: list[Object]) -> RingCache:
 def _record(pod: Object) -> PodRecord:
     meta = pod["metadata"]
     parent = PARENTS.get(pod["status"]["qosClass"], BEST_EFFORT)
-    told = Pod(
+    reported = Pod(
         meta["name"], meta["namespace"], meta["uid"], labels=meta["labels"], cgroup_parent=parent
     )
-    return PodRecord(told, demand=Demand(priority=pod["spec"].get("priority")))
+    return PodRecord(reported, demand=Demand(priority=pod["spec"].get("priority")))
 
 
 def _application(app: Object) -> HostApplication:
@@ -77,7 +77,7 @@ def flat(status: Object) -> dict[str, Any]:
     """The ends but for the time; amounts by value, in thousandths; pods and windows by name."""
     node = status.get("nodeMetric", {})
     pods, applications = (status.get(one) or () for one in ("podsMetric", "hostApplicationMetric"))
-    told = {
+    reported = {
         **status,
         "nodeMetric": {
             name: {one["duration"]: one for one in part} if isinstance(part, list) else part
@@ -87,7 +87,9 @@ def flat(status: Object) -> dict[str, Any]:
         "hostApplicationMetric": {one["name"]: one for one in applications},
         "updateTime": "",
     }
-    return {path: _end(path, end) for path, end in leaves(told).items() if end not in ("", None)}
+    return {
+        path: _end(path, end) for path, end in leaves(reported).items() if end not in ("", None)
+    }
 
 
 def _end(path: str, end: Any) -> Any:
@@ -117,7 +119,7 @@ def nothing_yet(vector: Vector, field: str, here: Fields, there: Fields) -> bool
 
 DIFFERENCES = (rounded, health, nothing_yet)
 DECISIONS = {
-    "without page cache": "Where memory with page cache is not measured, it is told without."
+    "without page cache": "Where memory with page cache is not measured, it is reported without."
 }
 """How inputs read otherwise; what Koordinator made of them, so read, is recorded too."""
 

@@ -105,9 +105,9 @@ def within_the_node(vector: Vector, field: str, here: Fields, there: Fields) -> 
     if not found or len({one["size"] for one in found}) > 1:
         return False
     node = found[0]["node"]
-    told, cut = (sum(one[which] for one in found) for which in ("there", "here"))
-    exact = there[field] * node / told if told else 0
-    return told > node >= cut and abs(here[field] - exact) <= 1 + _steps(vector)
+    reported, cut = (sum(one[which] for one in found) for which in ("there", "here"))
+    exact = there[field] * node / reported if reported else 0
+    return reported > node >= cut and abs(here[field] - exact) <= 1 + _steps(vector)
 
 
 def by_size(vector: Vector, field: str, here: Fields, there: Fields) -> bool:

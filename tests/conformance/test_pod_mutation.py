@@ -88,7 +88,7 @@ def leaves_of_overhead(vector: Vector) -> Fields:
 
 
 def init_containers(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
-    """All of them are told, those that stay also among the containers; there none is."""
+    """All of them are sent, those that stay also among the containers; there none is."""
     if field in there:
         return False
     inits = [one["name"] for one in vector.given["pod"]["spec"].get("initContainers", ())]

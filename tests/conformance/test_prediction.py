@@ -22,8 +22,12 @@ def ours(vector: Vector) -> dict[str, Any]:
         uid: ResourceAmount(milli(one["p95"]["cpu"]) / 1000, whole(one["p98"]["memory"]))
         for uid, one in given["models"].items()
     }
-    told = given["node"]["status"].get("allocatable")
-    allocatable = ResourceAmount(milli(told["cpu"]) / 1000, whole(told["memory"])) if told else None
+    reported = given["node"]["status"].get("allocatable")
+    allocatable = (
+        ResourceAmount(milli(reported["cpu"]) / 1000, whole(reported["memory"]))
+        if reported
+        else None
+    )
     rules = PeakPolicy(margin=given["margin"], cold_start=given["cold"])
     found = predict(pods, peaks, allocatable, NOW, rules).prod
     if found is None or found.reclaimable is None:
@@ -45,8 +49,8 @@ def _demand(pod: Object, age: float) -> PodDemand:
 
 
 def theirs(recorded: Object) -> dict[str, Any]:
-    told = recorded.get("reclaimable")
-    return {"cpu": milli(told["cpu"]), "memory": whole(told["memory"])} if told else {}
+    reported = recorded.get("reclaimable")
+    return {"cpu": milli(reported["cpu"]), "memory": whole(reported["memory"])} if reported else {}
 
 
 def cuts(vector: Vector, field: str, here: Fields, there: Fields) -> bool:

@@ -144,8 +144,8 @@ def life(vector: Vector) -> Fields:
     (document,) = given["Reservations"]
     one = read_reservation_object(json.dumps(document).encode())
     what, phase, now = reservation_life(one), one.status.phase, from_rfc3339(given["Now"])
-    facts: dict[str, Any] = {"node_is_gone": False, "keep_seconds": given["GCSeconds"]}
-    step = next_step(phase, what, NOBODY, is_for_one=False, now=now, **facts)
+    given_state: dict[str, Any] = {"node_is_gone": False, "keep_seconds": given["GCSeconds"]}
+    step = next_step(phase, what, NOBODY, is_for_one=False, now=now, **given_state)
     found: Object = {
         "expires": isinstance(step, StatusChange) and step.status.get("phase") == "Failed",
         "cleanup": isinstance(step, Removal),
@@ -168,17 +168,17 @@ def available(document: Object) -> Object:
     body = waiting.stands_for.bound("n", LATER).body
     assert body is not None
     status = body["status"]
-    return {**as_told(status), "allocatable": amounts(status["allocatable"])}
+    return {**as_reported(status), "allocatable": amounts(status["allocatable"])}
 
 
 def ended(phase: str, what: ReservationLife, owners: Owners) -> Object:
-    facts: dict[str, Any] = {"node_is_gone": False, "keep_seconds": None}
-    step = next_step(phase, what, owners, is_for_one=True, now=LATER, **facts)
+    given_state: dict[str, Any] = {"node_is_gone": False, "keep_seconds": None}
+    step = next_step(phase, what, owners, is_for_one=True, now=LATER, **given_state)
     assert isinstance(step, StatusChange)
-    return as_told(step.status)
+    return as_reported(step.status)
 
 
-def as_told(status: Any) -> Object:
+def as_reported(status: Any) -> Object:
     """The phase, and conditions by type."""
     found = {one["type"]: f"{one['status']} {one['reason']}" for one in status["conditions"]}
     return {"phase": status["phase"], **found}
@@ -188,10 +188,10 @@ def lived(recorded: Object) -> Fields:
     one = recorded["r"]
     found: Object = {name: one[name] for name in ("expires", "cleanup")}
     if one["unschedulable"]["phase"] not in ENDED:  # which keeps the phase
-        found |= {name: as_told(one[name]) for name in ("expired", "succeeded")}
+        found |= {name: as_reported(one[name]) for name in ("expired", "succeeded")}
     if one["unschedulable"]["phase"] in ("", "Pending"):
         given = one["available"]
-        found["available"] = {**as_told(given), "allocatable": given["allocatable"]}
+        found["available"] = {**as_reported(given), "allocatable": given["allocatable"]}
     return leaves(found)
 
 

@@ -197,11 +197,11 @@ def theirs(recorded: Object) -> Fields:
 def filter_answers(vector: Vector) -> Iterator[tuple[list[str], Object]]:
     """The nodes that extenders were asked about, and their answers, with names in small letters."""
     for one in vector.recorded.get("requests", ()):
-        told = vector.given["answers"][one["path"]]
-        if one["path"].endswith("/filter") and told.get("body", "")[:2] == '{"':
+        reported = vector.given["answers"][one["path"]]
+        if one["path"].endswith("/filter") and reported.get("body", "")[:2] == '{"':
             names, nodes = one["body"]["NodeNames"], one["body"]["Nodes"]
             asked = names or [node["metadata"]["name"] for node in (nodes or {}).get("items", ())]
-            said, _ = json.JSONDecoder().raw_decode(told["body"])
+            said, _ = json.JSONDecoder().raw_decode(reported["body"])
             yield asked, {name.lower(): value for name, value in said.items()}
 
 

@@ -25,14 +25,14 @@ def demo(runtime: str) -> str:
     return done.stdout
 
 
-def check(told: str) -> None:
-    rows = {line.split("  ")[0]: line.split() for line in told.splitlines()}
+def check(reported: str) -> None:
+    rows = {line.split("  ")[0]: line.split() for line in reported.splitlines()}
     assert rows["cpu.shares"][1:3] == ["2", "512"]
     assert rows["cpu quota"][2:5] == ["no", "limit", "50000"]
     assert rows["memory limit"][2:5] == ["no", "limit", str(128 << 20)]
-    assert "batch-cpu request 500 → cpu.shares 512" in told
-    assert "µs" in told
-    [seen] = [line for line in told.splitlines() if line.startswith("CPU ")]
+    assert "batch-cpu request 500 → cpu.shares 512" in reported
+    assert "µs" in reported
+    [seen] = [line for line in reported.splitlines() if line.startswith("CPU ")]
     assert "cores, requested" in seen
 
 

@@ -211,11 +211,11 @@ def test_koordlet_serves_metrics_where_koordinators_does_and_probes_the_node_alo
     assert spec["hostNetwork"] is True
 
 
-def test_koordlet_is_told_whom_to_trust_as_the_manager_says_it() -> None:
+def test_koordlet_learns_whom_to_trust_as_the_manager_says_it() -> None:
     spec, container = PODS["koordlet"]
     [sources] = [one["projected"]["sources"] for one in spec["volumes"] if "projected" in one]
-    token, told = sources
-    assert told == {"configMap": {"name": CA_CONFIG_MAP, "optional": True}}
+    token, reported = sources
+    assert reported == {"configMap": {"name": CA_CONFIG_MAP, "optional": True}}
     [target] = [one for one in NodeMetricServer.tls_needs(MANAGER).targets if one.namespace]
     assert target.name == CA_CONFIG_MAP
     made = target.desired(None, b"PEM")

@@ -254,8 +254,8 @@ async def test_groups_of_kubernetes_are_read_and_their_status_is_written() -> No
                 found = api.get(groups, name, "shop").get("status", {}).get("conditions", ())
                 return [(one["type"], one["status"], one["reason"]) for one in found]
 
-            told = [("PodGroupInitiallyScheduled", "True", "Scheduled")]
-            await until(lambda: conditions("a") == conditions("b") == told, "both conditions")
+            reported = [("PodGroupInitiallyScheduled", "True", "Scheduled")]
+            await until(lambda: conditions("a") == conditions("b") == reported, "both conditions")
             os.kill(os.getpid(), signal.SIGTERM)
         asked = rights(api.asked)
     assert missing(asked, ACCOUNT, (*COMPONENTS, "gangs")) == []

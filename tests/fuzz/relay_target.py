@@ -254,8 +254,8 @@ class Watch:
         unsent = sum(len(frame.payload) for frame in later if frame.kind == rfc.DATA)
         assert window.room == self.room - unsent >= 0
         self.client.saw(to_client, len(session._client.scanner.buffer))
-        untold, _ = rfc.read_frames(b"".join(session._state.later_to_client))
-        assert self.client.window + sum(map(credit, untold)) == (
+        unreported, _ = rfc.read_frames(b"".join(session._state.later_to_client))
+        assert self.client.window + sum(map(credit, unreported)) == (
             window.room + window.debt - window.queued
         )
         assert self.client.window >= 0

@@ -88,7 +88,7 @@ def test_settings_that_cannot_be_read_say_nothing() -> None:
     assert find({CONFIG: "cgroupDriver: 2020-13-45"}) == find({})
 
 
-def test_its_directory_is_where_we_are_told() -> None:
+def test_its_directory_is_where_it_is_set() -> None:
     assert find({"/k/config.yaml": KIND}, kubelet_dir="/k").driver is CGROUPFS
 
 

@@ -146,9 +146,11 @@ class TestNodeMetric:
                 for one in cluster.node.records
             }
             measured["the node"] = await koordlet.value("node_cpu_usage")
-            told = {one["name"]: cpu(one["podUsage"]) for one in status["podsMetric"]}
-            told["the node"] = cpu(status["nodeMetric"]["nodeUsage"])
-            return told == {name: pytest.approx(one, abs=6e-4) for name, one in measured.items()}
+            reported = {one["name"]: cpu(one["podUsage"]) for one in status["podsMetric"]}
+            reported["the node"] = cpu(status["nodeMetric"]["nodeUsage"])
+            return reported == {
+                name: pytest.approx(one, abs=6e-4) for name, one in measured.items()
+            }
 
         await until(same, "the report says what is measured")
 
@@ -182,7 +184,7 @@ class TestTopology:
         def policy() -> str:
             return str(cluster.topology["metadata"]["annotations"][ANNOTATION_CPU_MANAGER_POLICY])
 
-        await until(lambda: policy() == '{"policy":"none"}', "the kubelet's policy is told")
+        await until(lambda: policy() == '{"policy":"none"}', "the kubelet's policy is reported")
         patched = cluster.patches("noderesourcetopologies")
         await asyncio.sleep(1.0)  # three looks
         assert cluster.patches("noderesourcetopologies") == patched
@@ -279,11 +281,11 @@ class TestApiServer:
         cluster.put_node(**{ANNOTATION_NODE_RESERVATION: json.dumps(reserved)})
         await until(lambda: koordlet.knows_application(application), "the NodeSLO is in force")
 
-        def told() -> bool:
+        def reported() -> bool:
             annotations = cluster.topology["metadata"]["annotations"]
             return bool(json.loads(annotations[ANNOTATION_NODE_RESERVATION]) == reserved)
 
-        await until(told, "the Node's annotation is followed")
+        await until(reported, "the Node's annotation is followed")
         await cluster.next_report()
         cluster.api.faults.clear()
         cluster.api.gone_as_status = False
@@ -323,12 +325,16 @@ class TestLife:
 
     async def test_no_secret_gets_out(self, cluster: Cluster, koordlet: ClusterKoordlet) -> None:
         pages = ["/v1/node", "/v1/top", "/healthz", "/readyz", "/metrics", "/events"]
-        told = {page: await koordlet.text(page) for page in pages}
-        told["/metrics of its own"] = await koordlet.text("/metrics", "metrics.sock")
-        assert all(told.values()), told
-        told |= {str(one): one.read_bytes().decode("latin-1") for one in files(koordlet.directory)}
+        reported = {page: await koordlet.text(page) for page in pages}
+        reported["/metrics of its own"] = await koordlet.text("/metrics", "metrics.sock")
+        assert all(reported.values()), reported
+        reported |= {
+            str(one): one.read_bytes().decode("latin-1") for one in files(koordlet.directory)
+        }
         assert koordlet.state.joinpath("cluster.json").exists()
-        assert [name for name, text in told.items() for secret in _SECRETS if secret in text] == []
+        assert [
+            name for name, text in reported.items() for secret in _SECRETS if secret in text
+        ] == []
 
 
 async def test_standalone_it_asks_nobody(apart: Cluster) -> None:

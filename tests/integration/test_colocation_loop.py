@@ -155,13 +155,13 @@ async def agreed(
         terms = reckoned(status, there, MARGIN, RESERVED)
         why = explained(await asyncio.to_thread(node.manager.page, "/v1/why", node=NAME))
         offered = there["status"]["allocatable"]
-        told = there["metadata"].get("annotations", {}).get(ANNOTATION_BATCH_WHY, "")
-        seen[:] = [terms, why, offered, told]
+        reported = there["metadata"].get("annotations", {}).get(ANNOTATION_BATCH_WHY, "")
+        seen[:] = [terms, why, offered, reported]
         same = (
             why == terms
             and int(offered.get(BATCH_CPU, -1)) == terms["cpu"].amount
             and int(offered.get(BATCH_MEMORY, -1)) == terms["memory"].amount
-            and told == in_short(terms)
+            and reported == in_short(terms)
         )
         alike += same
         return terms if same and fits(terms["cpu"]) else None
@@ -242,8 +242,8 @@ def is_a_batch_pod(pod: Object) -> None:
         "requests": {BATCH_CPU: "300", BATCH_MEMORY: "64Mi"},
         "limits": {BATCH_CPU: "1500", BATCH_MEMORY: "128Mi"},
     }
-    told = json.loads(annotations[ANNOTATION_EXTENDED_RESOURCE_SPEC])
-    assert told == {"containers": {"main": container["resources"]}}
+    reported = json.loads(annotations[ANNOTATION_EXTENDED_RESOURCE_SPEC])
+    assert reported == {"containers": {"main": container["resources"]}}
 
 
 async def has_its_cgroup(node: ColocatedNode, pod: BoundPod) -> None:

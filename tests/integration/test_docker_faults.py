@@ -109,11 +109,11 @@ def kept(proxy: Proxy) -> list[object]:
 def is_batch(cri: CriDockerd, container: str) -> bool:
     """Whether a container is under the limits of the row ``BE``, on CPUs of full speed."""
     limits = read_values(cri.pid(container))
-    told = cri.told(container)
+    reported = cri.reported(container)
     return (
         (512, 50_000, 128 * MIB)
         == (limits.cpu_shares, limits.cpu_quota, limits.memory_limit)
-        == (told["CpuShares"], told["CpuQuota"], told["Memory"])
+        == (reported["CpuShares"], reported["CpuQuota"], reported["Memory"])
     )
 
 
@@ -141,16 +141,16 @@ def test_what_a_hook_wants_is_in_the_container(
     proxy: Proxy, cri: CriDockerd, wishes: HookServer
 ) -> None:
     pod, container = cri.run(NOTED)
-    told = cri.told(container)
+    reported = cri.reported(container)
     variables = ["PLAIN=a=b=c", "CHANGED=by the hook", "EMPTY=", "FROM_THE_HOOK=yes"]
-    assert [one for one in told["Env"] if not one.startswith("PATH=")] == variables
+    assert [one for one in reported["Env"] if not one.startswith("PATH=")] == variables
     with docker_package(proxy) as client:
         inside = client.containers.get(container).exec_run("env").output.decode()
     assert set(variables) <= {*inside.splitlines()}
-    assert told["Labels"]["annotation.hooked.example/by"] == "the hook"
-    assert cri.told(pod.sandbox)["Labels"]["annotation.hooked.example/by"] == "the hook"
-    assert (told["CpuShares"], told["CpuQuota"]) == (717, 33_000)
-    assert told["Memory"] == told["MemorySwap"] == 99 * MIB
+    assert reported["Labels"]["annotation.hooked.example/by"] == "the hook"
+    assert cri.reported(pod.sandbox)["Labels"]["annotation.hooked.example/by"] == "the hook"
+    assert (reported["CpuShares"], reported["CpuQuota"]) == (717, 33_000)
+    assert reported["Memory"] == reported["MemorySwap"] == 99 * MIB
     values = read_values(cri.pid(container))
     assert (values.cpu_shares, values.cpu_quota, values.memory_limit) == (717, 33_000, 99 * MIB)
     assert proxy.outcomes("applied", server="hooks", stage=CREATE) == 1
@@ -344,10 +344,10 @@ def test_failing_koordlet(koordlet: Koordlet, proxy: Proxy, cri: CriDockerd) -> 
         assert failure.value.status == 503
         assert f"hook server koordlet at {stage}" in failure.value.message
     with docker_package(proxy) as client:
-        with pytest.raises(docker.errors.APIError) as told:
+        with pytest.raises(docker.errors.APIError) as reported:
             client.api.create_container_from_config(container_body(pod), pod.container_name("main"))
-        assert told.value.is_server_error()
-        assert str(told.value.explanation).endswith("(its failure policy is Fail)")
+        assert reported.value.is_server_error()
+        assert str(reported.value.explanation).endswith("(its failure policy is Fail)")
         # What is none of Kubernetes' is not refused.
         client.containers.create(IMAGE, name="web").remove()
     assert cri.containers() == before
@@ -377,7 +377,7 @@ def test_client_that_leaves_makes_nothing(proxy: Proxy, cri: CriDockerd, hooks: 
             client.connect(str(proxy.address))
             client.sendall("\r\n".join((*lines, "", "")).encode() + body)
             until(lambda: hooks.requests(RUN), "the hook server was not asked")
-        until(lambda: hooks.cancelled == 1, "the hook server was not told")
+        until(lambda: hooks.cancelled == 1, "the hook server was not reported")
     finally:
         forever.set()
     proxy.wait_until(lambda: proxy.outcomes("cancelled", server="hooks") == 1, "not counted")

@@ -39,7 +39,7 @@ _DOCKERS_NAMES = {
     SWAP: "MemorySwap",
 }
 _UNSAID = {("CpuQuota", 0): -1, ("CpusetCpus", ""): "0-1"}
-"""What is meant by what docker was not told."""
+"""Values that docker assumes for what it did not get."""
 
 
 @dataclasses.dataclass
@@ -134,9 +134,9 @@ def test_a_pod_gets_what_its_row_says(node: Node, case: PodCase) -> None:
 
 
 def test_docker_says_the_same(node: Node, case: PodCase) -> None:
-    told = node.cri.told(node.pods[case.name][1])
+    reported = node.cri.reported(node.pods[case.name][1])
     wanted = {_DOCKERS_NAMES[file]: value for file, value in in_container(case).items()}
-    assert {name: _UNSAID.get((name, told[name]), told[name]) for name in wanted} == wanted
+    assert {name: _UNSAID.get((name, reported[name]), reported[name]) for name in wanted} == wanted
 
 
 def test_without_the_proxy_there_is_what_the_kubelet_asked_for(direct: CriDockerd) -> None:
@@ -177,8 +177,8 @@ def test_update_in_the_kubelets_view_keeps_the_hooks_values(node: Node) -> None:
     for update in updates:
         node.cri.update(container, **update)
         assert files(f"{pod.parent}/{container}", wanted) == wanted, update
-        told = node.cri.told(container)
-        assert {file: told[_DOCKERS_NAMES[file]] for file in wanted} == wanted, update
+        reported = node.cri.reported(container)
+        assert {file: reported[_DOCKERS_NAMES[file]] for file in wanted} == wanted, update
     assert read_values(node.cri.pid(container)).cpuset == "0"
     node.cri.remove(pod)
 
@@ -235,8 +235,8 @@ def test_other_containers_are_left_alone(
                 IMAGE, name=name, labels=labels, detach=True, network_mode="none"
             )
             container.update(cpu_shares=99)
-            told = {**at.told(container.id), "Hostname": "its id"}
-            shown.append((read_values(at.pid(container.id)), told))
+            reported = {**at.reported(container.id), "Hostname": "its id"}
+            shown.append((read_values(at.pid(container.id)), reported))
             container.stop(timeout=5)
             assert node.proxy.pods() == pods
             container.remove()

@@ -546,7 +546,7 @@ def test_streams_end_with_dockerd_and_it_is_found_again(both, dockerd):
         wire = idle.sock
         dockerd.kill()
         assert wire.recv(1) == b""
-        # An unexpected end is what a follower is told, both ways.
+        # A follower gets an unexpected end, both ways.
         ended = [(one.stdout.read(), one.stderr.read(), one.wait()) for one in following]
         assert ended[0] == ended[1]
         dockerd.start()

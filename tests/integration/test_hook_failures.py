@@ -154,7 +154,7 @@ def test_client_giving_up_cancels_the_hook_call(proxy, cri, hung, runtime):
     with pytest.raises(grpc.RpcError) as failure:
         cri.create_container(sandbox, plan.container, plan.sandbox, timeout=5)
     assert failure.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    until(lambda: hung.cancelled == 1, "the hook server was not told")
+    until(lambda: hung.cancelled == 1, "the hook server was not reported")
     proxy.wait_until(lambda: proxy.outcomes("cancelled", server="hooks") == 1, "not counted")
     proxy.wait_until(lambda: _abandoned(proxy) == 1, "not counted")
     assert proxy.breaker("hooks") == "closed"

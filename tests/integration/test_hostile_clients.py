@@ -97,10 +97,10 @@ def test_nothing_of_hostile_clients_stays(proxy):
             one.join()
     proxy.wait_until(lambda: proxy.healthz()["connections"] == 0, "keeps connections")
     proxy.wait_until(lambda: proxy.resident() - before <= MAY_GROW, "keeps memory")
-    # What can be caused at will is told now and then, and counted.
-    told = lambda: proxy.events("connection closed")  # noqa: E731
-    proxy.wait_until(lambda: any("times" in one for one in told()), "does not count them")
-    assert len(told()) < sum(one.get("times", 1) for one in told()) / 4
+    # What can be caused at will is reported now and then, and counted.
+    reported = lambda: proxy.events("connection closed")  # noqa: E731
+    proxy.wait_until(lambda: any("times" in one for one in reported()), "does not count them")
+    assert len(reported()) < sum(one.get("times", 1) for one in reported()) / 4
     with proxy.cri() as cri:
         remove_pod(cri, run_pod(cri, batch_pod_config()))
     assert_sound(proxy)

@@ -1,4 +1,4 @@
-"""The proxy's process: how it starts, is told things, and ends."""
+"""The proxy's process: how it starts, gets requests, and ends."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_stops_at_once_with_nothing_under_way(directory, runtime):
         assert_sound(proxy)
 
 
-def test_told_to_stop_while_the_backend_is_away(directory):
+def test_asked_to_stop_while_the_backend_is_away(directory):
     proxy = Proxy(directory, directory / "nobody.sock")
     try:
         proxy.start(reconciled=False)
@@ -229,7 +229,7 @@ def test_told_to_stop_while_the_backend_is_away(directory):
         proxy.close()
 
 
-# Being told things.
+# Requests.
 
 
 def test_sighup_rereads_the_settings(directory, runtime, hooks):

@@ -148,7 +148,7 @@ class TestFromNothing:
     ) -> None:
         manager = await cluster.started("m1")
         manager.serve_webhooks()
-        await until(lambda: configured(cluster), "webhooks are told of")
+        await until(lambda: configured(cluster), "webhooks are reported of")
         assert b"PRIVATE KEY" in decoded(cluster.api.get(SECRETS, SECRET, NAMESPACE), CA_KEY)
         assert await cluster.create_pod() == MUTATED
         for name in THREE:
@@ -500,15 +500,15 @@ class TestConfiguration:
         await cluster.offers(["n1"], 7000)
         cluster.put_config(colocation_config='{"enable": true, "cpuReclaimThresholdPercent": "x"}')
 
-        def told() -> list[Any]:
+        def reported() -> list[Any]:
             return [
                 (one["type"], one["reason"])
                 for key, one in cluster.api.objects.items()
                 if key.resource == EVENTS and one["involvedObject"]["kind"] == "ConfigMap"
             ]
 
-        await until(told, "an Event")
-        assert told() == [("Warning", "SLOConfigInvalid")]
+        await until(reported, "an Event")
+        assert reported() == [("Warning", "SLOConfigInvalid")]
         assert "cpuReclaimThresholdPercent" in str(manager.page("/v1/status")["problems"])
         for value in ("slo_config_problems 1.0", "leader 1.0", "nodes 1.0"):
             assert f"koord_manager_{value}" in manager.metrics()
@@ -516,7 +516,7 @@ class TestConfiguration:
         await cluster.offers(["n1"], 6000)
         cluster.put_config(colocation_config=good.replace("80", "50"))
         await cluster.offers(["n1"], 3000)
-        await until(lambda: ("Normal", "SLOConfigValid") in told())
+        await until(lambda: ("Normal", "SLOConfigValid") in reported())
         assert manager.page("/v1/status")["problems"] == []
 
 

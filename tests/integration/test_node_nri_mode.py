@@ -140,12 +140,12 @@ def test_pods_get_what_their_rows_say(node: Node) -> None:
         for name in ("rdma_cm", "uverbs0"):
             assert (inside / "dev/infiniband" / name).stat().st_rdev == os.makedev(1, 3)
         for pod in pods.values():
-            told = [
+            reported = [
                 event["reason"]
                 for event in koordlet.events("field ignored")
                 if event.get("pod") == f"default/{pod.name}"
             ]
-            assert len(told) == len(pod.case.told), told
+            assert len(reported) == len(pod.case.reported), reported
         koordlet.comes_to_rest()
         assert koordlet.written_more_than_once() == {}
         assert koordlet.complaints("field ignored") == []
@@ -161,9 +161,9 @@ def test_what_the_host_lacks_costs_no_pod(node: Node) -> None:
         node.kubelet.start(node.cri, RDMA)
         all_settle(node.kubelet)
         for what in ("mount ignored", "device ignored"):
-            told = koordlet.events(what)
-            assert len(told) == 2
-            assert all("No such file or directory" in one["reason"] for one in told)
+            reported = koordlet.events(what)
+            assert len(reported) == 2
+            assert all("No such file or directory" in one["reason"] for one in reported)
         koordlet.finish()
 
 

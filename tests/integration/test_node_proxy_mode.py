@@ -85,14 +85,14 @@ def test_why_a_pod_is_as_it_is(node: Node) -> None:
 
 def test_what_cannot_be_used_is_one_line(node: Node) -> None:
     for pod in node.pods.values():
-        told = [
+        reported = [
             event["reason"]
             for event in node.koordlet.events("field ignored")
             if event.get("pod") == f"default/{pod.name}"
         ]
-        assert len(told) == len(pod.case.told), told
-        for key in pod.case.told:
-            [line] = [one for one in told if key in one]
+        assert len(reported) == len(pod.case.reported), reported
+        for key in pod.case.reported:
+            [line] = [one for one in reported if key in one]
             assert f"pod default/{pod.name}" in line
 
 

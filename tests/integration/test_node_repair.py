@@ -94,15 +94,15 @@ def test_pods_that_came_past_the_proxy_are_levelled(node: Node) -> None:
         koordlet.finish()
 
 
-def test_what_somebody_changes_is_held_and_told(node: Node) -> None:
+def test_what_somebody_changes_is_held_and_reported(node: Node) -> None:
     pod = node.start(BE)
     with node.koordlet() as koordlet:
         node.settles(pod)
         node.kubelet.kubepods.write(pod.container_group, "cpu.shares", 1000)
         node.settles(pod)
-        [told] = until(lambda: koordlet.events("changed by somebody else"))
-        assert (told["group"], told["knob"]) == (pod.container_group, "cpu.shares")
-        assert told["value"] == 1000
+        [reported] = until(lambda: koordlet.events("changed by somebody else"))
+        assert (reported["group"], reported["knob"]) == (pod.container_group, "cpu.shares")
+        assert reported["value"] == 1000
         koordlet.finish()
 
 

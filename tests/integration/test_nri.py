@@ -1,4 +1,4 @@
-"""Our NRI plugin at a real containerd: what it is told, and what its answers do to the kernel.
+"""Our NRI plugin at a real containerd: what it gets, and what its answers do to the kernel.
 
 Two containerds, as NRI changed between them: 1.7 (NRI 0.6) and the newest there is.
 """
@@ -174,7 +174,7 @@ LIFE = [
 ]
 
 
-def test_a_pods_life_is_told(node, cri, plugin):
+def test_a_pods_life_is_reported(node, cri, plugin):
     pod = run_pod(cri, plan(node))
     cri.update_container_resources(pod.container_id, pb.LinuxContainerResources(cpu_shares=200))
     remove_pod(cri, pod)
@@ -207,12 +207,12 @@ def test_pods_that_run_are_synchronized(node, cri):
     assert model.resources.oom_score_adj == limits.oom_score_adj
 
 
-def test_a_pod_is_told_as_it_was_asked_for(node, cri, plugin):
+def test_a_pod_is_reported_as_it_was_asked_for(node, cri, plugin):
     pod = run_pod(cri, plan(node, annotations={"koordinator.sh/x": "y"}))
     [request] = plugin.handler.requests("run_pod_sandbox")
-    told = to_pod(request.pod)
-    assert told.cgroup_parent == pod.plan.sandbox.linux.cgroup_parent
-    assert told.annotations["koordinator.sh/x"] == "y"
+    reported = to_pod(request.pod)
+    assert reported.cgroup_parent == pod.plan.sandbox.linux.cgroup_parent
+    assert reported.annotations["koordinator.sh/x"] == "y"
 
 
 def test_adjustment_reaches_the_kernel_and_the_container(node, cri, plugin, request):
@@ -309,7 +309,7 @@ def test_synchronisation_can_change_what_runs(node, cri):
         )
 
 
-def test_containers_older_than_containerd_are_told_to_the_end(node, cri, plugin):
+def test_containers_older_than_containerd_are_asked_to_the_end(node, cri, plugin):
     """Of their pods containerd tells nothing more; a newer one's are not kept from anything."""
     pod = run_pod(cri, plan(node))
     node.restart()
@@ -362,7 +362,7 @@ def test_a_slow_answer_costs_no_pod_and_no_registration(node, cri, plugin):
     pod = run_pod(cri, plan(node))
     assert container_values(cri, pod.container_id).cpu_quota == -1
     go_on.set()
-    until(lambda: plugin.late, "the late answer is told")
+    until(lambda: plugin.late, "the late answer is reported")
     [late] = plugin.late
     wanted = late.response.adjust.linux.resources
     assert plugin.update(update(late.request.container.id, wanted)) == []
@@ -416,7 +416,7 @@ def test_two_plugins_are_both_heard(node, cri, plugin):
         pod = run_pod(cri, plan(node))
     assert {"FIRST=1", "SECOND=2"} <= set(_run(cri, pod, "env").splitlines())
     [request] = later.handler.requests("create_container")
-    # Each is told what those before it changed.
+    # Each gets what those before it changed.
     assert "FIRST=1" in request.container.env
 
 

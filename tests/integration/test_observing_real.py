@@ -395,12 +395,12 @@ def test_people_may_look(node: Node, words: tuple[str, ...]) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     if words != ("node",):
         assert all(f"default/{pod.name}" in shown.stdout for pod in node.pods.values())
-    told = _ask_as_nobody(node.koordlet, *words, "--json")
-    assert (told.returncode, told.stderr) == (0, "")
-    assert json.loads(told.stdout)["at"] == pytest.approx(time.time(), abs=PATIENCE)
+    reported = _ask_as_nobody(node.koordlet, *words, "--json")
+    assert (reported.returncode, reported.stderr) == (0, "")
+    assert json.loads(reported.stdout)["at"] == pytest.approx(time.time(), abs=PATIENCE)
 
 
-def test_who_may_not_use_the_socket_is_told_so(node: Node) -> None:
+def test_who_may_not_use_the_socket_hears_so(node: Node) -> None:
     with _closed_to_others(node.koordlet.status):
         refused = _ask_as_nobody(node.koordlet, "node")
     assert refused.returncode == 1

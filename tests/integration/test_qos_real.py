@@ -268,9 +268,9 @@ def test_best_effort_pods_have_what_the_others_leave(node: Node) -> None:
 
         freeze(ls)
         grows_to(koordlet, node, low + MUCH // 2)
-        told = koordlet.koordctl_why("cgroup", f"/sys/fs/cgroup/cpu/{BESTEFFORT}")
-        assert QUOTA in told
-        assert "cpu_suppress" in told
+        reported = koordlet.koordctl_why("cgroup", f"/sys/fs/cgroup/cpu/{BESTEFFORT}")
+        assert QUOTA in reported
+        assert "cpu_suppress" in reported
         assert "cpu_suppress" in koordlet.koordctl_why("strategies")
         assert koordlet.koordctl_why("pod", f"default/{be.name}")
 
@@ -439,7 +439,7 @@ def test_a_throttled_container_gets_more_for_a_while(node: Node) -> None:
         assert of_pod >= of_container
         settles(lambda: 0 < node.number(pod.container_group, BURST) <= raised(), True)
 
-        def told() -> str:
+        def reported() -> str:
             """What is shown; "" where it was taken back meanwhile, as the CPUs were overloaded."""
             before = raised()
             shown = koordlet.koordctl_why("pod", f"default/{pod.name}")
@@ -447,7 +447,7 @@ def test_a_throttled_container_gets_more_for_a_while(node: Node) -> None:
 
         for _ in range(10):
             grows(koordlet, node, pod, lambda: raised() > base)
-            if shown := told():
+            if shown := reported():
                 break
         print(f"\nquota {base} µs, throttled {raised()} µs\n{shown}")
         assert "may use more CPU than its limit" in shown
@@ -552,8 +552,8 @@ def test_best_effort_pods_go_before_memory_is_short(node: Node) -> None:
         below = "no eviction: memory is below its threshold"
         until(lambda: memory.ask(koordlet) or koordlet.outcome("be_memory_evict") == below)
         be = node.start(BE, *HUNGRY)
-        [told, *_] = until(lambda: memory.ask(koordlet) or koordlet.events("would evict"))
-        assert told["pod"] == f"default/{be.name}"
+        [reported, *_] = until(lambda: memory.ask(koordlet) or koordlet.events("would evict"))
+        assert reported["pod"] == f"default/{be.name}"
         print(f"\n{koordlet.koordctl_why('evicted')}")
         rounds = _rounds(koordlet, "be_memory_evict")
         until(lambda: _rounds(koordlet, "be_memory_evict") >= rounds + 5)
@@ -562,8 +562,8 @@ def test_best_effort_pods_go_before_memory_is_short(node: Node) -> None:
     with node.koordlet(gate) as koordlet:
         memory = Memory(node)
         until(lambda: memory.ask(koordlet) or not node.runs(be))
-        [told] = until(lambda: koordlet.events("evicted"))
-        assert (told["pod"], told["rule"]) == (f"default/{be.name}", "BEMemoryEvict")
+        [reported] = until(lambda: koordlet.events("evicted"))
+        assert (reported["pod"], reported["rule"]) == (f"default/{be.name}", "BEMemoryEvict")
         words = ("evicted", f"default/{be.name}")
         # The next round tells of it.
         until(lambda: "evicted by stopping containers" in koordlet.koordctl_why(*words))
@@ -583,11 +583,11 @@ def test_cgroup_v1_cannot_hold_memory_back_and_that_is_said(node: Node) -> None:
     with node.koordlet("--feature-gates=CgroupReconcile=true") as koordlet:
         koordlet.ask(resourceQOSStrategy={"lsClass": asked, "beClass": asked})
 
-        def told() -> bool:
+        def reported() -> bool:
             said = [one["outcome"] for one in koordlet.why(strategy="memory_qos")["decisions"]]
             return any("cgroup v1 has none" in one for one in said)
 
-        until(told)
+        until(reported)
         rounds = _rounds(koordlet, "memory_qos")
         until(lambda: _rounds(koordlet, "memory_qos") >= rounds + 5)
         assert node.state() == before

@@ -161,25 +161,25 @@ def test_image_service_passes(kubelet):
 
 @requires_containerd
 def test_unknown_method_is_answered_by_the_runtime(containerd, kubelet):
-    told = []
+    reported = []
     with connect(containerd.address) as direct:
         for cri in (direct, kubelet):
             with pytest.raises(grpc.RpcError) as failure:
                 cri.call("MakeCoffee", pb.VersionRequest(), pb.VersionResponse)
-            told.append((failure.value.code(), failure.value.details()))
-    assert told[0] == told[1]
-    assert told[0][0] is grpc.StatusCode.UNIMPLEMENTED
+            reported.append((failure.value.code(), failure.value.details()))
+    assert reported[0] == reported[1]
+    assert reported[0][0] is grpc.StatusCode.UNIMPLEMENTED
 
 
 @requires_containerd
 def test_errors_of_the_runtime_come_back_as_they_are(containerd, kubelet):
-    told = []
+    reported = []
     with connect(containerd.address) as direct:
         for cri in (direct, kubelet):
             with pytest.raises(grpc.RpcError) as failure:
                 cri.update_container_resources("no-such-container", pb.LinuxContainerResources())
-            told.append((failure.value.code(), failure.value.details()))
-    assert told[0] == told[1]
+            reported.append((failure.value.code(), failure.value.details()))
+    assert reported[0] == reported[1]
 
 
 @requires_containerd

@@ -138,7 +138,7 @@ def test_twenty_connections_at_once(proxy, runtime, koordlet):
     assert proxy.metric("intercepted_calls_total", method="CreateContainer", result="hooked") == 60
 
 
-def test_the_kubelet_can_be_told_what_it_requested(directory, runtime, koordlet):
+def test_the_kubelet_can_get_what_it_requested(directory, runtime, koordlet):
     with (
         Proxy(directory, runtime.address, "--report-requested-limits") as proxy,
         proxy.cri() as cri,

@@ -49,44 +49,44 @@ def changing(journal: Path, tmp_path: Path) -> Iterator[str]:
     server.stop()
 
 
-def told(run: Run, address: str, *argv: str) -> list[str]:
+def reported(run: Run, address: str, *argv: str) -> list[str]:
     return run("events", "--address", address, *argv).splitlines()
 
 
 def test_the_newest_first(changing: str, journal: Path, run: Run) -> None:
-    assert told(run, changing) == ["No events."]
+    assert reported(run, changing) == ["No events."]
     keep(journal, *map(change, range(30)))
-    lines = told(run, changing)
+    lines = reported(run, changing)
     assert lines[0].split() == ["TIME", "OBJECT", "WHAT", "CHANGE", "REASON"]
     assert len(lines) == 21
     assert lines[1].endswith("shop/web c0ffee  cpu.shares  – → 29  why 29")
     assert lines[20].endswith("– → 10  why 10")
-    assert len(told(run, changing, "-n", "3")) == 4
-    assert len(told(run, changing, "-n99")) == 31
+    assert len(reported(run, changing, "-n", "3")) == 4
+    assert len(reported(run, changing, "-n99")) == 31
 
 
 def test_more_than_koordlet_gives_at_once(changing: str, journal: Path, run: Run) -> None:
     keep(journal, *map(change, range(2100)))
-    lines = told(run, changing, "-n", "2099")
+    lines = reported(run, changing, "-n", "2099")
     assert [line.rsplit(maxsplit=1)[1] for line in lines[1:]] == [
         str(number) for number in range(2099, 0, -1)
     ]
-    found = json.loads("\n".join(told(run, changing, "-n", "2099", "--json")))
+    found = json.loads("\n".join(reported(run, changing, "-n", "2099", "--json")))
     assert len(found["Events"]) == 2099
     assert found["NextPageToken"]
     assert (found["Events"][0]["reason"], found["Events"][0]["why"]) == (
         "UpdateCgroups",
         "why 2099",
     )
-    found = json.loads("\n".join(told(run, changing, "-n", "5000", "--json")))
+    found = json.loads("\n".join(reported(run, changing, "-n", "5000", "--json")))
     assert (len(found["Events"]), found["NextPageToken"]) == (2100, "")
 
 
 def test_of_one_pod(changing: str, journal: Path, run: Run) -> None:
     keep(journal, change(1), change(2, "jobs/batch", BATCH), change(3))
-    [_, line] = told(run, changing, "--pod", "jobs/batch")
+    [_, line] = reported(run, changing, "--pod", "jobs/batch")
     assert line.split()[2] == "jobs/batch"
-    assert told(run, changing, "--pod=shop/cart") == ["No events of shop/cart."]
+    assert reported(run, changing, "--pod=shop/cart") == ["No events of shop/cart."]
 
 
 @pytest.mark.parametrize(

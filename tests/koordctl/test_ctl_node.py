@@ -29,18 +29,18 @@ def test_a_busy_node(koordlet: str, run: Run) -> None:
     ):
         assert words in text
     rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in text.splitlines() if line}
-    told = {name: " ".join(words.split()) for name, words in rows.items()}
-    assert told["podresource"] == "works 1 s 12.3 ms 80"
-    assert told["cpi"].startswith("off 60 s – –")
-    assert told["REPORT"] == "CHANNEL AGE SENT FAILED PROBLEM"
-    assert told["NodeMetric"] == "direct 10.0.0.7:9443 41 s 30 3"
-    assert told["NodeResourceTopology"] == "object 2 s 4 0"
-    assert told["Device"] == "– – 0 7 devices: 403 Forbidden"
-    assert told["JOB"] == "STATE AGE DEADLINE TARGET OWNER"
-    assert told["traffic"] == "waiting 1 s 30 s – –"
+    reported = {name: " ".join(words.split()) for name, words in rows.items()}
+    assert reported["podresource"] == "works 1 s 12.3 ms 80"
+    assert reported["cpi"].startswith("off 60 s – –")
+    assert reported["REPORT"] == "CHANNEL AGE SENT FAILED PROBLEM"
+    assert reported["NodeMetric"] == "direct 10.0.0.7:9443 41 s 30 3"
+    assert reported["NodeResourceTopology"] == "object 2 s 4 0"
+    assert reported["Device"] == "– – 0 7 devices: 403 Forbidden"
+    assert reported["JOB"] == "STATE AGE DEADLINE TARGET OWNER"
+    assert reported["traffic"] == "waiting 1 s 30 s – –"
     group = "kubepods/besteffort/poduid-spark-exec-17"
-    assert told["memory.reclaim"] == f"running 2 s 30 s {group} memory_offload"
-    assert told["coldmemory"].endswith("no kidled here")
+    assert reported["memory.reclaim"] == f"running 2 s 30 s {group} memory_offload"
+    assert reported["coldmemory"].endswith("no kidled here")
 
 
 def test_a_node_of_which_nothing_is_known() -> None:

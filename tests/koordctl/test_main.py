@@ -22,9 +22,9 @@ KOORDLET_HINT = "is koordlet running, and is this its --status-address?"
 def test_the_proxys_commands(proxy: str, run: Run) -> None:
     at = f"--address={proxy}"
     assert "batch/job-1" in run("pods", at)
-    told = run("pods", at, "--unmanaged")
-    assert "no answer within 2 s" in told
-    assert "shop/web" not in told
+    reported = run("pods", at, "--unmanaged")
+    assert "no answer within 2 s" in reported
+    assert "shop/web" not in reported
     assert json.loads(run("pods", "--json", at)) == PODS
     [job] = json.loads(run("pods", "--json", "--unmanaged", at))
     assert [one["name"] for one in job["containers"]] == ["main"]
@@ -119,9 +119,9 @@ def test_version_and_help() -> None:
         (["--help"], "pods and containers, the hooks that they missed"),
         (["pods", "--help"], "--unmanaged"),
     ):
-        told = subprocess.run([*PROGRAM, *flags], capture_output=True, text=True, check=True)
-        assert words in told.stdout
-        assert told.stderr == ""
+        reported = subprocess.run([*PROGRAM, *flags], capture_output=True, text=True, check=True)
+        assert words in reported.stdout
+        assert reported.stderr == ""
 
 
 def test_a_reader_that_has_seen_enough(serve: Serve) -> None:

@@ -109,11 +109,11 @@ def test_what_cannot_be_read_is_reported_with_its_name(
 ) -> None:
     path = tmp_path / "trace"
     path.write_bytes(content)
-    with pytest.raises(BacktestError) as told:
+    with pytest.raises(BacktestError) as reported:
         run(str(path), SHORT)
-    assert str(told.value).startswith(f"{path}: ")
-    assert why in str(told.value)
-    assert "\n" not in str(told.value)
+    assert str(reported.value).startswith(f"{path}: ")
+    assert why in str(reported.value)
+    assert "\n" not in str(reported.value)
 
 
 def test_no_such_file_and_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +138,6 @@ def test_no_such_file_and_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_options_that_cannot_be(change: dict[str, float], why: str) -> None:
-    with pytest.raises(BacktestError) as told:
+    with pytest.raises(BacktestError) as reported:
         run("", dataclasses.replace(BacktestOptions(), **change))
-    assert str(told.value).startswith(why)
+    assert str(reported.value).startswith(why)

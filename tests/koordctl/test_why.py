@@ -66,7 +66,7 @@ def busy(serve: Serve) -> str:
     return serve(busy_decisions())
 
 
-def told(run: Run, address: str, *argv: str) -> str:
+def reported(run: Run, address: str, *argv: str) -> str:
     return run("why", *argv, "--address", address)
 
 
@@ -75,7 +75,7 @@ def lines_of(found: WhyDocument, *nothing: str) -> list[str]:
 
 
 def test_why_suppress(busy: str, run: Run) -> None:
-    lines = told(run, busy, "suppress").splitlines()
+    lines = reported(run, busy, "suppress").splitlines()
     assert lines[:6] == [
         "best-effort pods get 4 CPUs",
         "  cpu_suppress, about kubepods/besteffort",
@@ -99,18 +99,18 @@ def test_how_much_of_the_past(serve: Serve, tmp_path: Path, run: Run) -> None:
     )
     journal.close()
     address = serve(busy_decisions(), f"{tmp_path}/j")
-    assert told(run, address, "suppress").endswith("best-effort pods get 9 CPUs\n")
-    assert "earlier" not in told(run, address, "suppress", "--history", "0")
-    assert len(told(run, address, "suppress", "--history=2").splitlines()) == 9
+    assert reported(run, address, "suppress").endswith("best-effort pods get 9 CPUs\n")
+    assert "earlier" not in reported(run, address, "suppress", "--history", "0")
+    assert len(reported(run, address, "suppress", "--history=2").splitlines()) == 9
 
 
 def test_why_pod(busy: str, run: Run) -> None:
-    text = told(run, busy, "pod", "web")
+    text = reported(run, busy, "pod", "web")
     assert text.splitlines()[:2] == [
         "the quota is raised",
         "  cpu_burst, about shop/web kubepods/w; mode shadow: not carried out",
     ]
-    assert told(run, busy, "pod", "shop/web") == text
+    assert reported(run, busy, "pod", "shop/web") == text
 
 
 NO_DECISION = (
@@ -135,7 +135,7 @@ NO_DECISION = (
     ],
 )
 def test_nothing_to_show(serve: Serve, run: Run, node: DecidedNode, argv: str, words: str) -> None:
-    assert told(run, serve(node), *argv.split()) == words
+    assert reported(run, serve(node), *argv.split()) == words
 
 
 def test_a_pod_that_is_not_there_is_a_failure(serve: Serve, failing: Failing) -> None:
@@ -149,7 +149,7 @@ def test_a_pod_that_is_not_there_is_a_failure(serve: Serve, failing: Failing) ->
     "argv", [["suppress"], ["pod", "web"], ["evicted"], ["cgroup", "kubepods"], ["strategies"]]
 )
 def test_koordlet_that_decides_nothing(serve: Serve, run: Run, argv: list[str]) -> None:
-    text = told(run, serve(None), *argv)
+    text = reported(run, serve(None), *argv)
     assert text.startswith("koordlet decides nothing on this node: ")
     assert text.count("\n") == 1
 
@@ -172,7 +172,7 @@ def answered(times: int = 1) -> HookAnswers:
 def test_why_pod_shows_what_hooks_changed(
     serve: Serve, run: Run, times: int, counted: bool
 ) -> None:
-    text = told(run, serve(DecidedNode(), hooks=answered(times)), "pod", "job-1")
+    text = reported(run, serve(DecidedNode(), hooks=answered(times)), "pod", "job-1")
     first, when, plugin, *fields = text.splitlines()
     assert first == "Changes by hooks for batch/job-1"
     assert (", 3 times the same since " in when) == counted
@@ -216,7 +216,7 @@ def test_what_was_wrong_with_hooks_and_hostile_words() -> None:
 
 
 def test_why_evicted(busy: str, run: Run) -> None:
-    lines = told(run, busy, "evicted", "batch/spark-exec-9").splitlines()
+    lines = reported(run, busy, "evicted", "batch/spark-exec-9").splitlines()
     assert lines[:5] == [
         "evicted: memory is short",
         "  memory_evict (evicted), about batch/spark-exec-9",
@@ -225,11 +225,11 @@ def test_why_evicted(busy: str, run: Run) -> None:
         "    lower  56  GiB",
     ]
     assert "(40 s ago), ended " in lines[5]
-    assert told(run, busy, "evicted").splitlines() == lines
+    assert reported(run, busy, "evicted").splitlines() == lines
 
 
 def test_why_cgroup(busy: str, run: Run) -> None:
-    lines = told(run, busy, "cgroup", f"/sys/fs/cgroup/cpu,cpuacct/{BE}/").splitlines()
+    lines = reported(run, busy, "cgroup", f"/sys/fs/cgroup/cpu,cpuacct/{BE}/").splitlines()
     assert lines[:5] == [
         "KNOB         DESIRED  OWNER         REASON",
         "cpuset.cpus  0-3      cpu_suppress  so",
@@ -243,11 +243,11 @@ def test_why_cgroup(busy: str, run: Run) -> None:
     "path", [BE, f"/{BE}", f"/sys/fs/cgroup/{BE}", f"/sys/fs/cgroup/memory/{BE}/"]
 )
 def test_a_cgroup_by_any_of_its_paths(busy: str, run: Run, path: str) -> None:
-    assert "cpuset.cpus" in told(run, busy, "cgroup", path)
+    assert "cpuset.cpus" in reported(run, busy, "cgroup", path)
 
 
 def test_strategies(busy: str, run: Run) -> None:
-    header, suppress, burst, evict, off = told(run, busy, "strategies").splitlines()
+    header, suppress, burst, evict, off = reported(run, busy, "strategies").splitlines()
     assert header.split()[:4] == ["STRATEGY", "MODE", "GATE", "RUNS"]
     assert suppress.split()[:7] == [*("cpu_suppress", "on", "BECPUSuppress", "60", "0", "0", "2.1")]
     assert suppress.endswith("best-effort pods get 4 CPUs")
@@ -269,7 +269,7 @@ def test_strategies(busy: str, run: Run) -> None:
     ],
 )
 def test_as_json(busy: str, run: Run, argv: list[str], key: str) -> None:
-    found = json.loads(told(run, busy, *argv, "--json"))
+    found = json.loads(reported(run, busy, *argv, "--json"))
     assert found["at"] == NOW
     assert found[key]
 
@@ -278,7 +278,7 @@ def test_strategies_that_are_off_are_why_nothing_is_decided(serve: Serve, run: R
     gate = "its gate G is off"
     off = StrategyState("cpu_suppress", "G", StrategyMode.OFF, enabled=False, reason=gate)
     on = StrategyState("pressure_suppress", "H", StrategyMode.ON, enabled=True)
-    assert told(run, serve(DecidedNode(states=(off, on))), "suppress").splitlines() == [
+    assert reported(run, serve(DecidedNode(states=(off, on))), "suppress").splitlines() == [
         "No decision about the CPU of best-effort pods.",
         "cpu_suppress is off: its gate G is off.",
     ]

@@ -36,7 +36,7 @@ class Bench:
     api: KubeApi
     client: Client
     group: asyncio.TaskGroup
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -46,7 +46,7 @@ class Bench:
 
     def configs(self, run: bool = True) -> SLOConfigInformer:
         made = SLOConfigInformer(
-            self.client, self.recorder(), on_warning=self.told.append, pace=PACE
+            self.client, self.recorder(), on_warning=self.reported.append, pace=PACE
         )
         if run:
             self.run(made.run())

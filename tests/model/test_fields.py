@@ -88,8 +88,8 @@ def test_what_cannot_be_used_has_its_default_and_a_line(
 ) -> None:
     fields, ignored = read({"x": given})
     assert take(fields) == default
-    [told] = ignored
-    assert told.startswith(f"thing {line}")
+    [reported] = ignored
+    assert reported.startswith(f"thing {line}")
 
 
 def test_paths_lead_to_the_field() -> None:

@@ -38,7 +38,7 @@ def of_class(name: str = "beClass", **strategies: Any) -> dict[str, Any]:
     return {"resourceQOSStrategy": {name: strategies}}
 
 
-def told(**spec: Any) -> tuple[NodeSLO, str]:
+def reported(**spec: Any) -> tuple[NodeSLO, str]:
     read, [line] = parse(spec)
     assert line.startswith("NodeSLO ")
     return read, line.removeprefix("NodeSLO ")
@@ -215,7 +215,7 @@ class TestSections:
         ],
     )
     def test_of_our_own_strategies_only_objects(self, spec: dict[str, Any], line: str) -> None:
-        assert told(**spec) == (NodeSLO(), f"extensions.pykoord.strategies{line}")
+        assert reported(**spec) == (NodeSLO(), f"extensions.pykoord.strategies{line}")
 
 
 BE = "resourceQOSStrategy.beClass"
@@ -241,7 +241,7 @@ def test_a_field_that_cannot_be_used_costs_only_itself(
 ) -> None:
     spec = of_class(**{strategy: {**ON, name: value}})
     spec["resourceQOSStrategy"]["lsClass"] = {"cpuQOS": ON}
-    read, shown = told(**spec)
+    read, shown = reported(**spec)
     assert shown.startswith(f"{BE}.{strategy}.{name}{line}")
     assert read.of(QoSClass.LS).cpu.group_identity == 2
     assert read.of(QoSClass.BE).cpu.group_identity == (-1 if strategy == "cpuQOS" else 0)
@@ -264,7 +264,7 @@ def test_a_field_that_cannot_be_used_costs_only_itself(
     ],
 )
 def test_the_rest_is_tolerant_too(spec: dict[str, Any], line: str) -> None:
-    read, shown = told(**spec)
+    read, shown = reported(**spec)
     assert shown.startswith(line)
     assert read == NodeSLO()
 
@@ -305,12 +305,12 @@ class TestHostApplications:
     def test_one_whose_group_is_not_certain_is_left_out(
         self, bad: dict[str, Any], line: str
     ) -> None:
-        read, shown = told(hostApplications=[bad, {"name": "good"}])
+        read, shown = reported(hostApplications=[bad, {"name": "good"}])
         assert shown.startswith(f"hostApplications[0].{line}")
         assert read.host_applications == (HostApplication("good"),)
 
     def test_an_unknown_class_counts_as_none(self) -> None:
-        read, shown = told(hostApplications=[{"name": "a", "qos": "GOLD"}])
+        read, shown = reported(hostApplications=[{"name": "a", "qos": "GOLD"}])
         assert shown.startswith('hostApplications[0].qos is "GOLD"; expected LSE or LSR or LS or')
         assert read.host_applications == (HostApplication("a"),)
 

@@ -82,7 +82,7 @@ def test_any_text_is_a_number_or_a_clear_error(text: str) -> None:
     [
         *(("500m", 500), (2, 2000), ("1.5", 1500), ("100u", 1), ("1k", 10**6), (0, 0)),
         ("-1", -1000),
-        # More digits than decimals have unless told.
+        # More digits than decimals have unless given.
         (f"+1{'0' * 40}1m", 10**41 + 1),
     ],
 )

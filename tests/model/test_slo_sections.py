@@ -221,9 +221,9 @@ def test_a_bad_field_costs_only_itself(section: str, name: str, bad: Any, expect
     ],
 )
 def test_a_bad_feature_costs_only_itself(name: str, value: object, line: str) -> None:
-    found, [told] = taken("system", {"schedFeatures": {name: value, "TTWU_QUEUE": False}})
-    assert line in told
-    assert "\n" not in told
+    found, [reported] = taken("system", {"schedFeatures": {name: value, "TTWU_QUEUE": False}})
+    assert line in reported
+    assert "\n" not in reported
     assert found.sched_features == {"TTWU_QUEUE": False}
 
 
@@ -302,8 +302,8 @@ class TestBlocks:
     def test_one_whose_device_is_not_certain_is_left_out(self, bad: object, line: str) -> None:
         document = {"enable": True, "blocks": [bad, {"name": "b", "type": "volumegroup"}]}
         found = blkio_qos.read(Fields(document, "NodeSLO", ignored := []))
-        [told] = ignored
-        assert told.startswith(f"NodeSLO blocks[0]{line}")
+        [reported] = ignored
+        assert reported.startswith(f"NodeSLO blocks[0]{line}")
         assert found.blocks == (BlockQoS("b", BlockType.VOLUME_GROUP),)
 
     @pytest.mark.parametrize("block", [{}, 7, {"name": 7}])

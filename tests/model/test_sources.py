@@ -1,7 +1,7 @@
 import pytest
 from koord_model.sources import PROPERTIES, Belief, Property, Source, believe
 
-FACT = Property("a row", (Source.HOOKS, Source.LIST), "then", "nothing")
+ROW = Property("a row", (Source.HOOKS, Source.LIST), "then", "nothing")
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ FACT = Property("a row", (Source.HOOKS, Source.LIST), "then", "nothing")
 def test_the_first_that_makes_a_statement_is_believed(
     statements: dict[Source, int], believed: Belief[int] | None
 ) -> None:
-    assert believe(FACT, statements) == believed
+    assert believe(ROW, statements) == believed
 
 
 def test_each_property_has_one_row() -> None:

@@ -42,7 +42,7 @@ def test_a_pod_without_the_annotation_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("{", "truncated"),
         ("[]", "Expected `object"),
@@ -51,12 +51,12 @@ def test_a_pod_without_the_annotation_has_none() -> None:
         (f'{{"egressLimit": {MAX_BITS + 1}}}', "is out of range; expected 0 to 90071992547"),
     ],
 )
-def test_an_annotation_of_no_use_is_reported_in_one_line(text: str, told: str) -> None:
+def test_an_annotation_of_no_use_is_reported_in_one_line(text: str, reported: str) -> None:
     with pytest.raises(
         ValueError, match=r"^pod b/a: annotation koordinator\.sh/networkQOS: "
     ) as line:
         pod_bandwidth(Pod("a", "b", "c", annotations={ANNOTATION_NETWORK_QOS: text}))
-    assert told in str(line.value)
+    assert reported in str(line.value)
     assert "\n" not in str(line.value)
 
 
@@ -74,7 +74,7 @@ def test_a_bandwidth_of_the_nodes(bandwidth: Bandwidth, bits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bandwidth", "told"),
+    ("bandwidth", "reported"),
     [
         (Bandwidth(percent=-1), "here: -1 percent; expected 0 to 100"),
         (Bandwidth(percent=101), "here: 101 percent; expected 0 to 100"),
@@ -85,6 +85,6 @@ def test_a_bandwidth_of_the_nodes(bandwidth: Bandwidth, bits: int) -> None:
         (Bandwidth(bits=-1), "here: -1 bits a second is out of range"),
     ],
 )
-def test_a_bandwidth_the_node_does_not_have(bandwidth: Bandwidth, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_bandwidth_the_node_does_not_have(bandwidth: Bandwidth, reported: str) -> None:
+    with pytest.raises(ValueError, match=reported):
         bits_of(bandwidth, 1000, "here")

@@ -110,7 +110,7 @@ def target_of(served: peer.HookServer, *, probed: bool = True, **more: object) -
     file = {
         "remote-endpoint": str(served.socket),
         "runtime-hooks": list(Stage),
-        # Who is meant to be late is told so: the machine may be.
+        # Lateness is set where it is meant: the machine may be late.
         "timeout": PATIENCE,
         **more,
     }

@@ -232,7 +232,7 @@ class TestInProcess:
         assert event.getMessage() == "changed"
         assert event.fields["why"] == "a: so"
 
-    async def test_a_plugin_that_fails_is_told_and_the_others_count(self, caplog):
+    async def test_a_plugin_that_fails_is_reported_and_the_others_count(self, caplog):
         runner = HookRunner(
             [
                 ("a", plugin(error=KeyError("x"))),

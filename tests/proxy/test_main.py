@@ -250,23 +250,23 @@ class TestLife:
                 os.kill(os.getpid(), signal.SIGTERM)
                 await asyncio.wait_for(life, PATIENCE)
 
-    async def test_what_systemd_is_told(self, tmp_path, monkeypatch):
+    async def test_what_systemd_hears(self, tmp_path, monkeypatch):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(str(tmp_path / "notify"))
             manager.setblocking(False)
             monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
             monkeypatch.setenv("WATCHDOG_USEC", "40000")
             monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
-            told = []
+            reported = []
 
             def hear() -> None:
                 with contextlib.suppress(BlockingIOError):
                     while True:
-                        told.append(manager.recv(4096).decode().partition("\n")[0])
+                        reported.append(manager.recv(4096).decode().partition("\n")[0])
 
             async with running(Running(tmp_path)) as proxy:
                 await until(proxy.status.exists)
-                await until(lambda: hear() or told.count("WATCHDOG=1") >= 2)
+                await until(lambda: hear() or reported.count("WATCHDOG=1") >= 2)
             hear()
-        assert told[-1] == "STOPPING=1"
-        assert "READY=1" in told
+        assert reported[-1] == "STOPPING=1"
+        assert "READY=1" in reported

@@ -129,7 +129,7 @@ def test_a_renewed_certificate_is_served_at_once(
     with serving(tls=files(certificates, warnings).context) as port:
         assert get(port, tls=trusting(certificates))[0] == 200
         os.replace(renewed.certificate, certificates.certificate)
-        # Half of a pair is none: the last good one is served on, and that is told once.
+        # Half of a pair is none: the last good one is served on, and that is reported once.
         for _ in range(3):
             assert get(port, tls=trusting(certificates))[0] == 200
         assert len(warnings) == 1
@@ -171,7 +171,7 @@ def test_who_is_admitted(from_elsewhere: None) -> None:
         assert get(port, Authorization="Bearer t") == (200, b"up 1\n")
         assert get(port)[0] == 401
         assert get(port, "/secret", Authorization="Bearer t")[0] == 401
-        # What there is is not told either.
+        # What there is is not reported either.
         assert get(port, "/nothing")[0] == 401
 
 

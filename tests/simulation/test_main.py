@@ -50,7 +50,7 @@ def test_what_cannot_be_run_is_one_line(scenario: Path, capsys: pytest.CaptureFi
     assert "there is no strategy magic" in capsys.readouterr().err
 
 
-def test_what_a_node_slo_ignores_is_told(
+def test_what_a_node_slo_ignores_is_reported(
     scenario: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario.write_text(TEXT.replace("enable: true", "enable: 3"))

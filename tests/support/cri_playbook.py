@@ -1,4 +1,4 @@
-"""A script of one relayed HTTP/2 connection (see ``playbook``), told in whole frames.
+"""A script of one relayed HTTP/2 connection (see ``playbook``), written in whole frames.
 
 Both sides' header blocks are decoded on the way, so compression that falls out of
 step shows by itself.
@@ -34,13 +34,13 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Failed:
-    """The session gave up: it says so, and the client is told with a GOAWAY."""
+    """The session gave up: it says so, and the client gets a GOAWAY."""
 
     code: int
 
 
 class Side:
-    """What goes out to one side and was not told yet; header blocks are read on the way."""
+    """What goes out to one side and was not checked yet; header blocks are read on the way."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -82,7 +82,7 @@ class Side:
 
 
 class Playbook(playbook.Playbook):
-    """A session, two peers' factories, and what is still to be told."""
+    """A session, two peers' factories, and what is still to be checked."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Playbook(playbook.Playbook):
     def _take_failure(self, expected: Failed) -> None:
         assert self.session.failed is not None
         assert self.session.failed.code == expected.code
-        assert self.to_client.frames, "the client was not told"
+        assert self.to_client.frames, "the client was not reported"
         goaway = self.to_client.frames.pop(0)
         assert goaway.kind == frames.GOAWAY
         assert int.from_bytes(goaway.payload[4:8], "big") == expected.code

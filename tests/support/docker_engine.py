@@ -77,7 +77,7 @@ class Container:
 
 
 class Engine:
-    """Containers, and a socket at which they are told of.
+    """Containers, and a socket at which they are reported.
 
     ``asked`` has what was asked for; ``answer``, once set, is sent instead of a true
     answer, and the connection closed; ``silent`` says nothing at all.
@@ -152,11 +152,11 @@ class Engine:
         if posixpath.normpath(path) != path:
             return HEAD.format(301).encode() + b"Content-Length: 0\r\n\r\n"
         try:
-            return _framed(200, self._told(path, parse_qs(query)))
+            return _framed(200, self._reported(path, parse_qs(query)))
         except RefusedError as refused:
             return _framed(refused.status, {"message": str(refused)})
 
-    def _told(self, path: str, query: dict[str, list[str]]) -> Any:
+    def _reported(self, path: str, query: dict[str, list[str]]) -> Any:
         if path == "/containers/json":
             return self._list(query.get("all") == ["1"], query.get("filters", ["{}"])[0])
         one = re.fullmatch("/containers/(.*)/json", path)

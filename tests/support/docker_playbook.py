@@ -1,4 +1,4 @@
-"""A script of one relayed HTTP/1.1 connection (see ``playbook``), told in bytes."""
+"""A script of one relayed HTTP/1.1 connection (see ``playbook``), written in bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Side:
-    """What goes out to one side and was not told yet."""
+    """What goes out to one side and was not checked yet."""
 
     def __init__(self) -> None:
         self.left = b""

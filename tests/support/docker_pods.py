@@ -166,7 +166,7 @@ class CriDockerd:
         found: dict[str, Any] = self._ask("GET", f"/containers/{container}/json")
         return found
 
-    def told(self, container: str) -> dict[str, Any]:
+    def reported(self, container: str) -> dict[str, Any]:
         """A container's limits, environment and labels, as docker has them."""
         inspected = self.inspect(container)
         return {**inspected["HostConfig"], **inspected["Config"]}

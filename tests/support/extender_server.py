@@ -45,9 +45,9 @@ class ExtenderServer:
         body, type_ = json.loads(await request.read()), request.headers["Content-Type"]
         sent = {"path": request.path, "method": request.method, "type": type_, "body": body}
         self.requests.append(sent)
-        told = self.answers.get(request.path, {"status": 404, "body": ""})
-        if callable(told):
-            return web.json_response(await told(body))
-        if "passing" in told:
-            return web.json_response(filter_result(told, body))
-        return web.Response(status=told["status"], text=told["body"])
+        reported = self.answers.get(request.path, {"status": 404, "body": ""})
+        if callable(reported):
+            return web.json_response(await reported(body))
+        if "passing" in reported:
+            return web.json_response(filter_result(reported, body))
+        return web.Response(status=reported["status"], text=reported["body"])

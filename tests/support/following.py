@@ -12,7 +12,7 @@ from koord_kube.client import Client
 from koord_kube.protocol.api import ApiError, GoneError
 from koord_kube.protocol.resources import Resource
 
-Told = Callable[[str, bytes, float], None]
+Reported = Callable[[str, bytes, float], None]
 
 
 class _Meta(msgspec.Struct):
@@ -28,18 +28,18 @@ class _Identified(msgspec.Struct):
 _IDENTIFIED = msgspec.json.Decoder(_Identified)
 
 
-async def follow(client: Client, resource: Resource, namespace: str, event: Told) -> None:
+async def follow(client: Client, resource: Resource, namespace: str, event: Reported) -> None:
     """All events from now on, without a gap but where the server has forgotten some.
 
-    Of these what came of it is told: first of those that are gone, then of all others.
+    Of these what came of it is reported: first of those that are gone, then of all others.
     """
     known: dict[str, bytes] = {}
     version = ""
     while True:
         try:
             if not version:
-                told = event if known else _nothing
-                known, version = await _caught_up(client, resource, namespace, known, told)
+                reported = event if known else _nothing
+                known, version = await _caught_up(client, resource, namespace, known, reported)
             async for one in client.watch(resource, version, namespace):
                 meta = _IDENTIFIED.decode(one.raw).metadata
                 if one.type == "DELETED":
@@ -56,15 +56,15 @@ async def follow(client: Client, resource: Resource, namespace: str, event: Told
 
 
 async def _caught_up(
-    client: Client, resource: Resource, namespace: str, known: dict[str, bytes], told: Told
+    client: Client, resource: Resource, namespace: str, known: dict[str, bytes], reported: Reported
 ) -> tuple[dict[str, bytes], str]:
     found, version = await _listed(client, resource, namespace)
     now = time.monotonic()
     for uid in known.keys() - found.keys():
-        told("DELETED", known[uid], now)
+        reported("DELETED", known[uid], now)
     for uid, raw in found.items():
         if raw != known.get(uid):
-            told("MODIFIED", raw, now)
+            reported("MODIFIED", raw, now)
     return found, version
 
 
@@ -82,4 +82,4 @@ async def _listed(
 
 
 def _nothing(*_: Any) -> None:
-    """Nobody is told of what there was at first."""
+    """Nobody hears of what there was at first."""

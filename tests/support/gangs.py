@@ -150,7 +150,7 @@ class GangCluster:
         return [one.pod.key.partition("/")[2] for one in found]
 
     def refusals(self, seconds: float = 0.0) -> list[Refusal]:
-        """Those who are told that they get none."""
+        """Those who are informed that they get none."""
         return [
             one for one in self.decisions(seconds) if isinstance(one, Refusal) and one.unreported
         ]

@@ -1,4 +1,4 @@
-"""A hook server that does as it is told: answers, hangs, is late, talks garbage, refuses, dies."""
+"""A hook server that does as it is asked: answers, hangs, is late, talks garbage, refuses, dies."""
 
 from __future__ import annotations
 

@@ -334,11 +334,11 @@ class NriRuntime:
         if self.tells_timeouts:
             configuration.registration_timeout = int(self.registration_timeout * 1000)
             configuration.request_timeout = int(self.request_timeout * 1000)
-        told = await peer.call("Configure", configuration, pb.ConfigureResponse)
+        reported = await peer.call("Configure", configuration, pb.ConfigureResponse)
         every = (1 << self.known_events) - 1
-        if told.events & ~every:
-            raise Gone(f"invalid plugin events: {told.events & ~every:#x}")
-        peer.events = told.events or every
+        if reported.events & ~every:
+            raise Gone(f"invalid plugin events: {reported.events & ~every:#x}")
+        peer.events = reported.events or every
         async with self._request:
             await self._synchronize(peer)
         self.plugins = sorted([*self.plugins, peer], key=lambda one: one.identity)
@@ -347,12 +347,12 @@ class NriRuntime:
     async def _synchronize(self, peer: Peer) -> None:
         for part, more in _parts(self.pods, self.containers, self.per_message):
             part.more = more
-            told = await peer.call("Synchronize", part, pb.SynchronizeResponse)
-            if told is None:
+            reported = await peer.call("Synchronize", part, pb.SynchronizeResponse)
+            if reported is None:
                 raise Gone("not synchronized")
-            if more and (told.update or not told.more):
+            if more and (reported.update or not reported.more):
                 raise Gone("does not handle split synchronisation")
-        self.updated += told.update
+        self.updated += reported.update
 
 
 def _parts(

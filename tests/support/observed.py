@@ -122,7 +122,7 @@ def _aggregated(name: Aggregation, values: np.ndarray) -> float:
 
 
 @dataclass
-class Facts(NoLatestValues):
+class Infos(NoLatestValues):
     """``Latest`` of what is given."""
 
     infos: tuple[object, ...] = ()
@@ -152,7 +152,7 @@ class ObservedNode:
         return DocumentSources(
             cache=self.cache,
             collectors=lambda: self.collectors,
-            latest=Facts(self.infos),
+            latest=Infos(self.infos),
             pods=lambda: self.pods,
             ages=lambda: self.ages,
             peaks=lambda: self.peaks,

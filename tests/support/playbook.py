@@ -8,7 +8,7 @@
         << ...
     )
 
-Everything that goes out must be told before the next thing comes in (``assert``
+Everything that goes out must be reported before the next thing comes in (``assert``
 looks at the end), each side's in its order. ``cri_playbook`` and
 ``docker_playbook`` have what differs between the two sessions.
 """
@@ -106,7 +106,7 @@ Outgoing = Client | Backend | RequestArrived | CallEnded | CallAbandoned
 
 
 class Side(Protocol):
-    """What goes out to one side and was not told yet."""
+    """What goes out to one side and was not checked yet."""
 
     @property
     def left(self) -> object: ...
@@ -117,7 +117,7 @@ class Side(Protocol):
 
 
 class Playbook:
-    """A session, and what is still to be told."""
+    """A session, and what is still to be checked."""
 
     session: RelaySession
     to_client: Side
@@ -184,4 +184,4 @@ class Playbook:
             "requests": self.requests,
         }
         unreported = {name: things for name, things in left.items() if things}
-        assert not unreported, f"not told: {unreported}"
+        assert not unreported, f"not reported: {unreported}"

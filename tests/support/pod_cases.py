@@ -57,7 +57,7 @@ class PodCase:
     """What is expected in the pod's group, by file."""
     process: Mapping[str, object] = dataclasses.field(default_factory=dict)
     """What is expected of the container's first process: its score, and its environment."""
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     """What koordlet has to say of each annotation that cannot be used."""
 
     def like(self, name: str, **changes: object) -> PodCase:
@@ -228,7 +228,7 @@ BAD_BATCH = BE.like(
     annotations={keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: '{"containers": 7}'},
     container={"cpu.shares": 2, **_UNLIMITED, **_ALL},
     pod={"cpu.shares": 2, **_UNLIMITED},
-    told=(keys.ANNOTATION_EXTENDED_RESOURCE_SPEC,),
+    reported=(keys.ANNOTATION_EXTENDED_RESOURCE_SPEC,),
 )
 BAD_IN_MANY_WAYS = LS.like(
     "bad-in-many-ways",
@@ -240,7 +240,7 @@ BAD_IN_MANY_WAYS = LS.like(
         keys.ANNOTATION_OOM_SCORE_ADJ: "many",
     },
     process={"NVIDIA_VISIBLE_DEVICES": None, "oom_score_adj": 999},
-    told=(
+    reported=(
         keys.ANNOTATION_CPU_QOS,
         keys.ANNOTATION_RESOURCE_STATUS,
         keys.ANNOTATION_DEVICE_ALLOCATED,

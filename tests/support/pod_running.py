@@ -124,10 +124,10 @@ class PodRunner:
         """Say that it runs: to the API server, and to who asks the kubelet."""
         meta = pod["metadata"]
         status = _status(pod, started)
-        told = await api.patch(
+        reported = await api.patch(
             PODS, meta["name"], {"status": status}, meta["namespace"], subresource="status"
         )
-        self._server.pods.append(told)
+        self._server.pods.append(reported)
 
     def thaw_all(self) -> None:
         """Let all run again: what is frozen cannot be ended."""

@@ -1,6 +1,6 @@
 """A test double: a whole node's procfs, sysfs and cgroups as plain files that change in time.
 
-It is as large as a node gets (64 CPUs, 2 NUMA nodes, 110 pods of 3 containers unless told
+It is as large as a node gets (64 CPUs, 2 NUMA nodes, 110 pods of 3 containers unless reported
 otherwise), written to a directory, best on tmpfs. It keeps the rules that collectors lean
 on: counters only grow, a pod's use is the sum of its containers', the node's is the sum of
 all pods' and the system's, and ``truth`` says what they really were. Files are as long as

@@ -205,7 +205,7 @@ def memory_info(total: int = 256 * GIB, numa: int = 1) -> NodeMemoryInfo:
 
 
 class FakeLatest:
-    """Newest values by ``(kind, *labels)``, and facts.
+    """Newest values by ``(kind, *labels)``, and infos.
 
     ``by_label`` are kinds with one label, "KIND={label: value}". A kind that
     there is not, or one with other labels, is a mistake of the test.

@@ -240,7 +240,7 @@ def test_koordlet_may_write_what_it_writes() -> None:
     database = f"{settings.state_dir}/originals.db"
     paths = (settings.runtime_hooks_addr, settings.runtime_hooks_config_path, database)
     assert {str(Path(units.on_the_host(path)).parent) for path in paths} <= allowed
-    # Below the state directory, unless told otherwise.
+    # Below the state directory, unless configured otherwise.
     assert (settings.tsdb_path, settings.prediction_checkpoint_filepath) == ("", "")
     assert {f"-{settings.cgroup_root_dir}", f"-{settings.sys_fs_root_dir}/resctrl"} <= allowed
     made = f"/etc/{units.only(unit, 'Service.ConfigurationDirectory')}"

@@ -98,10 +98,10 @@ def figures(lived: machine.Life) -> Iterator[str]:
         f"koordlet: started in {cost['start']:.1f} s, {cost['cores']:.3f} cores, "
         f"{cost['memory'] / (1 << 20):.0f} MiB"
     )
-    for who, kind, told, counted in expectations.figures(use):
-        if told is not None and counted is not None:
-            off = told / counted - 1
-            yield f"{who} {kind}: {told:.6g}, the kernel's {counted:.6g} ({off:+.2%})"
+    for who, kind, reported, counted in expectations.figures(use):
+        if reported is not None and counted is not None:
+            off = reported / counted - 1
+            yield f"{who} {kind}: {reported:.6g}, the kernel's {counted:.6g} ({off:+.2%})"
 
 
 @pytest.fixture(scope="session")

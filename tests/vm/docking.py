@@ -40,7 +40,7 @@ class Docking:
     # ---- steps
 
     def docker_start(self) -> dict[str, Any]:
-        """dockerd and koordlet are started, and the proxy is told of its new runtime."""
+        """dockerd and koordlet are started, and the proxy is informed of its new runtime."""
         self.began = time.time()
         Path("/etc/default/koordlet").write_text("KOORDLET_DEFAULT_RUNTIME_TYPE=docker\n")
         done = [
@@ -70,9 +70,14 @@ class Docking:
             node.until("the witness, forgotten", lambda: "witness" not in node.breakers())
         self.pods.append(pod)
         seen = settled(lambda: self.seen(pod), DOCKED)
-        told = [one.cgroup_parent for one in witness.requests(_RUN)]
-        told += [one.pod_cgroup_parent for one in witness.requests(_CREATE)]
-        return {**seen, "told": told, "health": node.page("healthz"), "people": node.run(_PODS)}
+        reported = [one.cgroup_parent for one in witness.requests(_RUN)]
+        reported += [one.pod_cgroup_parent for one in witness.requests(_CREATE)]
+        return {
+            **seen,
+            "reported": reported,
+            "health": node.page("healthz"),
+            "people": node.run(_PODS),
+        }
 
     def docker_measured(self) -> list[dict[str, Any]]:
         """koordlet finds the group that docker made."""

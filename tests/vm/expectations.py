@@ -181,18 +181,18 @@ TOLERANCE = 0.05
 """Of a figure; of ratios, that much. An emulated machine is not looked at twice at one time."""
 
 
-def agree(kind: str, told: float | None, counted: float | None) -> bool:
+def agree(kind: str, reported: float | None, counted: float | None) -> bool:
     """Whether koordlet's figure of a kind is the kernel's, or neither has one."""
-    if told is None or counted is None:
-        return told is counted
-    return abs(told - counted) <= TOLERANCE * (1 if "throttled" in kind else counted)
+    if reported is None or counted is None:
+        return reported is counted
+    return abs(reported - counted) <= TOLERANCE * (1 if "throttled" in kind else counted)
 
 
 def figures(use: Mapping[str, Any]) -> Iterator[tuple[str, str, float | None, float | None]]:
     """Who has a figure, its kind, koordlet's and the kernel's, of all that was measured."""
-    for who, told in use["koordlet"].items():
+    for who, reported in use["koordlet"].items():
         for kind, _, source in NODE_FIGURES if who == "node" else POD_FIGURES:
-            yield who, kind, told[kind], use["kernel"][who][source]
+            yield who, kind, reported[kind], use["kernel"][who][source]
 
 
 UNAVAILABLE = {

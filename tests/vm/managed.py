@@ -34,7 +34,7 @@ KOORDLET_RESTORE_ON_STOP=true
 """
 """What is read again is so by default a minute later: too late to hide what nobody tells."""
 SOON = 45
-"""Seconds within which what the node was told is done, on the slowest machine."""
+"""Seconds within which what the node was asked is done, on the slowest machine."""
 
 SCALE = 25
 

@@ -33,7 +33,7 @@ JOURNALLED = ("collector unavailable", "not collected", "collector failed")
 _PRESSURES = ("cpu", "memory", "io")
 _AVERAGE_SECONDS = 2.0
 """How long the kernel keeps an average before it computes the next."""
-_TOLD_SECONDS = 20.0
+_REPORTED_SECONDS = 20.0
 """How old koordlet's last figure may be."""
 _TRIES = 60
 
@@ -104,13 +104,13 @@ def measure(burning: Sequence[Burning], seconds: float) -> dict[str, Any]:
         node_after, own_after = _node_cpu(), _process_seconds(koordlet)
         elapsed = time.monotonic() - began
         kernel = {one.name: _kernel(one, before, after, elapsed) for one in burning}
-        told = {one.name: _told(one, elapsed) for one in burning}
+        reported = {one.name: _reported(one, elapsed) for one in burning}
         whole = {name: _query(name, elapsed, pick) for name, pick, _ in NODE_FIGURES}
-        pressed = _told_pressures_in_calm(burning, pressures)
+        pressed = _reported_pressures_in_calm(burning, pressures)
     return {
         "seconds": elapsed,
         "kernel": {**kernel, "node": _node((node_after - node_before) / elapsed)},
-        "koordlet": {**told, "node": {name: _only(found) for name, found in whole.items()}},
+        "koordlet": {**reported, "node": {name: _only(found) for name, found in whole.items()}},
         "pressure": {"koordlet": pressed, "kernel": _distinct(pressures)},
         "cost": {
             "cores": (own_after - own_before) / elapsed,
@@ -199,7 +199,7 @@ def _kernel(
     return found
 
 
-def _told(one: Burning, seconds: float) -> dict[str, float | None]:
+def _reported(one: Burning, seconds: float) -> dict[str, float | None]:
     labels = {"pod": {"pod_uid": one.uid}, "container": {"container_id": one.container_id}}
     return {
         kind: _only(_query(kind, seconds, pick, **labels[kind.partition("_")[0]]))
@@ -250,25 +250,25 @@ def _pressures(burning: Iterable[Burning]) -> dict[str, float]:
     return found
 
 
-def _told_pressures_in_calm(burning: Sequence[Burning], samples: Samples) -> dict[str, float]:
+def _reported_pressures_in_calm(burning: Sequence[Burning], samples: Samples) -> dict[str, float]:
     """What koordlet says at a moment before which no sample was late.
 
     When the whole machine stalls for longer than the kernel keeps an average, koordlet may read one
     that is not among the samples.
     """
     for _ in range(_TRIES):
-        told = _told_pressures(burning)
-        since = time.monotonic() - _TOLD_SECONDS
+        reported = _reported_pressures(burning)
+        since = time.monotonic() - _REPORTED_SECONDS
         times = [at for at, _ in samples if at >= since] + [time.monotonic()]
         if all(after - before < _AVERAGE_SECONDS for before, after in itertools.pairwise(times)):
             break
         time.sleep(1.0)
-    return told
+    return reported
 
 
-def _told_pressures(burning: Sequence[Burning]) -> dict[str, float]:
+def _reported_pressures(burning: Sequence[Burning]) -> dict[str, float]:
     """What koordlet says now."""
-    told = {}
+    reported = {}
     for name, kind, labels in (
         ("node", "node_psi", {}),
         *((f"{one.name} pod", "pod_psi", {"pod_uid": one.uid}) for one in burning),
@@ -277,11 +277,11 @@ def _told_pressures(burning: Sequence[Burning]) -> dict[str, float]:
             for one in burning
         ),
     ):
-        for found in _query(kind, _TOLD_SECONDS, "last", psi_precision="avg10", **labels):
+        for found in _query(kind, _REPORTED_SECONDS, "last", psi_precision="avg10", **labels):
             one = found["labels"]
             resource = {"mem": "memory"}.get(one["psi_resource"], one["psi_resource"])
-            told[f"{name} {resource} {one['psi_degree']}"] = found["value"]
-    return told
+            reported[f"{name} {resource} {one['psi_degree']}"] = found["value"]
+    return reported
 
 
 def _distinct(samples: Samples) -> dict[str, list[float]]:

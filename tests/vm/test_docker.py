@@ -33,18 +33,18 @@ def test_pods_group(outcome: Outcome) -> None:
     assert those(DOCKED.pod, outcome("docker_pod")["pod"]) == DOCKED.pod
 
 
-def test_hooks_were_told_the_whole_path(outcome: Outcome) -> None:
+def test_hooks_got_the_whole_path(outcome: Outcome) -> None:
     """Of the pod's, and of the container's."""
     pod = outcome("docker_pod")
-    assert pod["told"] == [f"{_PLACE}/{pod['slice']}"] * 2
+    assert pod["reported"] == [f"{_PLACE}/{pod['slice']}"] * 2
 
 
-def test_docker_was_told_the_slices_name(outcome: Outcome) -> None:
+def test_docker_got_the_slices_name(outcome: Outcome) -> None:
     pod = outcome("docker_pod")
     assert pod["parents"] == [pod["slice"]] * 2
 
 
-def test_docker_was_told_to_swap_nothing(outcome: Outcome) -> None:
+def test_docker_was_asked_to_swap_nothing(outcome: Outcome) -> None:
     """It counts memory and swap together; left alone, it would allow as much of either."""
     limit = int(DOCKED.container["memory.max"])
     assert outcome("docker_pod")["memory"] == [limit, limit]
@@ -100,6 +100,6 @@ def test_a_deleted_pod_leaves_no_record(outcome: Outcome) -> None:
 
 def test_nobody_is_bothered(outcome: Outcome) -> None:
     journal = outcome("docker_end")["journal"]
-    told = [line for lines in journal.values() for line in lines]
-    told = [line for line in told if re.match(r"(WARN|ERROR)|Traceback", line)]
-    assert [line for line in told if not re.search(managed.WARNED, line)] == []
+    reported = [line for lines in journal.values() for line in lines]
+    reported = [line for line in reported if re.match(r"(WARN|ERROR)|Traceback", line)]
+    assert [line for line in reported if not re.search(managed.WARNED, line)] == []

@@ -247,5 +247,5 @@ def test_decisions_are_in_the_journal(outcome: Outcome) -> None:
 def test_nobody_is_bothered(outcome: Outcome) -> None:
     """Warnings are of what somebody should look at; there is nothing of the kind here."""
     lines = outcome("qos_log")["lines"]
-    told = [line for line in lines if re.match(r"(WARN|ERROR)", line)]
-    assert [line for line in told if not re.search(managed.WARNED, line)] == []
+    reported = [line for line in lines if re.match(r"(WARN|ERROR)", line)]
+    assert [line for line in reported if not re.search(managed.WARNED, line)] == []

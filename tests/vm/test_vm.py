@@ -1,4 +1,4 @@
-"""The node as it was found: a test for each fact. What happens there is in scenario.py."""
+"""The node as it was found: a test for each property. What happens there is in scenario.py."""
 
 from __future__ import annotations
 
@@ -202,8 +202,8 @@ def test_nodes_figure_is_the_kernels(outcome: Outcome, kind: str, source: str) -
 
 def agree(use: Mapping[str, Any], who: str, kind: str, source: str) -> None:
     """A figure of koordlet's is the kernel's, or neither has one."""
-    told, counted = use["koordlet"][who][kind], use["kernel"][who][source]
-    assert expectations.agree(kind, told, counted), (told, counted)
+    reported, counted = use["koordlet"][who][kind], use["kernel"][who][source]
+    assert expectations.agree(kind, reported, counted), (reported, counted)
 
 
 def test_the_burners_burnt(outcome: Outcome) -> None:
@@ -232,12 +232,18 @@ def test_the_throttled_pod_is_under_pressure(outcome: Outcome) -> None:
 
 def pressed(pressure: Mapping[str, Mapping[str, Any]], start: str) -> None:
     """koordlet says of each file what stood there a moment ago, in single precision."""
-    told = {name: value for name, value in pressure["koordlet"].items() if name.startswith(start)}
+    reported = {
+        name: value for name, value in pressure["koordlet"].items() if name.startswith(start)
+    }
     files = {name: seen for name, seen in pressure["kernel"].items() if name.startswith(start)}
     assert len(files) == 6
-    assert told.keys() == files.keys()
+    assert reported.keys() == files.keys()
     for name, seen in files.items():
-        assert any(told[name] == pytest.approx(one, rel=1e-6) for one in seen), (name, told, seen)
+        assert any(reported[name] == pytest.approx(one, rel=1e-6) for one in seen), (
+            name,
+            reported,
+            seen,
+        )
 
 
 def test_machine_is_as_lscpu_says(outcome: Outcome) -> None:
@@ -289,8 +295,8 @@ def test_collectors_say_once_what_they_cannot(outcome: Outcome) -> None:
     assert len(lines) == len(set(lines))
     kill = outcome("koordlet_kill")
     for unit in kill["units"]:
-        told = [message for pid, message in lines if pid == unit["MainPID"]]
-        unavailable = [message for message in told if observing.JOURNALLED[0] in message]
+        reported = [message for pid, message in lines if pid == unit["MainPID"]]
+        unavailable = [message for message in reported if observing.JOURNALLED[0] in message]
         said = dict(re.findall(r"collector=(\w+) reason=(.+)", "\n".join(unavailable)))
         assert said.keys() == UNAVAILABLE.keys()
         assert {name: said[name] for name in said if UNAVAILABLE[name] not in said[name]} == {}

@@ -137,7 +137,7 @@ BE, LS_ALL = slo(beClass=IDLE_BE), slo(lsClass=IDLE_BE)
 
 
 @pytest.mark.parametrize(
-    ("kube_qos", "rules", "view", "knobs", "shares", "told"),
+    ("kube_qos", "rules", "view", "knobs", "shares", "reported"),
     [
         (KubeQoS.BEST_EFFORT, BE, MAY, {"cpu.idle": 1}, None, ""),
         (KubeQoS.BURSTABLE, BE, MAY, {"cpu.idle": 0}, None, ""),
@@ -161,7 +161,7 @@ def test_idle_classes(
     view: NodeView,
     knobs: dict[str, int] | None,
     shares: int | None,
-    told: str,
+    reported: str,
 ) -> None:
     patch = coresched.reconcile_kube_qos(kube_qos, replace(view, slo=rules))
     if knobs is None:
@@ -169,8 +169,8 @@ def test_idle_classes(
         return
     assert patch is not None
     assert (patch.knobs, patch.resources) == (knobs, LinuxResources(cpu_shares=shares))
-    assert len(patch.ignored) == bool(told)
-    assert told in "".join(patch.ignored)
+    assert len(patch.ignored) == bool(reported)
+    assert reported in "".join(patch.ignored)
     if knobs == {"cpu.idle": 1}:
         assert patch.why == "BestEffort group, schedIdle 1 → cpu.idle 1"
 

@@ -66,7 +66,7 @@ SEEN, MEMORY, CORE = "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA
 
 
 @pytest.mark.parametrize(
-    ("part", "provider", "env", "told"),
+    ("part", "provider", "env", "reported"),
     [
         (gpu(**{GPU_MEMORY: 5, GPU_MEMORY_RATIO: 10}), "HAMi-core", LIMITED | {MEMORY}, ""),
         *((HALF, provider, {SEEN}, "") for provider in ("", "MIG", "hami-core")),
@@ -88,12 +88,14 @@ SEEN, MEMORY, CORE = "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_MEMORY_LIMIT", "CUDA
         ),
     ],
 )
-def test_what_is_limited(part: dict[str, Any], provider: str, env: set[str], told: str) -> None:
+def test_what_is_limited(part: dict[str, Any], provider: str, env: set[str], reported: str) -> None:
     patch = ask({"gpu": [part]}, provider)
     assert patch is not None
     assert set(patch.env) == env
     assert bool(patch.mounts) == ("LD_PRELOAD" in env)
-    assert [line[: len(WHERE + told)] for line in patch.ignored] == ([WHERE + told] if told else [])
+    assert [line[: len(WHERE + reported)] for line in patch.ignored] == (
+        [WHERE + reported] if reported else []
+    )
 
 
 @pytest.mark.parametrize(

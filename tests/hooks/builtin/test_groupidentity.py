@@ -114,9 +114,9 @@ def test_what_cannot_be_used_leaves_the_classs(own: Any, line: str) -> None:
         {"cpu.bvt_warp_ns": 2},
         "class LS, identity 2 → cpu.bvt_warp_ns 2",
     )
-    [told] = patch.ignored
-    assert told.startswith("pod shop/db-0: annotation koordinator.sh/cpuQOS: ")
-    assert line in told
+    [reported] = patch.ignored
+    assert reported.startswith("pod shop/db-0: annotation koordinator.sh/cpuQOS: ")
+    assert line in reported
 
 
 def test_an_unknown_class_is_reported_once() -> None:

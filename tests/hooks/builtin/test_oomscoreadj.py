@@ -65,9 +65,9 @@ def test_a_score_that_cannot_be_leaves_that_of_the_pod(spec: Any, line: str) -> 
     patch = ask(spec=spec, all_of_pod="200")
     assert score(patch) == 200
     assert patch is not None
-    [told] = patch.ignored
-    assert told.startswith(f"pod shop/db-0: annotation {SPEC}: ")
-    assert line in told
+    [reported] = patch.ignored
+    assert reported.startswith(f"pod shop/db-0: annotation {SPEC}: ")
+    assert line in reported
 
 
 @pytest.mark.parametrize("text", ["1001", "-1001", "high", "1.5", " 5", "٣", "9" * 5000])
@@ -75,6 +75,6 @@ def test_a_score_of_the_pod_that_cannot_be_is_one_line(text: str) -> None:
     patch = ask(all_of_pod=text)
     assert patch is not None
     assert score(patch) is None
-    [told] = patch.ignored
-    assert told.startswith(f"pod shop/db-0: annotation {POD} is ")
-    assert told.endswith("expected -1000 to 1000 (left out)")
+    [reported] = patch.ignored
+    assert reported.startswith(f"pod shop/db-0: annotation {POD} is ")
+    assert reported.endswith("expected -1000 to 1000 (left out)")

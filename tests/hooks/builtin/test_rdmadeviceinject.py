@@ -82,9 +82,9 @@ def test_an_address_the_node_does_not_have_is_reported_and_the_others_stay(
     patch = ask(*devices, view=view)
     assert patch is not None
     assert set(patch.devices) == kept
-    [told] = patch.ignored
-    assert told.startswith("pod ml/train-0: annotation ")
-    assert line is None or told == WHERE + line
+    [reported] = patch.ignored
+    assert reported.startswith("pod ml/train-0: annotation ")
+    assert line is None or reported == WHERE + line
 
 
 @pytest.mark.parametrize("devices", [(), ({"minor": 0},), ({"minor": 0, "id": ""},)])

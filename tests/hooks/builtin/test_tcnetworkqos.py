@@ -196,7 +196,7 @@ class TestPodsWithALimit:
         )
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "reported"),
         [
             ("{", "annotation koordinator.sh/networkQOS: "),
             ('{"egressLimit": "fast"}', 'egressLimit: "fast" is not a valid quantity'),
@@ -206,7 +206,7 @@ class TestPodsWithALimit:
         ],
     )
     def test_a_bad_value_is_reported_and_the_pod_stays_in_its_class(
-        self, text: str, told: str
+        self, text: str, reported: str
     ) -> None:
         bad = Pod(
             "db", "shop", "u1", {LABEL_QOS: "LS"}, {ANNOTATION_NETWORK_QOS: text}, "/k", ip="::1"
@@ -215,7 +215,7 @@ class TestPodsWithALimit:
         assert len(classes(patch)["ls"].members) == 1
         [line] = patch.ignored
         assert line.startswith("pod shop/db: annotation koordinator.sh/networkQOS: ")
-        assert told in line
+        assert reported in line
         sandbox = tcnetworkqos.pre_run_pod_sandbox(bad, USUAL)
         assert sandbox is not None
         assert sandbox.ignored == (line,)

@@ -116,16 +116,16 @@ def test_a_pod_with_an_annotation_of_no_use_is_listed_without_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bandwidth", "told"),
+    ("bandwidth", "reported"),
     [
         (Bandwidth(bits=100 * M + 1), "100000001 bits a second is out of range"),
         (Bandwidth(bits=-1), "-1 bits a second is out of range"),
         (Bandwidth(101), "101 percent; expected 0 to 100"),
     ],
 )
-def test_a_rate_of_no_use_counts_as_unset(bandwidth: Bandwidth, told: str) -> None:
+def test_a_rate_of_no_use_counts_as_unset(bandwidth: Bandwidth, reported: str) -> None:
     patch = of(view(be=NetworkQoS(True, egress_limit=bandwidth)))
     assert "offline_l2_tx_bps_max 0\n" in patch.files[NODE_FILE]
     [line] = patch.ignored
     assert line.startswith("NodeSLO: resourceQOSStrategy.beClass.networkQOS.egressLimit: ")
-    assert told in line
+    assert reported in line

@@ -80,7 +80,7 @@ class TestRules:
         other = FilterRules(RULES.addresses, (CgroupMatch("kubepods/pod1", 78, "1:4"),))
         again = FilterRules({4: dict(reversed(RULES.addresses[4].items())), 6: RULES.addresses[6]})
         assert len({RULES.mark, other.mark, NOTHING.mark, again.mark}) == 4
-        assert FilterRules(RULES.addresses, RULES.cgroups, ("told",)).mark == RULES.mark
+        assert FilterRules(RULES.addresses, RULES.cgroups, ("reported",)).mark == RULES.mark
 
 
 def chains(*names: str, table: str = "pykoord") -> CommandResult:

@@ -136,7 +136,7 @@ async def test_the_network_is_served_metrics_and_probes_alone(
         assert (await scraper.get("/metrics"))[:2] == (200, b"up 1\n")
         assert (await scraper.get("/events"))[0] == 404
         assert (await scraper.get("/readyz"))[:2] == (200, b"ok\n")
-        # Why not is told on the node.
+        # Why not is reported on the node.
         assert (await scraper.get("/healthz"))[:2] == (503, b"not ok\n")
     [record] = [one for one in caplog.records if "clear text" in one.getMessage()]
     assert record.levelname == "WARNING"

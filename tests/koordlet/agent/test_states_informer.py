@@ -34,10 +34,10 @@ class FakeKubelet:
 async def test_the_kubelet_is_asked_once_it_is_known_where_it_is(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(states_informer, "_NODE_SECONDS", 0.01)
     kubelet: Any = FakeKubelet()
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     def changed(kind: str, found: Object | None) -> None:
-        told.set()
+        reported.set()
 
     async with KubeApi() as api:
         client = Client(Cluster(api.url))
@@ -53,6 +53,6 @@ async def test_the_kubelet_is_asked_once_it_is_known_where_it_is(tmp_path, monke
                 while side.kubelet_config is None:
                     await asyncio.sleep(0.01)
             assert side.kubelet_config.cpu_policy == "static"
-            assert told.is_set()
+            assert reported.is_set()
             task.cancel()
     assert [one.message for one in caplog.records] == []

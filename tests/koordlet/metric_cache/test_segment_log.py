@@ -31,8 +31,10 @@ NODE = Series("node_cpu_usage")
 PODS = [Series("pod_cpu_usage", (f"pod-{number}",)) for number in range(5)]
 
 
-def cache_in(path: Path, told: list[str] | None = None, max_bytes: int = 100 * MIB) -> RingCache:
-    made = RingCache(str(path), max_bytes, ([] if told is None else told).append)
+def cache_in(
+    path: Path, reported: list[str] | None = None, max_bytes: int = 100 * MIB
+) -> RingCache:
+    made = RingCache(str(path), max_bytes, ([] if reported is None else reported).append)
     made.load()
     return made
 
@@ -137,32 +139,32 @@ def test_bytes_bound_the_files(tmp_path):
 
 
 def test_bytes_too_few_for_anything_are_said(tmp_path):
-    told: list[str] = []
-    cache = cache_in(tmp_path, told, max_bytes=20)
+    reported: list[str] = []
+    cache = cache_in(tmp_path, reported, max_bytes=20)
     fill(cache, 0, 10)
     assert "tsdb-max-bytes 20" in cache.state().problem
-    assert told == [cache.state().problem]
+    assert reported == [cache.state().problem]
     assert len(seen(cache)[NODE]) == 10
     assert files(tmp_path) == []
 
 
 def test_a_torn_tail_is_cut_off_silently(tmp_path):
-    told: list[str] = []
+    reported: list[str] = []
     cache = cache_in(tmp_path)
     fill(cache, 0, 10)
     cache.close()
     (raw,) = tmp_path.iterdir()
     raw.write_bytes(raw.read_bytes()[:-3])
-    cache = cache_in(tmp_path, told)
+    cache = cache_in(tmp_path, reported)
     assert seen(cache)[NODE] == [float(second) for second in range(9)]
     fill(cache, 9, 20)
     cache.close()
-    assert seen(cache_in(tmp_path, told))[NODE] == [float(second) for second in range(20)]
-    assert told == []
+    assert seen(cache_in(tmp_path, reported))[NODE] == [float(second) for second in range(20)]
+    assert reported == []
 
 
 def test_a_bad_file_is_set_aside_and_said(tmp_path):
-    told: list[str] = []
+    reported: list[str] = []
     cache = cache_in(tmp_path)
     fill(cache, 0, 1300)
     cache.close()
@@ -170,17 +172,17 @@ def test_a_bad_file_is_set_aside_and_said(tmp_path):
     data = bytearray(first.read_bytes())
     data[len(data) // 2] ^= 1
     first.write_bytes(data)
-    cache = cache_in(tmp_path, told)
-    assert len(told) == 1
-    assert "raw-0000000001.log: bad at byte" in told[0]
+    cache = cache_in(tmp_path, reported)
+    assert len(reported) == 1
+    assert "raw-0000000001.log: bad at byte" in reported[0]
     assert "raw-0000000001.log.corrupt" in files(tmp_path)
     points = seen(cache)[NODE]
     assert points[-700:] == [float(second) for second in range(600, 1300)]
     assert points[:200] == [float(second) for second in range(200)]
     cache.close()
-    assert len(told) == 1
-    cache_in(tmp_path, told).close()
-    assert len(told) == 1
+    assert len(reported) == 1
+    cache_in(tmp_path, reported).close()
+    assert len(reported) == 1
 
 
 def test_only_the_newest_bad_file_stays(tmp_path):
@@ -233,13 +235,13 @@ def test_flipped_bytes_anywhere_cost_no_more_than_what_they_hit(tmp_path, writte
 
 
 def test_no_directory_can_be_made(tmp_path):
-    told: list[str] = []
+    reported: list[str] = []
     (tmp_path / "file").write_text("in the way")
-    cache = cache_in(tmp_path / "file" / "metrics", told)
+    cache = cache_in(tmp_path / "file" / "metrics", reported)
     fill(cache, 0, 100)
-    assert cache.state().problem == told[0]
-    assert "Not a directory" in told[0]
-    assert len(told) == 1
+    assert cache.state().problem == reported[0]
+    assert "Not a directory" in reported[0]
+    assert len(reported) == 1
     assert len(seen(cache)[NODE]) == 100
     cache.close()
 
@@ -280,9 +282,9 @@ def batch(at: float, numbers: int = 1) -> SampleBatch:
 
 @pytest.mark.parametrize("left", [0, 1, 30])
 def test_a_full_disk_is_said_once_and_written_to_again(tmp_path, monkeypatch, left):
-    disk, told, now = Disk(), list[str](), [0.0]
+    disk, reported, now = Disk(), list[str](), [0.0]
     monkeypatch.setattr(segment_log.os, "write", disk.write)
-    log = SegmentLog(str(tmp_path), MIB, told.append, lambda: now[0])
+    log = SegmentLog(str(tmp_path), MIB, reported.append, lambda: now[0])
     assert list(log.load()) == []
     log.write([batch(1.0)])
     disk.full, disk.left = True, left
@@ -290,19 +292,19 @@ def test_a_full_disk_is_said_once_and_written_to_again(tmp_path, monkeypatch, le
         now[0] += 1.0
         log.write([batch(float(at), at)])
     assert log.problem != ""
-    assert "kept in memory only" in told[0]
-    assert len(told) <= 2
+    assert "kept in memory only" in reported[0]
+    assert len(reported) <= 2
     disk.full = False
     now[0] += 60.0
     log.write([batch(100.0)])
     assert log.problem == ""
     log.close()
-    again = SegmentLog(str(tmp_path), MIB, told.append)
+    again = SegmentLog(str(tmp_path), MIB, reported.append)
     ats = [one.at for one in again.load()]
     assert ats[0] == 1.0
     assert ats[-1] == 100.0
     again.close()
-    assert len(told) <= 2
+    assert len(reported) <= 2
 
 
 def test_a_directory_that_was_removed_is_made_again(tmp_path):
@@ -358,9 +360,9 @@ def test_a_kill_loses_nothing_that_was_appended(tmp_path):
         time.sleep(moment.random() / 5)
         process.send_signal(signal.SIGKILL)
         done = int((begun + process.communicate()[0]).splitlines()[-1])
-        told: list[str] = []
-        cache = cache_in(tmp_path, told)
-        assert told == []
+        reported: list[str] = []
+        cache = cache_in(tmp_path, reported)
+        assert reported == []
         points = cache.points("pod_cpu_usage", TimeWindow(1.7e9 + done - 60, 1.7e9 + done))
         assert len(points) == 300
         for one in points.values():
@@ -383,7 +385,7 @@ def test_a_file_size_limit_stops_the_disk_and_not_the_cache(tmp_path):
     process.kill()
     process.communicate()
     assert [line for line in lines if "kept in memory only" in line]
-    told: list[str] = []
-    found = cache_in(tmp_path, told).points("pod_cpu_usage", TimeWindow(0, 2e9))
+    reported: list[str] = []
+    found = cache_in(tmp_path, reported).points("pod_cpu_usage", TimeWindow(0, 2e9))
     assert len(found) == 300
-    assert told == []
+    assert reported == []

@@ -335,7 +335,7 @@ class TestNewest:
         now = 100.0
         assert newest.value("node_cpu_usage") is None
 
-    def test_facts_are_kept_by_their_kind(self) -> None:
+    def test_infos_are_kept_by_their_kind(self) -> None:
         newest = LatestStore(10.0, lambda: 0.0)
         assert newest.info(NodeMemoryInfo) is None
         newest.keep(Samples(infos=(NodeMemoryInfo(1),)), 0.0)

@@ -2,7 +2,7 @@
 
 Each case is a pod, or the node's rules, with one thing wrong. It goes through the hook
 server, NRI and the reconciler, with all plugins: the line names whom, which key and what it
-says, the other fields apply, the pod starts, and nothing is told twice.
+says, the other fields apply, the pod starts, and nothing is reported twice.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.runtime_hooks.hook_log import log_problems, log_round
 
 
-def test_a_line_is_told_once_a_pod_and_once_at_all_if_it_names_its_pod(caplog):
+def test_a_line_is_reported_once_a_pod_and_once_at_all_if_it_names_its_pod(caplog):
     words = LogDeduplicator()
     named = HookResult(Patch(ignored=("pod shop/a: annotation x is y",)))
     log_problems(words, {"pod": "shop/a"}, named)
@@ -33,10 +33,10 @@ def test_very_many_values_changed_by_somebody_else_are_one_line(values, lines, c
     )
     refused = Result(Target("kubepods", "cpu.shares"), Wrote.REFUSED, reason="no")
     log_round(LogDeduplicator(), Round((*changed, refused)), ())
-    told = [one for one in caplog.records if one.message == "changed by somebody else"]
-    assert len(told) == lines
+    reported = [one for one in caplog.records if one.message == "changed by somebody else"]
+    assert len(reported) == lines
     if lines < values:
-        assert told[0].fields == {  # type: ignore[attr-defined]
+        assert reported[0].fields == {  # type: ignore[attr-defined]
             "values": values,
             "knobs": "memory.low, memory.min",
             "example": "memory.min of kubepods/pod0",

@@ -1,4 +1,4 @@
-"""What any gRPC client expects of a server: to be told what it offers, and how it is."""
+"""What any gRPC client expects of a server: what it offers, and how it is."""
 
 from pathlib import Path
 

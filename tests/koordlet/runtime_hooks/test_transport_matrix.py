@@ -183,7 +183,7 @@ class Rig(NodeFixture):
         method = self.server._handler(stage).unary_unary
         assert method is not None
         response: HookResponse = await method(hook_requests, None)  # type: ignore[arg-type, misc]
-        await asyncio.sleep(0)  # the node is told once the answer is on its way
+        await asyncio.sleep(0)  # the node gets them once the answer is on its way
         return response
 
     async def sandbox(self, way: str, pod: PodSpec, ask: Ask | None = None) -> None:

@@ -35,7 +35,7 @@ def identity(rules: Any) -> int:
 
 
 class TestTheFile:
-    def test_three_documents_told_apart_by_their_kind(self):
+    def test_three_documents_distinguished_by_their_kind(self):
         topology = """\
 ---
 kind: Node
@@ -131,7 +131,9 @@ class TestChanges:
             (lambda file: file.unlink(), "cannot be read: No such file"),
         ],
     )
-    def test_the_last_good_rules_stay_and_the_reason_is_told_once(self, rules_file, spoil, reason):
+    def test_the_last_good_rules_stay_and_the_reason_is_reported_once(
+        self, rules_file, spoil, reason
+    ):
         made = views(rules_file)
         good, _ = made.refresh(())
         spoil(rules_file)
@@ -143,7 +145,7 @@ class TestChanges:
         rules_file.write_text(SLO % 0)
         assert identity(made.refresh(())[0]) == 0
 
-    def test_a_field_that_cannot_be_used_is_told_once(self, rules_file):
+    def test_a_field_that_cannot_be_used_is_reported_once(self, rules_file):
         rules_file.write_text(SLO % '"much"')
         made = views(rules_file)
         view, [line] = made.refresh(())

@@ -99,9 +99,9 @@ START, STOP = Stage.POST_START_CONTAINER, Stage.POST_STOP_CONTAINER
 def test_events(node, alone, stages, known):
     for stage in stages:
         of_pod = stage in (RUN, STOP_POD, REMOVE_POD)
-        told = alone.saw(stage, (JOB.pod if of_pod else JOB.container)(node.layout))
+        reported = alone.saw(stage, (JOB.pod if of_pod else JOB.container)(node.layout))
     assert names(alone) == known
-    assert told is bool(known or len(stages) > 1)
+    assert reported is bool(known or len(stages) > 1)
 
 
 def test_a_container_without_an_id_is_ignored(node, alone):

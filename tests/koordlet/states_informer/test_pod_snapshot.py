@@ -26,8 +26,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "pods.json"
 
 
-def remembered(path: Path, told: list[str] | None = None, boot: str = "b1") -> PodSnapshot:
-    return PodSnapshot(str(path), boot, [].append if told is None else told.append)
+def remembered(path: Path, reported: list[str] | None = None, boot: str = "b1") -> PodSnapshot:
+    return PodSnapshot(str(path), boot, [].append if reported is None else reported.append)
 
 
 def test_what_was_kept_is_known_again_without_secrets(path: Path) -> None:
@@ -53,30 +53,30 @@ def test_another_boot_says_nothing(path: Path) -> None:
 
 
 def test_no_file_is_no_problem(path: Path) -> None:
-    told: list[str] = []
-    assert remembered(path, told).load() == ()
-    assert told == []
+    reported: list[str] = []
+    assert remembered(path, reported).load() == ()
+    assert reported == []
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"{", b'{"boot":"b1"}', b'{"boot":"b1","pods":[{}]}', b"\xff"]
 )
-def test_what_cannot_be_read_is_told_and_begun_anew(path: Path, text: bytes) -> None:
+def test_what_cannot_be_read_is_reported_and_begun_anew(path: Path, text: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(text)
-    told: list[str] = []
-    file = remembered(path, told)
+    reported: list[str] = []
+    file = remembered(path, reported)
     assert file.load() == ()
-    assert len(told) == 1
-    assert str(path) in told[0]
+    assert len(reported) == 1
+    assert str(path) in reported[0]
     file.keep((RECORD,))
     assert file.load() == (WITHOUT_ENV,)
 
 
-def test_what_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("in the way")
-    told: list[str] = []
-    file = remembered(tmp_path / "state" / "pods.json", told)
+    reported: list[str] = []
+    file = remembered(tmp_path / "state" / "pods.json", reported)
     file.keep((RECORD,))
     file.keep((RECORD, RECORD))
-    assert len(told) == 1
+    assert len(reported) == 1

@@ -11,7 +11,7 @@ from tests.support.kube_api import Key
 def started(bench):
     made: list = []
     nodes = bench.nodes(lambda name, *_: [one.node_changed(name) for one in made])
-    made.append(controller.controller(bench.client, nodes, bench.configs(), bench.told.append))
+    made.append(controller.controller(bench.client, nodes, bench.configs(), bench.reported.append))
     bench.run(made[0].run())
     return made[0]
 

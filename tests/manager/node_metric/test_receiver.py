@@ -27,7 +27,7 @@ class Manager:
         self.now = 100.0
         self.refusal = ""
         self.asked: list[tuple[str, str]] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.at_once = 0
         self.goes_on = asyncio.Event()
         self.goes_on.set()
@@ -36,7 +36,7 @@ class Manager:
             lambda: self.leads,
             self._admit,
             received=lambda *one: self.heard.append(one),
-            on_warning=self.told.append,
+            on_warning=self.reported.append,
             capacity=2,
             monotonic=lambda: self.now,
         )
@@ -92,7 +92,7 @@ async def manager() -> AsyncIterator[Manager]:
     await server.stop(None)
 
 
-async def test_each_report_is_told_on_with_when_it_came(manager: Manager) -> None:
+async def test_each_report_is_passed_on_with_when_it_came(manager: Manager) -> None:
     await manager.report(sequence=1)
     manager.now = 110.0
     await manager.report("n2", sequence=5, status=b' {"podsMetric":\r\n[\n], "a": 1} ')
@@ -262,7 +262,7 @@ async def test_where_nobody_can_say_whose_a_token_is(manager: Manager) -> None:
     error = await manager.refused(grpc.StatusCode.UNAVAILABLE)
     # Unknown callers do not learn what the API server says.
     assert "nobody answers" not in (error.details() or "")
-    assert manager.told == ["10.0.0.1: nobody answers"]
+    assert manager.reported == ["10.0.0.1: nobody answers"]
 
 
 async def test_a_report_that_is_small_only_on_the_way_is_refused(manager: Manager) -> None:

@@ -23,7 +23,7 @@ from tests.support.processes import PATIENCE
 pytestmark = pytest.mark.skipif(not HAVE_OPENSSL, reason="openssl makes the certificates")
 
 
-class Told:
+class Reported:
     """Stands in for the recorder of Events, and remembers them."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Told:
 
 @pytest.fixture
 async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
-    made = make_manager(tmp_path, recorder=Told())
+    made = make_manager(tmp_path, recorder=Reported())
     await made.start()
     made.lead(7)
     yield made
@@ -83,7 +83,7 @@ async def test_who_only_connects_is_not_waited_for(
     await made.service.stop()
 
 
-async def test_silent_nodes_are_told_of_and_forgotten(manager: Manager) -> None:
+async def test_silent_nodes_are_reported_and_forgotten(manager: Manager) -> None:
     for node in ("n1", "n2"):
         await send(manager, node, manager.koordlet_of(node))
     manager.now += 170

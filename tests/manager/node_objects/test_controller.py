@@ -41,7 +41,7 @@ def started(
         desired,
         nodes,
         bench.configs(),
-        on_warning=bench.told.append,
+        on_warning=bench.reported.append,
         queue=WorkQueue(first=0.01, cap=0.05),
         pace=PACE,
     )
@@ -144,7 +144,7 @@ async def test_refusals_are_retried_until_it_is_done(bench, verb: str, status: i
     await bench.until(lambda: policy(bench, "n1") == "none")
     assert made.loop.failures >= 1
     await bench.until(lambda: made.problem == "")
-    assert "nodeslos: all that failed is done now" in bench.told
+    assert "nodeslos: all that failed is done now" in bench.reported
 
 
 async def test_what_the_api_drops_is_not_written_over_and_over(bench):
@@ -172,7 +172,7 @@ async def test_what_the_api_drops_is_not_written_over_and_over(bench):
     await bench.until(lambda: policy(bench, "n1") == "none")
 
 
-async def test_bad_words_of_a_node_are_told_once(bench):
+async def test_bad_words_of_a_node_are_reported_once(bench):
     key = "node.koordinator.sh/network-bandwidth"
     bench.api.put(NODES, {"metadata": {"name": "n1", "annotations": {key: "fast"}}})
     made = started(bench)
@@ -180,6 +180,6 @@ async def test_bad_words_of_a_node_are_told_once(bench):
     handled = made.loop.handled
     made.resync()
     await bench.until(lambda: made.loop.handled > handled)
-    assert [line for line in bench.told if key in line] == [
+    assert [line for line in bench.reported if key in line] == [
         f'node n1: annotation {key} is "fast"; expected bits a second like "10G" (ignored)'
     ]

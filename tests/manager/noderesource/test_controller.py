@@ -64,7 +64,7 @@ class Side:
     def __init__(self, bench, **more: Any) -> None:
         self.bench = bench
         nodes = bench.nodes(lambda *change: self.made.node_changed(*change))
-        configs, on_warning = bench.configs(), bench.told.append
+        configs, on_warning = bench.configs(), bench.reported.append
         more = {"gates": {}, "on_warning": on_warning, "period": 0.02} | more
         self.made = NodeResourceController(bench.client, nodes, configs, **more)
         bench.run(self.made.run())
@@ -206,7 +206,7 @@ async def test_a_bad_configuration_leaves_nodes_as_they_are(bench):
     bench.configure(colocation="{")
     bench.api.put(NODES, node(**{BATCH_CPU: "777"}))
     side = Side(bench)
-    await bench.until(lambda: len(bench.told) > 0)
+    await bench.until(lambda: len(bench.reported) > 0)
     await asyncio.sleep(0.1)
     assert (side.offered(), side.made.passes) == (777, 0)
     bench.configure(colocation=ON)
@@ -219,7 +219,7 @@ async def test_a_bad_annotation_is_logged_once(bench):
     bench.api.put(NODES, bad)
     side = Side(bench)
     await side.passes()
-    [line] = [line for line in bench.told if "reservation" in line]
+    [line] = [line for line in bench.reported if "reservation" in line]
     assert line.startswith("n1: Node metadata.annotations.node.koordinator.sh/reservation is")
 
 

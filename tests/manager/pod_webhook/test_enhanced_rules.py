@@ -79,7 +79,7 @@ def test_a_pod_may_opt_out() -> None:
         ),
     ],
 )
-def test_a_rule_that_cannot_be_used_is_left_out_and_told(
+def test_a_rule_that_cannot_be_used_is_left_out_and_reported(
     rules: object, names: list[str], line: str
 ) -> None:
     found = read(view(rules).enhanced_validation)

@@ -70,7 +70,7 @@ def test_a_profile_or_a_gate_may_keep_resources_as_they_are(
     assert (requested(after), after["spec"]["priority"]) == (requests, 5500)
 
 
-def test_what_of_a_profile_cannot_be_used_is_told() -> None:
+def test_what_of_a_profile_cannot_be_used_is_reported() -> None:
     after, warnings = applied(view(p={"spec": {"labels": {"a": 1, "b": "2"}}}))
     assert after["metadata"]["labels"] == {"b": "2"}
     assert warnings == ['ClusterColocationProfile "p" spec.labels.a is 1; expected text (left out)']

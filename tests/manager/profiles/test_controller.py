@@ -80,11 +80,11 @@ def view(version: str = "1", **spec: object) -> ClusterView:
 
 
 class Running:
-    """A controller with its clock, its view and what it told."""
+    """A controller with its clock, its view and what it reported."""
 
     def __init__(self, pods: Pods, view: ClusterView, **options: Any) -> None:
-        self.view, self.now, self.told = view, 0.0, list[str]()
-        more = {"on_warning": self.told.append, "monotonic": lambda: self.now} | options
+        self.view, self.now, self.reported = view, 0.0, list[str]()
+        more = {"on_warning": self.reported.append, "monotonic": lambda: self.now} | options
         self.controller = ColocationProfileController(cast("Api", pods), lambda: self.view, **more)
 
 
@@ -96,7 +96,7 @@ async def test_waiting_pods_get_what_the_profile_says_once() -> None:
     assert pods.patched == ["a", "b"]
     assert pods.pods["a"]["metadata"]["labels"] == {"l": "1"}
     assert running.controller.updated == 2
-    assert running.told == []
+    assert running.reported == []
 
 
 @pytest.mark.parametrize("by_default", [True, False])
@@ -142,7 +142,7 @@ async def test_no_more_pods_at_once_than_there_are_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "again"),
+    ("error", "reported", "again"),
     [
         (NotFoundError("gone", 404), 0, False),
         (ConflictError("changed", 409), 0, False),
@@ -152,13 +152,13 @@ async def test_no_more_pods_at_once_than_there_are_turns() -> None:
     ],
 )
 async def test_what_is_refused_is_tried_again_only_where_it_may_help(
-    error: ApiError, told: int, again: bool
+    error: ApiError, reported: int, again: bool
 ) -> None:
     pods = Pods(pod())
     pods.refusals = [error]
     running = Running(pods, view())
     await running.controller.look()
-    assert len(running.told) == told
+    assert len(running.reported) == reported
     await running.controller.look()
     assert (len(pods.patched) == 2) is again
     assert running.controller.updated == again
@@ -179,11 +179,11 @@ async def test_another_pod_of_that_name_is_left_alone() -> None:
     assert running.controller.updated == 0
 
 
-async def test_each_line_is_told_once() -> None:
+async def test_each_line_is_reported_once() -> None:
     running = Running(Pods(pod()), view(qosClass="be", patch={"spec": {"priority": 1}}))
     await running.controller.look()
     await running.controller.look()
-    assert len(running.told) == 2
+    assert len(running.reported) == 2
 
 
 async def test_it_runs_on_when_pods_cannot_be_listed() -> None:
@@ -195,4 +195,4 @@ async def test_it_runs_on_when_pods_cannot_be_listed() -> None:
         while not running.controller.updated:
             await asyncio.sleep(0)
         task.cancel()
-    assert running.told == ["colocationprofile: not now; tried again"]
+    assert running.reported == ["colocationprofile: not now; tried again"]

@@ -56,7 +56,7 @@ def test_which_are_chosen(given: tuple[str, ...], names: set[str]) -> None:
         ("recommendation,noderesource", {}, []),
     ],
 )
-def test_controllers_that_are_named_and_run_nothing_are_told(
+def test_controllers_that_are_named_and_run_nothing_are_reported(
     given: str, gates: dict[str, bool], named: list[str]
 ) -> None:
     settings = parsed(f"--controllers={given}")

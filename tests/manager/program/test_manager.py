@@ -99,7 +99,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, object]]
 
 
 class TestEnding:
-    async def test_it_ends_when_it_is_told_to(self, side: Side) -> None:
+    async def test_it_ends_when_it_is_asked_to(self, side: Side) -> None:
         serving = asyncio.gather(side.manager().serve())
         await side.until(lambda: side.holder)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -179,10 +179,10 @@ async def test_a_dry_run_writes_nothing() -> None:
 async def test_without_an_answer_nobody_is_admitted() -> None:
     api = OneQuota([])
     api.failure = ApiError("elasticquotas q: 503", 503)
-    told: list[str] = []
-    one = charger(api, on_warning=told.append)
+    reported: list[str] = []
+    one = charger(api, on_warning=reported.append)
     assert "503" not in await one.charge(charge(1))
-    assert "503" in told[0]
+    assert "503" in reported[0]
     api.failure = ConflictError("elasticquotas q: changed meanwhile", 409)
     assert "could not be charged" in await one.charge(charge(1))
     assert api.reads == 1 + 4
@@ -193,6 +193,6 @@ async def test_without_an_answer_nobody_is_admitted() -> None:
 
 async def test_an_annotation_that_cannot_be_read_admits_nobody() -> None:
     api = OneQuota([], **{ANNOTATION_CHILD_REQUEST: "much"})
-    told: list[str] = []
-    assert await charger(api, on_warning=told.append).charge(charge(1))
-    assert ANNOTATION_CHILD_REQUEST in told[0]
+    reported: list[str] = []
+    assert await charger(api, on_warning=reported.append).charge(charge(1))
+    assert ANNOTATION_CHILD_REQUEST in reported[0]

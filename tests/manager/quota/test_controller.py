@@ -40,7 +40,7 @@ def start(bench: Bench) -> QuotaProfileController:
         bench.client,
         bench.nodes(lambda *_: None),
         bench.recorder(),
-        on_warning=bench.told.append,
+        on_warning=bench.reported.append,
         again=0.01,
         pace=PACE,
     )
@@ -77,7 +77,7 @@ async def test_a_quota_that_cannot_be_written_is_an_event(bench: Bench) -> None:
     await bench.until(lambda: bool(bench.events()))
     ((reason, _),) = bench.events()
     assert reason == "UpdateQuotaFailed"
-    assert any("elasticquotas" in line for line in bench.told)
+    assert any("elasticquotas" in line for line in bench.reported)
 
 
 SELECTOR = {"matchExpressions": [{"key": "pool", "operator": "In"}]}
@@ -96,7 +96,7 @@ async def test_a_profile_that_is_wrong_costs_only_itself(
     # From before its definition had a pattern.
     bench.api.put(QUOTA_PROFILES, wrong, "quotas")
     start(bench)
-    await bench.until(lambda: any(f"spec.{field}" in line for line in bench.told))
+    await bench.until(lambda: any(f"spec.{field}" in line for line in bench.reported))
     await bench.until(lambda: bool(quota(bench)))
     assert {key.name for key in bench.api.objects if key.resource == ELASTIC_QUOTAS} == {
         "red-root",

@@ -49,14 +49,14 @@ class Nodes:
 
 class Rig:
     def __init__(self, api: KubeApi, client: Client, nodes: Nodes) -> None:
-        self.api, self.nodes, self.told = api, nodes, list[str]()
+        self.api, self.nodes, self.reported = api, nodes, list[str]()
         self.recommender = Recommender(RecommendationPolicy(least_history=600.0))
         self.controller = RecommendationController(
             client,
             nodes,
             self.recommender,
             nodes.statuses.get,
-            on_warning=self.told.append,
+            on_warning=self.reported.append,
             interval=0.01,
             clock=lambda: nodes.now,
             pace=FAST,
@@ -150,7 +150,7 @@ async def test_from_reports_to_a_recommendation(api: KubeApi) -> None:
         (found,) = rig.containers()
         assert found["containerName"] == "main"
         assert 575 <= int(found["resources"]["cpu"].removesuffix("m")) <= 640
-        assert rig.told == []
+        assert rig.reported == []
 
 
 async def test_containers_one_by_one_where_nodes_tell_of_them(api: KubeApi) -> None:

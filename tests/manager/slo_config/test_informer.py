@@ -36,7 +36,7 @@ async def test_changes_are_followed_and_listeners_hear_of_them(bench):
     assert heard == [True, False, True, False], "nobody listens any more"
 
 
-async def test_a_bad_key_is_kept_as_it_was_and_told_by_an_event_until_it_is_good(bench):
+async def test_a_bad_key_is_kept_as_it_was_and_reported_by_an_event_until_it_is_good(bench):
     bench.configure(colocation='{"enable": true}')
     configs = bench.configs()
     await configs.wait_synced()
@@ -53,20 +53,20 @@ async def test_a_bad_key_is_kept_as_it_was_and_told_by_an_event_until_it_is_good
         "the last good value of colocation-config stays in force"
     )
     assert bench.events() == [("SLOConfigInvalid", message)]
-    assert bench.told == [f"ConfigMap koordinator-system/slo-controller-config: {message}"]
+    assert bench.reported == [f"ConfigMap koordinator-system/slo-controller-config: {message}"]
     assert configs.problem == "colocation-config enable is 1; expected true or false"
     bench.configure(colocation="{}")
     await bench.until(lambda: len(bench.events()) == 2)
     good = "colocation-config can be used again and is in force"
     assert ("SLOConfigValid", good) in bench.events()
-    assert bench.told[1:] == [f"ConfigMap koordinator-system/slo-controller-config: {good}"]
+    assert bench.reported[1:] == [f"ConfigMap koordinator-system/slo-controller-config: {good}"]
     assert (configs.problem, configs.problems) == ("", ())
     about = next(one for key, one in bench.api.objects.items() if key.resource.kind == "Event")
     kept = bench.api.get(CONFIG_MAPS, "slo-controller-config", "koordinator-system")
     assert about["involvedObject"]["uid"] == kept["metadata"]["uid"]
 
 
-async def test_unknown_fields_are_told_once_and_the_rest_of_their_key_applies(bench):
+async def test_unknown_fields_are_reported_once_and_the_rest_of_their_key_applies(bench):
     bench.configure(colocation='{"enable": true, "degradeTimeMinuts": 5}')
     configs = bench.configs()
     await bench.until(lambda: len(bench.events()) == 1)
@@ -76,14 +76,14 @@ async def test_unknown_fields_are_told_once_and_the_rest_of_their_key_applies(be
     assert reason == "SLOConfigUnknownField"
     assert "degradeTimeMinuts" in message
     assert "degradeTimeMinutes" in message
-    assert bench.told == [f"ConfigMap koordinator-system/slo-controller-config: {message}"]
+    assert bench.reported == [f"ConfigMap koordinator-system/slo-controller-config: {message}"]
     assert configs.problem == message
     # Another key changes: the same is not said again.
     bench.configure(
         colocation='{"enable": true, "degradeTimeMinuts": 5}',
         cpu_burst='{"clusterStrategy": {"polcy": "auto"}}',
     )
-    await bench.until(lambda: len(bench.told) == 2)
-    assert "polcy" in bench.told[1]
+    await bench.until(lambda: len(bench.reported) == 2)
+    assert "polcy" in bench.reported[1]
     bench.configure(colocation='{"enable": true}')
     await bench.until(lambda: configs.problem == "")

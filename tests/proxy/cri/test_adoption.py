@@ -167,7 +167,7 @@ class TestContainer:
     def test_as_crio_shows_it(self):
         hook_request = container_record("c", container_status(CRIO)).hook_request
         assert hook_request.container_resources == LIMITS
-        # Which variables are the image's is not told: none is taken for the pod's.
+        # Which variables are the image's is not reported: none is taken for the pod's.
         assert dict(hook_request.container_envs) == {}
 
     def test_with_a_status_only(self):

@@ -95,8 +95,8 @@ BATCH = Patch(resources=LinuxResources(cpu_shares=1024, cpu_quota=100_000, memor
 STATUS = "/runtime.v1.RuntimeService/ContainerStatus"
 
 
-def told(client: Any, message: bytes | None = None, **limits: int) -> dict[str, int] | None:
-    """The limits that the kubelet is told where the runtime has these; ``None``: the same."""
+def reported(client: Any, message: bytes | None = None, **limits: int) -> dict[str, int] | None:
+    """The limits that the kubelet gets where the runtime has these; ``None``: the same."""
     answer = cri.ContainerStatusResponse(status={"id": "c" * 64, "resources": {"linux": limits}})
     answer.status.id = client.record().id
     rewrite = client.interceptor.route(STATUS).answer
@@ -107,17 +107,17 @@ def told(client: Any, message: bytes | None = None, **limits: int) -> dict[str, 
     return {field.name: value for field, value in linux.ListFields()}
 
 
-async def test_the_kubelet_is_told_the_limits_that_it_asked_for(tmp_path):
+async def test_the_kubelet_gets_the_limits_that_it_asked_for(tmp_path):
     in_force = {"cpu_shares": 1024, "cpu_quota": 100_000, "memory_limit_in_bytes": NEW}
     async with intercepting(requests, tmp_path, Hooks(wants=BATCH)) as client:
         await client.run_pod()
         await client.create()
-        asked = told(client, oom_score_adj=9, **in_force)
+        asked = reported(client, oom_score_adj=9, **in_force)
         assert asked == {"cpu_shares": 2, "cpu_quota": 50_000, "oom_score_adj": 9}
         await client.do(requests.update(cpu_shares=512))
-        assert told(client, **in_force) == {"cpu_shares": 512, "cpu_quota": 50_000}
+        assert reported(client, **in_force) == {"cpu_shares": 512, "cpu_quota": 50_000}
         await client.do(requests.update(cpu_shares=900), response=None)
-        assert told(client, **in_force) == {"cpu_shares": 512, "cpu_quota": 50_000}
+        assert reported(client, **in_force) == {"cpu_shares": 512, "cpu_quota": 50_000}
         client.store.close()
         again = type(client.store)(str(tmp_path / "state.db"))
         assert again.get(client.record().kind, client.record().id) == client.record()
@@ -128,9 +128,9 @@ async def test_what_hooks_left_alone_or_nobody_can_read_goes_on_as_it_is(tmp_pat
     async with intercepting(requests, tmp_path) as client:
         await client.run_pod()
         await client.create()
-        assert told(client, cpu_shares=7) is None
+        assert reported(client, cpu_shares=7) is None
         client.hooks.wants = BATCH
         await client.do(requests.update(cpuset_cpus="1"))
-        assert told(client, cpu_shares=1024) is not None
-        assert told(client, message=b"\xff") is None
+        assert reported(client, cpu_shares=1024) is not None
+        assert reported(client, message=b"\xff") is None
         assert client.interceptor.route(STATUS.replace("v1.", "v1alpha2.")).answer is None

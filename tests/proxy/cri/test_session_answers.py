@@ -17,8 +17,8 @@ def rewriting(instead: bytes | None) -> tuple[Playbook, list[bytes]]:
     seen: list[bytes] = []
     play = Playbook(handshake=False)
 
-    def answer(told: bytes) -> bytes | None:
-        seen.append(told)
+    def answer(reported: bytes) -> bytes | None:
+        seen.append(reported)
         return instead
 
     play.session = CriSession(lambda path: Route(Treatment.RELAY, Tally(), path, answer))

@@ -29,13 +29,13 @@ def acknowledgement(play: Playbook) -> bytes:
 
 
 def asked(play: Playbook) -> Playbook:
-    """Asked to leave, and not told more."""
+    """Asked to leave, and nothing more."""
     ping = play.server.ping(PING_PAYLOAD)
     return play >> Drain() << Client(play.server.goaway(NO_LIMIT), ping)
 
 
-def told(play: Playbook, last: int) -> Playbook:
-    """Told which stream was the last, as it acknowledged."""
+def reported(play: Playbook, last: int) -> Playbook:
+    """Informed which stream was the last, as it acknowledged."""
     return asked(play) >> Client(acknowledgement(play)) << Client(play.server.goaway(last))
 
 
@@ -64,7 +64,7 @@ class TestAsked:
         # Late, it is still ours.
         assert play >> Client(acknowledgement(play))
 
-    def test_it_is_asked_once_and_told_once(self, play, server):
+    def test_it_is_asked_once_and_reported_once(self, play, server):
         assert asked(play) >> Drain()
         assert play >> CutOff() << Client(server.goaway(0)) >> CutOff() >> Drain()
 
@@ -86,7 +86,7 @@ class TestAsked:
     def test_the_last_stream_is_the_highest_whether_over_or_not(self, play, client, server):
         assert play.relays(client.request(1, "/relay"), client.request(3, "/relay"))
         assert play.answers(server.answer(3))
-        assert told(play, 3)
+        assert reported(play, 3)
         assert not play.session.drained
         assert play.answers(server.answer(1))
         assert play.session.drained
@@ -138,17 +138,17 @@ class TestPings:
     def test_of_the_backend_may_have_the_same_payload(self, play, server):
         """Each gets one acknowledgement."""
         assert play.answers(server.ping(PING_PAYLOAD))
-        assert told(play, 0).relays(acknowledgement(play))
+        assert reported(play, 0).relays(acknowledgement(play))
 
 
 class TestLeftOut:
     """Streams above the last one."""
 
     def play(self) -> Playbook:
-        """A call under way, and the client told that there are no more."""
+        """A call under way, and the client informed that there are no more."""
         play = Playbook()
         assert play.relays(play.client.request(1, "/relay"))
-        return told(play, 1)
+        return reported(play, 1)
 
     @pytest.mark.parametrize("path", ["/relay", "/watch", "/hold"])
     def test_nothing_of_them_reaches_anybody(self, path):
@@ -224,7 +224,7 @@ class TestLeftOut:
     def test_frames_that_waited_for_their_headers_go_on(self):
         play = collect(collect(Playbook(), 1, ASK), 3, ASK)
         first, second, third = parts(play.client.request(5, "/relay", pieces=3))
-        assert told(play, 3) >> Client(first) >> Refuse(1) >> Release(3)
+        assert reported(play, 3) >> Client(first) >> Refuse(1) >> Release(3)
         waited = play.client.reset(1), play.client.settings(), play.client.data(3, ASK, end=True)
         assert play >> Client(second)
         assert play >> Client(third) << Backend(*waited)
@@ -237,12 +237,12 @@ class TestTrailers:
     def test_before_that_they_go_on(self, pieces, play, client):
         assert play.relays(client.request(1, "/relay"))
         fields = [("x-sum", "12345")]
-        assert told(play, 1).relays(client.headers(1, fields, end=True, pieces=pieces))
+        assert reported(play, 1).relays(client.headers(1, fields, end=True, pieces=pieces))
 
     @pytest.mark.parametrize("pieces", [1, 3])
     def test_after_it_the_call_ends_without_them(self, pieces, play, client, server):
         assert play.relays(client.request(1, "/relay"), client.data(1, message(b"ask")))
-        assert told(play, 1) >> Client(client.request(3, "/relay", [("x-new", "1")]))
+        assert reported(play, 1) >> Client(client.request(3, "/relay", [("x-new", "1")]))
         # These refer to what the backend has not seen.
         trailers = client.headers(1, [("x-new", "1"), ("x-other", "2")], end=True, pieces=pieces)
         assert play >> Client(trailers) << Backend(client.data(1, b"", end=True))
@@ -251,7 +251,7 @@ class TestTrailers:
 
     def test_of_a_held_call_wait_for_its_message(self, play, client, server):
         unended(play)
-        assert told(play, 1) >> Client(client.request(3, "/relay"))
+        assert reported(play, 1) >> Client(client.request(3, "/relay"))
         assert play >> Client(client.trailers(1)) << arrived(1, b"ask")
         assert play >> Release(1) << Backend(client.data(1, ASK), client.data(1, b"", end=True))
         assert play.answers(server.answer(1)) << CallEnded(1, b"done")
@@ -259,11 +259,11 @@ class TestTrailers:
 
 
 class TestBackendsGoaway:
-    """A client is never told of a later last stream than before."""
+    """A client never gets a later last stream than before."""
 
     def test_after_ours_says_no_more_than_ours(self, play, server, client):
         assert play.relays(client.request(1, "/relay"))
-        assert told(play, 1)
+        assert reported(play, 1)
         assert (
             play >> Backend(server.goaway(NO_LIMIT, 2, b"so")) << Client(server.goaway(1, 2, b"so"))
         )

@@ -55,7 +55,7 @@ STANDS = {
 every_stand = pytest.mark.parametrize("stand", STANDS, ids=lambda stand: stand.__name__)
 
 
-def told(play: Playbook, stand: object) -> Playbook:
+def reported(play: Playbook, stand: object) -> Playbook:
     expected = STANDS[stand]
     return play if expected is None else play << expected
 
@@ -65,7 +65,7 @@ class TestClientGivesUp:
     def test_the_backend_hears_of_it_and_the_shell(self, stand):
         play = stand(Playbook())
         reset = play.client.reset(1)
-        assert told(play >> Client(reset) << Backend(reset), stand)
+        assert reported(play >> Client(reset) << Backend(reset), stand)
         assert not play.session.busy
         assert play >> Release(1), "a late decision is nothing"
 
@@ -73,7 +73,7 @@ class TestClientGivesUp:
     def test_what_the_backend_still_says_passes(self, stand):
         play = stand(Playbook())
         reset = play.client.reset(1)
-        play = told(play >> Client(reset) << Backend(reset), stand)
+        play = reported(play >> Client(reset) << Backend(reset), stand)
         assert play.answers(play.server.answer(1), play.server.credit(1, 100))
 
     def test_while_deciding_frees_what_was_held(self):
@@ -95,7 +95,7 @@ class TestBackendResets:
     def test_the_client_hears_of_it_and_the_shell(self, stand):
         play = stand(Playbook())
         reset = play.server.reset(1, 7)
-        assert told(play >> Backend(reset) << Client(reset), stand)
+        assert reported(play >> Backend(reset) << Client(reset), stand)
         assert not play.session.busy
         assert play >> Release(1)
 
@@ -121,7 +121,7 @@ class TestBackendAnswersEarly:
     def test_to_a_call_that_passes_by(self, stand):
         play = stand(Playbook())
         answer = play.server.trailers_only(1, 12)
-        assert told(play >> Backend(answer) << Client(answer), stand)
+        assert reported(play >> Backend(answer) << Client(answer), stand)
         assert not play.session.busy
         assert play.relays(play.client.data(1, b"more", end=True))
 
@@ -144,7 +144,7 @@ class TestBackendAnswersEarly:
             stand(play)
             answer = play.server.response(1) + play.server.data(1, b"", end=True)
         play = play >> Backend(answer) << Client(answer) << Backend(play.client.reset(1))
-        assert told(play, stand)
+        assert reported(play, stand)
         assert play >> Release(1)
 
     def test_while_the_client_is_sending_drops_the_rest(self):
@@ -193,7 +193,7 @@ class TestBackendGoesAway:
     def test_what_it_did_not_look_at_is_over(self, stand):
         play = stand(Playbook())
         goaway = play.server.goaway(0)
-        assert told(play >> Backend(goaway) << Client(goaway), stand)
+        assert reported(play >> Backend(goaway) << Client(goaway), stand)
         assert not play.session.busy
         assert play >> Release(1)
 

@@ -1,4 +1,4 @@
-"""Peers that break HTTP/2 where it cannot be passed on: told why, then cut off."""
+"""Peers that break HTTP/2 where it cannot be passed on: they get the reason, then cut off."""
 
 from __future__ import annotations
 

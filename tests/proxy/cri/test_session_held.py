@@ -107,7 +107,7 @@ class TestMalformed:
     @pytest.mark.parametrize(
         "body", [b"", b"\x00\x00\x00", ASK[:-1], ASK + b"!", ASK + ASK, b"\x00\xff\xff\xff\xff"]
     )
-    def test_is_told_and_goes_on_as_it_came(self, body, play, client):
+    def test_is_reported_and_goes_on_as_it_came(self, body, play, client):
         problem = f"{len(body)} bytes are not one gRPC message"
         credit = [client.credit(0, len(body))] if body else []
         assert play.relays(client.request(1, "/hold"))

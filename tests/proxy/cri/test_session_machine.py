@@ -379,7 +379,7 @@ class Relay(RuleBasedStateMachine):
         peer = self.server if who == "server" else self.client
         wanted = {codes.INITIAL_WINDOW_SIZE: window}
         if who not in self.tables_changed:
-            # Once only: hpack's encoder forgets to say so when told the same size twice.
+            # Once only: hpack's encoder forgets to say so when given the same size twice.
             wanted[codes.HEADER_TABLE_SIZE] = table
             self.tables_changed.add(who)
         peer.update_settings(wanted)

@@ -28,7 +28,7 @@ class TestWatching:
         assert not play.session.busy
         assert play.session._state.held_bytes == 0
 
-    def test_a_malformed_request_is_told(self, play, client):
+    def test_a_malformed_request_is_reported(self, play, client):
         last = client.data(1, b"junk", end=True)
         problem = "4 bytes are not one gRPC message"
         assert play.relays(client.request(1, "/watch"))

@@ -1,4 +1,4 @@
-"""Create and update bodies: what hooks are told, and what becomes of what they want."""
+"""Create and update bodies: what hooks get, and what becomes of what they want."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def sent(body: Any) -> bytes:
     return text(body).rstrip()
 
 
-# ---- what hooks are told
+# ---- what hooks get
 
 
 def test_all_limits_have_a_name_in_docker() -> None:
@@ -171,21 +171,21 @@ def test_nothing_of_kubernetes(name: str, labels: dict[str, str] | None) -> None
     assert CreateBody.read(text({"Image": "busybox", "Labels": labels}), name) is None
 
 
-def test_limits_that_docker_would_refuse_are_not_told() -> None:
+def test_limits_that_docker_would_refuse_are_not_reported() -> None:
     host = {"Memory": "1", "CpuShares": 1.5, "CpuPeriod": 1 << 63, "CpusetCpus": 3}
     body = text(bare(HostConfig={**host, "CpuQuota": -1})).replace(b"-1", b'-1,"OomScoreAdj":1e1')
     assert hook_request_of(body).container_resources == pb.LinuxContainerResources(cpu_quota=-1)
 
 
-def test_variables_that_cannot_be_told() -> None:
+def test_variables_that_cannot_be_reported() -> None:
     env = ["A=1", "UNSET", "=x", "B=", "A=2=3", 7, None]
     body = text(bare(Env=env)).replace(b"7", b'"C=\xff"')
     assert dict(hook_request_of(body).container_envs) == {"A": "2=3", "B": ""}
 
 
-def test_labels_that_cannot_be_told() -> None:
-    told = bare()["Labels"] | {"annotation.b": None, "annotation.c": 7, "annotation.d": ""}
-    body = text({"Labels": told}).replace(b"7", b'"\xff"')
+def test_labels_that_cannot_be_reported() -> None:
+    reported = bare()["Labels"] | {"annotation.b": None, "annotation.c": 7, "annotation.d": ""}
+    body = text({"Labels": reported}).replace(b"7", b'"\xff"')
     assert dict(hook_request_of(body).container_annotations) == {"d": ""}
 
 

@@ -220,7 +220,7 @@ def test_a_known_one(
     ],
 )
 def test_an_unknown_one(store: RecordStore, shown: str) -> None:
-    """It may yet be looked up, but for what was stopped: then there is nobody to be told."""
+    """It may yet be looked up, but for what was stopped: then there is nobody to inform."""
     if "%2F" in shown:
         # Redirected from.
         assert not DockerApi(store).call(f"POST /containers/{shown}/start")

@@ -226,7 +226,7 @@ def test_a_head_is_bounded(size):
     assert most.complete
 
 
-def test_a_request_line_is_told():
+def test_a_request_line_is_reported():
     found = EngineRequest()
     read(found, [b"DELETE /v1.41/containers/", b"x?force=1 HTTP/1.1\r\n\r\n"])
     assert (found.method, found.target) == ("DELETE", "/v1.41/containers/x?force=1")
@@ -264,7 +264,7 @@ def test_a_request_may_be_the_last(fields, last):
         ("Expect: a miracle\r\n", False),
     ],
 )
-def test_a_request_may_expect_to_be_told_to_go_on(fields, expects):
+def test_a_request_may_expect_to_be_asked_to_go_on(fields, expects):
     fields += "Content-Length: 1\r\n"
     assert request(fields).expects_continue is expects
     assert not request(fields, "PUT / HTTP/1.0").expects_continue

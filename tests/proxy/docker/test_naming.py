@@ -102,7 +102,7 @@ def test_labels_and_annotations() -> None:
         # With a slash it is a path already, whatever its end.
         (PATH, PATH),
         ("/x-y.slice", "/x-y.slice"),
-        # What systemd would not take is told as it is.
+        # What systemd would not take is passed on as it is.
         (".slice", ".slice"),
         ("a--b.slice", "a--b.slice"),
         ("-a.slice", "-a.slice"),

@@ -148,7 +148,7 @@ class TestExpect:
 
 
 class TestRefused:
-    def test_the_client_is_told_and_goes_on(self):
+    def test_the_client_hears_and_goes_on(self):
         play = held() >> Refuse(1) << Client(REFUSAL)
         assert not play.session.busy
         assert not play.session.drained
@@ -229,7 +229,7 @@ class TestTooLarge:
 class TestWatched:
     REQUEST = post("/watch/create", b"abc")
 
-    def test_passes_at_once_and_is_told_with_its_last_byte(self, play):
+    def test_passes_at_once_and_is_reported_with_its_last_byte(self, play):
         for i in range(len(self.REQUEST) - 4):
             assert play >> Client(self.REQUEST[i : i + 1])
         assert play >> Client(self.REQUEST[-4:-3]) << Backend(self.REQUEST[:-3])
@@ -239,11 +239,11 @@ class TestWatched:
         last = CREATED[-1:]
         assert play >> Backend(last) << ENDED << Client(last)
 
-    def test_without_a_body_it_is_told_with_its_head(self):
+    def test_without_a_body_it_is_reported_with_its_head(self):
         assert watched() >> Backend(NO_CONTENT) << CallEnded(1, b"") << Client(NO_CONTENT)
 
     def test_an_early_response_ends_it_when_all_is_sent(self):
-        """Before that nobody was told of it, and afterwards it would never end."""
+        """Before that nobody was informed of it, and afterwards it would never end."""
         play = Playbook().relays(self.REQUEST[:-1]).answers(CREATED)
         assert play >> Client(b"c") << arrived(1, "/watch/create", b"abc") << ENDED << Backend(b"c")
 
@@ -292,7 +292,7 @@ class TestOver:
     """What becomes of a call when the connection ends."""
 
     @pytest.mark.parametrize(
-        ("before", "told"),
+        ("before", "reported"),
         [
             (
                 lambda: (held() >> Release(1) << Backend(CREATE)).answers(CREATED[:-1]),
@@ -305,9 +305,9 @@ class TestOver:
         ],
         ids=["answered in part", "watched in part", "client ended", "engine ended", "part ended"],
     )
-    def test_what_the_shell_hears(self, before, told):
+    def test_what_the_shell_hears(self, before, reported):
         play = before() >> Gone()
-        assert play if told is None else play << told
+        assert play if reported is None else play << reported
 
     def test_the_client_of_a_released_one_may_wait_for_the_answer(self):
         play = held() >> Release(1) << Backend(CREATE) >> ClientEnds(goes_on=True)
@@ -331,9 +331,9 @@ class TestOver:
     def test_the_engine_speaks_while_one_is_held(self, request_, play):
         """Nobody can tell what that would answer; the request goes nowhere any more."""
         play.session.receive_from_client(request_)
-        told = len(play.session.requests)
+        reported = len(play.session.requests)
         play.session.requests.clear()
         play.session.receive_from_backend(PONG)
         assert isinstance(play.session.failed, EngineError)
-        assert play.session.requests == [CallAbandoned(1)] * told
+        assert play.session.requests == [CallAbandoned(1)] * reported
         assert (play.session.to_client, play.session.to_backend) == ([PONG], [])

@@ -158,7 +158,7 @@ def test_cutting_and_sending_ahead_change_nothing(rows, sizes, ahead):
     assert cut.requests == whole.requests
     assert (cut.to_backend, cut.to_client) == (whole.to_backend, whole.to_client)
     read = [stream + 1 for stream, row in enumerate(rows) if b"/relay" not in row[0]]
-    ended = [told.stream for told in whole.requests if isinstance(told, CallEnded)]
+    ended = [reported.stream for reported in whole.requests if isinstance(reported, CallEnded)]
     assert ended == read
 
 
@@ -264,7 +264,7 @@ def test_of_what_is_not_held_nothing_is_lost_or_reordered(script):
         answered += data if what == "backend" else b""
         session = run.session
         if session.failed is not None:
-            # All that the engine said was told; what the client said before that went on.
+            # All that the engine said was passed on; what the client said before that went on.
             refused = isinstance(session.failed, BadRequestError)
             assert run.to_client.startswith(answered) if refused else run.to_client == answered
             assert sent.startswith(run.to_backend)
@@ -277,14 +277,14 @@ def test_of_what_is_not_held_nothing_is_lost_or_reordered(script):
 
 
 class Story:
-    """What the shell is told must make sense to it."""
+    """What the shell gets must make sense to it."""
 
     def __init__(self) -> None:
         self.last = 0
         self.undecided = 0
         self.under_way = 0
 
-    def told(self, request: SessionEvent) -> None:
+    def reported(self, request: SessionEvent) -> None:
         if isinstance(request, RequestArrived):
             assert request.stream > self.last
             assert not self.undecided
@@ -310,13 +310,13 @@ class Story:
 
 
 @given(st.lists(st.one_of(said, said, others, others, ends), max_size=25))
-def test_whatever_comes_the_shell_is_told_what_makes_sense(script):
+def test_whatever_comes_the_shell_gets_what_makes_sense(script):
     run, story = Run(), Story()
     for what, data in script:
         stream = story.undecided
         story.decided(what)
         for request in follow(run, what, data, stream):
-            story.told(request)
+            story.reported(request)
         session = run.session
         if session.failed or session.drained:
             assert not session.busy
@@ -324,6 +324,6 @@ def test_whatever_comes_the_shell_is_told_what_makes_sense(script):
             assert not story.undecided
     run.session.abandon()
     for request in run.collect():
-        story.told(request)
+        story.reported(request)
     assert not story.under_way
     assert not story.undecided

@@ -28,7 +28,7 @@ FULL = {
 
 
 def container(**resources: Any) -> pb.ContainerResourceHookRequest:
-    """A container as a kubelet asks for it, with all limits set unless told."""
+    """A container as a kubelet asks for it, with all limits set unless given."""
     return pb.ContainerResourceHookRequest(
         pod_meta=pb.PodSandboxMetadata(name="job", namespace="batch", uid="u"),
         container_annotations={"kept": "1"},

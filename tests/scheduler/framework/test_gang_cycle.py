@@ -602,7 +602,7 @@ def test_a_minimum_that_is_none_is_named() -> None:
     assert 'min-available is "x"; expected a number from 0' in cluster.refusals(6.0)[0].gang
 
 
-def test_a_pod_group_with_a_negative_minimum_is_told_of() -> None:
+def test_a_pod_group_with_a_negative_minimum_is_reported() -> None:
     cluster = GangCluster("n1")
     cluster.pod_group("g", -1)
     cluster.pod_group("g", -1)

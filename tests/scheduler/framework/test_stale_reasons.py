@@ -1,4 +1,4 @@
-"""Pods that fit nowhere are told why, also when that changes."""
+"""Owners of pods that fit nowhere get the reason, also when that changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Cluster:
         raw = json.dumps({"metadata": meta, "spec": {"containers": containers}}).encode()
         self.scheduler.set_pod(self.reader.read(raw), self.now)
 
-    def told(self, seconds: float = 0.0) -> dict[str, str]:
+    def reported(self, seconds: float = 0.0) -> dict[str, str]:
         """What the owners of pods hear after so many seconds."""
         self.now += seconds
         self.scheduler.wake(self.now)
@@ -52,16 +52,16 @@ class Cluster:
         return found
 
 
-def test_another_reason_is_told_within_seconds_and_other_numbers_are_not() -> None:
+def test_another_reason_is_reported_within_seconds_and_other_numbers_are_not() -> None:
     cluster = Cluster()
     cluster.node("n1", "1")
     for name in ("a", "b"):
         cluster.pod(name)
     short = "0/1 nodes are available: 1 Insufficient cpu."
-    assert cluster.told() == {"d/a": short, "d/b": short}
+    assert cluster.reported() == {"d/a": short, "d/b": short}
     cluster.node("n2", "1")
-    assert cluster.told(PAUSE_SECONDS) == {}
+    assert cluster.reported(PAUSE_SECONDS) == {}
     cluster.node("n1", "1", unschedulable=True)
     both = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
-    assert cluster.told(PAUSE_SECONDS) == {"d/a": both, "d/b": both}
-    assert cluster.told(PAUSE_SECONDS) == {}
+    assert cluster.reported(PAUSE_SECONDS) == {"d/a": both, "d/b": both}
+    assert cluster.reported(PAUSE_SECONDS) == {}

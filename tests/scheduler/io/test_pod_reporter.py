@@ -1,4 +1,4 @@
-"""What owners of waiting pods are told."""
+"""Reports to owners of waiting pods."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reports_of() -> tuple[list[Request], BackgroundWriter]:
     ("shown", "reported", "is_reported"),
     [("", "", True), ("", "full", False), ("full", "", False), ("older", "full", True)],
 )
-async def test_a_pod_is_told_unless_it_says_so(
+async def test_a_pod_is_reported_unless_it_says_so(
     shown: str, reported: str, is_reported: bool
 ) -> None:
     written, reports = reports_of()
@@ -50,7 +50,7 @@ async def test_a_pod_is_told_unless_it_says_so(
     reporter.unschedulable([pod, other], "full")
     async with anyio.create_task_group() as group:
         group.start_soon(reports.run)
-        await until(lambda: any(one.name == "q" for one in written), "the other pod is told")
+        await until(lambda: any(one.name == "q" for one in written), "the other pod is reported")
         group.cancel_scope.cancel()
     assert any(one.name == "p" for one in written) == is_reported
 

@@ -25,7 +25,7 @@ def shown(cluster: GangCluster) -> dict[str, str]:
     return {one["name"].removesuffix(".scheduling.k8s.io"): one["policy"] for one in rows}
 
 
-def test_policies_are_told_in_the_words_of_those_who_set_them() -> None:
+def test_policies_are_reported_in_the_words_of_those_who_set_them() -> None:
     cluster = cluster_with("n1")
     cluster.composite("all", composite(1, **within("block")))
     spec = {"parentCompositePodGroupName": "all", "disruptionMode": {"all": {}}}

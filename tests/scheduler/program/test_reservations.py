@@ -55,7 +55,7 @@ async def test_a_reservation_takes_the_place_of_pods(side: Side) -> None:
         await side.pod("low", "3", priorityClassName="low")
         await until(lambda: side.node_of("low") == "n1", "it is placed")
         side.api.put(RESERVATIONS, reservation("r", "4", owners=[OF_WEB]))
-        await until(lambda: "Preempted" in side.events("low"), "its owner is told")
+        await until(lambda: "Preempted" in side.events("low"), "its owner is reported")
         side.api.delete(PODS, "low", NAMESPACE)  # as the kubelet does at last
         await until(lambda: status(side, "r").get("phase") == "Available", "its room is free")
         assert status(side, "r")["nodeName"] == "n1"

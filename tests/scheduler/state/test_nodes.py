@@ -355,14 +355,14 @@ def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
 
 def test_images_are_bounded_in_bytes() -> None:
     columns, rng = ImageColumns(ClusterState(), most_bytes=20_000), Random(1)
-    told: list[str] = []
+    reported: list[str] = []
     for _ in range(200):
         row, first = rng.randrange(5), rng.randrange(60)
         names = [f"registry.example.com/{number}" for number in range(first, first + 30)]
         columns.set(row, [ContainerImage([name], 7) for name in names[: rng.randrange(31)]])
         assert 0 <= columns.size <= 20_000
-        told += columns.take_warnings()
-    [line] = told
+        reported += columns.take_warnings()
+    [line] = reported
     assert "nodeStatusMaxImages" in line
     for row in range(5):
         columns.set(row, [])

@@ -102,15 +102,15 @@ class Keeping:
         return self.api.get(resource, name)
 
     def bundles(self) -> set[bytes]:
-        """What API servers are told to trust, wherever they are told."""
+        """Authorities that API servers get, wherever they are written."""
         found = [
             one["clientConfig"]["caBundle"]
             for kept in (self.kept(), self.kept(VALIDATING_WEBHOOKS, VALIDATING_NAME))
             for one in kept["webhooks"]
         ]
         found.append(self.kept(API_SERVICES, SERVICE)["spec"]["caBundle"])
-        told = self.api.get(CONFIG_MAPS, "koordinator-manager-ca", OWN)["data"]["ca.crt"]
-        return {told.encode(), *(base64.b64decode(one) for one in found)}
+        reported = self.api.get(CONFIG_MAPS, "koordinator-manager-ca", OWN)["data"]["ca.crt"]
+        return {reported.encode(), *(base64.b64decode(one) for one in found)}
 
 
 @asynccontextmanager
@@ -149,7 +149,7 @@ async def test_the_bundle_is_written_everywhere_and_then_left_alone(keeping: Kee
     assert keeping.bundles() == {keeping.pem}
 
 
-async def test_nobody_is_told_before_this_replica_answers(keeping: Keeping) -> None:
+async def test_nobody_hears_before_this_replica_answers(keeping: Keeping) -> None:
     keeping.reason = "127.0.0.1:9876: Connection refused"
     assert await keeping.once() == {1.0}
     assert keeping.api.count("create") == keeping.api.count("update") == 0

@@ -162,7 +162,7 @@ async def test_a_client_that_leaves_in_the_middle_is_counted() -> None:
         assert running.registry.get_sample_value("koord_manager_webhook_in_flight") == 0
 
 
-async def test_more_than_there_is_room_for_is_told_at_once() -> None:
+async def test_more_than_there_is_room_for_is_reported_at_once() -> None:
     async with serving(WEBHOOKS, limits=AdmissionLimits(held_bytes=10_000)) as running:
         big = review({"metadata": {}, "data": "x" * 20_000})
         assert (await running.ask("/mutate-pod", big))[0] == 503

@@ -24,7 +24,7 @@ async def test_healthy_while_all_is_well() -> None:
         assert await health(running) == (503, "profiles are not listed yet\n")
 
 
-async def test_stopping_is_told_first_and_what_is_under_way_is_answered(
+async def test_stopping_is_reported_first_and_what_is_under_way_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drained, sleep = asyncio.Event(), asyncio.sleep

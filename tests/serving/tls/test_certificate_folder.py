@@ -30,14 +30,14 @@ def fill(folder: Path, files: dict[str, bytes]) -> None:
 def test_files_of_either_name_are_taken(
     tmp_path: Path, certificate: str, key: str, authority: str
 ) -> None:
-    made, tls, told = issued(), ServerTls(), []
+    made, tls, reported = issued(), ServerTls(), []
     fill(tmp_path, {certificate: made[CERT], key: made[KEY], authority: made[CA_CERT]})
-    folder = CertificateFolder(tmp_path, tls, changed=lambda: told.append(1))
+    folder = CertificateFolder(tmp_path, tls, changed=lambda: reported.append(1))
     folder.read()
     assert tls.expiry() is not None
     assert folder.bundle == made[CA_CERT]
     folder.read()
-    assert told == [1]
+    assert reported == [1]
 
 
 def test_without_an_authority_the_bundle_is_not_ours_to_say(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Replicas:
         self.api = api
         self.now = START
         self.leader = 0
-        self.told = 0
+        self.reported = 0
         self.clients = [Client(Cluster(api.url)) for _ in range(count)]
         self.tls = [ServerTls() for _ in range(count)]
         self.rotations = [self._rotation(number) for number in range(count)]
@@ -47,7 +47,7 @@ class Replicas:
         )
 
     def _changed(self) -> None:
-        self.told += 1
+        self.reported += 1
 
     async def once(self) -> list[float]:
         """A round of all at the same time."""
@@ -100,9 +100,9 @@ async def test_replicas_that_start_at_once_agree_on_one_secret(replicas: Replica
         assert tls.problem(START) == ""
         assert not tls.use(data[CERT], data[KEY], START), "it shows the one of the Secret"
     assert replicas.api.count("create", "secrets") == 3, "all were there at the same time"
-    assert replicas.told == 3
+    assert replicas.reported == 3
     await replicas.once()
-    assert replicas.told == 3
+    assert replicas.reported == 3
     assert replicas.api.count("update", "secrets") == 0
 
 
@@ -193,10 +193,10 @@ async def test_a_follower_sees_a_change_at_once() -> None:
             following = group.create_task(replicas.rotations[1].run())
             await api.wait_for("watch", 1, "secrets")
             replicas.now += LIFE * 0.8
-            told = replicas.tls[1].expiry()
+            reported = replicas.tls[1].expiry()
             await replicas.rotations[0].once()
             async with asyncio.timeout(PATIENCE):
-                while replicas.tls[1].expiry() == told:
+                while replicas.tls[1].expiry() == reported:
                     await asyncio.sleep(0.01)
             following.cancel()
         for client in replicas.clients:

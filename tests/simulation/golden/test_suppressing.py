@@ -83,10 +83,10 @@ def test_every_change_is_a_decision_with_its_numbers(policy: SuppressPolicy) -> 
         Fault(FaultKind.NO_SLO, 400, 420),
     )
     ran = run(node(*pods, slo=asked, faults=faults, seconds=600), NAME)
-    told = {int(one.at) for one in said(ran)}
+    reported = {int(one.at) for one in said(ran)}
     moved = changes(ran.be_allowed)
     assert len(moved) > 10
-    assert [second for second in moved if second not in told] == []
+    assert [second for second in moved if second not in reported] == []
     for one in said(ran):
         if "not known" not in one.outcome and "does not enable" not in one.outcome:
             assert "non-BE pods" in one.outcome

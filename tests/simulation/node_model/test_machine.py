@@ -12,7 +12,7 @@ def test_second_threads_come_after_all_first_ones() -> None:
     assert machine.online == "0-7"
 
 
-def test_facts_are_what_collectors_find() -> None:
+def test_infos_are_what_collectors_find() -> None:
     cpus, memory = SimulatedMachine(cpus=4, memory=8 * GIB, numa_nodes=2, llc_ways=12).infos
     assert isinstance(cpus, NodeCPUInfo)
     assert isinstance(memory, NodeMemoryInfo)

@@ -68,7 +68,7 @@ def test_what_is_measured_are_kinds_with_their_labels() -> None:
     assert seen > 80
 
 
-def test_cold_memory_is_told_by_machines_that_can() -> None:
+def test_cold_memory_is_reported_by_machines_that_can() -> None:
     assert after(11).measured.series("pod_memory_cold_page_size") == {}
     found = after(11, tells_cold=True).measured
     assert found.value("pod_memory_cold_page_size", JOB) == pytest.approx(0.6 * GIB, rel=0.01)

@@ -44,7 +44,7 @@ def test_a_node_without_pods_has_a_report_too() -> None:
     assert len(list(lines(found))) == 3
 
 
-def test_people_and_programs_are_told_the_same() -> None:
+def test_people_and_programs_get_the_same() -> None:
     bad = Plan(desired=tuple(DesiredValue(Target(f"g{n}", "cpu.idle"), 1) for n in range(30)))
     eaten = {"leak": 2 * GIB, "limits": {"kubernetes.io/batch-memory": 4 * GIB}}
     run = simulate(

@@ -210,7 +210,7 @@ def test_resctrl_groups(limits: ResctrlLimits, share: CacheShare) -> None:
     assert cache_share(limits) == share
 
 
-def test_what_the_kernel_refuses_and_strategies_do_wrong_is_told() -> None:
+def test_what_the_kernel_refuses_and_strategies_do_wrong_is_reported() -> None:
     wrong = Plan(desired=(DesiredValue(Target("nowhere", "cpu.idle"), 1),))
 
     class Broken(Recorder):
@@ -233,7 +233,7 @@ def test_runs_are_the_same_for_the_same_seed() -> None:
     assert not np.array_equal(one.cpu, other.cpu)
 
 
-def test_a_kill_is_told_with_its_pod() -> None:
+def test_a_kill_is_reported_with_its_pod() -> None:
     run = simulate(story(job(leak=2 * GIB, limits={"kubernetes.io/batch-memory": 4 * GIB})))
     assert run.kills[0].pod == "default/job"
     assert run.kills[0].where.endswith("job-c0")

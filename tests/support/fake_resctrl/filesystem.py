@@ -94,7 +94,7 @@ class FakeResctrl(HeldByPath):
             return self._info(where.removeprefix("info/"), path)
         group, file = self._find(where, path)
         if file == "schemata":
-            # Names are as wide as "L3CODE", whether code and data are told apart or not.
+            # Names are as wide as "L3CODE", whether code and data are distinguished or not.
             return schemata.show(group, self.resources, 6, self._width)
         if file == "tasks":
             return "".join(f"{pid}\n" for pid in sorted(group.tasks))

@@ -78,7 +78,7 @@ def _split(part: str) -> tuple[int, str]:
 
 
 def peers(resource: Cache) -> tuple[str, ...]:
-    """The resource and, where code and data are told apart, the other half of it."""
+    """The resource and, where code and data are distinguished, the other half of it."""
     for mine, other in (("CODE", "DATA"), ("DATA", "CODE")):
         if resource.name.endswith(mine):
             return (resource.name, resource.name.removesuffix(mine) + other)

@@ -45,7 +45,7 @@ def segment(written: list[SampleBatch]) -> bytes:
     return MAGIC + b"".join(map(encoder.encode, written))
 
 
-def told(batch: SampleBatch) -> tuple[object, ...]:
+def reported(batch: SampleBatch) -> tuple[object, ...]:
     return (
         batch.step,
         batch.coarse,
@@ -58,14 +58,14 @@ def told(batch: SampleBatch) -> tuple[object, ...]:
 
 def read(data: bytes) -> tuple[list[tuple[object, ...]], RecordDecoder]:
     decoder = RecordDecoder()
-    return [told(batch) for batch in decoder.decode(data)], decoder
+    return [reported(batch) for batch in decoder.decode(data)], decoder
 
 
 @given(st.lists(batches(), max_size=8))
 def test_what_was_written_is_read(written):
     data = segment(written)
     found, decoder = read(data)
-    assert found == list(map(told, written))
+    assert found == list(map(reported, written))
     assert (decoder.end, decoder.good) == (SegmentEnd.WHOLE, len(data))
 
 
@@ -75,7 +75,7 @@ def test_a_torn_end_costs_the_last_batch_only(written, data):
     whole = segment(written)
     cut = data.draw(st.integers(len(before) + 1, len(whole) - 1))
     found, decoder = read(whole[:cut])
-    assert found == list(map(told, written[:-1]))
+    assert found == list(map(reported, written[:-1]))
     assert decoder.end in (SegmentEnd.TORN, SegmentEnd.WHOLE)
     assert len(before) <= decoder.good <= cut
 
@@ -100,7 +100,7 @@ def test_flipped_bits_never_say_what_was_not_written(written, data):
     for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=3)):
         whole[place] ^= data.draw(st.integers(1, 255))
     found, _ = read(bytes(whole))
-    assert found == list(map(told, written))[: len(found)]
+    assert found == list(map(reported, written))[: len(found)]
 
 
 @given(st.binary(max_size=300))
@@ -125,7 +125,7 @@ def test_both_sides_forget_groups_alike():
 
     written = [batch(number % (GROUPS + 3)) for number in range(5 * GROUPS)]
     written += [batch(0), batch(1), batch(0)]
-    assert read(segment(written))[0] == list(map(told, written))
+    assert read(segment(written))[0] == list(map(reported, written))
 
 
 def test_a_segment_is_gone_on_with():
@@ -140,4 +140,6 @@ def test_a_segment_is_gone_on_with():
     decoder = RecordDecoder()
     assert len(list(decoder.decode(first))) == 2
     encoder = RecordEncoder(decoder.known)
-    assert read(first + b"".join(map(encoder.encode, written[2:])))[0] == list(map(told, written))
+    assert read(first + b"".join(map(encoder.encode, written[2:])))[0] == list(
+        map(reported, written)
+    )

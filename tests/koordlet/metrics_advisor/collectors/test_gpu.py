@@ -55,8 +55,8 @@ PLACED = SchedulableDevice(
 )
 
 
-class Told:
-    """Implements ``GPUCounters``: what it is told to say."""
+class Reported:
+    """Implements ``GPUCounters``: says what it was given."""
 
     driver = "570.86.15"
 
@@ -77,8 +77,10 @@ def tree(**processes: str | OSError) -> TextTree:
     return TextTree(texts, {"/sys/bus/pci/devices/0000:3b:00.0": card})
 
 
-def collector(told: Told, files: TextTree | None = None, layout: Layout = V2) -> gpu.Collector:
-    return gpu.Collector(CollectorSources(files or tree(), layout, gpus=told))
+def collector(
+    reported: Reported, files: TextTree | None = None, layout: Layout = V2
+) -> gpu.Collector:
+    return gpu.Collector(CollectorSources(files or tree(), layout, gpus=reported))
 
 
 def devices(found: Samples) -> tuple[SchedulableDevice, ...]:
@@ -102,7 +104,7 @@ def devices(found: Samples) -> tuple[SchedulableDevice, ...]:
 def test_a_gpu_and_what_the_node_uses_of_it(
     reading: GPUReading, used: dict[str, float], partial: tuple[str, ...]
 ) -> None:
-    found = collector(Told(reading)).collect(CollectContext(0.0, 0.0))
+    found = collector(Reported(reading)).collect(CollectContext(0.0, 0.0))
     assert found.infos == (GPUs((PLACED,), "nvidia", "NVIDIA A100", "570.86.15"),)
     assert values(found) == {
         (f"node_gpu_{what}_usage", "0", "GPU-a"): value for what, value in used.items()
@@ -124,9 +126,11 @@ def test_use_of_processes_is_summed_by_pod_and_container() -> None:
         p8=OSError(errno.ESRCH, "No such process"),
     )
     processes = tuple(GPUProcess(pid, 10**pid, float(pid)) for pid in range(1, 10))
-    told = Told(replace(WHOLE, processes=processes))
+    reported = Reported(replace(WHOLE, processes=processes))
     nowhere = PodRecord(Pod("c", "n", "uc"))
-    found = values(collector(told, files).collect(CollectContext(0.0, 0.0, (*RECORDS, nowhere))))
+    found = values(
+        collector(reported, files).collect(CollectContext(0.0, 0.0, (*RECORDS, nowhere)))
+    )
     owners = {
         ("pod", "ua"): (11.0, 101110.0),
         ("container", "ua", "c1"): (3.0, 110.0),
@@ -147,7 +151,7 @@ def test_a_gpu_that_sysfs_does_not_place_is_used_all_the_same(text: str | OSErro
     path = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/numa_node"
     files.texts |= {path: text} if text is not None else {}
     files.remove("/sys/bus/pci/devices/0000:3b:00.0") if text is None else None
-    one = collector(Told(WHOLE), files)
+    one = collector(Reported(WHOLE), files)
     found = one.collect(CollectContext(0.0, 0.0))
     (device,) = devices(found)
     assert (device.healthy, device.numa_node, device.pcie) == (True, -1, "")
@@ -160,7 +164,7 @@ def test_models_that_differ_are_no_model_and_a_nameless_gpu_is_left_out() -> Non
     nobody = [
         GPUReading(minor, uuid, error="lost") for minor, uuid in ((-1, ""), (2, ""), (-1, "x"))
     ]
-    found = collector(Told(*nobody, WHOLE, other)).collect(CollectContext(0.0, 0.0))
+    found = collector(Reported(*nobody, WHOLE, other)).collect(CollectContext(0.0, 0.0))
     (info,) = found.infos
     assert isinstance(info, GPUs)
     assert info.model == ""
@@ -172,13 +176,13 @@ class History:
     """One GPU through time: says it and asks how it fares."""
 
     def __init__(self) -> None:
-        self.told = Told(WHOLE)
-        self.collector = collector(self.told)
+        self.reported = Reported(WHOLE)
+        self.collector = collector(self.reported)
         self.at(0.0)
 
     def at(self, steady: float, reading: GPUReading | None = WHOLE) -> str:
         """Why it is not healthy; "" while it is. ``None``: it is not listed."""
-        self.told.readings = [] if reading is None else [reading]
+        self.reported.readings = [] if reading is None else [reading]
         (device,) = devices(self.collector.collect(CollectContext(steady, steady)))
         assert device.healthy == (not device.reason)
         assert bool(device.message) == bool(device.reason)
@@ -236,25 +240,25 @@ def test_health_through_time(steps: list[tuple[float, GPUReading | None, str]]) 
 
 
 def test_a_driver_that_goes_away_takes_its_gpus_with_it() -> None:
-    told = Told(WHOLE)
-    one = collector(told)
+    reported = Reported(WHOLE)
+    one = collector(reported)
     one.collect(CollectContext(0.0, 0.0))
-    told.readings = DriverUnavailableError("NVIDIA's driver is gone")
+    reported.readings = DriverUnavailableError("NVIDIA's driver is gone")
     found = one.collect(CollectContext(1.0, 1.0))
     assert [device.reason for device in devices(found)] == ["NotFound"]
     assert found.partial == ("NVIDIA's driver is gone",)
     assert found.samples == []
     assert found.infos == (GPUs(devices(found), "nvidia", "NVIDIA A100", "570.86.15"),)
-    told.readings = [WHOLE]
+    reported.readings = [WHOLE]
     assert devices(one.collect(CollectContext(2.0, 2.0))) == (PLACED,)
 
 
-@pytest.mark.parametrize("told", [None, DriverUnavailableError("no library")])
-def test_without_a_driver_it_is_unavailable(told: DriverUnavailableError | None) -> None:
+@pytest.mark.parametrize("reported", [None, DriverUnavailableError("no library")])
+def test_without_a_driver_it_is_unavailable(reported: DriverUnavailableError | None) -> None:
     counters = None
-    if told is not None:
-        counters = Told()
-        counters.readings = told
+    if reported is not None:
+        counters = Reported()
+        counters.readings = reported
     one = gpu.Collector(CollectorSources(tree(), V2, gpus=counters))
     with pytest.raises(UnavailableError):
         one.collect(CollectContext(0.0, 0.0))

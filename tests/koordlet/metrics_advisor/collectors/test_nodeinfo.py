@@ -1,4 +1,4 @@
-"""The machine's description: sysfs in, facts out."""
+"""The machine's description: sysfs in, infos out."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_same_core_id_in_another_part_of_a_socket_is_another_core(name: str)
 def test_cores_are_unique_on_the_machine_and_shared_by_threads(
     cache_ids: bool, second: int
 ) -> None:
-    """Caches without ids are told apart by the CPUs that share them."""
+    """Caches without ids are distinguished by the CPUs that share them."""
     found = cpus(look(machine(cache_ids=cache_ids))).processors
     first_threads = [(0, 0, 0, 0), (1, 0, 0, 0), (2, 1, 1, second), (3, 1, 1, second)]
     assert [(one.id, one.core, one.socket, one.node, one.l3) for one in found] == [

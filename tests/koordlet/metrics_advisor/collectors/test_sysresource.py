@@ -26,15 +26,15 @@ APP = HostApplication("app")
 CPU, MEMORY = ("sys_cpu_usage",), ("sys_memory_usage",)
 
 
-def rounds_with(node: UsedNode, told: dict[tuple[str, ...], float]) -> Rounds:
+def rounds_with(node: UsedNode, reported: dict[tuple[str, ...], float]) -> Rounds:
     """Looks of the collector, while others report these values, by kind and labels."""
     rounds = Rounds(sysresource.Collector(node.sources))
-    samples = [Sample(Series(name[0], name[1:]), value) for name, value in told.items()]
+    samples = [Sample(Series(name[0], name[1:]), value) for name, value in reported.items()]
     rounds.newest.keep(Samples(samples), rounds.steady)
     return rounds
 
 
-TOLD = {
+REPORTED = {
     ("node_cpu_usage",): 8.0,
     ("node_memory_usage",): 8000.0,
     ("pod_cpu_usage", "u1"): 3.0,
@@ -52,20 +52,20 @@ def node() -> UsedNode:
 
 
 def only(start: str) -> dict[tuple[str, ...], float]:
-    return {name: value for name, value in TOLD.items() if name[0].startswith(start)}
+    return {name: value for name, value in REPORTED.items() if name[0].startswith(start)}
 
 
 GREEDY = {("pod_cpu_usage", "u1"): 9.0, ("pod_memory_usage", "u1"): 9e9}
 
 
 @pytest.mark.parametrize(
-    ("told", "pods", "applications", "expected"),
+    ("reported", "pods", "applications", "expected"),
     [
-        (TOLD, ("u1", "u2"), (APP,), (3.5, 3500.0)),
-        (TOLD, (), (), (8.0, 8000.0)),
-        (TOLD, ("u2",), (), (7.0, 7000.0)),
-        (TOLD, ("u1", "u3"), (), (5.0, 5000.0)),
-        (TOLD | GREEDY, ("u1",), (), (0.0, 0.0)),
+        (REPORTED, ("u1", "u2"), (APP,), (3.5, 3500.0)),
+        (REPORTED, (), (), (8.0, 8000.0)),
+        (REPORTED, ("u2",), (), (7.0, 7000.0)),
+        (REPORTED, ("u1", "u3"), (), (5.0, 5000.0)),
+        (REPORTED | GREEDY, ("u1",), (), (0.0, 0.0)),
         (only("node"), (), (), (8.0, 8000.0)),
         (only("node"), ("u1",), (), None),
         (only("pod"), ("u1",), (), None),
@@ -74,12 +74,12 @@ GREEDY = {("pod_cpu_usage", "u1"): 9.0, ("pod_memory_usage", "u1"): 9e9}
 )
 def test_pods_and_applications_are_taken_off(
     node: UsedNode,
-    told: dict[tuple[str, ...], float],
+    reported: dict[tuple[str, ...], float],
     pods: tuple[str, ...],
     applications: tuple[HostApplication, ...],
     expected: tuple[float, float] | None,
 ) -> None:
-    rounds = rounds_with(node, told)
+    rounds = rounds_with(node, reported)
     found = rounds.look(*map(pod, pods), applications=applications)
     assert values(found) == (
         {} if expected is None else dict(zip((CPU, MEMORY), expected, strict=True))
@@ -88,7 +88,7 @@ def test_pods_and_applications_are_taken_off(
     assert rounds.look(*map(pod, pods), seconds=10.0).samples == [], "all is too old"
 
 
-NUMA_TOLD = TOLD | {
+NUMA_REPORTED = REPORTED | {
     (f"node_numa_{what}_usage", name): value
     for what, values in (("cpu", (6.0, 2.0, 0.0)), ("memory", (1e6, 1e6, 1e6)))
     for name, value in zip(("0", "4", "9"), values, strict=True)
@@ -113,8 +113,10 @@ def numa() -> UsedNode:
 def test_cpu_is_shared_out_as_the_nodes_are_used(
     numa: UsedNode, used: tuple[float, ...], shared: tuple[float, ...]
 ) -> None:
-    told = {("node_numa_cpu_usage", name): value for name, value in zip("049", used, strict=True)}
-    found = rounds_with(numa, NUMA_TOLD | told).look(pod(), pod("u2"))
+    reported = {
+        ("node_numa_cpu_usage", name): value for name, value in zip("049", used, strict=True)
+    }
+    found = rounds_with(numa, NUMA_REPORTED | reported).look(pod(), pod("u2"))
     assert values(found, "sys_numa_cpu_usage") == {
         (name,): value for name, value in zip("049", shared, strict=True)
     }
@@ -131,7 +133,7 @@ def test_memory_of_groups_is_taken_off_by_node(
     node.put("kubepods/podu1", Group(numa={0: 3, 9: 5}))
     node.put("kubepods/podu2", Group(numa={0: 1, 4: 0}))
     node.put("app", Group(numa={4: 999}))
-    found = rounds_with(node, NUMA_TOLD).look(pod(), pod("u2"), applications=(APP,))
+    found = rounds_with(node, NUMA_REPORTED).look(pod(), pod("u2"), applications=(APP,))
     assert values(found, "sys_numa_memory_usage") == {
         ("0",): 1e6 - 4 * unit,
         ("4",): max(1e6 - 999 * unit, 0.0),
@@ -146,21 +148,24 @@ def test_a_vanished_pod_is_ignored_and_garbage_reported(numa: UsedNode) -> None:
     numa.put("kubepods/podu2", Group(numa={0: 1}))
     file = numa.path("kubepods/podu2", "memory", "memory.numa_stat")
     numa.tree.texts[file] = "garbage"
-    found = rounds_with(numa, NUMA_TOLD).look(pod(), pod("u2"), pod("u3"))
+    found = rounds_with(numa, NUMA_REPORTED).look(pod(), pod("u2"), pod("u3"))
     assert values(found, "sys_numa_memory_usage")["0",] == 1e6 - 4096
     assert found.partial == (f'{file}: no line "hierarchical_anon"',)
 
 
 def test_a_kernel_without_memory_by_node(numa: UsedNode) -> None:
-    found = rounds_with(numa, NUMA_TOLD).look(pod())
+    found = rounds_with(numa, NUMA_REPORTED).look(pod())
     assert values(found, "sys_numa_memory_usage") == {}
     assert CPU in values(found)
 
 
 def test_one_numa_node_needs_no_reading_of_groups(node: UsedNode) -> None:
     node.put_numa(0, "0-3", 1)
-    told = TOLD | {("node_numa_memory_usage", "0"): 7000.0, ("node_numa_cpu_usage", "0"): 8.0}
-    found = rounds_with(node, told).look(pod(), pod("u2"), applications=(APP,))
+    reported = REPORTED | {
+        ("node_numa_memory_usage", "0"): 7000.0,
+        ("node_numa_cpu_usage", "0"): 8.0,
+    }
+    found = rounds_with(node, reported).look(pod(), pod("u2"), applications=(APP,))
     assert values(found) == {
         CPU: 3.5,
         MEMORY: 3500.0,
@@ -172,25 +177,27 @@ def test_one_numa_node_needs_no_reading_of_groups(node: UsedNode) -> None:
 
 def test_cpu_lists_that_cannot_be_read_are_reported(numa: UsedNode) -> None:
     numa.tree.texts["/sys/devices/system/node/node4/cpulist"] = "x"
-    found = rounds_with(numa, NUMA_TOLD).look(pod())
+    found = rounds_with(numa, NUMA_REPORTED).look(pod())
     assert values(found) == {CPU: 5.0, MEMORY: 5000.0}
     assert len(found.partial) == 1
 
 
 @given(
-    st.dictionaries(st.sampled_from([*NUMA_TOLD]), st.floats(0, 1e18, allow_nan=False), min_size=1)
+    st.dictionaries(
+        st.sampled_from([*NUMA_REPORTED]), st.floats(0, 1e18, allow_nan=False), min_size=1
+    )
 )
-def test_any_inputs_give_amounts(told: dict[tuple[str, ...], float]) -> None:
+def test_any_inputs_give_amounts(reported: dict[tuple[str, ...], float]) -> None:
     node = UsedNode()
     for number in (0, 4, 9):
         node.put_numa(number, "", 1)
     node.put("kubepods/podu1", Group(numa={0: 3, 9: 5}))
-    for value in values(rounds_with(node, told).look(pod(), applications=(APP,))).values():
+    for value in values(rounds_with(node, reported).look(pod(), applications=(APP,))).values():
         assert math.isfinite(value)
         assert value >= 0
 
 
 def test_before_pods_are_known_nothing_is_the_systems(node: UsedNode) -> None:
-    rounds = rounds_with(node, TOLD)
+    rounds = rounds_with(node, REPORTED)
     look = CollectContext(0.0, rounds.steady, pods_known=False, latest=rounds.newest)
     assert sysresource.Collector(node.sources).collect(look) == Samples()

@@ -135,7 +135,7 @@ class UsedNode:
 class Rounds:
     """Looks with a collector again and again; what it finds is the newest of its series.
 
-    Each look is a second after the last one, unless told otherwise.
+    Each look is a second after the last one, unless reported otherwise.
     """
 
     def __init__(self, collector: AnyCollector, *others: AnyCollector) -> None:

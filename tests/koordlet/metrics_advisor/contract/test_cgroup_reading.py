@@ -45,8 +45,8 @@ def test_what_is_reported_of_a_file(
     for method, expected in ((FileReading.of_group, of_group), (FileReading.of_node, of_node)):
         reading = FileReading(TextTree({"/f": found}))
         assert method(reading, "/f", int) == (5 if found == "5" else None)
-        told = zip(reading.partial, expected, strict=True)
-        assert all(line.startswith(start) for line, start in told)
+        reported = zip(reading.partial, expected, strict=True)
+        assert all(line.startswith(start) for line, start in reported)
 
 
 @pytest.mark.parametrize(

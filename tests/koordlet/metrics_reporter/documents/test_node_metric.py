@@ -150,16 +150,18 @@ def test_pods_by_name_without_those_that_were_not_measured(samples: Samples) -> 
         record("c", "u3", "early", parent="/kubepods.slice/kubepods-besteffort.slice/x"),
         record("no-memory", "u4"),
         record("no-samples", "u6"),
-        PodRecord(Pod("told", "ns", "u5", {"koordinator.sh/priority-class": "koord-mid"})),
+        PodRecord(Pod("reported", "ns", "u5", {"koordinator.sh/priority-class": "koord-mid"})),
     )
-    told = status_of(samples, NodeMetricInputs(pods=pods))["podsMetric"]
-    assert [(one["namespace"], one["name"], one.get("priority"), one["qos"]) for one in told] == [
+    reported = status_of(samples, NodeMetricInputs(pods=pods))["podsMetric"]
+    assert [
+        (one["namespace"], one["name"], one.get("priority"), one["qos"]) for one in reported
+    ] == [
         ("early", "c", "koord-batch", "BE"),
         ("ns", "a", "koord-prod", "LS"),
         ("ns", "b", "koord-batch", "BE"),
-        ("ns", "told", "koord-mid", "LSR"),
+        ("ns", "reported", "koord-mid", "LSR"),
     ]
-    assert told[1]["podUsage"] == used("100m", "1k")
+    assert reported[1]["podUsage"] == used("100m", "1k")
 
 
 def test_containers_of_a_pod_with_several(samples: Samples) -> None:
@@ -178,10 +180,10 @@ def test_containers_of_a_pod_with_several(samples: Samples) -> None:
         replace(several, containers=containers),
         replace(alone, containers={"c3": Container(alone.pod, "web", "c3")}),
     )
-    told = {
+    reported = {
         one["name"]: one for one in status_of(samples, NodeMetricInputs(pods=pods))["podsMetric"]
     }
-    assert told["several"]["extensions"] == {
+    assert reported["several"]["extensions"] == {
         "pykoord": {
             "containers": {
                 "sidecar": {"cpu": "750m", "memory": "1k"},
@@ -190,7 +192,7 @@ def test_containers_of_a_pod_with_several(samples: Samples) -> None:
         }
     }
     # Its one container uses what the pod does.
-    assert "extensions" not in told["alone"]
+    assert "extensions" not in reported["alone"]
 
 
 def test_numa_nodes_in_order_one_without_cpus_too(samples: Samples) -> None:
@@ -281,13 +283,13 @@ def test_gpus_of_the_node_and_of_pods(samples: Samples) -> None:
         "koordinator.sh/gpu-memory": "2Gi",
         "koordinator.sh/gpu-memory-ratio": "25",
     }
-    told = status["nodeMetric"]["nodeUsage"]["devices"]
-    assert told == [
+    reported = status["nodeMetric"]["nodeUsage"]["devices"]
+    assert reported == [
         {"type": "gpu", "id": "GPU-0", "minor": 0, "health": True, "resources": resources},
         {"type": "gpu", "id": "GPU-1", "minor": 1, "health": False, "resources": resources},
     ]
     aggregated = status["nodeMetric"]["aggregatedNodeUsages"][0]["usage"]
-    assert aggregated["p90"]["devices"] == told
+    assert aggregated["p90"]["devices"] == reported
     [device] = status["podsMetric"][0]["podUsage"]["devices"]
     assert device["id"] == "GPU-1"
     assert device["resources"]["koordinator.sh/gpu-memory-ratio"] == "12"

@@ -70,7 +70,7 @@ def built(given: dict[str, Any] | None = None, inputs: TopologyInputs = INPUTS) 
     return document
 
 
-def told(document: dict[str, Any], key: str) -> Any:
+def reported(document: dict[str, Any], key: str) -> Any:
     return json.loads(document["metadata"]["annotations"][key])
 
 
@@ -149,7 +149,7 @@ def test_a_numa_node_without_cpus_has_a_zone_and_no_pool() -> None:
         "hugepages-2Mi": "0",
         "memory": "4Gi",
     }
-    assert [one["node"] for one in told(document, keys.ANNOTATION_CPU_SHARED_POOLS)] == [0, 1]
+    assert [one["node"] for one in reported(document, keys.ANNOTATION_CPU_SHARED_POOLS)] == [0, 1]
 
 
 def test_cpus_that_are_offline_are_nowhere() -> None:
@@ -157,12 +157,12 @@ def test_cpus_that_are_offline_are_nowhere() -> None:
         replace(one, online=one.id not in (1, 2, 3, 6, 7)) for one in machine().processors
     )
     document = built(inputs=replace(INPUTS, cpus=replace(INPUTS.cpus, processors=processors)))
-    assert told(document, keys.ANNOTATION_CPU_SHARED_POOLS) == [
+    assert reported(document, keys.ANNOTATION_CPU_SHARED_POOLS) == [
         {"socket": 0, "node": 0, "cpuset": "0,4-5"}
     ]
     assert zone(document, "node-0")["cpu"] == "3"
     assert zone(document, "node-1")["cpu"] == "0"
-    assert len(told(document, keys.ANNOTATION_CPU_TOPOLOGY)["detail"]) == 3
+    assert len(reported(document, keys.ANNOTATION_CPU_TOPOLOGY)["detail"]) == 3
 
 
 def test_huge_pages_are_reported_apart_from_memory_with_the_gate() -> None:
@@ -225,9 +225,9 @@ def test_the_kubelets_topology_policy(policy: str, scope: str, level: str) -> No
 def test_pods_with_cpus_of_their_own_leave_the_pools() -> None:
     pods = (pod("1", "LSE", "0,4"), pod("2", "LSR", "1"), pod("3", "LS", "2"), pod("4", "BE"))
     document = built(inputs=replace(INPUTS, pods=pods))
-    pools = told(document, keys.ANNOTATION_CPU_SHARED_POOLS)
+    pools = reported(document, keys.ANNOTATION_CPU_SHARED_POOLS)
     assert [one["cpuset"] for one in pools] == ["5", "2-3,6-7"]
-    pools = told(document, keys.ANNOTATION_BE_CPU_SHARED_POOLS)
+    pools = reported(document, keys.ANNOTATION_BE_CPU_SHARED_POOLS)
     assert [one["cpuset"] for one in pools] == ["1,5", "2-3,6-7"]
 
 
@@ -248,21 +248,21 @@ def test_what_the_kubelets_static_policy_gave_away() -> None:
         pods=(pod("a"), pod("ls", "LS"), pod("bound", "LSR", "6")),
     )
     document = built(inputs=inputs)
-    assert told(document, keys.ANNOTATION_POD_CPU_ALLOCS) == [
+    assert reported(document, keys.ANNOTATION_POD_CPU_ALLOCS) == [
         {"namespace": "ns", "name": "pod-a", "uid": "a", "cpuset": "2", "managedByKubelet": True},
         {"uid": "b", "cpuset": "1,5", "managedByKubelet": True},
     ]
     for key in (keys.ANNOTATION_CPU_SHARED_POOLS, keys.ANNOTATION_BE_CPU_SHARED_POOLS):
-        assert "1" not in [one["cpuset"] for one in told(document, key)]
-    pools = told(document, keys.ANNOTATION_CPU_SHARED_POOLS)
+        assert "1" not in [one["cpuset"] for one in reported(document, key)]
+    pools = reported(document, keys.ANNOTATION_CPU_SHARED_POOLS)
     assert [one["cpuset"] for one in pools] == ["0,4", "3,7"]
-    assert told(document, keys.ANNOTATION_CPU_MANAGER_POLICY) == {
+    assert reported(document, keys.ANNOTATION_CPU_MANAGER_POLICY) == {
         "policy": "static",
         "options": {"full-pcpus-only": "true"},
         "reservedCPUs": "0,4",
     }
     none = replace(inputs, kubelet=replace(kubelet, cpu_policy="none"))
-    assert told(built(inputs=none), keys.ANNOTATION_POD_CPU_ALLOCS) is None
+    assert reported(built(inputs=none), keys.ANNOTATION_POD_CPU_ALLOCS) is None
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_cpus_that_the_node_reserves(
     reservation: dict[str, Any], written: dict[str, Any], pools: list[str]
 ) -> None:
     document = built(node({keys.ANNOTATION_NODE_RESERVATION: json.dumps(reservation)}))
-    assert told(document, keys.ANNOTATION_NODE_RESERVATION) == written
+    assert reported(document, keys.ANNOTATION_NODE_RESERVATION) == written
     for key in (keys.ANNOTATION_CPU_SHARED_POOLS, keys.ANNOTATION_BE_CPU_SHARED_POOLS):
-        assert [one["cpuset"] for one in told(document, key)] == pools
+        assert [one["cpuset"] for one in reported(document, key)] == pools
 
 
 @pytest.mark.parametrize(
@@ -309,10 +309,10 @@ def test_cpus_of_system_pods(given: dict[str, Any], pools: list[str] | None) -> 
     )
     if pools is None:
         assert "cpuset" in problems[0]
-        assert told(document, keys.ANNOTATION_SYSTEM_QOS_RESOURCE) == {}
+        assert reported(document, keys.ANNOTATION_SYSTEM_QOS_RESOURCE) == {}
         return
-    assert told(document, keys.ANNOTATION_SYSTEM_QOS_RESOURCE) == given
-    found = told(document, keys.ANNOTATION_BE_CPU_SHARED_POOLS)
+    assert reported(document, keys.ANNOTATION_SYSTEM_QOS_RESOURCE) == given
+    found = reported(document, keys.ANNOTATION_BE_CPU_SHARED_POOLS)
     assert [one["cpuset"] for one in found] == pools
 
 
@@ -321,7 +321,7 @@ def test_annotations_of_the_node_that_cannot_be_read_are_said(text: str) -> None
     given = node({keys.ANNOTATION_NODE_RESERVATION: text})
     document, problems = build(given, INPUTS)
     assert keys.ANNOTATION_NODE_RESERVATION in problems[0]
-    assert len(told(document, keys.ANNOTATION_CPU_SHARED_POOLS)) == 2
+    assert len(reported(document, keys.ANNOTATION_CPU_SHARED_POOLS)) == 2
 
 
 _cpus = st.frozensets(st.integers(0, 7), max_size=6).map(cpuset.render)

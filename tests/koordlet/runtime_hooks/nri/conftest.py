@@ -18,10 +18,10 @@ from tests.support.nri_runtime import NriRuntime
 
 
 class Remembering(NriHandler):
-    """Remembers what it was told; ``wanted`` are answers by method, or what gives them."""
+    """Remembers what it got; ``wanted`` are answers by method, or what gives them."""
 
     def __init__(self, **wanted: Any) -> None:
-        self.told: list[tuple[str, Any]] = []
+        self.reported: list[tuple[str, Any]] = []
         self._wanted = wanted
 
     def connected(self, runtime):
@@ -40,10 +40,10 @@ class Remembering(NriHandler):
         return self._remember("create_container", request)
 
     def names(self) -> list[str]:
-        return [name for name, _ in self.told]
+        return [name for name, _ in self.reported]
 
     def _remember(self, name: str, request: Any) -> Any:
-        self.told.append((name, request))
+        self.reported.append((name, request))
         wanted = self._wanted.get(name)
         return wanted(request) if callable(wanted) else wanted
 

@@ -85,7 +85,7 @@ async def test_a_plain_answer_is_given_at_once():
     assert talk.counts == NriCounts(calls=1)
 
 
-async def test_a_plain_method_that_holds_up_the_loop_is_told(caplog):
+async def test_a_plain_method_that_holds_up_the_loop_is_reported(caplog):
     talk = Talk(pb.CreateContainerResponse())
     await talk.ask(nothing(), -1)
     assert talk.answered == [pb.CreateContainerResponse()]

@@ -59,7 +59,7 @@ def warnings(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
 
 
 @pytest.mark.parametrize("settings", [{"index": "1"}, {"name": "no spaces"}])
-def test_identity_that_cannot_be_is_told_at_once(settings):
+def test_identity_that_cannot_be_is_reported_at_once(settings):
     with pytest.raises(ValueError, match="expected"):
         NriClient(Remembering(), **settings)
 
@@ -69,7 +69,7 @@ async def test_registers_and_is_synchronized(runtime):
     handler = Remembering(synchronize=pb.SynchronizeResponse(update=[UPDATE]))
     async with served(runtime, handler, name="koordlet", index="07") as client:
         assert client.connected
-        assert handler.told == [
+        assert handler.reported == [
             ("connected", RuntimeInfo("containerd", "2.1.4", "", "", 5.0, 10.0)),
             ("synchronize", pb.SynchronizeRequest(pods=[POD], containers=[CONTAINER])),
         ]
@@ -100,15 +100,15 @@ async def test_events_reach_the_handler(runtime, has_all_calls, size):
         await runtime.ask("RunPodSandbox", request, pb.RunPodSandboxResponse)
         for _ in range(2):
             assert await create(runtime) == [adjusted(size)]
-        assert handler.told[2:4] == [("run_pod_sandbox", request), ("create_container", CREATE)]
+        assert handler.reported[2:4] == [("run_pod_sandbox", request), ("create_container", CREATE)]
 
 
-@pytest.mark.parametrize(("told", "waits"), [(True, "0.5"), (False, "0.1")])
+@pytest.mark.parametrize(("reported", "waits"), [(True, "0.5"), (False, "0.1")])
 async def test_a_slow_method_is_answered_for_and_its_answer_used_later(
-    runtime, caplog, told, waits
+    runtime, caplog, reported, waits
 ):
     """A runtime that tells no timeout waits two seconds."""
-    runtime.tells_timeouts = told
+    runtime.tells_timeouts = reported
     go_on, late = asyncio.Event(), []
     handler = Remembering(create_container=slowly(go_on, adjusted()))
     async with served(runtime, handler, late=late.append, patience=SHORT) as client:
@@ -211,7 +211,7 @@ async def test_comes_back_when_the_runtime_restarts(runtime, socket, caplog):
             await runtime.start()
         await until(lambda: runtime.plugins)
         assert client.counts.connections == 4
-    synchronized = [len(what.pods) for name, what in handler.told if name == "synchronize"]
+    synchronized = [len(what.pods) for name, what in handler.reported if name == "synchronize"]
     assert synchronized == [0, 1, 2, 3]
     assert handler.names() == ["connected", "synchronize", "disconnected"] * 3 + [
         "connected",
@@ -375,7 +375,7 @@ async def test_unsolicited_update(runtime, socket):
         assert client.connected
 
 
-async def test_update_waits_no_longer_than_told(runtime):
+async def test_update_waits_no_longer_than_asked(runtime):
     async with served(runtime, Remembering()) as client:
         async with runtime._request:
             with pytest.raises(TimeoutError):

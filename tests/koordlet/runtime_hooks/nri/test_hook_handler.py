@@ -92,7 +92,7 @@ def test_wishes_become_an_adjustment_and_a_missing_mount_is_left_out():
     assert adjust.linux.oom_score_adj.value == 7
 
 
-def test_what_is_left_out_of_an_answer_is_not_told_as_changed():
+def test_what_is_left_out_of_an_answer_is_not_reported_as_changed():
     patch = Patch(
         mounts={"/in": Mount("/dev/null"), "/none": Mount("/does-not-exist")},
         devices={"/dev/none": Device("/does-not-exist")},
@@ -103,8 +103,8 @@ def test_what_is_left_out_of_an_answer_is_not_told_as_changed():
     made.create_container(CREATE)
     [kept] = answers.find(lambda _: True)
     assert (kept.answer.transport, kept.answer.hook) == ("NRI", "PreCreateContainer")
-    [told] = kept.answer.plugins
-    assert told.fields == (("mounts[/in]", None, "/dev/null"),)
+    [reported] = kept.answer.plugins
+    assert reported.fields == (("mounts[/in]", None, "/dev/null"),)
 
 
 def test_what_is_so_already_is_not_adjusted_again():

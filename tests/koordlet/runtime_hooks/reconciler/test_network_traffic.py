@@ -18,9 +18,9 @@ class Bench:
     def __init__(self) -> None:
         self.now = 0.0
         self.shaped: list[tuple[Traffic | None, str]] = []
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.jobs = HeldJobs()
-        self.shape = TrafficShaper(self, self.jobs, self.told.append, lambda: self.now, 60.0)  # type: ignore[arg-type]
+        self.shape = TrafficShaper(self, self.jobs, self.reported.append, lambda: self.now, 60.0)  # type: ignore[arg-type]
 
     def reconcile(self, wanted: Traffic | None, why: str, cancel: CancelToken) -> TrafficReport:
         self.shaped.append((wanted, why))
@@ -33,7 +33,7 @@ def test_it_is_a_job_and_tells_what_was_not_done() -> None:
     assert bench.shaped == []
     bench.jobs.run()
     assert bench.shaped == [(FAST, "a pod")]
-    assert bench.told == ["no module", "a pod"]
+    assert bench.reported == ["no module", "a pod"]
 
 
 def test_the_same_again_is_done_at_the_interval_and_another_at_once() -> None:

@@ -110,7 +110,7 @@ class TestTheLearner:
         return PodRecord(pod, {"c1": container}, demand=demand)
 
     @pytest.mark.parametrize(
-        ("told", "requests", "shares"),
+        ("reported", "requests", "shares"),
         [
             (512, None, 512),
             (512, {"cpu": 9000}, 512),
@@ -121,8 +121,8 @@ class TestTheLearner:
             (None, None, None),
         ],
     )
-    def test_known_shares(self, told, requests, shares):
-        record = self.record(told, requests)
+    def test_known_shares(self, reported, requests, shares):
+        record = self.record(reported, requests)
         assert known_shares(record, record.containers["c1"]) == shares
 
     def test_of_a_container_that_is_in_no_list_nothing_is_known(self):

@@ -60,7 +60,7 @@ def limits(name: str, cpu: Any, **more: Any) -> dict[str, Any]:
 
 
 class TestQuotas:
-    """What the kubelet asks for, as far as it can be told from its list."""
+    """What the kubelet asks for, as far as it can be known from its list."""
 
     def quotas(self, spec: dict[str, Any], **status: Any) -> tuple[int | None, int | None]:
         """Of the pod, and of its running container "main"."""

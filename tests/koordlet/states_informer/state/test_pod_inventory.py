@@ -13,7 +13,7 @@ POD = Pod("web-1", "shop", "u1", cgroup_parent="kubepods/podu1")
 MAIN = Container(POD, "main", "c1")
 
 
-def test_a_pod_told_of_is_there_until_it_ends() -> None:
+def test_a_pod_reported_is_there_until_it_ends() -> None:
     inventory = PodInventory()
     inventory.saw_pod(POD, 1.0)
     assert inventory.records() == (PodRecord(POD),)
@@ -102,7 +102,7 @@ def quotas(inventory: PodInventory) -> tuple[int | None, int | None]:
 
 def test_the_runtime_knows_the_handler_and_the_cgroup_and_the_list_all_else() -> None:
     parent = "kubelet/kubepods/podu1"
-    told = replace(
+    reported = replace(
         POD, labels={"old": ""}, cgroup_parent=parent, runtime_handler="kata-qemu", ip="1"
     )
     known = replace(POD, labels={"new": ""}, runtime_class="secure", ip="2")
@@ -112,7 +112,7 @@ def test_the_runtime_knows_the_handler_and_the_cgroup_and_the_list_all_else() ->
             if step:
                 inventory.replace([PodRecord(known)], 2.0)
             else:
-                inventory.saw_pod(told, 1.0)
+                inventory.saw_pod(reported, 1.0)
         [record] = inventory.records()
         assert record.pod == replace(
             known, cgroup_parent=parent, runtime_handler="kata-qemu", runtime_class="secure"

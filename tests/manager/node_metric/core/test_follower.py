@@ -22,7 +22,7 @@ def follower(kept: NodeMetricStore, **query: str) -> Follower:
     return Follower(kept, options, ObjectForm.OBJECT, lambda: 0.0)
 
 
-def told(lines: Any) -> list[tuple[str, str]]:
+def reported(lines: Any) -> list[tuple[str, str]]:
     events = [json.loads(one) for one in lines]
     return [(one["type"], one["object"].get("metadata", {}).get("name", "")) for one in events]
 
@@ -50,12 +50,12 @@ def test_what_is_sent_first_and_then(query: dict[str, str], first: Any, then: An
     if query.get("resourceVersion") == "newest":
         query = {"resourceVersion": str(kept.version)}
     follows = follower(kept, **query)
-    assert told(follows.first()) == first
-    assert told(follows.next()) == []
+    assert reported(follows.first()) == first
+    assert reported(follows.next()) == []
     kept.put("n1", b"{}", 1, 1)
     kept.forget("n2")
-    assert told(follows.next()) == then
-    assert told(follows.next()) == []
+    assert reported(follows.next()) == then
+    assert reported(follows.next()) == []
     assert str(kept.version) in follows.bookmark().decode()
 
 
@@ -66,7 +66,7 @@ def test_initial_events_end_with_a_bookmark(version: dict[str, str]) -> None:
     del query["resourceVersion"]
     query |= version
     lines = list(follower(kept, **query).first())
-    assert told(lines) == [("ADDED", "n1"), ("ADDED", "n2"), ("BOOKMARK", "")]
+    assert reported(lines) == [("ADDED", "n1"), ("ADDED", "n2"), ("BOOKMARK", "")]
     last = json.loads(lines[-1])["object"]["metadata"]
     assert last["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert last["resourceVersion"] == str(kept.version)
@@ -97,7 +97,7 @@ def test_versions_that_cannot_be_followed_are_refused_at_once(
     assert (caught.value.status, caught.value.cause or caught.value.reason) == (status, reason)
 
 
-def test_who_falls_too_far_behind_is_told_so_last() -> None:
+def test_who_falls_too_far_behind_hears_so_last() -> None:
     kept = store()
     follows = follower(kept, resourceVersion=str(kept.version))
     for number in range(600):

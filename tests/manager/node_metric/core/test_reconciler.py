@@ -50,7 +50,7 @@ def test_koordlet_reads_what_is_written(memory: MemoryPolicy):
     assert policy({"spec": spec}) == (MetricCollectPolicy(120, 30, (90.0, 3600.0), memory), ())
 
 
-def test_a_nodes_annotation_counts_more_and_a_bad_one_is_told():
+def test_a_nodes_annotation_counts_more_and_a_bad_one_is_reported():
     key = "node.koordinator.sh/colocation-strategy"
     node = ClusterNode("n1", "u1", {}, {key: '{"metricReportIntervalSeconds": 45}'})
     spec, lines = desired(config(metricReportIntervalSeconds=90), node, None)

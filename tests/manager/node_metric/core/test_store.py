@@ -33,11 +33,11 @@ def put(kept: NodeMetricStore, name: str, now: float = 0.0, status: bytes = b"{}
     kept.put(name, status, now, 1_000_000 + now)
 
 
-def told(kept: NodeMetricStore, version: int) -> list[tuple[str, str]]:
+def reported(kept: NodeMetricStore, version: int) -> list[tuple[str, str]]:
     return [(one.type.value, one.kept.name) for one in kept.since(version)]
 
 
-def test_what_came_what_changed_and_what_went_is_told_in_order() -> None:
+def test_what_came_what_changed_and_what_went_is_reported_in_order() -> None:
     kept = store()
     put(kept, "n1")
     put(kept, "n2")
@@ -46,7 +46,7 @@ def test_what_came_what_changed_and_what_went_is_told_in_order() -> None:
     kept.forget("n2")
     put(kept, "n3")
     put(kept, "n3")
-    assert told(kept, version) == [("MODIFIED", "n1"), ("DELETED", "n2"), ("ADDED", "n3")]
+    assert reported(kept, version) == [("MODIFIED", "n1"), ("DELETED", "n2"), ("ADDED", "n3")]
     assert kept.since(kept.version) == []
     versions = [one.version for one in kept.since(version)]
     assert versions == sorted(versions)
@@ -76,7 +76,7 @@ def test_only_so_many_that_went_are_remembered() -> None:
     put(kept, "m")
     newest = kept.version
     kept.forget("m")
-    assert told(kept, newest) == [("DELETED", "m")]
+    assert reported(kept, newest) == [("DELETED", "m")]
     with pytest.raises(TooOldError):
         kept.page(version=version)
 
@@ -93,7 +93,7 @@ def test_a_silent_node_is_stale_and_goes_in_the_end() -> None:
     found = kept.get("n1")
     assert found is not None
     assert found.stale_since == "1970-01-12T13:46:40Z"
-    assert told(kept, version) == [("MODIFIED", "n1")]
+    assert reported(kept, version) == [("MODIFIED", "n1")]
     put(kept, "n1", now=103)
     assert kept.stale == set()
     assert kept.get("n1").stale_since == ""  # type: ignore[union-attr]

@@ -195,7 +195,7 @@ def test_a_node_that_is_not_heard_of_offers_nothing(
     assert due == ["n"]
 
 
-def test_a_metric_that_cannot_be_read_is_told() -> None:
+def test_a_metric_that_cannot_be_read_is_reported() -> None:
     one = fleet()
     assert (one.status("n"), one.status("other")) == (status(), None)
     one.metric("n", b"{")
@@ -540,7 +540,7 @@ def test_reckoned_in_parts_is_reckoned_all_the_same(part: int) -> None:
     assert len(whole[1]) == 85
 
 
-def test_a_zone_told_of_after_the_pass_waits_for_the_next() -> None:
+def test_a_zone_reported_after_the_pass_waits_for_the_next() -> None:
     one = fleet()
     one.calculate(NOW)
     many = tuple(NumaZone(f"node-{place}", place, CpuMemory(1000, 1000)) for place in range(5))

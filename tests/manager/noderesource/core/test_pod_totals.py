@@ -76,26 +76,26 @@ def metric(**pods: tuple[int | None, int | None] | PodUsageSummary) -> MetricSum
 def test_one_pod(
     one: PodSummary, used: tuple[int | None, int | None] | None, sums: PodSums
 ) -> None:
-    told = metric(p=used) if used else MetricSummary()
-    assert account(told, {"p": one}).high == sums
+    reported = metric(p=used) if used else MetricSummary()
+    assert account(reported, {"p": one}).high == sums
 
 
 def test_pods_that_are_gone_count_as_measured() -> None:
-    told = metric(
+    reported = metric(
         gone=(30, 300),
         ended=(5, 50),
         batch=PodUsageSummary(MeasuredUsage(7, 70), "koord-batch"),
         free=PodUsageSummary(MeasuredUsage(7, 70), "koord-free"),
         unsaid=PodUsageSummary(MeasuredUsage(1, 2), ""),
     )
-    found = account(told, {"ended": pod(active=False)}).high
+    found = account(reported, {"ended": pod(active=False)}).high
     assert found == PodSums(CpuMemory(36, 352), CpuMemory(), CpuMemory(36, 352))
 
 
 def test_zones_bear_pods_where_they_are_bound_and_the_rest_by_size() -> None:
     pods = {"free": pod(400, 400), "bound": pod(50, 50, numa=(1,)), "else": pod(8, 8, numa=(7,))}
-    told = MetricSummary(system=MeasuredUsage(40, 40))
-    zones = zone_totals(told, account(told, pods), CpuMemory(80, 80), TWO)
+    reported = MetricSummary(system=MeasuredUsage(40, 40))
+    zones = zone_totals(reported, account(reported, pods), CpuMemory(80, 80), TWO)
     assert [one.high.used for one in zones] == [CpuMemory(306, 204), CpuMemory(152, 254)]
     assert [one.system for one in zones] == [CpuMemory(30, 20), CpuMemory(10, 20)]
     assert [one.reserved for one in zones] == [CpuMemory(60, 40), CpuMemory(20, 40)]

@@ -16,8 +16,8 @@ NOW = 1_795_168_800.0
 
 def fleet() -> Fleet:
     found = Fleet()
-    facts = NodeState(capacity=CpuMemory(10_000, 1 << 40), reserved=CpuMemory(1000, 0))
-    found.node("n", facts, ColocationStrategy(enable=True), NOW)
+    node_state = NodeState(capacity=CpuMemory(10_000, 1 << 40), reserved=CpuMemory(1000, 0))
+    found.node("n", node_state, ColocationStrategy(enable=True), NOW)
     found.calculate(NOW)
     idle = {"resources": {"cpu": "0", "memory": "0"}}
     status = {"updateTime": "2026-11-20T10:00:00Z", "nodeMetric": {"systemUsage": idle}}

@@ -151,7 +151,7 @@ def test_amplified_is_at_least_raw_and_once_is_enough(
     before = node(first, ratios)
     for has in (first, *later):
         new = by_kubelet(before, **has)
-        # Amounts that the kubelet has by chance as they are shown cannot be told from ours.
+        # Amounts that the kubelet has by chance as they are shown cannot be known from ours.
         assume(shown(new) != shown(before) or has == first)
         kept = written(new, before)
         assert amounts(raw(kept)) == amounts(has)

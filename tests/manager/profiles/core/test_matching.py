@@ -37,7 +37,7 @@ def test_both_selectors_have_to_match(
     assert names(labels, namespace, pod=WEB, namespace=COLOCATED, both=WEB | COLOCATED) == expected
 
 
-def test_a_selector_that_cannot_be_read_matches_nothing_and_is_told() -> None:
+def test_a_selector_that_cannot_be_read_matches_nothing_and_is_reported() -> None:
     profiles = read_all({"bad": {"spec": BROKEN}, "good": {}})
     matches = for_pod(profiles, {"a": "1"}, "ns", {})
     assert [one.name for one in matches.profiles] == ["good"]

@@ -114,7 +114,7 @@ def test_tolerations_are_added_to_those_there_are() -> None:
     assert found.lines == ()
 
 
-def test_what_only_new_pods_get_is_told() -> None:
+def test_what_only_new_pods_get_is_reported() -> None:
     patch = {"metadata": {"labels": {"a": "1"}}, "spec": {"containers": [{"name": "x"}]}}
     found = changed(pod(), profile(patch=patch))
     assert found.patch == {"metadata": {"uid": "u", "labels": {"a": "1"}}}
@@ -155,7 +155,7 @@ def test_a_pod_that_came_after_the_profile_had_its_chance_then() -> None:
     assert changed(young, profile(labels={"a": "1"}, probability=100)).patch is not None
 
 
-def test_a_namespace_that_is_not_known_is_told() -> None:
+def test_a_namespace_that_is_not_known_is_reported() -> None:
     one = profile(labels={"a": "1"}, namespaceSelector={"matchLabels": {"a": "b"}})
     found = change((one,), pod(), "ns", None)
     assert found.patch is None

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Object, Object, Object]] = {
         of(listed("b", image="1")),
         of([*listed("a"), *listed("b", image="1"), *listed("c")]),
     ),
-    "elements are ordered as told": (
+    "elements are ordered as reported": (
         of(listed("a", "b", "c")),
         {"spec": {"$setElementOrder/containers": listed("c", "b", "a")}},
         of(listed("c", "b", "a")),

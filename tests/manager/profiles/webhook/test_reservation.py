@@ -98,7 +98,7 @@ def test_what_is_refused(given: Object, view: ClusterView, code: int, refusal: s
     assert (verdict.code, verdict.refusal[: len(refusal)]) == (code, refusal)
 
 
-def test_what_cannot_be_used_is_told() -> None:
+def test_what_cannot_be_used_is_reported() -> None:
     view = ClusterView(
         profiles={"a": {"spec": {"selector": 1}}, "b": {"spec": {"labels": {"x": 1, "y": "1"}}}}
     )

@@ -87,7 +87,7 @@ def test_otherwise_it_stays(namespace: str, cluster: QuotaView) -> None:
     assert warnings == []
 
 
-def test_a_selector_that_cannot_be_read_is_told() -> None:
+def test_a_selector_that_cannot_be_read_is_reported() -> None:
     warnings: list[str] = []
     given = pod()
     assert mutated(given, {}, "ns", view([1]), warnings) is given

@@ -66,7 +66,7 @@ def test_what_was_long_ago_weighs_little() -> None:
 @pytest.mark.parametrize(
     ("kills", "at", "request_mib"),
     [
-        # By a fifth, for a week; the same kill told of twice, and a smaller one before it.
+        # By a fifth, for a week; the same kill reported twice, and a smaller one before it.
         ([(1000, 0), (1000, 0), (10, -1)], DAY, 1200),
         ([(1000, 0)], 7 * DAY + 1, 125),
         # A smaller kill takes nothing away within a week.

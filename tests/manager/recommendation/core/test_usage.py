@@ -7,7 +7,7 @@ from koord_manager.recommendation.core.usage import PodContainerUsage, pods_usag
 from koord_prediction.amount import ResourceAmount
 
 
-def test_pods_and_the_containers_that_are_told_of() -> None:
+def test_pods_and_the_containers_that_are_reported() -> None:
     status = {
         "podsMetric": [
             {

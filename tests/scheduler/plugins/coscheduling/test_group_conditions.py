@@ -76,11 +76,11 @@ def test_it_says_why_a_group_gets_no_nodes() -> None:
     groups.pod("a", is_bound=False)
     groups.pod("b", is_bound=False)
     groups.gangs.refuse(KEY, "too small", 0.0)
-    told = ("PodGroupInitiallyScheduled", "False", "Unschedulable", "too small")
-    assert groups.written() == [told]
+    reported = ("PodGroupInitiallyScheduled", "False", "Unschedulable", "too small")
+    assert groups.written() == [reported]
     groups.gangs.touched.clear()
     groups.gangs.refuse(KEY, "another count", 59.0)
-    assert (groups.written(), groups.gangs.touched) == ([told], set()), "not at each attempt"
+    assert (groups.written(), groups.gangs.touched) == ([reported], set()), "not at each attempt"
     groups.gangs.refuse(KEY, "another count", 60.0)
     assert groups.written()[0][3] == "another count"
 

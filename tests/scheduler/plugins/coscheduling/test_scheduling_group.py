@@ -70,7 +70,7 @@ def test_a_group_of_the_oldest_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "reported"),
     [
         ({}, "spec.schedulingPolicy needs one of basic and gang"),
         (
@@ -95,8 +95,8 @@ def test_a_group_of_the_oldest_version() -> None:
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_told(spec: Mapping[str, Any], told: str) -> None:
-    assert told in described(spec).problem
+def test_what_cannot_be_honoured_is_reported(spec: Mapping[str, Any], reported: str) -> None:
+    assert reported in described(spec).problem
 
 
 @pytest.mark.parametrize("spec", [{"schedulingPolicy": {"gang": {"minCount": "two"}}}, []])

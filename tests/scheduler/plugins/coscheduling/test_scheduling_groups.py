@@ -198,7 +198,7 @@ def test_domains_are_nested_as_groups_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("above", "told"),
+    ("above", "reported"),
     [
         ({}, "there is no CompositePodGroup d/all"),
         ({"all": composite(1, parentCompositePodGroupName="all")}, "is above itself"),
@@ -219,7 +219,7 @@ def test_domains_are_nested_as_groups_are() -> None:
         ({"all": composite(1, priority=3)}, "have the priorities 2 and 3; expected one"),
     ],
 )
-def test_a_group_below_a_wrong_tree_waits(above: Mapping[str, Any], told: str) -> None:
+def test_a_group_below_a_wrong_tree_waits(above: Mapping[str, Any], reported: str) -> None:
     cluster = cluster_with("n1")
     workload = {"workloadName": "w1", "templateName": "t"}
     spec = gang(1, parentCompositePodGroupName="all", workloadRef=workload, priority=2)
@@ -228,7 +228,7 @@ def test_a_group_below_a_wrong_tree_waits(above: Mapping[str, Any], told: str) -
         cluster.composite(name, one)
     members(cluster, "g", 1, priority=2)
     assert cluster.placed() == []
-    assert told in why(cluster, "g-0")
+    assert reported in why(cluster, "g-0")
     for name in above:
         cluster.remove_object("CompositePodGroup.scheduling.k8s.io", name)
     cluster.composite("all", composite(1))

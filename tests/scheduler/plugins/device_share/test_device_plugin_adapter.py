@@ -150,7 +150,7 @@ async def test_without_a_lock_the_node_is_not_touched(cell: Cell) -> None:
         (CARD._replace(resources=((GPU_CORE, 50), (GPU_MEMORY, 1 << 20))),),
     ],
 )
-async def test_what_the_device_plugin_cannot_give_is_told(
+async def test_what_the_device_plugin_cannot_give_is_reported(
     cell: Cell, cards: tuple[PodDevice, ...]
 ) -> None:
     failure = await cell.binder.run(cell.placement(vendor="cambricon", cards=cards))

@@ -289,7 +289,7 @@ def test_profiles_share_templates() -> None:
         read_scheduler_config(f"{head}profiles:\n{text}")
 
 
-def test_the_nearest_miss_is_told() -> None:
+def test_the_nearest_miss_is_reported() -> None:
     cluster = Cluster(n1=2)
     cluster.place("a", {GPU: "60"})
     cluster.place("b", {GPU: "70"})

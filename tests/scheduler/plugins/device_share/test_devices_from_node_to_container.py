@@ -91,8 +91,8 @@ def test_a_part_of_an_npu_by_its_template() -> None:
     state = NodeDeviceState(report.has, labels, templates=of_model)
     found = allocate(needs({**part, SHARED: 1}), state, DeviceScorer())
     assert not isinstance(found, DeviceRejection)
-    told = adaption(found, report.gpu_model, "", "n1", 7)
-    assert told.annotations["huawei.com/npu-core"] == "0-vir02"
+    reported = adaption(found, report.gpu_model, "", "n1", 7)
+    assert reported.annotations["huawei.com/npu-core"] == "0-vir02"
     written = dict(device_reservation(found, report.ids).annotations)[ANNOTATION_DEVICE_ALLOCATED]
     assert written is not None
     given = pod_view(annotations={ANNOTATION_DEVICE_ALLOCATED: written}).record.pod

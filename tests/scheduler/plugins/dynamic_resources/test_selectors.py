@@ -74,7 +74,7 @@ def test_expressions(expression: str, expected: bool | None) -> None:
         assert matches(expression) is expected
 
 
-def test_an_expression_that_is_none_is_told_once() -> None:
+def test_an_expression_that_is_none_is_reported_once() -> None:
     assert isinstance(compile_selector("device.driver =="), SelectorError)
     assert compile_selector("device.driver ==") is compile_selector("device.driver ==")
 

@@ -297,7 +297,7 @@ def test_what_a_quota_lacks_and_who_has_it_is_explained() -> None:
     assert "ElasticQuota" in document["diagnosis"]["wakes_on"][0]
 
 
-def test_a_quota_that_pods_name_and_is_not_there_is_told_of_once() -> None:
+def test_a_quota_that_pods_name_and_is_not_there_is_reported_once() -> None:
     cluster = QuotaCluster("n1")
     cluster.quota("team", 3)
     quotas = cluster.scheduler.nodes.use(QuotaColumns)

@@ -146,7 +146,7 @@ def test_pods_that_run_already_keep_their_cpus_though_the_node_is_known_later() 
     assert one == "not enough cpus available to satisfy request"
 
 
-def test_pods_that_differ_in_annotations_alone_are_told_apart() -> None:
+def test_pods_that_differ_in_annotations_alone_are_distinguished() -> None:
     cluster = Cluster("n1")
     for number in range(2):
         given = json.dumps({"cpuset": str(number)})

@@ -37,8 +37,8 @@ def life(status: dict[str, Any] | None = None, **spec: Any) -> ReservationLife:
 
 
 def step(phase: str, given: ReservationLife, owners: Owners = NONE, **more: Any) -> Any:
-    facts = {"node_is_gone": False, "is_for_one": False, "now": MADE, "keep_seconds": DAY}
-    return next_step(phase, given, owners, **{**facts, **more})
+    given_state = {"node_is_gone": False, "is_for_one": False, "now": MADE, "keep_seconds": DAY}
+    return next_step(phase, given, owners, **{**given_state, **more})
 
 
 def condition(reason: str, at: float, kind: str = "Ready") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pods that reservations name are told apart from their like, whichever way they are named."""
+"""Pods that reservations name are distinguished from their like, whichever way they are named."""
 
 from __future__ import annotations
 

@@ -240,9 +240,9 @@ def test_what_its_status_says_of_an_attempt_is_no_reason_for_another() -> None:
     document = reservation("r", "4", owners=[OF_WEB], **more)
     cluster.put("Reservation", "r", document)
     assert result(cluster)[0] == ""
-    told = {"type": "Scheduled", "status": "False", "message": "0/1 nodes are available"}
+    reported = {"type": "Scheduled", "status": "False", "message": "0/1 nodes are available"}
     document["metadata"]["resourceVersion"] = "8"
-    document["status"]["conditions"] = [told]
+    document["status"]["conditions"] = [reported]
     cluster.put("Reservation", "r", document)
     assert cluster.scheduler.decide(0.0) is None
     document["spec"]["template"]["spec"]["containers"] = []

@@ -159,7 +159,7 @@ def test_forms(accept: str, expected: ObjectForm) -> None:
     assert form(accept) is expected
 
 
-def test_who_takes_no_json_is_told_what_there_is() -> None:
+def test_who_takes_no_json_gets_what_there_is() -> None:
     with pytest.raises(StatusError, match="application/json;as=Table") as caught:
         form("application/vnd.kubernetes.protobuf")
     assert caught.value.status == 406

@@ -120,7 +120,7 @@ def test_access_answer(status: Any, answer: AccessAnswer) -> None:
     assert access_answer({"status": status}) == answer
 
 
-def test_tokens_are_told_apart_by_their_digests_alone() -> None:
+def test_tokens_are_distinguished_by_their_digests_alone() -> None:
     assert digest("a") != digest("b")
     assert b"token" not in digest("token")
     digest("\udcff")

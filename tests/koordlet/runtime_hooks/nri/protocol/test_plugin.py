@@ -96,8 +96,8 @@ def test_registration():
     call = ttrpc_pb.Request.FromString(payload)
     assert (connection, stream) == (RUNTIME, 1)
     assert (call.service, call.method) == ("nri.pkg.api.v1alpha1.Runtime", "RegisterPlugin")
-    told = pb.RegisterPluginRequest.FromString(call.payload)
-    assert (told.plugin_name, told.plugin_idx) == ("koordlet", "10")
+    reported = pb.RegisterPluginRequest.FromString(call.payload)
+    assert (reported.plugin_name, reported.plugin_idx) == ("koordlet", "10")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_synchronisation_begins_anew_after_one():
 
 
 @pytest.mark.parametrize("method", METHODS[1:], ids=lambda method: method.name)
-def test_every_call_is_told_and_answered(method):
+def test_every_call_is_reported_and_answered(method):
     dialogue = ready()
     message = method.request(pod=POD)
     assert dialogue.ask(5, method.name, message) == [IncomingCall(5, method, message, 2.0)]
