@@ -61,8 +61,8 @@ profiles: [{plugins: {multiPoint: {enabled: [{name: ElasticQuota}]}}}]
 RESERVATIONS = 50
 """For other pods than those that are placed; each tenth node has GPUs, all have NUMA nodes."""
 _WHY = (
-    "One changed row costs some sixty numpy calls, each of a microsecond; pods by domain are "
-    "summed anew for each decision; a class that was never seen scans all nodes."
+    "A few changed rows cost plain numbers, more of them some forty numpy calls, each of a "
+    "microsecond; spreading looks at all nodes, and so does a class that was never seen."
 )
 """Reasons for missed targets."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -80,7 +80,7 @@ class DeviceBacking(ResourceBacking):
         return self._objects.backing_classes
 
     def concerns(self, pod: PodClass) -> bool:
-        return any(True for _ in extended_resources(pod))
+        return bool(extended_resources(pod))
 
     def backed(self, pod: PodClass) -> Mapping[str, str]:
         """The classes behind a pod's resources, by resource."""
@@ -115,9 +115,15 @@ def claiming_node(nodes: ClusterState, row: int) -> ClaimingNode:
     return ClaimingNode(nodes.name(row), nodes.labels.of(row))
 
 
-def extended_resources(pod: PodClass) -> Iterable[str]:
+def extended_resources(pod: PodClass) -> tuple[str, ...]:
     """The extended resources that a pod asks for."""
-    return (name for name, amount in pod.amounts if amount and may_be_backed(name))
+    return _extended_among(pod.amounts)
+
+
+@lru_cache(1 << 12)
+def _extended_among(amounts: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+    """Remembered: it is asked for at each decision about a class."""
+    return tuple(name for name, amount in amounts if amount and may_be_backed(name))
 
 
 def _kind(

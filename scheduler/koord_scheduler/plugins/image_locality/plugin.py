@@ -39,7 +39,7 @@ class ImageLocality(Plugin):
             images = _images(pod, nodes)
             if not images:
                 return sums
-            total = int(nodes.is_node.sum())
+            total = np.count_nonzero(nodes.is_node)
             for image in images:
                 sums += int(image.size * (image.number / total)) * image.mask(len(nodes))[rows]
             clipped = np.clip(sums, _LEAST, most)
@@ -61,7 +61,7 @@ class ImageLocality(Plugin):
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         images = _images(pod, nodes)
         spread = ((one.size, one.number) for one in images)
-        return (int(nodes.is_node.sum()), *spread) if images else None
+        return (np.count_nonzero(nodes.is_node), *spread) if images else None
 
 
 def _images(pod: PodClass, nodes: ClusterState) -> list[ImageState]:
