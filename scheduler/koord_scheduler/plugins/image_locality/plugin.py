@@ -50,11 +50,11 @@ class ImageLocality(Plugin):
 
     def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
         of_many = self.score(pod, nodes)
+        if of_many is None:
+            return None
 
         def score(row: int) -> float:
-            if of_many is None or not _images(pod, nodes):
-                return 0.0
-            return float(of_many(np.array([row]))[0])
+            return float(of_many(np.array([row]))[0]) if _images(pod, nodes) else 0.0
 
         return score
 
@@ -66,5 +66,5 @@ class ImageLocality(Plugin):
 
 def _images(pod: PodClass, nodes: ClusterState) -> list[ImageState]:
     """The images of a pod that some nodes have."""
-    found = map(nodes.use(ImageColumns).get, pod.of(IMAGES).images)
-    return [image for image in found if image is not None]
+    known = nodes.use(ImageColumns).get
+    return [image for name in pod.of(IMAGES).images if (image := known(name)) is not None]
