@@ -392,18 +392,18 @@ def first_reasons(reasons: Iterable[Reason]) -> list[Reason]:
     """For plugins that stop at the first reason: each row keeps only the first of its reasons."""
     found: list[Reason] = []
     explained: Mask | None = None
-    for one in reasons:
-        explained = np.zeros(len(one.rows), np.bool_) if explained is None else explained
-        found.append(one._replace(rows=one.rows & ~explained))
-        explained = explained | one.rows
+    for reason in reasons:
+        explained = np.zeros(len(reason.rows), np.bool_) if explained is None else explained
+        found.append(reason._replace(rows=reason.rows & ~explained))
+        explained = explained | reason.rows
     return found
 
 
 def without_reason(reasons: Iterable[Reason], rows: Rows) -> Mask:
     """Of each of these rows, whether none of the reasons holds there."""
     found = np.ones(len(rows), np.bool_)
-    for one in reasons:
-        found &= ~one.rows
+    for reason in reasons:
+        found &= ~reason.rows
     return found
 
 

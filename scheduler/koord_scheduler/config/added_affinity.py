@@ -63,33 +63,33 @@ class AddedAffinity(Strict, frozen=True, omit_defaults=True):
 
 
 def _term_problems(term: _Term, path: str) -> Iterator[str]:
-    for place, one in enumerate(term.match_expressions):
-        yield from _label_problems(one, f"{path}.matchExpressions[{place}]")
-    for place, one in enumerate(term.match_fields):
+    for place, match_expression in enumerate(term.match_expressions):
+        yield from _label_problems(match_expression, f"{path}.matchExpressions[{place}]")
+    for place, match_field in enumerate(term.match_fields):
         at = f"{path}.matchFields[{place}]"
-        if one.operator not in _FIELD_OPERATORS:
-            yield problem(f"{at}.operator", one.operator, "In or NotIn")
-        elif len(one.values) != 1:
-            yield problem(f"{at}.values", list(one.values), "one value")
+        if match_field.operator not in _FIELD_OPERATORS:
+            yield problem(f"{at}.operator", match_field.operator, "In or NotIn")
+        elif len(match_field.values) != 1:
+            yield problem(f"{at}.values", list(match_field.values), "one value")
 
 
-def _label_problems(one: _Requirement, path: str) -> Iterator[str]:
-    if one.operator not in _OPERATORS:
-        yield problem(f"{path}.operator", one.operator, f"one of {', '.join(_OPERATORS)}")
+def _label_problems(requirement: _Requirement, path: str) -> Iterator[str]:
+    if requirement.operator not in _OPERATORS:
+        yield problem(f"{path}.operator", requirement.operator, f"one of {', '.join(_OPERATORS)}")
         return
-    if not is_label_key(one.key):
-        yield problem(f"{path}.key", one.key, KEY)
-    number = len(one.values)
-    match one.operator:
+    if not is_label_key(requirement.key):
+        yield problem(f"{path}.key", requirement.key, KEY)
+    number = len(requirement.values)
+    match requirement.operator:
         case "In" | "NotIn":
             expected = "" if number else "one or more values"
         case "Exists" | "DoesNotExist":
             expected = "no values" if number else ""
         case _:
-            whole = number == 1 and whole_number(one.values[0]) is not None
+            whole = number == 1 and whole_number(requirement.values[0]) is not None
             expected = "" if whole else "one whole number"
     if expected:
-        yield problem(f"{path}.values", list(one.values), expected)
-    for place, value in enumerate(one.values):
+        yield problem(f"{path}.values", list(requirement.values), expected)
+    for place, value in enumerate(requirement.values):
         if not is_label_value(value):
             yield problem(f"{path}.values[{place}]", value, VALUE)

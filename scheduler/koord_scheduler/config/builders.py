@@ -183,8 +183,8 @@ def _amount_score(strategy: NUMAScoringStrategy) -> AmountScore:
 def _weights(resources: tuple[WeightedResource, ...]) -> dict[str, int]:
     """Return the weight of each resource; one that is there twice has the sum of both."""
     weights: Counter[str] = Counter()
-    for one in resources:
-        weights[one.name] += one.weight
+    for resource in resources:
+        weights[resource.name] += resource.weight
     return dict(weights)
 
 
@@ -196,7 +196,7 @@ def _score(strategy: ScoringStrategy) -> ResourceScore:
 
 
 def _balanced(args: NodeResourcesBalancedAllocationArgs) -> NodeResourcesBalancedAllocation:
-    return NodeResourcesBalancedAllocation(one.name for one in args.resources)
+    return NodeResourcesBalancedAllocation(resource.name for resource in args.resources)
 
 
 def _spread(args: PodTopologySpreadArgs) -> PodTopologySpreadSettings:

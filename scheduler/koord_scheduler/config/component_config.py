@@ -67,7 +67,7 @@ class PluginSets(Strict, frozen=True):
     def by_point(self) -> dict[str, PluginSet]:
         """The sets by the names that their fields have in the document."""
         fields = msgspec.structs.fields(type(self))
-        return {one.encode_name: getattr(self, one.name) for one in fields}
+        return {field.encode_name: getattr(self, field.name) for field in fields}
 
 
 class PluginConfig(Strict, frozen=True):

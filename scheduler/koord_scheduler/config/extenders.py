@@ -40,7 +40,7 @@ def _extender(given: ExtenderConfiguration) -> Extender:
         given.weight,
         given.node_cache_capable,
         given.ignorable,
-        frozenset(one.name for one in given.managed_resources),
+        frozenset(managed_resource.name for managed_resource in given.managed_resources),
         _seconds(given.http_timeout) or _DEFAULT_SECONDS,
         _tls(given.tls_config, trusts_any=given.enable_https),
     )
@@ -82,12 +82,16 @@ def _problems(given: Sequence[ExtenderConfiguration]) -> Iterator[str]:
         yield problem(path, given[binders[1]].bind_verb, f"none: extenders[{binders[0]}] binds")
 
 
-def _connection_problems(one: ExtenderConfiguration, path: str) -> Iterator[str]:
+def _connection_problems(extender_configuration: ExtenderConfiguration, path: str) -> Iterator[str]:
     try:
-        _seconds(one.http_timeout)
+        _seconds(extender_configuration.http_timeout)
     except ValueError:
-        yield problem(f"{path}.httpTimeout", one.http_timeout, "a duration like 5s or 500ms")
-    tls = one.tls_config
+        yield problem(
+            f"{path}.httpTimeout",
+            extender_configuration.http_timeout,
+            "a duration like 5s or 500ms",
+        )
+    tls = extender_configuration.tls_config
     if tls.insecure and (tls.ca_file or tls.ca_data):
         yield problem(f"{path}.tlsConfig.insecure", True, "false with caFile or caData")
 

@@ -28,15 +28,21 @@ class NodeResourcesFitPlusArgs(PluginArgs, frozen=True):
     resources: dict[str, FitPlusResource] = msgspec.field(default_factory=dict)
 
     def problems(self, path: str) -> Iterator[str]:
-        for name, one in self.resources.items():
-            if one.type not in (_LEAST, _MOST):
+        for name, resource in self.resources.items():
+            if resource.type not in (_LEAST, _MOST):
                 # Koordinator scores 0 for another one.
-                yield problem(f"{path}.resources.{name}.type", one.type, f"{_LEAST} or {_MOST}")
+                yield problem(
+                    f"{path}.resources.{name}.type", resource.type, f"{_LEAST} or {_MOST}"
+                )
 
     def weights(self, *, of_most: bool) -> dict[str, int]:
         """The weights of the resources with one of the two types."""
         kind = _MOST if of_most else _LEAST
-        return {name: one.weight for name, one in self.resources.items() if one.type == kind}
+        return {
+            name: resource.weight
+            for name, resource in self.resources.items()
+            if resource.type == kind
+        }
 
 
 class ScarceResourceAvoidanceArgs(PluginArgs, frozen=True):

@@ -114,13 +114,13 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
 
     def problems(self, path: str) -> Iterator[str]:
         names: set[str] = set()
-        for place, one in enumerate(self.resources):
+        for place, resource in enumerate(self.resources):
             at = f"{path}.resources[{place}]"
-            if one.name in names:
-                yield problem(f"{at}.name", one.name, "each resource once")
-            if one.weight > 1:
-                yield problem(f"{at}.weight", one.weight, "1")
-            names.add(one.name)
+            if resource.name in names:
+                yield problem(f"{at}.name", resource.name, "each resource once")
+            if resource.weight > 1:
+                yield problem(f"{at}.weight", resource.weight, "1")
+            names.add(resource.name)
 
 
 class NodeAffinityArgs(PluginArgs, frozen=True):
@@ -178,10 +178,10 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
             expected = "List, as there are defaultConstraints"
             yield problem(f"{path}.defaultingType", self.defaulting_type, expected)
         seen: set[tuple[str, str]] = set()
-        for place, one in enumerate(self.default_constraints):
+        for place, default_constraint in enumerate(self.default_constraints):
             at = f"{path}.defaultConstraints[{place}]"
-            yield from one.problems(at)
-            key = one.topology_key, one.when_unsatisfiable
+            yield from default_constraint.problems(at)
+            key = default_constraint.topology_key, default_constraint.when_unsatisfiable
             if key in seen:
                 yield problem(at, {}, "each topologyKey and whenUnsatisfiable once")
             seen.add(key)

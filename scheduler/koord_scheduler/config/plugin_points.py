@@ -59,7 +59,7 @@ def _merged(defaults: Sequence[PluginItem], own: PluginSet) -> list[PluginItem]:
     """
     disabled = {one.name for one in own.disabled}
     last = {one.name: place for place, one in enumerate(own.enabled)}
-    left = [one for one in defaults if not disabled & {one.name, ALL}]
+    left = [default for default in defaults if not disabled & {default.name, ALL}]
     merged = [own.enabled[last[one.name]] if one.name in last else one for one in left]
     replacing = {last.get(one.name) for one in left}
     return merged + [one for place, one in enumerate(own.enabled) if place not in replacing]

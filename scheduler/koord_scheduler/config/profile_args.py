@@ -39,9 +39,9 @@ def plugin_args(configs: Sequence[PluginConfig], path: str) -> AllPluginArgs:
         SchedulerConfigError: some cannot be used.
     """
     found: dict[str, PluginArgs] = {}
-    for place, one in enumerate(configs):
-        if one.name in _FIELDS and one.args is not None:
-            found[_FIELDS[one.name].name] = _args(one, f"{path}[{place}].args")
+    for place, config in enumerate(configs):
+        if config.name in _FIELDS and config.args is not None:
+            found[_FIELDS[config.name].name] = _args(config, f"{path}[{place}].args")
     return AllPluginArgs(**found)  # type: ignore[arg-type]
 
 
@@ -50,12 +50,12 @@ def name_problems(
 ) -> Iterator[str]:
     """Return why arguments cannot be those of a plugin."""
     names: set[str] = set()
-    for place, one in enumerate(configs):
+    for place, config in enumerate(configs):
         at = f"{path}[{place}].name"
-        yield from unknown_plugin(one.name, at, added)
-        if one.name in names:
-            yield problem(at, one.name, "the arguments of each plugin once")
-        names.add(one.name)
+        yield from unknown_plugin(config.name, at, added)
+        if config.name in names:
+            yield problem(at, config.name, "the arguments of each plugin once")
+        names.add(config.name)
 
 
 def _args(config: PluginConfig, path: str) -> PluginArgs:
@@ -84,5 +84,5 @@ def _comparable(args: PluginArgs) -> PluginArgs:
     if not isinstance(plain, DynamicResourcesArgs):
         return plain
     times = (plain.filter_timeout, plain.binding_timeout)
-    filtering, binding = (duration.written(duration.seconds(one)) for one in times)
+    filtering, binding = (duration.written(duration.seconds(time)) for time in times)
     return msgspec.structs.replace(plain, filter_timeout=filtering, binding_timeout=binding)

@@ -126,7 +126,9 @@ def _incomplete(path: str, name: str, on: str, off: str) -> str:
 def _profile(
     name: str, points: PluginPoints, builders: Mapping[str, Callable[[], Plugin]]
 ) -> Profile:
-    prepare = [one for one in points.points["preFilter"] if "filter" not in extension_points(one)]
+    prepare = [
+        point for point in points.points["preFilter"] if "filter" not in extension_points(point)
+    ]
     filters = {*points.points["filter"], *prepare}
     acting = dict.fromkeys(
         (
@@ -142,13 +144,15 @@ def _profile(
         for one in acting
         if one in builders
     )
-    helping = {one.plugin.name: one.plugin for one in plugins if _preempts(one.plugin)}
+    helping = {plugin.plugin.name: plugin.plugin for plugin in plugins if _preempts(plugin.plugin)}
     return Profile(
         name,
         plugins,
         honors_gates=points.has("preEnqueue", "SchedulingGates"),
         preempts=points.has("postFilter", "DefaultPreemption"),
-        preempting=tuple(helping[one] for one in points.points["postFilter"] if one in helping),
+        preempting=tuple(
+            helping[point] for point in points.points["postFilter"] if point in helping
+        ),
     )
 
 

@@ -91,13 +91,13 @@ def scheduler_config(
     refuse_if(_profile_problems(profiles))
     configured = tuple(
         configured_profile(
-            one,
+            profile,
             given.percentage_of_nodes_to_score,
             f"profiles[{place}]",
             added or {},
             ignored,
         )
-        for place, one in enumerate(profiles)
+        for place, profile in enumerate(profiles)
     )
     refuse_if(_template_problems(configured))
     return SchedulerConfig(
@@ -151,9 +151,9 @@ def _named(profiles: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerPro
 def _template_problems(profiles: tuple[ConfiguredProfile, ...]) -> Iterator[str]:
     """Return the differences of templates between profiles: nodes have the same for all."""
     sharing = [
-        (place, one.args.device_share.gpu_shared_resource_templates_config)
-        for place, one in enumerate(profiles)
-        if "DeviceShare" in one.points.names()
+        (place, profile.args.device_share.gpu_shared_resource_templates_config)
+        for place, profile in enumerate(profiles)
+        if "DeviceShare" in profile.points.names()
     ]
     for place, templates in sharing[1:]:
         if templates != sharing[0][1]:
@@ -164,13 +164,13 @@ def _template_problems(profiles: tuple[ConfiguredProfile, ...]) -> Iterator[str]
 def _profile_problems(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[str]:
     names: set[str] = set()
     first = profiles[0].plugins.queue_sort
-    for place, one in enumerate(profiles):
+    for place, profile in enumerate(profiles):
         path = f"profiles[{place}]"
-        if not one.scheduler_name:
-            yield problem(f"{path}.schedulerName", one.scheduler_name, "a name")
-        elif one.scheduler_name in names:
+        if not profile.scheduler_name:
+            yield problem(f"{path}.schedulerName", profile.scheduler_name, "a name")
+        elif profile.scheduler_name in names:
             expected = "another name than that of the other profiles"
-            yield problem(f"{path}.schedulerName", one.scheduler_name, expected)
-        names.add(one.scheduler_name or "")
-        if one.plugins.queue_sort != first:
+            yield problem(f"{path}.schedulerName", profile.scheduler_name, expected)
+        names.add(profile.scheduler_name or "")
+        if profile.plugins.queue_sort != first:
             yield problem(f"{path}.plugins.queueSort", {}, "that of profiles[0]")

@@ -23,7 +23,7 @@ class ApiDocuments:
 
     def __init__(self, extenders: Sequence[Extender]) -> None:
         self._extenders = extenders
-        without_cache = [one for one in extenders if not one.has_node_cache]
+        without_cache = [extender for extender in extenders if not extender.has_node_cache]
         self._has_nodes = any(one.filter_verb or one.prioritize_verb for one in without_cache)
         self._has_all_pods = any(one.preempt_verb for one in without_cache)
         self._nodes: dict[str, msgspec.Raw] = {}
@@ -84,7 +84,7 @@ class ApiDocuments:
             return True
         waiting = pod.waiting
         return waiting is not None and any(
-            one.is_interested(waiting.pod_class) for one in self._extenders
+            extender.is_interested(waiting.pod_class) for extender in self._extenders
         )
 
 

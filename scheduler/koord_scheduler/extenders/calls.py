@@ -159,11 +159,14 @@ class PreemptCall(ExtenderCall):
     def body(self, documents: ApiDocuments) -> bytes:
         as_uids = self.extender.has_node_cache
 
-        def victims(one: Preemption) -> Mapping[str, Any]:
-            pods = [{"UID": pod.uid} if as_uids else documents.pod(pod.key) for pod in one.victims]
-            return {"Pods": pods, "NumPDBViolations": one.pdb_violations}
+        def victims(preemption: Preemption) -> Mapping[str, Any]:
+            pods = [
+                {"UID": pod.uid} if as_uids else documents.pod(pod.key)
+                for pod in preemption.victims
+            ]
+            return {"Pods": pods, "NumPDBViolations": preemption.pdb_violations}
 
-        by_node = {one.node: victims(one) for one in self.candidates}
+        by_node = {candidate.node: victims(candidate) for candidate in self.candidates}
         return msgspec.json.encode(
             {
                 "Pod": documents.pod(self.pod),

@@ -55,4 +55,4 @@ class Extender:
 
 def interested(extenders: Iterable[Extender], pod: PodClass) -> tuple[Extender, ...]:
     """Those that are asked about the pods of a class."""
-    return tuple(one for one in extenders if one.is_interested(pod))
+    return tuple(extender for extender in extenders if extender.is_interested(pod))

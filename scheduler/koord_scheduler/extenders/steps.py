@@ -41,16 +41,16 @@ def filter_nodes(
 ) -> Steps[ExtenderFilterResult | CallFailure]:
     """Ask one after the other, each about what those before it left."""
     passed, failed = nodes, dict[str, NodeFailure]()
-    for one in extenders:
+    for extender in extenders:
         if not passed:
             break
-        if not one.filter_verb:
+        if not extender.filter_verb:
             continue
-        (answer,) = yield (FilterCall(one, pod, passed),)
+        (answer,) = yield (FilterCall(extender, pod, passed),)
         if not isinstance(answer, CallFailure):
             passed = answer.passed
             failed.update(answer.failed)
-        elif not one.ignorable:
+        elif not extender.ignorable:
             return answer
     return ExtenderFilterResult(passed, failed)
 
@@ -59,7 +59,9 @@ def prioritize_nodes(
     extenders: Iterable[Extender], pod: str, nodes: tuple[str, ...]
 ) -> Steps[Scores]:
     """Ask all at once; those that fail count nothing."""
-    calls = tuple(PrioritizeCall(one, pod, nodes) for one in extenders if one.prioritize_verb)
+    calls = tuple(
+        PrioritizeCall(extender, pod, nodes) for extender in extenders if extender.prioritize_verb
+    )
     total: Counter[str] = Counter()
     for answer in (yield calls) if calls else ():
         if not isinstance(answer, CallFailure):
@@ -74,12 +76,12 @@ def choose_candidates(
     pods_on: Callable[[str], Iterable[PlacedPod] | None],
 ) -> Steps[tuple[Preemption, ...] | CallFailure]:
     """Let those that preempt choose among candidates, and change their victims."""
-    for one in extenders:
-        if not one.preempt_verb or not candidates:
+    for extender in extenders:
+        if not extender.preempt_verb or not candidates:
             continue
-        (answer,) = yield (PreemptCall(one, pod, candidates, pods_on),)
+        (answer,) = yield (PreemptCall(extender, pod, candidates, pods_on),)
         if not isinstance(answer, CallFailure):
             candidates = answer
-        elif not one.ignorable:
+        elif not extender.ignorable:
             return answer
     return candidates

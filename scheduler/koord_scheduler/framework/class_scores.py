@@ -72,12 +72,12 @@ class ClassScores:
         self.pod = pod
         self.nodes = nodes
         self._base = base = (shared or SharedScores(nodes, plugins)).of(pod)
-        known = {one.plugin: one for one in base.answers}
-        others = [one for one in plugins if one.plugin not in known]
+        known = {answer.plugin: answer for answer in base.answers}
+        others = [plugin for plugin in plugins if plugin.plugin not in known]
         self._rows = self._row_scores(others, base)
-        by_plugin = known | {one.plugin: one for one in self._rows.answers}
-        self._answers = [by_plugin[one.plugin] for one in plugins]
-        self._across = [(one, one.across) for one in self._answers if one.across]
+        by_plugin = known | {answer.plugin: answer for answer in self._rows.answers}
+        self._answers = [by_plugin[plugin.plugin] for plugin in plugins]
+        self._across = [(answer, answer.across) for answer in self._answers if answer.across]
         self._keeping = [one for _, one in self._across if _has_size(one)]
         self.beside_nominated: object = None
         """Known rows on which nominated pods leave too little."""
@@ -87,7 +87,7 @@ class ClassScores:
 
     def plugin(self, name: str) -> Plugin:
         """A plugin of the profile by its name."""
-        return next(one.plugin for one in self._answers if one.plugin.name == name)
+        return next(answer.plugin for answer in self._answers if answer.plugin.name == name)
 
     @property
     def base(self) -> RowScores:
@@ -99,9 +99,12 @@ class ClassScores:
         self._rows.refresh()
         return not self._rows.fits.any() and not any(map(self._depends_on_more, self._answers))
 
-    def _depends_on_more(self, one: ClassPlugin) -> bool:
+    def _depends_on_more(self, class_plugin: ClassPlugin) -> bool:
         """True if a filter's answer depends on more than rows."""
-        return bool(one.filter and one.plugin.depends_on(self.pod, self.nodes) not in (None, ()))
+        return bool(
+            class_plugin.filter
+            and class_plugin.plugin.depends_on(self.pod, self.nodes) not in (None, ())
+        )
 
     @property
     def preferred(self) -> tuple[str, ...]:
@@ -202,7 +205,7 @@ class ClassScores:
 
     def _alone_reject(self, at: Rows) -> list[str]:
         """Those that look at the row alone."""
-        filters = ((one.plugin.name, one.filter) for one in self._answers if one.filter)
+        filters = ((answer.plugin.name, answer.filter) for answer in self._answers if answer.filter)
         return [name for name, fits in filters if not fits(at)[0]]
 
     def _across_reject(self, at: Rows) -> list[str]:
@@ -216,35 +219,35 @@ class ClassScores:
         rows = np.flatnonzero(self.nodes.is_node)
         found = np.zeros(len(rows), np.bool_)
         others = np.zeros(len(rows), np.bool_)
-        for one in self.reasons(rows):
-            if one.plugin == plugin:
-                found |= one.rejects
+        for reason in self.reasons(rows):
+            if reason.plugin == plugin:
+                found |= reason.rejects
             else:
-                others |= one.rejects
+                others |= reason.rejects
         return rows[found & ~others]
 
     def reasons(self, rows: Rows) -> list[PluginReasons]:
         """Return each plugin's reasons for rejecting some of ``rows``, in the profile's order."""
-        return [self._reasons(one, rows) for one in self._answers if one.filters]
+        return [self._reasons(answer, rows) for answer in self._answers if answer.filters]
 
-    def _reasons(self, one: ClassPlugin, rows: Rows) -> PluginReasons:
-        reasons = one.plugin.reasons(self.pod, self.nodes, rows)
-        if one.across is not None:
-            reasons = [*reasons, *one.across.reasons(rows)]
+    def _reasons(self, class_plugin: ClassPlugin, rows: Rows) -> PluginReasons:
+        reasons = class_plugin.plugin.reasons(self.pod, self.nodes, rows)
+        if class_plugin.across is not None:
+            reasons = [*reasons, *class_plugin.across.reasons(rows)]
         rejects = np.zeros(len(rows), np.bool_)
         for reason in reasons:
             rejects |= reason.rows
-        return PluginReasons(one.plugin.name, reasons, rejects)
+        return PluginReasons(class_plugin.plugin.name, reasons, rejects)
 
     def limits(self, rows: Rows, nominated: Sequence[PodUsage] = ()) -> PodLimits:
         """Return how the filters depend on the pods of these rows, and on nominated ones."""
         is_fixed, rejected = np.zeros((2, len(rows)), np.bool_)
         is_resolvable, found, are_all = np.ones(len(rows), np.bool_), list[Limit](), True
-        for one in self._answers:
-            if not one.filters or (one.filter is None and one.across is None):
+        for answer in self._answers:
+            if not answer.filters or (answer.filter is None and answer.across is None):
                 continue
-            reasons = self._reasons(one, rows)
-            limits = one.plugin.limits(self.pod, self.nodes, rows, nominated)
+            reasons = self._reasons(answer, rows)
+            limits = answer.plugin.limits(self.pod, self.nodes, rows, nominated)
             if limits is None:
                 are_all = False
             elif not limits:
@@ -261,12 +264,12 @@ class ClassScores:
     def plain_limits(self, rows: Rows, nominated: Sequence[PodUsage]) -> PlainLimits:
         """The limits of these rows, when ``nominated`` pods are on them."""
         found, are_all, are_local = list[Limit](), True, True
-        for one in self._answers:
-            if not one.filters or (one.filter is None and one.across is None):
+        for answer in self._answers:
+            if not answer.filters or (answer.filter is None and answer.across is None):
                 continue
-            limits = one.plugin.limits(self.pod, self.nodes, rows, nominated)
+            limits = answer.plugin.limits(self.pod, self.nodes, rows, nominated)
             are_all &= limits is not None
-            are_local &= limits is not None and not (limits and one.across)
+            are_local &= limits is not None and not (limits and answer.across)
             found += limits or ()
         return PlainLimits(found, are_all, are_local)
 
@@ -287,15 +290,15 @@ class ClassScores:
 
     def pre_filter(self) -> list[tuple[str, PreFilterResult]]:
         """Return each plugin's pre-filter result by its name, in the profile's order."""
-        filtering = (one.plugin for one in self._answers if one.filters)
+        filtering = (answer.plugin for answer in self._answers if answer.filters)
         return [(plugin.name, plugin.pre_filter(self.pod, self.nodes)) for plugin in filtering]
 
     def scores(self, rows: Rows) -> dict[str, Amounts]:
         """The weighted score of each plugin for feasible rows, by its name."""
         found = {
-            one.plugin.name: one.weight * one.plugin.normalize(one.score(rows))
-            for one in self._answers
-            if one.score is not None
+            answer.plugin.name: answer.weight * answer.plugin.normalize(answer.score(rows))
+            for answer in self._answers
+            if answer.score is not None
         }
         for one, across in self._across:
             scores = across.score(rows) if one.weight else None

@@ -66,7 +66,7 @@ def _by_extenders(diagnosis: Diagnosis, scores: ClassScores, refusal: ExtenderRe
     nodes = scores.nodes
     rows = {name: nodes.row(name) for name in refusal.nodes}
     left = set(scores.feasible().tolist())
-    failed = {rows[name]: one for name, one in refusal.nodes.items() if rows[name] in left}
+    failed = {rows[name]: node for name, node in refusal.nodes.items() if rows[name] in left}
     if not failed:
         return diagnosis
     reasons = Counter(diagnosis.reasons)
@@ -85,7 +85,7 @@ def _by_extenders(diagnosis: Diagnosis, scores: ClassScores, refusal: ExtenderRe
 def _by_plugins(scores: ClassScores) -> Diagnosis:
     nodes = scores.nodes
     rows = np.flatnonzero(nodes.is_node)
-    found = [one for one in scores.reasons(rows) if one.rejects.any()]
+    found = [reason for reason in scores.reasons(rows) if reason.rejects.any()]
     results = scores.pre_filter()
     found += _not_admitting(results, {one.plugin for one in found}, len(rows))
     merged = merge_pre_filter(results)
@@ -98,7 +98,7 @@ def _by_plugins(scores: ClassScores) -> Diagnosis:
         if left_out := len(rows) - int(named.sum()):
             reasons[not_named(results)] = left_out
     against = _number_rejecting(found, len(rows))
-    cures = {plugin: one.cure for plugin, one in results if one.rejection}
+    cures = {plugin: result.cure for plugin, result in results if result.rejection}
     return Diagnosis(
         len(rows),
         int((against == 0).sum()),
@@ -162,18 +162,18 @@ def _number_rejecting(found: Sequence[PluginReasons], length: int) -> Rows:
     return against
 
 
-def _pods_help(one: PluginReasons, against: Rows) -> bool:
+def _pods_help(plugin_reasons: PluginReasons, against: Rows) -> bool:
     """True if all its reasons are resolvable somewhere: on nodes that it alone rejects, if any."""
-    alone = one.rejects & (against == 1)
-    helped = alone if alone.any() else one.rejects.copy()
-    for reason in one.reasons:
+    alone = plugin_reasons.rejects & (against == 1)
+    helped = alone if alone.any() else plugin_reasons.rejects.copy()
+    for reason in plugin_reasons.reasons:
         if not reason.resolvable:
             helped &= ~reason.rows
     return bool(helped.any())
 
 
-def _alone(one: PluginReasons, against: Rows) -> int:
-    return int((one.rejects & (against == 1)).sum())
+def _alone(plugin_reasons: PluginReasons, against: Rows) -> int:
+    return int((plugin_reasons.rejects & (against == 1)).sum())
 
 
 def _helped_by(plugin: Plugin, *, pods_help: bool) -> str:

@@ -168,11 +168,11 @@ class DryRun:
         return not nominated or not rejected_beside(self._scores, row, nominated)
 
 
-def _merged(one: Victims, other: Victims) -> Victims:
+def _merged(victims: Victims, other: Victims) -> Victims:
     """Those of different rows, in the order of the rows."""
-    at = np.concatenate((one.pods.at, other.pods.at))
-    slots = np.concatenate((one.pods.slots, other.pods.slots))
-    violating = np.concatenate((one.violating, other.violating))
+    at = np.concatenate((victims.pods.at, other.pods.at))
+    slots = np.concatenate((victims.pods.slots, other.pods.slots))
+    violating = np.concatenate((victims.violating, other.violating))
     order = np.argsort(at, kind="stable")
     return Victims(PodsByRow(at[order], slots[order]), violating[order])
 

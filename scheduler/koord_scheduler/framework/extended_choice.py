@@ -89,7 +89,7 @@ class FeasibleNodes:
 
     def has(self, victims: Iterable[PlacedPod]) -> bool:
         """True if all of them are still there."""
-        now = ((one.uid, self.placed.by_key.get(one.key)) for one in victims)
+        now = ((victim.uid, self.placed.by_key.get(victim.key)) for victim in victims)
         return all(pod is not None and pod.uid == uid for uid, pod in now)
 
 

@@ -172,7 +172,7 @@ class GangCycle:
 
     def _missing(self, group_id: str, pods: Sequence[QueuedPod]) -> str:
         gangs = self._host.gangs
-        return missing_members(gangs, group_id, count_by_gang(gangs, (one.key for one in pods)))
+        return missing_members(gangs, group_id, count_by_gang(gangs, (pod.key for pod in pods)))
 
     def _not_admitted(self, group_id: str, pods: Sequence[QueuedPod]) -> str:
         """Return why the pods that have to start together may not, whatever nodes there are."""
@@ -187,7 +187,7 @@ class GangCycle:
     def _has_slots(self, group_id: str, pods: Sequence[QueuedPod]) -> bool:
         """True if there may be slots for as many pods as have to start together."""
         host = self._host
-        if host.nodes.holds_room() or len({one.scores_key for one in pods}) > 1:
+        if host.nodes.holds_room() or len({pod.scores_key for pod in pods}) > 1:
             return True
         rows = host.fitting_rows(pods[0])
         return float(self._slots(pods[0], rows).sum()) >= sum(host.gangs.needed(group_id).values())
@@ -241,9 +241,11 @@ class GangCycle:
             self._hold.let_go()
         release = Release(group_id, len(placements))
         self._host.gangs.begin_release(release)
-        for one in placements:
-            self._host.confirm(one.pod)
-            self._decided.append(replace(one, release=release) if len(placements) > 1 else one)
+        for placement in placements:
+            self._host.confirm(placement.pod)
+            self._decided.append(
+                replace(placement, release=release) if len(placements) > 1 else placement
+            )
         self._host.regroup(placements[0].pod)
 
     def _preempt(self, queue: ClassQueue, pods: Sequence[QueuedPod], now: float) -> bool:
@@ -256,8 +258,8 @@ class GangCycle:
             rows = self._rows_to_free(group_id, pods)
             among = None if rows is None else [GangCandidate(rows)]
             result = self._try(placer, group_id, required, lambda _: "", among)
-            for one in reversed(result.placements):
-                host.take_back(one.pod)
+            for placement in reversed(result.placements):
+                host.take_back(placement.pod)
         if not result.has_room:
             return False
         host.queue.park(queue.key, now)
@@ -321,7 +323,7 @@ class GangCycle:
         """Pods beyond the minimum of one gang come after what the others of its group need."""
         required = self._required(group_id, pods)
         keys = {one.key for one in required}
-        return [*required, *(one for one in pods if one.key not in keys)]
+        return [*required, *(pod for pod in pods if pod.key not in keys)]
 
     def _required(self, group_id: str, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
         """As many pods of each gang as have to start together, the first ones."""

@@ -70,8 +70,8 @@ class PreemptingPlacer:
             try:
                 yield
             finally:
-                for one in self.preemptions.values():
-                    for victim in one.victims:
+                for preemption in self.preemptions.values():
+                    for victim in preemption.victims:
                         self._host.placed.set(victim)
 
     def _least_harmful(self, pod: QueuedPod, candidate: GangCandidate) -> Preemption | None:
@@ -92,10 +92,10 @@ def preemption_plans(
 ) -> list[PreemptionPlan]:
     """Keep the room that a gang is to have, and say who has to make some of it."""
     plans = []
-    for one in placements:
-        pod = one.pod
-        displaced = host.nominations.displace(one.node, pod.priority)
-        host.nominations.set(Nomination(pod.key, one.node, pod.priority, pod.waiting.usage))
+    for placement in placements:
+        pod = placement.pod
+        displaced = host.nominations.displace(placement.node, pod.priority)
+        host.nominations.set(Nomination(pod.key, placement.node, pod.priority, pod.waiting.usage))
         if pod.key in preemptions:
             plans.append(PreemptionPlan(pod, preemptions[pod.key], displaced))
     return plans

@@ -90,7 +90,7 @@ class _Trial:
         self._gangs = gangs
         self._group_id = group_id
         self._placed: Counter[str] = Counter()
-        self._left = Counter(count_by_gang(gangs, (one.key for one in pods)))
+        self._left = Counter(count_by_gang(gangs, (pod.key for pod in pods)))
         self._has_quorum = gangs.quorum(group_id) is not None
         self._hopeless: set[str] = set()
         self.placements: list[Placement] = []
@@ -115,7 +115,9 @@ class _Trial:
         if not self._has_quorum or gang not in self._gangs.unsatisfied(self._group_id, most):
             return
         self._hopeless.add(gang)
-        for one in [one for one in self.placements if self._gang(one.pod) == gang]:
+        for one in [
+            placement for placement in self.placements if self._gang(placement.pod) == gang
+        ]:
             self.placements.remove(one)
             self._placer.take_back(one.pod)
         self._placed[gang] = 0

@@ -153,8 +153,8 @@ def class_scores(
     shared: SharedScores | None = None,
 ) -> ClassScores:
     """The scores of a class, without holders of room that its pods may use."""
-    for one in plugins:
-        held = one.plugin.held_room(pod, nodes)
+    for plugin in plugins:
+        held = plugin.plugin.held_room(pod, nodes)
         if held is not None:
             return HeldClassScores(pod, nodes, plugins, held, shared)
     return ClassScores(pod, nodes, plugins, shared)

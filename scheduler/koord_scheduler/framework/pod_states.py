@@ -42,12 +42,12 @@ class PodStates:
         self._newer: dict[str, Callable[[float], None]] = {}
         self._number = 0
         self._labels_version = nodes.selected_labels.version
-        if any(one.plugin.reads_labels for some in profiles.values() for one in some.plugins):
+        if any(plugin.plugin.reads_labels for some in profiles.values() for plugin in some.plugins):
             nodes.selected_labels.add_all()
         for profile in profiles.values():
-            for one in profile.plugins:
-                one.plugin.prepare(nodes)
-                one.plugin.join([other.plugin for other in profile.plugins])
+            for plugin in profile.plugins:
+                plugin.plugin.prepare(nodes)
+                plugin.plugin.join([other.plugin for other in profile.plugins])
         self.placed = PlacedPods(nodes)
         nodes.stand_ins = self
         self._hearing, self._binding = nodes.hooks("set_pod"), nodes.hooks("bound")

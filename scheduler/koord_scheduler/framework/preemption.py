@@ -111,9 +111,9 @@ def _with_their_gangs(
     gangs = _together(nodes)
     if gangs is None:
         return victims
-    found = {one.key: one for one in victims}
-    for one in victims:
-        others = gangs.disrupted_with(one.key)
+    found = {victim.key: victim for victim in victims}
+    for victim in victims:
+        others = gangs.disrupted_with(victim.key)
         found |= {key: placed.by_key[key] for key in others if key in placed.by_key}
     return tuple(sorted(found.values(), key=lambda one: -one.priority))
 
@@ -123,22 +123,22 @@ def least_harmful(
 ) -> Preemption | None:
     """The one whose victims matter least, as ``Candidates.best``; ``tie_break`` is by node."""
 
-    def harm(one: Preemption) -> tuple[float, ...]:
-        priorities = [pod.priority for pod in one.victims]
+    def harm(preemption: Preemption) -> tuple[float, ...]:
+        priorities = [pod.priority for pod in preemption.victims]
         most = max(priorities)
         first = min(
             math.inf if pod.started is None else pod.started
-            for pod in one.victims
+            for pod in preemption.victims
             if pod.priority == most
         )
         total = sum(priority - _LOWEST for priority in priorities)
         return (
-            one.pdb_violations,
+            preemption.pdb_violations,
             priorities[0],
             total,
             len(priorities),
             -first,
-            -tie_break(one.node),
+            -tie_break(preemption.node),
         )
 
     return min(candidates, key=harm, default=None)

@@ -83,7 +83,7 @@ class Preemptor:
 
     def _unhelpful(self, refusal: ExtenderRefusal) -> Rows:
         nodes = refusal.nodes.items()
-        rows = (self._nodes.row(name) for name, one in nodes if not one.resolvable)
+        rows = (self._nodes.row(name) for name, node in nodes if not node.resolvable)
         return np.array([row for row in rows if row is not None], np.intp)
 
 

@@ -40,23 +40,27 @@ class Profile:
     @cached_property
     def admitting(self) -> tuple[Plugin, ...]:
         """The plugins that may keep a class from all nodes at times."""
-        plugins = (one.plugin for one in self.plugins if one.filters)
-        return tuple(one for one in plugins if type(one).admit is not Plugin.admit)
+        plugins = (plugin.plugin for plugin in self.plugins if plugin.filters)
+        return tuple(plugin for plugin in plugins if type(plugin).admit is not Plugin.admit)
 
     @cached_property
     def measuring(self) -> tuple[Plugin, ...]:
         """The plugins that may say how much room a class needs at least."""
-        plugins = (one.plugin for one in self.plugins if one.filters)
-        return tuple(one for one in plugins if type(one).least_room is not Plugin.least_room)
+        plugins = (plugin.plugin for plugin in self.plugins if plugin.filters)
+        return tuple(
+            plugin for plugin in plugins if type(plugin).least_room is not Plugin.least_room
+        )
 
     @cached_property
     def helping(self) -> tuple[Plugin, ...]:
         """The plugins that may do something for a pod that fits nowhere."""
-        plugins = (one.plugin for one in self.plugins)
-        return tuple(one for one in plugins if type(one).post_filter is not Plugin.post_filter)
+        plugins = (plugin.plugin for plugin in self.plugins)
+        return tuple(
+            plugin for plugin in plugins if type(plugin).post_filter is not Plugin.post_filter
+        )
 
     @cached_property
     def reserving(self) -> tuple[Plugin, ...]:
         """The plugins that take more for a pod than room on its node."""
-        plugins = (one.plugin for one in self.plugins)
-        return tuple(one for one in plugins if type(one).reserve is not Plugin.reserve)
+        plugins = (plugin.plugin for plugin in self.plugins)
+        return tuple(plugin for plugin in plugins if type(plugin).reserve is not Plugin.reserve)

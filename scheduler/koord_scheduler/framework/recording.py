@@ -151,7 +151,7 @@ def outcome(decision: Decision | None) -> DecisionOutcome | None:
         return DecisionOutcome(pod.key, pod.uid, "placed", decision.node)
     if isinstance(decision, PreemptionPlan):
         preemption = decision.preemption
-        victims = tuple(one.key for one in preemption.victims)
+        victims = tuple(victim.key for victim in preemption.victims)
         return DecisionOutcome(pod.key, pod.uid, "preempts", preemption.node, victims)
     is_error = isinstance(decision, ExtenderFailure) or bool(decision.defect)
     return DecisionOutcome(pod.key, pod.uid, "error" if is_error else "unschedulable")
@@ -222,9 +222,9 @@ def recorded_kind(kind: ClusterKind, record: Record, monotonic: Callable[[], flo
     return kind._replace(read=read, put=put, remove=remove)
 
 
-def recording_line(one: RecordingHeader | RecordedInput) -> bytes:
+def recording_line(recording_header: RecordingHeader | RecordedInput) -> bytes:
     """A line of a recording, without its end."""
-    return _ENCODE(one)
+    return _ENCODE(recording_header)
 
 
 def read_header(lines: Iterator[bytes]) -> RecordingHeader:

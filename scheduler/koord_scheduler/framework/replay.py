@@ -65,7 +65,8 @@ class Replay:
         self._now = 0.0
         pods = pod_kind(scheduler, lambda: self._now)
         self._kinds: Mapping[str, ClusterKind] = {
-            one.name: one for one in [*cluster_kinds(scheduler, lambda: self._now), pods]
+            cluster_kind.name: cluster_kind
+            for cluster_kind in [*cluster_kinds(scheduler, lambda: self._now), pods]
         }
         # By pod, what it was and is given: its uid and its node.
         self._recorded: dict[str, tuple[str, str]] = {}
@@ -138,6 +139,6 @@ class Replay:
         return msgspec.json.encode(msgspec.structs.replace(pod, spec=spec))
 
 
-def _note(nodes: dict[str, tuple[str, str]], one: DecisionOutcome | None) -> None:
-    if one is not None and one.result == "placed":
-        nodes[one.pod] = one.uid, one.node
+def _note(nodes: dict[str, tuple[str, str]], decision_outcome: DecisionOutcome | None) -> None:
+    if decision_outcome is not None and decision_outcome.result == "placed":
+        nodes[decision_outcome.pod] = decision_outcome.uid, decision_outcome.node

@@ -41,7 +41,7 @@ class RowScores:
         self._journal = journal
         self._base = base
         self.answers = [class_plugin(one, pod, nodes) for one in plugins]
-        self._plugins = [one for one in self.answers if one.filter or one.score]
+        self._plugins = [answer for answer in self.answers if answer.filter or answer.score]
         self._normalized = [one for one in self._plugins if one.score and one.plugin.normalizes]
         # Most plugins depend on nothing but the row.
         self._depending = [
@@ -49,7 +49,7 @@ class RowScores:
             for one in self._plugins
             if type(one.plugin).depends_on is not Plugin.depends_on
         ]
-        filtering = [one.plugin for one in self.answers if one.filters]
+        filtering = [answer.plugin for answer in self.answers if answer.filters]
         before = [plugin.pre_filter(pod, nodes) for plugin in filtering]
         self._named = _named_nodes(before)
         self.preferred = next((one.preferred for one in before if one.preferred), ())
@@ -157,11 +157,11 @@ class RowScores:
         base, at, nodes = self._base, span(rows), self._nodes
         fits = np.array((nodes.is_node if base is None else base.fits)[at])
         local = np.array((nodes.tie_break if base is None else base.local)[at])
-        for one in self._plugins:
-            if one.filter is not None:
-                fits &= one.filter(rows)
-            if one.score is not None and not one.plugin.normalizes:
-                local += one.weight * one.score(rows)
+        for plugin in self._plugins:
+            if plugin.filter is not None:
+                fits &= plugin.filter(rows)
+            if plugin.score is not None and not plugin.plugin.normalizes:
+                local += plugin.weight * plugin.score(rows)
         return fits, local
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
@@ -181,12 +181,14 @@ class SharedScores:
 
     def __init__(self, nodes: ClusterState, plugins: Sequence[EnabledPlugin]) -> None:
         self._nodes = nodes
-        self._plugins = [one for one in plugins if type(one.plugin).sign is not Plugin.sign]
+        self._plugins = [
+            plugin for plugin in plugins if type(plugin.plugin).sign is not Plugin.sign
+        ]
         self._scores: LRUCache[Hashable, RowScores] = LRUCache(self._MOST_BYTES)
 
     def of(self, pod: PodClass) -> RowScores:
         """The row scores of a class."""
-        key = tuple(one.plugin.sign(pod) for one in self._plugins)
+        key = tuple(plugin.plugin.sign(pod) for plugin in self._plugins)
         found = self._scores.get(key)
         if found is None:
             journal = self._nodes.node_journal
@@ -198,7 +200,7 @@ class SharedScores:
 
 def _named_nodes(results: Iterable[PreFilterResult]) -> frozenset[str] | None:
     """The only nodes that come into question, as for pods of DaemonSets; ``None`` for all."""
-    named = [one.nodes for one in results if one.nodes is not None]
+    named = [result.nodes for result in results if result.nodes is not None]
     return frozenset.intersection(*named) if named else None
 
 

@@ -89,7 +89,9 @@ class Scheduler(GangStates):
         self.gang_cycle = GangCycle(self)
         plugins = (one.plugin for profile in by_name.values() for one in profile.plugins)
         planners = (plugin.group_planner(self.placed) for plugin in plugins)
-        self.gang_cycle.planner = next((one for one in planners if one is not None), None)
+        self.gang_cycle.planner = next(
+            (planner for planner in planners if planner is not None), None
+        )
         self._waker = Waker(self)
 
     def decide(self, now: float) -> Decision | ExtenderQuestion | None:
@@ -417,7 +419,7 @@ class Scheduler(GangStates):
     def least_room(self, pod: QueuedPod) -> Request:
         """Amounts that a node has to have free for a waiting pod, by what plugins say."""
         plugins = self.profiles[pod.waiting.scheduler_name].measuring
-        found = (one.least_room(pod.waiting.pod_class, self.nodes) for one in plugins)
+        found = (plugin.least_room(pod.waiting.pod_class, self.nodes) for plugin in plugins)
         return tuple(amount for amounts in found for amount in amounts)
 
     def _victims_are_gone(self, key: str) -> bool:
@@ -458,7 +460,8 @@ class Scheduler(GangStates):
             if pod.scores_key not in found:
                 plugins = self.profiles[pod.waiting.scheduler_name].plugins
                 depends = (
-                    one.plugin.depends_on(pod.waiting.pod_class, self.nodes) for one in plugins
+                    plugin.plugin.depends_on(pod.waiting.pod_class, self.nodes)
+                    for plugin in plugins
                 )
                 found[pod.scores_key] = tuple(depends)
         return self.nodes.generation, *found.values()

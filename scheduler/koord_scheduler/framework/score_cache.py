@@ -38,7 +38,9 @@ class ScoreCache:
         self._once: OrderedDict[_Key, None] = OrderedDict()
         self._newest: dict[_Key, ClassScores] = {}
         self._profiles = profiles
-        self._shared = {name: SharedScores(nodes, one.plugins) for name, one in profiles.items()}
+        self._shared = {
+            name: SharedScores(nodes, profile.plugins) for name, profile in profiles.items()
+        }
 
     def get(self, scheduler_name: str, pod_class: PodClass) -> ClassScores:
         """The scores of a class of pods of a profile."""

@@ -59,7 +59,7 @@ class Gang:
         spec = self.spec
         if spec is None or spec.problem or spec.priority is None:
             return "" if spec is None else spec.problem
-        other = next((one for one in self.priorities if one != spec.priority), None)
+        other = next((priority for priority in self.priorities if priority != spec.priority), None)
         if other is None:
             return ""
         rule = "all pods in a single pod group should match the priority of the pod group"
@@ -67,7 +67,11 @@ class Gang:
 
     def waiting(self) -> list[str]:
         """The keys of the pods that have no node."""
-        return [one for one in self.members if one not in self.assumed and one not in self.bound]
+        return [
+            member
+            for member in self.members
+            if member not in self.assumed and member not in self.bound
+        ]
 
 
 @dataclass(eq=False, slots=True)
@@ -136,15 +140,15 @@ class Gangs(FeatureState):
         """Return the state of a group."""
         return self._groups.get(group_id) or GangGroup()
 
-    def set_pod_group(self, one: PodGroup) -> None:
+    def set_pod_group(self, pod_group: PodGroup) -> None:
         """A PodGroup is there, or has changed."""
-        gang = self._gang(one.spec.key)
+        gang = self._gang(pod_group.spec.key)
         self.touched.add(gang.key)
         known = gang.pod_group.spec.ignored if gang.pod_group is not None else ()
-        if one.spec.ignored != known:
-            self._warn("PodGroup", one.spec)
-        before, gang.pod_group = gang.group_id, one
-        (set.add if one.spec.disrupted_with else set.discard)(self._disrupted_whole, gang.key)
+        if pod_group.spec.ignored != known:
+            self._warn("PodGroup", pod_group.spec)
+        before, gang.pod_group = gang.group_id, pod_group
+        (set.add if pod_group.spec.disrupted_with else set.discard)(self._disrupted_whole, gang.key)
         self._note_members(gang, before)
         self.on_described(gang)
 

@@ -65,15 +65,23 @@ class Hierarchy:
         self._composites: dict[str, CompositeGroup] = {}
         self._children: dict[str, set[str]] = {}
 
-    def set_group(self, one: SchedulingGroup) -> list[PodGroup]:
+    def set_group(self, scheduling_group: SchedulingGroup) -> list[PodGroup]:
         """A PodGroup is there, or has changed; returns the gangs that are described anew."""
-        before = self.groups.get(one.key)
-        if before is not None and before.uid == one.uid and _age(before) < _age(one):
+        before = self.groups.get(scheduling_group.key)
+        if (
+            before is not None
+            and before.uid == scheduling_group.uid
+            and _age(before) < _age(scheduling_group)
+        ):
             return []  # a newer version of the API says the same
         changed = self._leave(before)
-        self.groups[one.key] = one
-        self._children.setdefault(parent_key(one.key, one.spec), set()).add(one.key)
-        return self._described({one.key, *changed, *self._family(one.key)})
+        self.groups[scheduling_group.key] = scheduling_group
+        self._children.setdefault(
+            parent_key(scheduling_group.key, scheduling_group.spec), set()
+        ).add(scheduling_group.key)
+        return self._described(
+            {scheduling_group.key, *changed, *self._family(scheduling_group.key)}
+        )
 
     def remove_group(self, key: str) -> list[PodGroup]:
         """A PodGroup is gone."""
@@ -81,12 +89,12 @@ class Hierarchy:
         self.groups.pop(key, None)
         return self._described(changed)
 
-    def set_composite(self, one: CompositeGroup) -> list[PodGroup]:
+    def set_composite(self, composite_group: CompositeGroup) -> list[PodGroup]:
         """A CompositePodGroup is there, or has changed."""
-        changed = self._leave_composite(one.key)
-        self._composites[one.key] = one
-        self._children.setdefault(one.parent, set()).add(one.key)
-        return self._described({*changed, *self._family(one.key)})
+        changed = self._leave_composite(composite_group.key)
+        self._composites[composite_group.key] = composite_group
+        self._children.setdefault(composite_group.parent, set()).add(composite_group.key)
+        return self._described({*changed, *self._family(composite_group.key)})
 
     def remove_composite(self, key: str) -> list[PodGroup]:
         """A CompositePodGroup is gone; its groups wait until it is there again."""
@@ -94,13 +102,15 @@ class Hierarchy:
         self._composites.pop(key, None)
         return self._described({*changed, *self._leaves(key)})
 
-    def _leave(self, one: SchedulingGroup | None) -> set[str]:
+    def _leave(self, scheduling_group: SchedulingGroup | None) -> set[str]:
         """A group is no child of its parent any more; returns the keys of those that it had."""
-        if one is None:
+        if scheduling_group is None:
             return set()
-        family = self._family(one.key)
-        self._drop_child(parent_key(one.key, one.spec), one.key)
-        return family - {one.key}
+        family = self._family(scheduling_group.key)
+        self._drop_child(
+            parent_key(scheduling_group.key, scheduling_group.spec), scheduling_group.key
+        )
+        return family - {scheduling_group.key}
 
     def _leave_composite(self, key: str) -> set[str]:
         family = self._family(key)
@@ -124,7 +134,7 @@ class Hierarchy:
             return {key}
         if key in seen:
             return set()
-        below = (self._leaves(one, seen | {key}) for one in self._children.get(key, ()))
+        below = (self._leaves(child, seen | {key}) for child in self._children.get(key, ()))
         return set().union(*below)
 
     def _parent(self, key: str) -> str:
@@ -155,94 +165,98 @@ class Hierarchy:
             for one in there
         ]
 
-    def _gang(self, one: SchedulingGroup) -> GangSpec:
-        lineage = self._lineage(one.key) if self.has_composites else _Lineage(())
-        gang, above = one.spec.scheduling_policy.gang, lineage.groups
+    def _gang(self, scheduling_group: SchedulingGroup) -> GangSpec:
+        lineage = self._lineage(scheduling_group.key) if self.has_composites else _Lineage(())
+        gang, above = scheduling_group.spec.scheduling_policy.gang, lineage.groups
         root = next((group for group in reversed(above) if group.gang), None)
-        problem = self._problem(one, lineage)
+        problem = self._problem(scheduling_group, lineage)
         quorum = self._quorum(root) if root is not None and not problem else None
         # A group without a minimum takes part in a gang once one of its pods can.
         minimum = gang.min_count if gang is not None else int(quorum is not None)
         return GangSpec(
-            one.key,
+            scheduling_group.key,
             minimum,
             minimum,
             GangMode.NON_STRICT,
             MatchPolicy.WAITING_AND_RUNNING,
-            group=tuple(sorted(quorum.gangs)) if quorum is not None else (one.key,),
-            created=one.created,
+            group=tuple(sorted(quorum.gangs)) if quorum is not None else (scheduling_group.key,),
+            created=scheduling_group.created,
             source=GangSource.KUBERNETES,
             problem=problem,
-            priority=one.spec.priority,
-            preempts=self._preempts(one, above),
-            disrupted_with=self._disrupted_with(one, above),
-            domains=self._domains(one, above),
+            priority=scheduling_group.spec.priority,
+            preempts=self._preempts(scheduling_group, above),
+            disrupted_with=self._disrupted_with(scheduling_group, above),
+            domains=self._domains(scheduling_group, above),
             quorum=quorum,
-            claims=tuple(one.spec.resource_claims or ()),
+            claims=tuple(scheduling_group.spec.resource_claims or ()),
         )
 
-    def _quorum(self, one: CompositeGroup) -> Quorum:
+    def _quorum(self, composite_group: CompositeGroup) -> Quorum:
         """Of a group whose children start by themselves, one is enough for the one above it."""
         children = tuple(
             self._quorum(self._composites[key]) if key in self._composites else key
-            for key in sorted(self._children.get(one.key, ()))
+            for key in sorted(self._children.get(composite_group.key, ()))
         )
-        return Quorum(max(one.gang, 1), children)
+        return Quorum(max(composite_group.gang, 1), children)
 
-    def _preempts(self, one: SchedulingGroup, above: Iterable[CompositeGroup]) -> bool:
-        policies = (group.spec.preemption_policy for group in _upwards(one, above))
-        return one.resource.version in _PREEMPTING_VERSIONS and "Never" not in policies
+    def _preempts(self, scheduling_group: SchedulingGroup, above: Iterable[CompositeGroup]) -> bool:
+        policies = (group.spec.preemption_policy for group in _upwards(scheduling_group, above))
+        return scheduling_group.resource.version in _PREEMPTING_VERSIONS and "Never" not in policies
 
     def _disrupted_with(
-        self, one: SchedulingGroup, above: Iterable[CompositeGroup]
+        self, scheduling_group: SchedulingGroup, above: Iterable[CompositeGroup]
     ) -> tuple[str, ...]:
-        groups = [group.key for group in _upwards(one, above) if group.spec.is_disrupted_whole]
+        groups = [
+            group.key
+            for group in _upwards(scheduling_group, above)
+            if group.spec.is_disrupted_whole
+        ]
         return tuple(sorted(self._leaves(groups[-1]))) if groups else ()
 
     def _domains(
-        self, one: SchedulingGroup, above: tuple[CompositeGroup, ...]
+        self, scheduling_group: SchedulingGroup, above: tuple[CompositeGroup, ...]
     ) -> tuple[DomainRule, ...]:
         return tuple(
             DomainRule(group.spec.label, tuple(sorted(self._leaves(group.key))))
-            for group in reversed(_upwards(one, above))
+            for group in reversed(_upwards(scheduling_group, above))
             if group.spec.label
         )
 
-    def _problem(self, one: SchedulingGroup, lineage: _Lineage) -> str:
+    def _problem(self, scheduling_group: SchedulingGroup, lineage: _Lineage) -> str:
         """Return why a group cannot be placed, in a line."""
-        if problem := one.spec.problem:
+        if problem := scheduling_group.spec.problem:
             return problem
-        if one.spec.resource_claims and not self.has_claims:
+        if scheduling_group.spec.resource_claims and not self.has_claims:
             return _NO_CLAIMS
-        if one.spec.parent_composite_pod_group_name and not self.has_composites:
+        if scheduling_group.spec.parent_composite_pod_group_name and not self.has_composites:
             return _NO_COMPOSITES
-        groups = _upwards(one, lineage.groups)
+        groups = _upwards(scheduling_group, lineage.groups)
         if any(group.spec.label for group in groups) and not self.has_domains:
             return _NO_TOPOLOGY
         above = next(filter(None, map(_composite_problem, lineage.groups)), "")
         return lineage.problem or above or (_differing(groups) if lineage.groups else "")
 
 
-def _age(one: SchedulingGroup) -> int:
-    return SCHEDULING_GROUPS.index(one.resource)
+def _age(scheduling_group: SchedulingGroup) -> int:
+    return SCHEDULING_GROUPS.index(scheduling_group.resource)
 
 
-def _composite_problem(one: CompositeGroup) -> str:
-    problem = one.spec.problem
-    return f"CompositePodGroup {_name(one.key)}: {problem}" if problem else ""
+def _composite_problem(composite_group: CompositeGroup) -> str:
+    problem = composite_group.spec.problem
+    return f"CompositePodGroup {_name(composite_group.key)}: {problem}" if problem else ""
 
 
-def _upwards(one: SchedulingGroup, above: Iterable[CompositeGroup]) -> list[_AnyGroup]:
+def _upwards(scheduling_group: SchedulingGroup, above: Iterable[CompositeGroup]) -> list[_AnyGroup]:
     """A leaf, and all that is above it."""
-    return [one, *above]
+    return [scheduling_group, *above]
 
 
 def _differing(groups: Sequence[_AnyGroup]) -> str:
     """Describe the disagreements of groups of one tree."""
-    workloads = sorted({one.spec.workload for one in groups if one.spec.workload})
+    workloads = sorted({group.spec.workload for group in groups if group.spec.workload})
     if len(workloads) > 1:
         return f"its groups belong to the Workloads {' and '.join(workloads)}; expected one"
-    given = {one.spec.priority for one in groups if one.spec.priority is not None}
+    given = {group.spec.priority for group in groups if group.spec.priority is not None}
     if len(given) > 1:
         priorities = " and ".join(map(str, sorted(given)))
         return f"its groups have the priorities {priorities}; expected one"

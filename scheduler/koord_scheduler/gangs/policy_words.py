@@ -19,10 +19,13 @@ def policy_words(gang: Gang, gangs: Gangs) -> str:
     return ", ".join((*_of_group(group.spec), *_of_tree(spec)))
 
 
-def _of_group(one: SchedulingGroupSpec) -> Iterator[str]:
-    gang, parent = one.scheduling_policy.gang, one.parent_composite_pod_group_name
+def _of_group(scheduling_group_spec: SchedulingGroupSpec) -> Iterator[str]:
+    gang, parent = (
+        scheduling_group_spec.scheduling_policy.gang,
+        scheduling_group_spec.parent_composite_pod_group_name,
+    )
     yield f"minCount {gang.min_count}" if gang is not None else "basic"
-    for claim in one.resource_claims or ():
+    for claim in scheduling_group_spec.resource_claims or ():
         yield f"claim {claim.name}"
     if parent:
         yield f"part of {parent}"

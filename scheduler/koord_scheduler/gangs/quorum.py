@@ -23,14 +23,16 @@ class Quorum(NamedTuple):
 
     def is_met(self, satisfied: Collection[str]) -> bool:
         """True if enough children have what they need, if these gangs do."""
-        return sum(_is_met(one, satisfied) for one in self.children) >= self.least
+        return sum(_is_met(child, satisfied) for child in self.children) >= self.least
 
     def cheapest(self, needed: Mapping[str, float]) -> tuple[float, tuple[str, ...]]:
         """The gangs that need the fewest pods, of those that are enough; and how many pods.
 
         ``needed`` is by gang; one that is not there cannot start.
         """
-        costs = sorted((_cheapest(one, needed) for one in self.children), key=lambda one: one[0])
+        costs = sorted(
+            (_cheapest(child, needed) for child in self.children), key=lambda one: one[0]
+        )
         chosen = costs[: self.least]
         if len(chosen) < self.least:
             return math.inf, ()

@@ -42,7 +42,7 @@ def _missing(key: str, gang: Gang | None, ready: int) -> str:
         return f"gang {key} has no pods yet"
     spec = gang.spec
     if spec is None:
-        problem = next((one.problem for one in gang.members.values() if one.problem), "")
+        problem = next((member.problem for member in gang.members.values() if member.problem), "")
         why = f" ({problem})" if problem else ""
         return f"gang {key} has neither a PodGroup nor pods with a valid min-available{why}"
     if gang.problem:

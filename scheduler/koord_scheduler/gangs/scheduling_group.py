@@ -151,10 +151,12 @@ class SchedulingGroupSpec(GroupSpec, frozen=True, rename="camel"):
         return named.workload_name if named else ""
 
 
-def _claim_problem(one: PodResourceClaim) -> str:
-    if (one.resource_claim_name is None) == (one.resource_claim_template_name is None):
+def _claim_problem(pod_resource_claim: PodResourceClaim) -> str:
+    if (pod_resource_claim.resource_claim_name is None) == (
+        pod_resource_claim.resource_claim_template_name is None
+    ):
         needs = "needs one of resourceClaimName and resourceClaimTemplateName"
-        return f'spec.resourceClaims "{one.name}" {needs}'
+        return f'spec.resourceClaims "{pod_resource_claim.name}" {needs}'
     return ""
 
 

@@ -95,8 +95,8 @@ class ClusterCache:
         """The optional kinds that the API server does not have, with their versions."""
         return [
             f"{resource.plural} ({resource.group}/{resource.version})"
-            for resource, one in self._informers
-            if one.absent
+            for resource, informer in self._informers
+            if informer.absent
         ]
 
     def silence(self) -> str:

@@ -33,7 +33,7 @@ def tls_contexts(extenders: Sequence[Extender]) -> Contexts:
         ValueError: a file or a certificate of one cannot be used; one line.
     """
     found = {}
-    for one in (one for one in extenders if one.tls != ExtenderTLS()):
+    for one in (extender for extender in extenders if extender.tls != ExtenderTLS()):
         try:
             found[one] = _context(one.tls)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -59,10 +59,10 @@ class ExtenderClient:
         self._sessions: dict[Extender, aiohttp.ClientSession] = {}
 
     async def __aenter__(self) -> Self:
-        for one in self._extenders:
-            connector = aiohttp.TCPConnector(ssl=self._contexts.get(one, True))
-            timeout = aiohttp.ClientTimeout(total=one.timeout)
-            self._sessions[one] = aiohttp.ClientSession(
+        for extender in self._extenders:
+            connector = aiohttp.TCPConnector(ssl=self._contexts.get(extender, True))
+            timeout = aiohttp.ClientTimeout(total=extender.timeout)
+            self._sessions[extender] = aiohttp.ClientSession(
                 connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
             )
         return self
@@ -74,8 +74,8 @@ class ExtenderClient:
         traceback: TracebackType | None,
     ) -> None:
         with anyio.CancelScope(shield=True):
-            for one in self._sessions.values():
-                await one.close()
+            for session in self._sessions.values():
+                await session.close()
 
     async def ask(self, calls: Sequence[ExtenderCall]) -> list[Any]:
         """The answer to each call, all of them at once; ``CallFailure`` where one failed."""

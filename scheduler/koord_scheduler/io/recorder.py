@@ -58,11 +58,11 @@ class Recorder:
         """Reason for which the recording has ended, "" before."""
         self._compressor = zlib.compressobj(_FASTEST, wbits=_GZIP)
 
-    def record(self, one: RecordedInput) -> None:
+    def record(self, recorded_input: RecordedInput) -> None:
         """Have it written within a second."""
         if self.reason:
             return
-        line = recording_line(one)
+        line = recording_line(recorded_input)
         self._lines.append(line)
         self._unwritten += len(line)
         if self._unwritten > self._most_unwritten:
@@ -100,7 +100,7 @@ class Recorder:
         self, file: IO[bytes], lines: Sequence[bytes], mode: int = zlib.Z_SYNC_FLUSH
     ) -> None:
         """So that it can be read, even if the program is killed then."""
-        text = b"".join(b"%b\n" % one for one in lines)
+        text = b"".join(b"%b\n" % line for line in lines)
         packed = self._compressor.compress(text) + self._compressor.flush(mode)
         self._written += len(packed)
         while packed:

@@ -56,7 +56,7 @@ class NodeSelectorTerm:
 
     def node_names(self) -> frozenset[str] | None:
         """The names that a node may have; ``None`` where the term does not list them."""
-        sets = [frozenset(one.values) for one in self.names if one.operator == "In"]
+        sets = [frozenset(name.values) for name in self.names if name.operator == "In"]
         return frozenset.intersection(*sets) if sets else None
 
 

@@ -42,5 +42,5 @@ def _container(container: Manifest, *, on_host: bool) -> Manifest:
     made = {**container, "resources": {**resources, "requests": requests}}
     ports = container.get("ports")
     if on_host and ports:
-        made["ports"] = [{**one, "hostPort": one.get("containerPort", 0)} for one in ports]
+        made["ports"] = [{**port, "hostPort": port.get("containerPort", 0)} for port in ports]
     return made

@@ -30,7 +30,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def first_untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
     """The first taint that keeps a pod with these tolerations off a node, if any."""
     for taint in taints:
-        if taint.effect in FORBIDDING and not any(tolerates(one, taint) for one in tolerations):
+        if taint.effect in FORBIDDING and not any(
+            tolerates(toleration, taint) for toleration in tolerations
+        ):
             return taint
     return None
 
@@ -39,6 +41,6 @@ def count_untolerated_preferences(
     taints: Iterable[Taint], tolerations: Iterable[Toleration]
 ) -> int:
     """Count the PreferNoSchedule taints that a pod does not tolerate."""
-    relevant = [one for one in tolerations if one.effect in ("", _PREFERRING)]
+    relevant = [toleration for toleration in tolerations if toleration.effect in ("", _PREFERRING)]
     preferring = (taint for taint in taints if taint.effect == _PREFERRING)
     return sum(not any(tolerates(one, taint) for one in relevant) for taint in preferring)

@@ -83,7 +83,7 @@ class _Affinity:
     def size(self) -> int:
         """Bytes that its counters keep."""
         counters = (*self._apart, *self._preferred, self._together)
-        return sum(one.size for one in counters if one is not None)
+        return sum(counter.size for counter in counters if counter is not None)
 
     def filter(self, rows: Rows) -> Mask | None:
         self._refresh()

@@ -75,7 +75,7 @@ def required_features(pod: PodInfo) -> tuple[str, ...]:
     """The features that a pod needs of its node, as Kubernetes infers them."""
     spec, found = pod.spec, []
     containers = [*(spec.containers or ()), *(spec.init_containers or ())]
-    rules = (rule for one in containers for rule in one.restart_policy_rules or ())
+    rules = (rule for container in containers for rule in container.restart_policy_rules or ())
     if any(rule.action == "RestartAllContainers" for rule in rules):
         found.append(_RESTART_ALL)
     if spec.host_network and spec.host_users is False:

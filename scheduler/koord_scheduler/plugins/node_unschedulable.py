@@ -26,7 +26,7 @@ class NodeUnschedulable(Plugin):
         return pod.tolerations
 
     def filter(self, pod: PodClass, nodes: ClusterState) -> Filter | None:
-        if any(tolerates(one, UNSCHEDULABLE) for one in pod.tolerations):
+        if any(tolerates(toleration, UNSCHEDULABLE) for toleration in pod.tolerations):
             return None
 
         def can_run(rows: Rows) -> Mask:

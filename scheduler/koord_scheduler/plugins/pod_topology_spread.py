@@ -146,7 +146,7 @@ class _Spread:
     def size(self) -> int:
         """Bytes that its counters keep."""
         counters = (one.counter for one in (*self._hard, *self._soft))
-        return sum(one.size for one in counters if one is not None)
+        return sum(counter.size for counter in counters if counter is not None)
 
     def filter(self, rows: Rows) -> Mask | None:
         self._refresh()

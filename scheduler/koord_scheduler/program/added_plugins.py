@@ -19,14 +19,18 @@ def added_plugins() -> AddedPlugins:
     Raises:
         ValueError: one cannot be loaded, or has a name that Kubernetes uses.
     """
-    return {one.name: _load(one) for one in entry_points(group=GROUP)}
+    return {entry_point.name: _load(entry_point) for entry_point in entry_points(group=GROUP)}
 
 
-def _load(one: EntryPoint) -> Callable[[Mapping[str, Any]], Plugin]:
-    if one.name in EXTENSION_POINTS:
-        raise ValueError(f"plugin {one.name} of {one.value}: the name is a plugin of Kubernetes")
+def _load(entry_point: EntryPoint) -> Callable[[Mapping[str, Any]], Plugin]:
+    if entry_point.name in EXTENSION_POINTS:
+        raise ValueError(
+            f"plugin {entry_point.name} of {entry_point.value}: the name is a plugin of Kubernetes"
+        )
     try:
-        build: Callable[[Mapping[str, Any]], Plugin] = one.load()
+        build: Callable[[Mapping[str, Any]], Plugin] = entry_point.load()
     except Exception as error:
-        raise ValueError(f"plugin {one.name} of {one.value} cannot be loaded: {error}") from error
+        raise ValueError(
+            f"plugin {entry_point.name} of {entry_point.value} cannot be loaded: {error}"
+        ) from error
     return build

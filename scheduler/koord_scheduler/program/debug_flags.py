@@ -74,9 +74,14 @@ class DebugFlags:
             log.error("cannot explain nodes", pod=pod.key, error=f"{type(error).__name__}: {error}")
 
     def _log_scores(self, pod: QueuedPod, scores: ClassScores) -> None:
-        for one in best_nodes(scores, self.scores):
-            plugins = ",".join(f"{name}:{score}" for name, score in one.by_plugin.items())
-            about = {"pod": pod.key, "rank": one.rank, "node": one.node, "score": one.total}
+        for best_node in best_nodes(scores, self.scores):
+            plugins = ",".join(f"{name}:{score}" for name, score in best_node.by_plugin.items())
+            about = {
+                "pod": pod.key,
+                "rank": best_node.rank,
+                "node": best_node.node,
+                "score": best_node.total,
+            }
             log.info("score", **about, plugins=plugins)
 
     def _log_rejected(self, pod: QueuedPod, scores: ClassScores, feasible: Rows) -> None:

@@ -120,7 +120,7 @@ def explain_placed(scheduler: Scheduler, pod: PlacedPod, before: PendingForm) ->
 
 def scores_document(scores: ClassScores, also: str = "") -> list[Document]:
     """The best nodes and the node ``also``, each with its score by plugin."""
-    return [asdict(one) for one in best_nodes(scores, also=also)]
+    return [asdict(best_node) for best_node in best_nodes(scores, also=also)]
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> Document:
@@ -130,8 +130,8 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         "nodes": diagnosis.nodes,
         "feasible": diagnosis.feasible,
         "plugins": [
-            {"plugin": one.plugin, "nodes": one.nodes, "alone": one.alone}
-            for one in diagnosis.plugins
+            {"plugin": plugin.plugin, "nodes": plugin.nodes, "alone": plugin.alone}
+            for plugin in diagnosis.plugins
         ],
         "reasons": diagnosis.reasons,
         "nearest": [

@@ -113,9 +113,9 @@ def read_config(path: str) -> tuple[SchedulerConfig, Mapping[str, Any]]:
 
 def unmet(config: SchedulerConfig) -> Iterator[str]:
     """Describe plugins that are enabled and not there, a line for each profile."""
-    for one in config.profiles:
-        if one.not_built:
-            yield f"{one.profile.scheduler_name}: {', '.join(sorted(one.not_built))}"
+    for profile in config.profiles:
+        if profile.not_built:
+            yield f"{profile.profile.scheduler_name}: {', '.join(sorted(profile.not_built))}"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def make_scheduler(
     gates: Gates = DEFAULTS,
 ) -> Scheduler:
     """``seed`` decides between equally good nodes; ``record`` hears all that is decided."""
-    profiles = [one.guarded() for one in config.profiles]
+    profiles = [profile.guarded() for profile in config.profiles]
     nodes = ClusterState(seed=seed, gates=gates)
     queue = SchedulingQueue(config.pod_initial_backoff, config.pod_max_backoff)
     if record is None:

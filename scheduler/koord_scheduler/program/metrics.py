@@ -78,9 +78,9 @@ class SchedulerMetrics(Collector):
         """Sum the decisions and bindings so far, over all results and profiles."""
         bounds = (*_ATTEMPT_BUCKETS, math.inf)
         decided = dict.fromkeys(bounds, 0)  # before the first decision there are no samples
-        for one in _samples(self.attempt_seconds, "_bucket"):
-            decided[float(one.labels["le"])] += int(one.value)
-        bound = sum(int(one.value) for one in _samples(self.sli_seconds, "_count"))
+        for sample in _samples(self.attempt_seconds, "_bucket"):
+            decided[float(sample.labels["le"])] += int(sample.value)
+        bound = sum(int(sample.value) for sample in _samples(self.sli_seconds, "_count"))
         return DecisionTotals(bound, bounds, tuple(decided[one] for one in bounds))
 
     def describe(self) -> Iterable[Metric]:
@@ -112,7 +112,7 @@ class SchedulerMetrics(Collector):
 
 def _samples(metric: Histogram, suffix: str) -> Iterator[Sample]:
     for family in metric.collect():
-        yield from (one for one in family.samples if one.name.endswith(suffix))
+        yield from (sample for sample in family.samples if sample.name.endswith(suffix))
 
 
 def _by(name: str, about: str, label: str, values: Mapping[str, int]) -> Metric:

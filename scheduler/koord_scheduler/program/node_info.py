@@ -26,7 +26,7 @@ def node_info(scheduler: Scheduler, node: Node) -> Document:
     cpu, memory = resources.scored[:, row].tolist()
     return {
         "node": _without_nothing(msgspec.to_builtins(node)),
-        "pods": [_pod_info(one) for one in pods],
+        "pods": [_pod_info(pod) for pod in pods],
         "usedPorts": _used_ports(pods),
         "requested": _resource(requested),
         "nonZeroRequested": _resource({CPU: int(cpu), MEMORY: int(memory)}),

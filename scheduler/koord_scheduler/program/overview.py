@@ -29,7 +29,7 @@ def queue_overview(queue: SchedulingQueue, now: float, epoch: float = 0.0) -> Do
     Times are in seconds, ``now`` is monotonic. With ``epoch``, the same moment since the epoch,
     pods wait since they were created, and not only since this scheduler has heard of them.
     """
-    sizes = [(sum(1 for _ in one.pods()), one) for one in queue.classes()]
+    sizes = [(sum(1 for _ in pod_class.pods()), pod_class) for pod_class in queue.classes()]
     return {
         "parked": _classes(((size, one) for size, one in sizes if one.is_parked), now, epoch),
         "active": _classes(((size, one) for size, one in sizes if not one.is_parked), now, epoch),

@@ -239,7 +239,7 @@ class SchedulerProgram:
         """Writers of what plugins reserve, by scheduler name."""
         nodes = self._scheduler.nodes
         found = {
-            name: [one.plugin.pre_binding(nodes, services) for one in profile.plugins]
+            name: [plugin.plugin.pre_binding(nodes, services) for plugin in profile.plugins]
             for name, profile in self._scheduler.profiles.items()
         }
         return {name: [one for one in some if one is not None] for name, some in found.items()}

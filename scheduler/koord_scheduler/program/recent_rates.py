@@ -52,8 +52,8 @@ class RecentRates:
         rates = [_between(*pair) for pair in pairwise(samples)]
         whole = _between(samples[-_LAST_MINUTE - 1 :][0], samples[-1]) if samples else {}
         return {
-            "times": [one.epoch for one in samples[1:]],
-            **{name: [one[name] for one in rates] for name in ("bound", "p50", "p99")},
+            "times": [sample.epoch for sample in samples[1:]],
+            **{name: [rate[name] for rate in rates] for name in ("bound", "p50", "p99")},
             "minute": whole,
         }
 

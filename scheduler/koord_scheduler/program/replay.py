@@ -100,13 +100,15 @@ class _Pass:
             also = then.node if then is not None and then.pod == pod.key else ""
             self._choice = explain_choice(self._scheduler, pod, also)
 
-    def _explanation(self, one: ReplayedDecision, now: Now) -> Document | None:
+    def _explanation(self, replayed_decision: ReplayedDecision, now: Now) -> Document | None:
         """Explain the pod after a decision; None if the decision was not about it."""
-        decision, mine, key = one.decision, one.replayed, self._why
+        decision, mine, key = replayed_decision.decision, replayed_decision.replayed, self._why
         if mine is not None and mine.pod == key and mine.result == "placed":
             return {"pod": key, "state": "placed", "node": mine.node, **self._choice}
         pod = self._scheduler.queue.pods.get(key)
-        is_recorded = one.recorded is not None and one.recorded.pod == key
+        is_recorded = (
+            replayed_decision.recorded is not None and replayed_decision.recorded.pod == key
+        )
         if isinstance(decision, Refusal) and pod is not None:
             is_refused = decision.pod.class_key == pod.class_key
             if is_refused and decision.defect:
@@ -132,12 +134,12 @@ def _scheduler(header: RecordingHeader, config: str) -> Scheduler:
     return make_scheduler(made, header.tie_break_seed, gates=gates)
 
 
-def _decision(number: int, one: ReplayedDecision, now: Now) -> Document:
-    recorded, replayed = one.recorded, one.replayed
+def _decision(number: int, replayed_decision: ReplayedDecision, now: Now) -> Document:
+    recorded, replayed = replayed_decision.recorded, replayed_decision.replayed
     return {
         "number": number,
         "at": now.epoch,
-        "same": one.is_same,
+        "same": replayed_decision.is_same,
         "recorded": asdict(recorded) if recorded is not None else None,
         "replayed": asdict(replayed) if replayed is not None else None,
     }
@@ -154,5 +156,5 @@ def _moved(decisions: Sequence[Document]) -> list[Document]:
 
 
 def _nodes(decisions: Sequence[Document], side: str) -> dict[tuple[str, str], str]:
-    made = (one[side] for one in decisions if one[side] is not None)
+    made = (decision[side] for decision in decisions if decision[side] is not None)
     return {(one["pod"], one["uid"]): one["node"] for one in made if one["result"] == "placed"}

@@ -43,9 +43,9 @@ def service_pages(known: ServiceSources) -> dict[str, MakePage]:
 def _of_plugins(scheduler: Scheduler) -> dict[str, Service]:
     found: dict[str, Mapping[str, Service]] = {}
     for profile in scheduler.profiles.values():
-        for one in profile.plugins:
-            if one.plugin.name not in found:
-                found[one.plugin.name] = one.plugin.services(scheduler.nodes)
+        for plugin in profile.plugins:
+            if plugin.plugin.name not in found:
+                found[plugin.plugin.name] = plugin.plugin.services(scheduler.nodes)
     return {
         f"{_BASE}/plugins/{name}{path}": service
         for name, services in found.items()

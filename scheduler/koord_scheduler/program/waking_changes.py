@@ -15,14 +15,14 @@ def waking_changes(diagnosis: Diagnosis) -> list[str]:
         return []
     if not diagnosis.nodes:
         return ["nodes that join the cluster"]
-    cured = [_change(one) for one in diagnosis.plugins if one.cure]
+    cured = [_change(plugin) for plugin in diagnosis.plugins if plugin.cure]
     if cured:  # they reject all nodes
         return [" and ".join(cured)]
-    alone = [one for one in diagnosis.plugins if one.alone]
+    alone = [plugin for plugin in diagnosis.plugins if plugin.alone]
     if alone:
         return list(map(_change, alone))
     return [" and ".join(map(_change, diagnosis.plugins))]
 
 
-def _change(one: PluginRejections) -> str:
-    return f"{one.cure or one.helped_by} ({one.plugin})"
+def _change(plugin_rejections: PluginRejections) -> str:
+    return f"{plugin_rejections.cure or plugin_rejections.helped_by} ({plugin_rejections.plugin})"

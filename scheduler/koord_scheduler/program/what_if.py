@@ -38,7 +38,7 @@ def kinds(config: str = "") -> list[tuple[Resource, str, str]]:
         ValueError: the configuration is not valid.
     """
     scheduler = Scheduler(_profiles(config, (DEFAULT_SCHEDULER,)))
-    needed = (one for one in cluster_kinds(scheduler) if one.is_needed)
+    needed = (cluster_kind for cluster_kind in cluster_kinds(scheduler) if cluster_kind.is_needed)
     return [(one.resource, one.namespace, one.object_name) for one in needed]
 
 
@@ -55,7 +55,7 @@ def what_if(
     Raises:
         ValueError: a document is not valid, or two manifests have one name.
     """
-    wanted = [_created(one, number) for number, one in enumerate(manifests, start=1)]
+    wanted = [_created(manifest, number) for number, manifest in enumerate(manifests, start=1)]
     names = {read_pod(raw).spec.scheduler_name for raw in wanted}
     scheduler = Scheduler(_profiles(config, names))
     reader = PodReader(scheduler.nodes)
@@ -80,7 +80,7 @@ def what_if(
 
 def _profiles(config: str, names: Iterable[str]) -> list[Profile]:
     if config:
-        return [one.guarded() for one in read_scheduler_config(config).profiles]
+        return [profile.guarded() for profile in read_scheduler_config(config).profiles]
     [default] = default_scheduler_config().profiles
     return [replace(default.guarded(), scheduler_name=name) for name in sorted(names)]
 

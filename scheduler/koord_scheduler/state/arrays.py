@@ -74,8 +74,8 @@ def picked_lines(table: Amounts, rows: Rows) -> Amounts:
     return np.array([line.take(rows, mode="clip") for line in table])
 
 
-def both(one: Mask | None, other: Mask | None) -> Mask | None:
+def both(mask: Mask | None, other: Mask | None) -> Mask | None:
     """Mask where both hold; ``None`` stands for everywhere."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+    if mask is None or other is None:
+        return other if mask is None else mask
+    return mask & other

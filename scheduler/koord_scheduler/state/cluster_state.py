@@ -120,9 +120,9 @@ class ClusterState:
         """A method of the features that override it."""
         plain = getattr(FeatureState, name)
         return tuple(
-            getattr(one, name)
-            for one in self.features.values()
-            if getattr(type(one), name) is not plain
+            getattr(feature, name)
+            for feature in self.features.values()
+            if getattr(type(feature), name) is not plain
         )
 
     def class_of(self, made: PodClass, key: str, uid: str) -> PodClass:
@@ -182,9 +182,9 @@ class ClusterState:
         if not term.labels and not term.names:
             return np.zeros(len(rows), np.bool_)
         found = self.labels.matches(term.labels, rows)
-        for one in term.names:
-            named = [row for row in map(self.row, one.values) if row is not None]
-            found &= np.isin(rows, named, invert=one.operator != "In")
+        for name in term.names:
+            named = [row for row in map(self.row, name.values) if row is not None]
+            found &= np.isin(rows, named, invert=name.operator != "In")
         return found
 
     def set(self, node: Node) -> int:
@@ -352,7 +352,7 @@ class ClusterState:
 
     def feature_versions(self) -> tuple[int, ...]:
         """A value that changes with what features know and that is of no row."""
-        return tuple(one.version for one in self.features.values())
+        return tuple(feature.version for feature in self.features.values())
 
     @contextmanager
     def trial(self) -> Iterator[None]:

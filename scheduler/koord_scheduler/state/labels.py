@@ -121,6 +121,6 @@ class LabelColumns:
     def matches(self, requirements: Sequence[NodeRequirement], rows: Rows | None = None) -> Mask:
         """Mask the nodes that meet all ``requirements`` on their labels."""
         found = np.ones(len(self._labels) if rows is None else len(rows), np.bool_)
-        for one in requirements:
-            found &= self.column(one.key).matches(one, rows)
+        for requirement in requirements:
+            found &= self.column(requirement.key).matches(requirement, rows)
         return found

@@ -33,4 +33,4 @@ def placed_usage(pod: PodInfo, nodes: ClusterState, known: PodParts = NO_PARTS) 
 def usage_parts(pod: PodInfo, nodes: ClusterState, known: PodParts = NO_PARTS) -> PodParts:
     """Features' parts of what a pod takes."""
     features = nodes.features.values()
-    return PodParts(part for one in features for part in one.usage_parts(pod, known))
+    return PodParts(part for feature in features for part in feature.usage_parts(pod, known))

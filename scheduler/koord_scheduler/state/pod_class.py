@@ -104,7 +104,7 @@ def pod_class(pod: PodInfo, features: Iterable[FeatureState] = ()) -> PodClass:
     """
     spec = pod.spec
     requests = pending_requests(pod)
-    parts = (part for one in features for part in one.class_parts(pod, requests))
+    parts = (part for feature in features for part in feature.class_parts(pod, requests))
     return PodClass(
         pod_labels(pod.metadata.namespace, pod.metadata.labels),
         tuple(sorted(requests.amounts.items())),
@@ -127,7 +127,7 @@ def spread_controller(pod: PodInfo) -> WorkloadReference | None:
     if pod.spec.topology_spread_constraints:
         return None
     owners = pod.metadata.owner_references or ()
-    one = next((one for one in owners if one.controller), None)
+    one = next((owner for owner in owners if owner.controller), None)
     if one is None or (one.api_version, one.kind) not in _SELECTING:
         return None
     return WorkloadReference(one.kind, f"{pod.metadata.namespace}/{one.name}")

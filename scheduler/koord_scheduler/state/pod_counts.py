@@ -84,7 +84,7 @@ class PodCounter:
     @property
     def size(self) -> int:
         """Bytes that it keeps."""
-        return self.rows.nbytes + sum(one.by_code.nbytes for _, one in self._in_domains)
+        return self.rows.nbytes + sum(in_domain.by_code.nbytes for _, in_domain in self._in_domains)
 
     def lengthen(self, length: int) -> None:
         """Make room for more rows; what is known of domains ends with the version of the nodes."""
@@ -219,7 +219,7 @@ class PodCounts:
 
 
 def _required_label(namespace: str, selector: LabelSelector) -> PodLabel | None:
-    for one in selector.requirements:
-        if one.operator is Operator.IN and len(one.values) == 1:
-            return PodLabel(namespace, one.key, *one.values)
+    for requirement in selector.requirements:
+        if requirement.operator is Operator.IN and len(requirement.values) == 1:
+            return PodLabel(namespace, requirement.key, *requirement.values)
     return None

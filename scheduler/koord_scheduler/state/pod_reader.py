@@ -198,9 +198,9 @@ def _signature(pod: PodInfo) -> tuple[object, ...]:
 
 
 def _unschedulable(conditions: list[PodCondition] | tuple[()]) -> str:
-    for one in conditions:
-        if one.type == "PodScheduled" and one.status == "False":
-            return one.message
+    for condition in conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
     return ""
 
 

@@ -34,7 +34,10 @@ class SelectedLabels:
     def add(self, selectors: Iterable[LabelSelector | None]) -> None:
         """Somebody selects pods by these."""
         self.add_keys(
-            one.key for selector in selectors if selector for one in selector.requirements
+            requirement.key
+            for selector in selectors
+            if selector
+            for requirement in selector.requirements
         )
 
     def add_keys(self, keys: Iterable[str]) -> None:

@@ -76,7 +76,9 @@ class WorkloadSelectors:
         more = self._selectors[controller].requirements
         if controller.kind == REPLICATION_CONTROLLER:  # Kubernetes lets its values win
             keys = {one.key for one in more}
-            requirements = tuple(one for one in requirements if one.key not in keys)
+            requirements = tuple(
+                requirement for requirement in requirements if requirement.key not in keys
+            )
         return LabelSelector(tuple(dict.fromkeys((*requirements, *more))))
 
     def _of_services(self, pod: PodLabels) -> tuple[Requirement, ...]:

@@ -93,7 +93,7 @@ class PodGroupController:
             await self._write(status_patch(group, status))
 
     async def _phases(self, gang: Gang, group: PodGroup) -> MemberPhases:
-        phases = Counter(one.phase for one in gang.members.values())
+        phases = Counter(member.phase for member in gang.members.values())
         bound, total = len(gang.bound), len(gang.members)
         status = group.status
         if bound < status.scheduled:

@@ -60,7 +60,7 @@ class DomainPlanner:
         rules = _rules(request)
         if not rules:
             return self._otherwise.rows_to_free(request)
-        if len(rules) > 1 or set(rules[0].gangs) < {one.key for one in request.gangs}:
+        if len(rules) > 1 or set(rules[0].gangs) < {gang.key for gang in request.gangs}:
             return _NOWHERE
         return _Plan(request, self._placed, rules).largest(rules[0])
 
@@ -91,7 +91,7 @@ class _Plan:
     def candidates(self) -> Iterator[GangCandidate]:
         """For each domain of the widest rule one, in which the others are kept, too."""
         first, everywhere = self._rules[0], np.flatnonzero(self._request.nodes.is_node)
-        is_for_all = {one.key for one in self._request.gangs} <= set(first.gangs)
+        is_for_all = {gang.key for gang in self._request.gangs} <= set(first.gangs)
         if not is_for_all:
             yield from self._below(self._rules, everywhere)
             return
@@ -114,7 +114,9 @@ class _Plan:
     def _below(self, rules: Sequence[DomainRule], rows: Rows) -> Iterator[GangCandidate]:
         """Within some rows, each rule in the first of its domains that its pods fit in."""
         allowed = {one.key: rows for one in self._request.gangs}
-        slots = {key: one.copy() for key, one in self._all_slots().items()} if rules else {}
+        slots = (
+            {key: all_slot.copy() for key, all_slot in self._all_slots().items()} if rules else {}
+        )
         for rule in rules:
             gangs = [key for key in rule.gangs if key in allowed]
             domain = next(self._domains(rule, allowed[gangs[0]], slots), None)

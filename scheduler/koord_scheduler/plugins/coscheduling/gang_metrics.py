@@ -27,7 +27,7 @@ class GangMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Collect the number of gangs, and of groups that are being bound."""
         gangs = list(self._gangs.by_key.values())
-        groups = {one.group_id for one in gangs if one.assumed}
+        groups = {gang.group_id for gang in gangs if gang.assumed}
         yield GaugeMetricFamily(
             "scheduler_waiting_gang_group_number",
             "Gang groups with pods that are about to be bound.",

@@ -55,18 +55,18 @@ def _disrupted(gang: Gang, group: SchedulingGroup) -> Condition | None:
     """It loses all its pods."""
     if gang.spec is None or not gang.spec.disrupted_with:
         return None
-    if not any(one.is_preempted for one in gang.members.values()):
+    if not any(member.is_preempted for member in gang.members.values()):
         return None
     reason, generation = "PreemptionByScheduler", group.generation
     return Condition(DISRUPTED, "True", reason, _PREEMPTED, generation)
 
 
-def _with_condition(before: list[Condition], one: Condition, now: str) -> list[Condition]:
+def _with_condition(before: list[Condition], condition: Condition, now: str) -> list[Condition]:
     """As Kubernetes' ``SetStatusCondition``: the time is that of the last change of the status."""
-    known = next((other for other in before if other.type == one.type), None)
-    changed = known is None or known.status != one.status
+    known = next((other for other in before if other.type == condition.type), None)
+    changed = known is None or known.status != condition.status
     time = now if changed or known is None else known.last_transition_time
-    new = msgspec.structs.replace(one, last_transition_time=time or now)
+    new = msgspec.structs.replace(condition, last_transition_time=time or now)
     return [new if other is known else other for other in before] if known else [*before, new]
 
 

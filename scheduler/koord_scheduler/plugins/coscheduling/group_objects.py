@@ -84,8 +84,8 @@ def scheduling_group_kinds(gangs: Gangs) -> list[ClusterKind]:
     hierarchy = gangs.hierarchy
 
     def describe(groups: Iterable[PodGroup]) -> None:
-        for one in groups:
-            gangs.set_pod_group(one)
+        for group in groups:
+            gangs.set_pod_group(group)
 
     def remove(key: str) -> None:
         describe(hierarchy.remove_group(f"{key}{SUFFIX}"))

@@ -18,7 +18,7 @@ from koord_scheduler.plugins.device_share.learned_workload import GPUScores
 from koord_scheduler.plugins.device_share.plugin import DeviceShareSettings
 
 _LEAST, _MOST = "LeastAllocated", "MostAllocated"
-_STRATEGIES = (_LEAST, _MOST, *(one.value for one in GPUScores if one))
+_STRATEGIES = (_LEAST, _MOST, *(GPUScore.value for GPUScore in GPUScores if GPUScore))
 
 
 class DeviceWeight(Strict, frozen=True):
@@ -83,8 +83,11 @@ class DeviceShareArgs(PluginArgs, frozen=True):
     def settings(self) -> DeviceShareSettings:
         """Return the settings that they describe."""
         strategy = self.scoring_strategy
-        weights = tuple((one.name, one.weight) for one in strategy.resources)
-        models = frozenset((one.vendor, one.model) for one in self.gpu_share_unsupported_models)
+        weights = tuple((resource.name, resource.weight) for resource in strategy.resources)
+        models = frozenset(
+            (gpu_share_unsupported_model.vendor, gpu_share_unsupported_model.model)
+            for gpu_share_unsupported_model in self.gpu_share_unsupported_models
+        )
         by_workload = strategy.type not in (_LEAST, _MOST)
         scorer = DeviceScorer(weights, is_packing=strategy.type != _LEAST)
         scores = GPUScores(strategy.type) if by_workload else GPUScores.PLAIN

@@ -32,7 +32,9 @@ def device_reservation(
     isolation: str = "",
 ) -> AssumedDevices:
     """Return the annotations for devices whose names are ``ids``, by type and minor."""
-    named = tuple(one._replace(id=ids.get((one.type, one.minor), "")) for one in devices)
+    named = tuple(
+        device._replace(id=ids.get((device.type, device.minor), "")) for device in devices
+    )
     annotation = write_pod_devices(named)
     annotations = ((ANNOTATION_DEVICE_ALLOCATED, annotation),)
     return AssumedDevices(named, annotations, gpu_model, isolation)

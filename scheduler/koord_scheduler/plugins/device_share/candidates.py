@@ -42,38 +42,38 @@ def candidates(need: DeviceNeed, state: NodeDeviceState, mask: Mask | None = Non
     Of a device whose NUMA node is not known any is near; one without a place is nowhere.
     """
     found = {
-        minor: one
-        for minor, one in state.devices.get(need.type, {}).items()
-        if _is_near(one, mask) and _is_selected(one, need)
+        minor: device
+        for minor, device in state.devices.get(need.type, {}).items()
+        if _is_near(device, mask) and _is_selected(device, need)
     }
     return _alone_on_switch(found, state, need.type) if need.hint.keeps_pcie else found
 
 
-def _is_near(one: FreeDevice, mask: Mask | None) -> bool:
+def _is_near(free_device: FreeDevice, mask: Mask | None) -> bool:
     if mask is None:
         return True
-    place = one.device.topology
+    place = free_device.device.topology
     return place is not None and (place.numa_node < 0 or bool(mask >> place.numa_node & 1))
 
 
-def _is_selected(one: FreeDevice, need: DeviceNeed) -> bool:
+def _is_selected(free_device: FreeDevice, need: DeviceNeed) -> bool:
     selector = need.hint.selector
-    return selector is None or selector.matches(dict(one.device.labels))
+    return selector is None or selector.matches(dict(free_device.device.labels))
 
 
 def _alone_on_switch(found: Candidates, state: NodeDeviceState, kind: str) -> Candidates:
     """Those on whose PCIe switch nobody has anything of a device of this type."""
     busy = {
-        place_of(one)
-        for one in state.devices.get(kind, {}).values()
-        if one.total and not one.is_idle
+        place_of(device)
+        for device in state.devices.get(kind, {}).values()
+        if device.total and not device.is_idle
     }
     return {minor: one for minor, one in found.items() if place_of(one) not in busy}
 
 
-def place_of(one: FreeDevice) -> tuple[int, str] | None:
+def place_of(free_device: FreeDevice) -> tuple[int, str] | None:
     """The PCIe switch of a device, ``None`` where its place is not known."""
-    place = one.device.topology
+    place = free_device.device.topology
     return None if place is None else (place.numa_node, place.pcie)
 
 
@@ -81,7 +81,7 @@ def needed(need: DeviceNeed, state: NodeDeviceState) -> int:
     """Return the number of devices that a pod needs of a node."""
     if need.count:
         return need.count
-    return sum(_is_selected(one, need) for one in state.devices.get(need.type, {}).values())
+    return sum(_is_selected(device, need) for device in state.devices.get(need.type, {}).values())
 
 
 def take_devices(
@@ -121,8 +121,8 @@ def _in_order(
     fitting = [one for one in found.values() if one.has_room(need.amounts)]
     scores = {one.device.minor: scorer.of_device(need.amounts, one) for one in fitting}
 
-    def rank(one: FreeDevice) -> tuple[bool, int, int]:
-        minor = one.device.minor
+    def rank(free_device: FreeDevice) -> tuple[bool, int, int]:
+        minor = free_device.device.minor
         return (need.type, minor) not in preferred, -scores[minor], minor
 
     fitting.sort(key=rank)
@@ -139,26 +139,26 @@ def _in_order(
     yield from others
 
 
-def _taken(need: DeviceNeed, one: FreeDevice) -> PodDevice | None:
+def _taken(need: DeviceNeed, free_device: FreeDevice) -> PodDevice | None:
     """``None``: a virtual function is needed, and there is none."""
-    device = PodDevice(need.type, one.device.minor, need.each)
+    device = PodDevice(need.type, free_device.device.minor, need.each)
     if need.hint.functions is None:
         return device
-    function = min(_functions(need, one), default=None)
+    function = min(_functions(need, free_device), default=None)
     return None if function is None else device._replace(functions=(function,))
 
 
-def _functions(need: DeviceNeed, one: FreeDevice) -> Iterator[VirtualFunction]:
+def _functions(need: DeviceNeed, free_device: FreeDevice) -> Iterator[VirtualFunction]:
     selector = need.hint.functions
-    for group in one.device.groups:
+    for group in free_device.device.groups:
         if selector is None or selector.matches(dict(group.labels)):
-            yield from (vf for vf in group.functions if vf.bus not in one.taken_functions)
+            yield from (vf for vf in group.functions if vf.bus not in free_device.taken_functions)
 
 
 def switches_of(devices: Iterable[PodDevice], state: NodeDeviceState) -> frozenset[str]:
     """The PCIe switches of devices that a pod gets."""
-    places = (state.devices[one.type][one.minor].device.topology for one in devices)
-    return frozenset(one.pcie for one in places if one is not None)
+    places = (state.devices[device.type][device.minor].device.topology for device in devices)
+    return frozenset(place.pcie for place in places if place is not None)
 
 
 def nearest_miss(need: DeviceNeed, count: int, found: Candidates) -> str:
@@ -169,13 +169,13 @@ def nearest_miss(need: DeviceNeed, count: int, found: Candidates) -> str:
     if not lacking:
         return begin
 
-    def lacks(one: FreeDevice) -> list[tuple[str, int, int]]:
-        wanted = sorted(one.with_memory(need.amounts).items())
-        amounts = ((name, one.free.get(name, 0), amount) for name, amount in wanted)
+    def lacks(free_device: FreeDevice) -> list[tuple[str, int, int]]:
+        wanted = sorted(free_device.with_memory(need.amounts).items())
+        amounts = ((name, free_device.free.get(name, 0), amount) for name, amount in wanted)
         return [(name, free, amount) for name, free, amount in amounts if free < amount]
 
-    def lack(one: FreeDevice) -> float:
-        return max((amount - free) / amount for _, free, amount in lacks(one))
+    def lack(free_device: FreeDevice) -> float:
+        return max((amount - free) / amount for _, free, amount in lacks(free_device))
 
     nearest = min(lacking, key=lambda one: (lack(one), one.device.minor))
     parts = ", ".join(

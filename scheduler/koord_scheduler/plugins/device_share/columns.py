@@ -223,7 +223,7 @@ class DeviceColumns(FeatureState):
                 del self._had[row]
 
     def repair(self, row: int, usages: Iterable[PodUsage]) -> bool:
-        had = sorted(devices for one in usages if (devices := one.of(DEVICES)))
+        had = sorted(devices for usage in usages if (devices := usage.of(DEVICES)))
         if sorted(self._had.get(row, ())) == had:
             return False
         self._had.pop(row, None)

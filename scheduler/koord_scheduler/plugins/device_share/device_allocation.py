@@ -59,7 +59,7 @@ def rejection_before(needs: PodDeviceNeeds, state: NodeDeviceState) -> DeviceRej
             return DeviceRejection(f"Insufficient {need.type} devices", resolvable=False)
     for need in needs.needs:
         if need.hint.functions is not None and not any(
-            one.device.groups for one in state.devices[need.type].values()
+            device.device.groups for device in state.devices[need.type].values()
         ):
             text = f"Insufficient {need.type} VirtualFunctions"
             return DeviceRejection(text, resolvable=False)
@@ -85,7 +85,7 @@ class _Allocation:
         self._state = state
         self._scorer = scorer
         self._preferred = preferred
-        self._found = {one.type: candidates(one, state, mask) for one in needs.needs}
+        self._found = {need.type: candidates(need, state, mask) for need in needs.needs}
         if card is not None:
             gpus = self._found[GPU_TYPE]
             self._found[GPU_TYPE] = {minor: gpus[minor] for minor in gpus if minor == card}
@@ -191,9 +191,9 @@ class _Allocation:
 
     def _switches_with_room(self, need: DeviceNeed) -> frozenset[str]:
         rooms = (one for one in self._found[need.type].values() if one.has_room(need.amounts))
-        return frozenset(one.device.topology.pcie for one in rooms if one.device.topology)
+        return frozenset(room.device.topology.pcie for room in rooms if room.device.topology)
 
 
 def _not_under(devices: PodDevices, switches: frozenset[str]) -> str:
-    names = ", ".join(f"{one.type} {one.minor}" for one in devices)
+    names = ", ".join(f"{device.type} {device.minor}" for device in devices)
     return f"{names} are not under the PCIe switches {', '.join(sorted(switches))}"

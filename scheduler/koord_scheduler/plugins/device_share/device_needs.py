@@ -85,12 +85,12 @@ class PodDeviceNeeds:
     @cached_property
     def by_type(self) -> Mapping[str, DeviceNeed]:
         """The needs by type."""
-        return {one.type: one for one in self.needs}
+        return {need.type: need for need in self.needs}
 
     @property
     def shares_gpus(self) -> bool:
         """True if it takes parts of GPUs."""
-        return any(one.is_shared for one in self.needs)
+        return any(need.is_shared for need in self.needs)
 
 
 NO_DEVICE_NEEDS = PodDeviceNeeds()
@@ -117,7 +117,7 @@ def pod_device_needs(
         return PodDeviceNeeds(
             needs,
             _joint(annotations, needs) if needs else None,
-            partition_spec(annotations) if any(one.type == GPU_TYPE for one in needs) else None,
+            partition_spec(annotations) if any(need.type == GPU_TYPE for need in needs) else None,
             labels.get(LABEL_GPU_ISOLATION_PROVIDER, ""),
         )
     except ValueError as error:
@@ -163,6 +163,6 @@ def _joint(annotations: Mapping[str, str], needs: tuple[DeviceNeed, ...]) -> Joi
     found = joint_allocation(annotations)
     if found is None:
         return None
-    counted = {one.type for one in needs if one.hint.strategy is not AllocateStrategy.ALL}
+    counted = {need.type for need in needs if need.hint.strategy is not AllocateStrategy.ALL}
     types = tuple(one for one in found.types if one in counted)
     return JointAllocation(types, found.is_same_pcie) if types else None

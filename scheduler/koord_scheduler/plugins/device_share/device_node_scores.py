@@ -73,7 +73,9 @@ class DeviceNodeScores:
         if len(rows) >= MANY and takes_any(needs):
             return nodes.use(DeviceColumns).room().scores(needs, self._scorer, rows)
         states = map(nodes.use(DeviceColumns).state, rows.tolist())
-        found = [0 if one is None else _node_score(needs, one, self._scorer) for one in states]
+        found = [
+            0 if state is None else _node_score(needs, state, self._scorer) for state in states
+        ]
         return np.array(found, np.float64)
 
 

@@ -64,8 +64,10 @@ def device_numa_hints(
 
 
 def _numa_nodes(state: NodeDeviceState) -> list[int]:
-    places = (one.topology for one in state.has.devices)
-    return sorted({one.numa_node for one in places if one is not None and one.numa_node >= 0})
+    places = (device.topology for device in state.has.devices)
+    return sorted(
+        {place.numa_node for place in places if place is not None and place.numa_node >= 0}
+    )
 
 
 def _masks(nodes: Sequence[int]) -> Iterator[Mask]:
@@ -84,8 +86,8 @@ def _on(
     for need in needs.needs:
         places = (one.topology for one in state.has.by_type.get(need.type, {}).values())
         near = sum(
-            one is not None and one.numa_node >= 0 and bool(mask >> one.numa_node & 1)
-            for one in places
+            place is not None and place.numa_node >= 0 and bool(mask >> place.numa_node & 1)
+            for place in places
         )
         if 0 < near < needed(need, state):
             return DeviceRejection(TOO_FEW_NEAR, resolvable=False)
@@ -93,4 +95,4 @@ def _on(
 
 
 def _gpus(devices: PodDevices) -> frozenset[int]:
-    return frozenset(one.minor for one in devices if one.type == GPU_TYPE)
+    return frozenset(device.minor for device in devices if device.type == GPU_TYPE)

@@ -93,8 +93,8 @@ class NodeDevices:
     def by_type(self) -> Mapping[str, Mapping[int, NodeDevice]]:
         """The devices by type and minor, in the order of the minors."""
         found: dict[str, dict[int, NodeDevice]] = {}
-        for one in sorted(self.devices, key=lambda one: (one.type, one.minor)):
-            found.setdefault(one.type, {})[one.minor] = one
+        for device in sorted(self.devices, key=lambda one: (one.type, one.minor)):
+            found.setdefault(device.type, {})[device.minor] = device
         return found
 
 
@@ -175,21 +175,21 @@ def _devices(given: Fields, ids: dict[tuple[str, int], str]) -> Iterator[NodeDev
         yield found
 
 
-def _device(one: Fields) -> NodeDevice | None:
-    kind = one.text("type")
-    minor = one.number("minor", None, 0, _MOST_MINOR)
+def _device(fields: Fields) -> NodeDevice | None:
+    kind = fields.text("type")
+    minor = fields.number("minor", None, 0, _MOST_MINOR)
     if not kind or minor is None:
         missing, expected = ("minor", "a number") if kind else ("type", "gpu, rdma or fpga")
-        if not one.has(missing):
-            one.refuse(missing, expected, _LEFT_OUT)
+        if not fields.has(missing):
+            fields.refuse(missing, expected, _LEFT_OUT)
         return None
     return NodeDevice(
         kind,
         minor,
-        _amounts(one.of("resources")) if one.flag("health", default=False) else (),
-        _labels(one.of("labels")),
-        _topology(one.of("topology")) if one.has("topology") else None,
-        tuple(_group(group) for group in one.objects("vfGroups")),
+        _amounts(fields.of("resources")) if fields.flag("health", default=False) else (),
+        _labels(fields.of("labels")),
+        _topology(fields.of("topology")) if fields.has("topology") else None,
+        tuple(_group(group) for group in fields.objects("vfGroups")),
     )
 
 
@@ -221,5 +221,5 @@ def _group(given: Fields) -> VirtualFunctionGroup:
         VirtualFunction(one.text("busID"), one.number("minor", 0, -1, _MOST_MINOR))
         for one in given.objects("vfs")
     )
-    known = tuple(one for one in functions if one.bus)
+    known = tuple(function for function in functions if function.bus)
     return VirtualFunctionGroup(_labels(given.of("labels")), known)

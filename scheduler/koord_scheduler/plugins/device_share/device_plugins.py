@@ -53,7 +53,7 @@ def adaption(
         ValueError: the vendor's device plugin cannot give these.
     """
     annotations = {ANNOTATION_BIND_TIMESTAMP: str(nanoseconds)}
-    gpus = [one for one in devices if one.type == GPU_TYPE]
+    gpus = [device for device in devices if device.type == GPU_TYPE]
     if not gpus:
         return Adaption(annotations, {})
     annotations[ANNOTATION_GPU_MINORS] = _minors(gpus)
@@ -77,7 +77,7 @@ def refusal(devices: PodDevices, model: GPUModel) -> str:
 def lock_of(devices: PodDevices, model: GPUModel) -> str:
     """The annotation that locks a node while a pod with these devices starts; "" if none does."""
     vendor = _VENDORS.get(model.vendor)
-    has_gpus = any(one.type == GPU_TYPE for one in devices)
+    has_gpus = any(device.type == GPU_TYPE for device in devices)
     return vendor.lock if vendor is not None and has_gpus else ""
 
 
@@ -105,9 +105,9 @@ def _metax(gpus: Sequence[PodDevice], model: GPUModel, nanoseconds: int) -> dict
     return {"metax-tech.com/gpu-devices-allocated": msgspec.json.encode([cards]).decode()}
 
 
-def _parts(one: PodDevice, unit: int) -> tuple[int, int]:
+def _parts(pod_device: PodDevice, unit: int) -> tuple[int, int]:
     """Per cent of a card's cores, and units of its memory."""
-    amounts = dict(one.resources)
+    amounts = dict(pod_device.resources)
     if GPU_CORE not in amounts:
         raise ValueError(f"{GPU_CORE} is not requested; the device plugin needs it")
     memory = amounts.get(GPU_MEMORY, 0)

@@ -23,7 +23,7 @@ def takes_any(needs: PodDeviceNeeds) -> bool:
     is_special = is_same_pcie or needs.partitions is not None
     if needs.shares_gpus and needs.isolation:
         return False
-    return not is_special and all(one.hint == NO_HINT for one in needs.needs)
+    return not is_special and all(need.hint == NO_HINT for need in needs.needs)
 
 
 class DeviceRoom:

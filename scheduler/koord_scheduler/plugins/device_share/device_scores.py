@@ -35,8 +35,8 @@ class DeviceScorer:
         """Of all devices of a type; as in Koordinator, for a pod that takes one of them."""
         total: dict[str, int] = {}
         free: dict[str, int] = {}
-        for one in devices:
-            for sums, amounts in ((total, one.total), (free, one.free)):
+        for device in devices:
+            for sums, amounts in ((total, device.total), (free, device.free)):
                 for name, amount in amounts.items():
                     sums[name] = sums.get(name, 0) + amount
         return self._score(each, total, free)

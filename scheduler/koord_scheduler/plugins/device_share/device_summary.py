@@ -19,11 +19,11 @@ def device_summary(
 ) -> dict[str, object]:
     """Sums by resource, amounts by type and minor, and ``pods`` by namespace/name."""
     total = {
-        kind: {minor: one.total for minor, one in devices.items()}
+        kind: {minor: device.total for minor, device in devices.items()}
         for kind, devices in state.devices.items()
     }
     free = {
-        kind: {minor: one.free for minor, one in devices.items()}
+        kind: {minor: device.free for minor, device in devices.items()}
         for kind, devices in state.devices.items()
     }
     used: dict[str, dict[int, Amounts]] = {}
@@ -50,9 +50,9 @@ def _sums(amounts: _ByDevice) -> Amounts:
 def _by_type(pods: Iterable[tuple[str, PodDevices]]) -> dict[str, object]:
     found: dict[str, dict[str, dict[str, object]]] = {}
     for pod, devices in pods:
-        for one in devices:
-            has = _texts(dict(one.resources))
-            found.setdefault(one.type, {}).setdefault(pod, {})[str(one.minor)] = has
+        for device in devices:
+            has = _texts(dict(device.resources))
+            found.setdefault(device.type, {}).setdefault(pod, {})[str(device.minor)] = has
     return dict(found)
 
 

@@ -58,11 +58,11 @@ class DeviceTypeRoom:
     def set(self, rows: Rows, devices: list[FreeDevice]) -> None:
         """Replace the devices of these rows."""
         self._make_room(len(devices))
-        self.is_healthy[:, rows] = _column([bool(one.total) for one in devices], len(self))
-        for name in {*self._total, *(name for one in devices for name in one.total)}:
+        self.is_healthy[:, rows] = _column([bool(device.total) for device in devices], len(self))
+        for name in {*self._total, *(name for device in devices for name in device.total)}:
             for table, amounts in (
-                (self._total, [one.total.get(name, 0) for one in devices]),
-                (self._free, [one.free.get(name, 0) for one in devices]),
+                (self._total, [device.total.get(name, 0) for device in devices]),
+                (self._free, [device.free.get(name, 0) for device in devices]),
             ):
                 if name not in table:
                     table[name] = DeviceAmounts(len(self), self._length)

@@ -21,9 +21,9 @@ def free_gpus(nodes: ClusterState, rows: Rows, model_code: Callable[[str], int])
         for number in map(resources.column, (CPU, MEMORY))
     )
     states = list(map(nodes.use(DeviceColumns).state, rows.tolist()))
-    free = [() if one is None else one.free_cards for one in states]
+    free = [() if state is None else state.free_cards for state in states]
     cards = np.zeros((len(free), max(map(len, free), default=0)))
     for place, one in enumerate(free):
         cards[place, : len(one)] = one
-    models = [0 if one is None else model_code(one.labels.model) for one in states]
+    models = [0 if state is None else model_code(state.labels.model) for state in states]
     return GpuNodes(cpu, memory, cards, np.array(models, np.intp))

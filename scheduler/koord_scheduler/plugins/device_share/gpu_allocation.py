@@ -127,9 +127,9 @@ def _scopes(has: NodeDevices) -> GPUScope | None:
 
 def with_memory(devices: PodDevices, found: Mapping[int, FreeDevice]) -> PodDevices:
     """GPUs with the part of their memory in bytes and in per cent, whichever was requested."""
-    return tuple(_with_memory(one, found[one.minor]) for one in devices)
+    return tuple(_with_memory(device, found[device.minor]) for device in devices)
 
 
-def _with_memory(one: PodDevice, device: FreeDevice) -> PodDevice:
-    amounts = device.with_memory(dict(one.resources))
-    return one._replace(resources=tuple(sorted(amounts.items())))
+def _with_memory(pod_device: PodDevice, device: FreeDevice) -> PodDevice:
+    amounts = device.with_memory(dict(pod_device.resources))
+    return pod_device._replace(resources=tuple(sorted(amounts.items())))

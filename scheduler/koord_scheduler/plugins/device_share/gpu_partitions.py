@@ -75,14 +75,14 @@ def read_partitions(
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
 
-def _partition(one: Fields, size: str) -> GPUPartition | None:
-    minors = one.take("minors", frozenset[int](), _minors, "GPUs by number", "left out")
+def _partition(fields: Fields, size: str) -> GPUPartition | None:
+    minors = fields.take("minors", frozenset[int](), _minors, "GPUs by number", "left out")
     if str(len(minors)) != size:
-        if minors or not one.has("minors"):
-            one.refuse("minors", f"{size} GPUs by number", "left out")
+        if minors or not fields.has("minors"):
+            fields.refuse("minors", f"{size} GPUs by number", "left out")
         return None
-    score = one.take("allocationScore", 0, _score, "a whole number")
-    bandwidth = one.take("ringBusBandwidth", None, milli_quantity, "a quantity")
+    score = fields.take("allocationScore", 0, _score, "a whole number")
+    bandwidth = fields.take("ringBusBandwidth", None, milli_quantity, "a quantity")
     return GPUPartition(minors, score, bandwidth)
 
 
@@ -132,16 +132,16 @@ def choose_partition(
         if found and not preferred:
             break
 
-    def rank(one: GPUPartition) -> tuple[int, int, int]:
-        rest = _kept_free(partitions, count, used | one.minors)
-        return len(one.minors & preferred), one.score, rest
+    def rank(gpu_partition: GPUPartition) -> tuple[int, int, int]:
+        rest = _kept_free(partitions, count, used | gpu_partition.minors)
+        return len(gpu_partition.minors & preferred), gpu_partition.score, rest
 
     return max(found, key=rank, default=None)
 
 
 def of_size(partitions: Iterable[GPUPartition], count: int) -> list[GPUPartition]:
     """Those with so many cards, in their order."""
-    return [one for one in partitions if len(one.minors) == count]
+    return [partition for partition in partitions if len(partition.minors) == count]
 
 
 def _kept_free(partitions: Partitions, count: int, used: frozenset[int]) -> int:

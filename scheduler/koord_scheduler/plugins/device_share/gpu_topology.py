@@ -40,11 +40,11 @@ class _Found(NamedTuple):
 def gpu_scopes(devices: Mapping[int, NodeDevice]) -> GPUScope | None:
     """The node with its NUMA nodes and PCIe switches; ``None`` where not all places are known."""
     places: dict[int, dict[str, list[int]]] = {}
-    for minor, one in sorted(devices.items()):
-        if one.topology is None:
+    for minor, device in sorted(devices.items()):
+        if device.topology is None:
             return None
-        switches = places.setdefault(one.topology.numa_node, {})
-        switches.setdefault(one.topology.pcie, []).append(minor)
+        switches = places.setdefault(device.topology.numa_node, {})
+        switches.setdefault(device.topology.pcie, []).append(minor)
     if not places:
         return None
     return GPUScope(

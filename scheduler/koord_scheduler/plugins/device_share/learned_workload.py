@@ -51,8 +51,8 @@ def accepted_models(required: RequiredNodes) -> frozenset[str] | None:
     """The models of GPUs that a pod names by its selectors of nodes; ``None``: any."""
     sets = [_named(required.selector)]
     if required.terms is not None:
-        of_terms = [_named(one.labels) for one in required.terms]
-        sets += [one for one in of_terms if one is None] or [
+        of_terms = [_named(term.labels) for term in required.terms]
+        sets += [of_term for of_term in of_terms if of_term is None] or [
             frozenset().union(*filter(None, of_terms))
         ]
     named = [one for one in sets if one is not None]
@@ -61,9 +61,9 @@ def accepted_models(required: RequiredNodes) -> frozenset[str] | None:
 
 def _named(requirements: Iterable[NodeRequirement]) -> frozenset[str] | None:
     sets = [
-        frozenset(one.values)
-        for one in requirements
-        if (one.key, one.operator) == (LABEL_GPU_MODEL, "In")
+        frozenset(requirement.values)
+        for requirement in requirements
+        if (requirement.key, requirement.operator) == (LABEL_GPU_MODEL, "In")
     ]
     return frozenset.intersection(*sets) if sets else None
 
@@ -123,7 +123,7 @@ class LearnedWorkload:
             self._next *= 2
             self.version += 1
             # Without GPUs there is nothing to tell nodes apart by.
-            if any(one.cards for one in self._counts):
+            if any(count.cards for count in self._counts):
                 self._known_models = len(self._models)
                 workload = typical_workload(self._counts.elements(), self._known_models)
                 self.policy = make(workload)

@@ -92,7 +92,7 @@ class NodeDeviceState:
     def devices(self) -> Mapping[str, Mapping[int, FreeDevice]]:
         """By type and minor, what is free of devices."""
         return {
-            kind: {minor: self._free(one) for minor, one in devices.items()}
+            kind: {minor: self._free(device) for minor, device in devices.items()}
             for kind, devices in self.has.by_type.items()
         }
 
@@ -112,14 +112,14 @@ class NodeDeviceState:
             return self.has.partitions, self.has.honors
         return partitions_of_model(self.labels.vendor, self.labels.model), self.labels.honors
 
-    def _free(self, one: NodeDevice) -> FreeDevice:
-        used = self.used_by_device.get((one.type, one.minor))
-        total = dict(one.resources)
+    def _free(self, node_device: NodeDevice) -> FreeDevice:
+        used = self.used_by_device.get((node_device.type, node_device.minor))
+        total = dict(node_device.resources)
         if used is None:
-            return FreeDevice(one, total, total)
+            return FreeDevice(node_device, total, total)
         taken = dict(used.resources)
         free = {name: max(0, amount - taken.get(name, 0)) for name, amount in total.items()}
-        return FreeDevice(one, total, free, used.functions)
+        return FreeDevice(node_device, total, free, used.functions)
 
 
 class FreeDevice(NamedTuple):
@@ -164,10 +164,10 @@ def used_devices(pods: Iterable[PodDevices]) -> tuple[UsedDevice, ...]:
     resources: dict[tuple[str, int], Counter[str]] = {}
     functions: dict[tuple[str, int], set[str]] = {}
     for devices in pods:
-        for one in devices:
-            at = one.type, one.minor
-            resources.setdefault(at, Counter()).update(dict(one.resources))
-            functions.setdefault(at, set()).update(vf.bus for vf in one.functions)
+        for device in devices:
+            at = device.type, device.minor
+            resources.setdefault(at, Counter()).update(dict(device.resources))
+            functions.setdefault(at, set()).update(vf.bus for vf in device.functions)
     return tuple(
         UsedDevice(*at, tuple(sorted(resources[at].items())), frozenset(functions[at]))
         for at in sorted(resources)

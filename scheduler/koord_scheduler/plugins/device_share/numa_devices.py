@@ -36,7 +36,7 @@ class NUMADevices:
         """Near which NUMA nodes of a row's node all of it could be."""
         state = self._state(row, kept)
         if state is None:
-            return tuple((one.type, ()) for one in self.needs.needs)
+            return tuple((need.type, ()) for need in self.needs.needs)
         return _numa_hints(self.needs, state, self.scorer, kept_devices(kept))
 
     def rejection(self, row: int, mask: Mask, kept: KeptRoom = NO_ROOM) -> str:
@@ -63,7 +63,7 @@ def _numa_hints(
 ) -> ProviderHints:
     found = device_numa_hints(needs, state, scorer, reserved)
     if isinstance(found, DeviceRejection):
-        return tuple((one.type, ()) for one in needs.needs)
+        return tuple((need.type, ()) for need in needs.needs)
     return tuple((kind, tuple(hints)) for kind, hints in found.items())
 
 

@@ -101,9 +101,13 @@ class DeviceShare(Plugin):
 
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._aligning = [
-            one for one in plugins if type(one).topology_affinity is not Plugin.topology_affinity
+            plugin
+            for plugin in plugins
+            if type(plugin).topology_affinity is not Plugin.topology_affinity
         ]
-        self._keeping = [one for one in plugins if type(one).kept_room is not Plugin.kept_room]
+        self._keeping = [
+            plugin for plugin in plugins if type(plugin).kept_room is not Plugin.kept_room
+        ]
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         return PreFilterResult(pod.of(DEVICE_NEEDS).problem, cure=ANOTHER_POD)

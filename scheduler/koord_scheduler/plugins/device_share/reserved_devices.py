@@ -36,7 +36,7 @@ class ReservedDevices(NamedTuple):
     @property
     def preferred(self) -> Preferred:
         """Those of which something is left."""
-        left = (one for one in self.devices if one.resources or one.functions)
+        left = (device for device in self.devices if device.resources or device.functions)
         return frozenset((one.type, one.minor) for one in left)
 
 
@@ -49,11 +49,13 @@ def what_is_left(reserved: PodDevices, owners: Iterable[PodDevices]) -> PodDevic
     return tuple(_left(one, used.get((one.type, one.minor))) for one in reserved)
 
 
-def _left(one: PodDevice, used: UsedDevice | None) -> PodDevice:
+def _left(pod_device: PodDevice, used: UsedDevice | None) -> PodDevice:
     if used is None:
-        return one
-    functions = tuple(vf for vf in one.functions if vf.bus not in used.functions)
-    return one._replace(resources=_less(one.resources, used.resources), functions=functions)
+        return pod_device
+    functions = tuple(vf for vf in pod_device.functions if vf.bus not in used.functions)
+    return pod_device._replace(
+        resources=_less(pod_device.resources, used.resources), functions=functions
+    )
 
 
 @lru_cache(maxsize=1 << 12)
@@ -74,11 +76,13 @@ def without_devices(state: NodeDeviceState, devices: PodDevices) -> NodeDeviceSt
     return replace(state, used=tuple(one for one in found if one.resources or one.functions))
 
 
-def _without(one: UsedDevice, given: UsedDevice | None) -> UsedDevice:
+def _without(used_device: UsedDevice, given: UsedDevice | None) -> UsedDevice:
     if given is None:
-        return one
-    resources = _less(one.resources, given.resources)
-    return one._replace(resources=resources, functions=one.functions - given.functions)
+        return used_device
+    resources = _less(used_device.resources, given.resources)
+    return used_device._replace(
+        resources=resources, functions=used_device.functions - given.functions
+    )
 
 
 def allocate_reserved(
@@ -109,16 +113,20 @@ def _reserved_alone(free: NodeDeviceState, reserved: ReservedDevices) -> NodeDev
 
     Where they are restricted, no more of a device is free than what is left of it.
     """
-    kinds = {one.type for one in reserved.devices}
-    left = {(one.type, one.minor): one for one in reserved.devices}
+    kinds = {device.type for device in reserved.devices}
+    left = {(device.type, device.minor): device for device in reserved.devices}
     devices = tuple(
-        one for one in free.has.devices if one.type not in kinds or (one.type, one.minor) in left
+        device
+        for device in free.has.devices
+        if device.type not in kinds or (device.type, device.minor) in left
     )
     alone = replace(free, has=NodeDevices(devices, free.has.partitions, free.has.honors))
     if not reserved.restricted:
         return alone
     beyond = (
-        _beyond(one, left[one.type, one.minor], alone) for one in devices if one.type in kinds
+        _beyond(device, left[device.type, device.minor], alone)
+        for device in devices
+        if device.type in kinds
     )
     return with_devices(alone, tuple(beyond))
 
@@ -141,5 +149,5 @@ def _less(amounts: ResourceAmounts, taken: ResourceAmounts) -> ResourceAmounts:
     return tuple((name, amount) for name, amount in left if amount > 0)
 
 
-def _functions(one: UsedDevice) -> tuple[VirtualFunction, ...]:
-    return tuple(VirtualFunction(bus) for bus in sorted(one.functions))
+def _functions(used_device: UsedDevice) -> tuple[VirtualFunction, ...]:
+    return tuple(VirtualFunction(bus) for bus in sorted(used_device.functions))

@@ -29,10 +29,10 @@ def allocation_result(found: ClaimDevices, claim: ResourceClaimSpec, node: str) 
     return result
 
 
-def _result(one: ChosenDevice) -> Document:
-    device, request = one.device, one.alternative.request
+def _result(chosen_device: ChosenDevice) -> Document:
+    device, request = chosen_device.device, chosen_device.alternative.request
     found: Document = {
-        "request": one.alternative.name,
+        "request": chosen_device.alternative.name,
         "driver": device.id.driver,
         "pool": device.id.pool,
         "device": device.id.device,
@@ -41,9 +41,9 @@ def _result(one: ChosenDevice) -> Document:
         found["adminAccess"] = True
     if request.tolerations:
         found["tolerations"] = msgspec.to_builtins(request.tolerations)
-    if one.consumed:
+    if chosen_device.consumed:
         found["consumedCapacity"] = {
-            name: nano_text(amount) for name, amount in one.consumed.items()
+            name: nano_text(amount) for name, amount in chosen_device.consumed.items()
         }
     if device.device.binding_conditions:
         found["bindingConditions"] = device.device.binding_conditions
@@ -55,16 +55,16 @@ def _result(one: ChosenDevice) -> Document:
 def _class_config(found: ClaimDevices) -> list[Document]:
     """The settings of each class, once, with the requests that they are for."""
     by_class: dict[str, list[Document]] = {}
-    for one in found.alternatives:
-        known = by_class.get(one.device_class.metadata.name)
+    for alternative in found.alternatives:
+        known = by_class.get(alternative.device_class.metadata.name)
         if known is None:
-            by_class[one.device_class.metadata.name] = [
-                _configuration("FromClass", given, [one.name])
-                for given in one.device_class.spec.config
+            by_class[alternative.device_class.metadata.name] = [
+                _configuration("FromClass", given, [alternative.name])
+                for given in alternative.device_class.spec.config
             ]
         else:
             for document in known:
-                document["requests"].append(one.name)
+                document["requests"].append(alternative.name)
     return [document for documents in by_class.values() for document in documents]
 
 
@@ -111,12 +111,12 @@ def _node_selector(found: ClaimDevices, node: str) -> Document | None:
     return {"nodeSelectorTerms": [term]} if term else None
 
 
-def _is_same(one: Document) -> Any:
+def _is_same(document: Document) -> Any:
     def is_same(other: Document) -> bool:
-        return _requirement(one) == _requirement(other)
+        return _requirement(document) == _requirement(other)
 
     return is_same
 
 
-def _requirement(one: Document) -> tuple[str, str, frozenset[str]]:
-    return one["key"], one["operator"], frozenset(one.get("values") or ())
+def _requirement(document: Document) -> tuple[str, str, frozenset[str]]:
+    return document["key"], document["operator"], frozenset(document.get("values") or ())

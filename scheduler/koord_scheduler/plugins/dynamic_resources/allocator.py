@@ -82,20 +82,20 @@ def allocate(
     budget: SearchBudget,
 ) -> list[ClaimDevices]:
     """Devices for all claims of a pod; raises ``AllocationError`` where there are none."""
-    requests = [claim_requests(one, node, pools, classes, used) for one in claims]
+    requests = [claim_requests(claim, node, pools, classes, used) for claim in claims]
     constraints = []
-    for one in claims:
-        for place, given in enumerate(one.devices.constraints):
+    for claim in claims:
+        for place, given in enumerate(claim.devices.constraints):
             if not given.match_attribute and not given.distinct_attribute:
                 raise AllocationError(f"constraint #{place}: empty constraint")
-        constraints.append([AttributeConstraint(each) for each in one.devices.constraints])
+        constraints.append([AttributeConstraint(each) for each in claim.devices.constraints])
     search = _Search(requests, constraints, pools, used, budget)
     try:
         is_done = search.run()
     except RecursionError:
         raise AllocationError(TIMED_OUT) from None
     if not is_done:
-        is_invalid = any(one.problem == INVALID for one in pools)
+        is_invalid = any(pool.problem == INVALID for pool in pools)
         raise AllocationError(INVALID_POOLS if is_invalid else NOT_ALLOCATED)
     return search.result
 
@@ -121,13 +121,13 @@ class _Search:
         for pool in pools:
             if not pool.problem:
                 self._devices += pool.devices
-                self._pool_of.update((one.id, pool) for one in pool.devices)
+                self._pool_of.update((device.id, pool) for device in pool.devices)
         self._counters: dict[tuple[str, str], PoolCounters] = {}
         self._taken: dict[DeviceId, list[int]] = defaultdict(list)
         self._consumed: dict[DeviceId, list[ConsumedCapacity]] = defaultdict(list)
         self._budget = budget
         self._alike = AlikeDevices(requests, constraints)
-        self.result = [ClaimDevices([], [each[0] for each in one]) for one in requests]
+        self.result = [ClaimDevices([], [each[0] for each in request]) for request in requests]
 
     def run(self) -> bool:
         return self._claim(0)
@@ -145,10 +145,10 @@ class _Search:
         if not alternatives[0].parent:
             return self._choose(claim, place, alternatives[0], 0, 0)
         too_many = True
-        for one in alternatives:
+        for alternative in alternatives:
             try:
-                if self._choose(claim, place, one, 0, 0):
-                    self.result[claim].alternatives[place] = one
+                if self._choose(claim, place, alternative, 0, 0):
+                    self.result[claim].alternatives[place] = alternative
                     return True
                 too_many = False
             except _TooManyDevicesError:
@@ -157,39 +157,47 @@ class _Search:
             raise _TooManyDevicesError
         return False
 
-    def _choose(self, claim: int, place: int, one: Alternative, done: int, start: int) -> bool:
+    def _choose(
+        self, claim: int, place: int, alternative: Alternative, done: int, start: int
+    ) -> bool:
         """Choose the remaining devices of a request, of those from ``start`` on, and the rest."""
-        if one.is_all and not one.devices:
+        if alternative.is_all and not alternative.devices:
             return False
-        if done >= one.number:
+        if done >= alternative.number:
             return self._request(claim, place + 1)
-        if len(self.result[claim].devices) + one.number - done > MOST_RESULTS:
+        if len(self.result[claim].devices) + alternative.number - done > MOST_RESULTS:
             raise _TooManyDevicesError
-        if one.is_all:
+        if alternative.is_all:
             self._budget.spend()
-            return self._try(claim, place, one, one.devices[done], done, 0)
+            return self._try(claim, place, alternative, alternative.devices[done], done, 0)
         failed: set[Hashable] = set()
         for at in range(start, len(self._devices)):
             self._budget.spend()
             device = self._devices[at]
-            if self._is_in_use(claim, one, device) or not one.means(device):
+            if self._is_in_use(claim, alternative, device) or not alternative.means(device):
                 continue
             if failed and self._alike.kind(device) in failed:
                 continue
-            if self._try(claim, place, one, device, done, at + 1):
+            if self._try(claim, place, alternative, device, done, at + 1):
                 return True
             failed.add(self._alike.kind(device))
         return False
 
     def _try(
-        self, claim: int, place: int, one: Alternative, device: PoolDevice, done: int, start: int
+        self,
+        claim: int,
+        place: int,
+        alternative: Alternative,
+        device: PoolDevice,
+        done: int,
+        start: int,
     ) -> bool:
         """Take a device, and give it back if there are not all others then."""
         undo: list[_Undo] = []
         is_done = False
         try:
-            is_done = self._take(claim, one, device, undo) and self._choose(
-                claim, place, one, done + 1, start
+            is_done = self._take(claim, alternative, device, undo) and self._choose(
+                claim, place, alternative, done + 1, start
             )
         finally:
             if not is_done:
@@ -197,23 +205,25 @@ class _Search:
                     step()
         return is_done
 
-    def _is_in_use(self, claim: int, one: Alternative, device: PoolDevice) -> bool:
+    def _is_in_use(self, claim: int, alternative: Alternative, device: PoolDevice) -> bool:
         taken = self._taken.get(device.id, ())
-        if one.request.admin_access:
+        if alternative.request.admin_access:
             return claim in taken
         return device.id in self._used.exclusive or bool(taken)
 
-    def _take(self, claim: int, one: Alternative, device: PoolDevice, undo: list[_Undo]) -> bool:
+    def _take(
+        self, claim: int, alternative: Alternative, device: PoolDevice, undo: list[_Undo]
+    ) -> bool:
         """Take a device if it can be had; ``undo`` gets what gives it back, or a part of it."""
-        if self._is_in_use(claim, one, device) or not one.tolerates(device):
+        if self._is_in_use(claim, alternative, device) or not alternative.tolerates(device):
             return False
-        consumed = has_room(one, device, self._used, self._consumed.get(device.id, ()))
+        consumed = has_room(alternative, device, self._used, self._consumed.get(device.id, ()))
         if consumed is None or not self._take_counters(device, undo):
             return False
-        if not self._add_to_constraints(claim, one, device, undo):
-            if one.is_all:
+        if not self._add_to_constraints(claim, alternative, device, undo):
+            if alternative.is_all:
                 raise AllocationError(
-                    f"request {one.request.name}: cannot add device {'/'.join(device.id)} "
+                    f"request {alternative.request.name}: cannot add device {'/'.join(device.id)} "
                     "because a claim constraint would not be satisfied"
                 )
             return False
@@ -222,7 +232,7 @@ class _Search:
             self._push(self._consumed[device.id], consumed, undo)
         else:
             self._push(self._taken[device.id], claim, undo)
-        chosen = ChosenDevice(one, device, consumed if is_shared else None)
+        chosen = ChosenDevice(alternative, device, consumed if is_shared else None)
         self._push(self.result[claim].devices, chosen, undo)
         return True
 
@@ -247,10 +257,10 @@ class _Search:
         return True
 
     def _add_to_constraints(
-        self, claim: int, one: Alternative, device: PoolDevice, undo: list[_Undo]
+        self, claim: int, alternative: Alternative, device: PoolDevice, undo: list[_Undo]
     ) -> bool:
-        request = one.parent or one.request.name
-        subrequest = one.request.name if one.parent else ""
+        request = alternative.parent or alternative.request.name
+        subrequest = alternative.request.name if alternative.parent else ""
         for each in self._constraints[claim]:
             if not each.add(request, subrequest, device):
                 return False

@@ -68,7 +68,7 @@ def find_devices(
 
 def without_devices(pod: PodClaims, objects: DeviceObjects) -> list[ResourceClaim]:
     """The claims of a pod that are still to be allocated."""
-    return [one for one in known_claims(pod, objects) if one.status.allocation is None]
+    return [claim for claim in known_claims(pod, objects) if claim.status.allocation is None]
 
 
 def reserve_claims(
@@ -111,8 +111,10 @@ def _reserved(
     return ReservedClaim(claim, given, group=group)
 
 
-def _has_devices(one: ReservedClaim) -> bool:
-    return one.claim.status.allocation is not None or one.allocation is not None
+def _has_devices(reserved_claim: ReservedClaim) -> bool:
+    return (
+        reserved_claim.claim.status.allocation is not None or reserved_claim.allocation is not None
+    )
 
 
 def _allocation(found: ClaimDevices, spec: ResourceClaimSpec, node: str) -> Document:
@@ -132,11 +134,11 @@ def _not_created(spec: ResourceClaimSpec, namespace: str) -> ResourceClaim:
 
 def release_claims(reservation: AssumedClaims, objects: DeviceObjects) -> None:
     """Release the assumptions that are in the API, or will not be."""
-    for one in reservation.claims:
-        if one.allocation is not None:
-            objects.release(one.claim, reservation.pod)
-        if one.mappings:
-            objects.remove_claim(one.claim.key)
+    for claim in reservation.claims:
+        if claim.allocation is not None:
+            objects.release(claim.claim, reservation.pod)
+        if claim.mappings:
+            objects.remove_claim(claim.claim.key)
 
 
 def alternatives_score(claim: ResourceClaimSpec, requests: set[str]) -> int:
@@ -165,6 +167,6 @@ def contradiction(claim: ResourceClaim, reserved: ReservedClaim) -> str:
 
 def _devices(allocation: Allocation) -> list[tuple[str | None, ...]]:
     return [
-        (one.request, one.driver, one.pool, one.device, one.share_id)
-        for one in allocation.devices.results
+        (result.request, result.driver, result.pool, result.device, result.share_id)
+        for result in allocation.devices.results
     ]

@@ -90,14 +90,14 @@ class ClaimBinder(PreBinding):
             ApiError: the API server refuses it.
         """
         keys = []
-        for one in reservation.claims:
-            reserved = await self._create(one, pod) if one.mappings else one
-            consumer = one.group or pod
+        for claim in reservation.claims:
+            reserved = await self._create(claim, pod) if claim.mappings else claim
+            consumer = claim.group or pod
             if failure := await self._attempt(
                 reserved.claim, partial(self._reserve, reserved=reserved, consumer=consumer)
             ):
                 return failure
-            if one.mappings:
+            if claim.mappings:
                 await self._say_in_pod(reserved, pod)
             keys.append(reserved.claim.key)
         return await self._wait_ready(keys)
@@ -116,12 +116,12 @@ class ClaimBinder(PreBinding):
 
         As far as that works: it keeps a pod waiting only while the API server does not answer.
         """
-        for one in reservation.claims:
-            if one.group is not None and self._is_needed(one, pod):
+        for claim in reservation.claims:
+            if claim.group is not None and self._is_needed(claim, pod):
                 continue
-            if not one.mappings:
-                give_up = partial(self._give_up, consumer=one.group or pod)
-                await self._best_effort(one.claim, give_up)
+            if not claim.mappings:
+                give_up = partial(self._give_up, consumer=claim.group or pod)
+                await self._best_effort(claim.claim, give_up)
         await self._delete_left_over(pod)
 
     async def deallocate(self, claim: ResourceClaim) -> None:
@@ -139,10 +139,12 @@ class ClaimBinder(PreBinding):
     def release(self, reserved: AssumedClaims) -> None:
         release_claims(reserved, self._objects)
 
-    def _is_needed(self, one: ReservedClaim, pod: Consumer) -> bool:
+    def _is_needed(self, reserved_claim: ReservedClaim, pod: Consumer) -> bool:
         """True if other pods of the group that a claim is reserved for have nodes."""
-        key = f"{one.claim.metadata.namespace}/{pod.name}"
-        return one.group is not None and is_needed(one.group, key, self._gangs)
+        key = f"{reserved_claim.claim.metadata.namespace}/{pod.name}"
+        return reserved_claim.group is not None and is_needed(
+            reserved_claim.group, key, self._gangs
+        )
 
     # ---- extended resources
 
@@ -170,7 +172,9 @@ class ClaimBinder(PreBinding):
         metadata = reserved.claim.metadata
         names = "containerName", "resourceName", "requestName"
         status = {
-            "requestMappings": [dict(zip(names, one, strict=True)) for one in reserved.mappings],
+            "requestMappings": [
+                dict(zip(names, mapping, strict=True)) for mapping in reserved.mappings
+            ],
             "resourceClaimName": metadata.name,
         }
         body = {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
@@ -184,7 +188,7 @@ class ClaimBinder(PreBinding):
     async def _delete(self, claim: ResourceClaim) -> str:
         finalizers = claim.metadata.finalizers or []
         if FINALIZER in finalizers:
-            others = [one for one in finalizers if one != FINALIZER]
+            others = [finalizer for finalizer in finalizers if finalizer != FINALIZER]
             claim = await self._patch(claim, "", {}, finalizers=others)
         known = claim.metadata
         version = {"uid": known.uid, "resourceVersion": known.resource_version}

@@ -204,15 +204,15 @@ class DeviceObjects:
                 self._count_device(one, sign)
                 self._pool_changed(PoolId(one.driver, one.pool))
 
-    def _count_device(self, one: AllocatedDevice, sign: int) -> None:
-        device = DeviceId(one.driver, one.pool, one.device)
-        if one.share_id is None:
+    def _count_device(self, allocated_device: AllocatedDevice, sign: int) -> None:
+        device = DeviceId(allocated_device.driver, allocated_device.pool, allocated_device.device)
+        if allocated_device.share_id is None:
             self._exclusive[device] += sign
             if not self._exclusive[device]:
                 del self._exclusive[device]
             return
         consumed = self._consumed[device]
-        for name, amount in (one.consumed_capacity or {}).items():
+        for name, amount in (allocated_device.consumed_capacity or {}).items():
             consumed[name] += sign * nano(amount)
         if not any(consumed.values()):
             del self._consumed[device]

@@ -17,7 +17,9 @@ class DeviceCount(NamedTuple):
     allocated: int
 
 
-def count_devices(one: DeviceClass, node: ClaimingNode, objects: DeviceObjects) -> DeviceCount:
+def count_devices(
+    device_class: DeviceClass, node: ClaimingNode, objects: DeviceObjects
+) -> DeviceCount:
     """The devices of a class, also of pools that are being updated, as kube-scheduler counts them.
 
     None where a selector fails.
@@ -27,13 +29,13 @@ def count_devices(one: DeviceClass, node: ClaimingNode, objects: DeviceObjects) 
             device
             for piece in objects.slices(node)
             for device in piece.devices
-            if piece.concerns(node) and device.is_usable_on(node) and _is_of(one, device)
+            if piece.concerns(node) and device.is_usable_on(node) and _is_of(device_class, device)
         ]
     except SelectorError:
         return DeviceCount(0, 0)
     return DeviceCount(len(found), sum(device.id in objects.used for device in found))
 
 
-def _is_of(one: DeviceClass, device: PoolDevice) -> bool:
-    selectors = (each.cel for each in one.spec.selectors)
+def _is_of(device_class: DeviceClass, device: PoolDevice) -> bool:
+    selectors = (each.cel for each in device_class.spec.selectors)
     return all(device.matches(cel.expression) for cel in selectors if cel is not None)

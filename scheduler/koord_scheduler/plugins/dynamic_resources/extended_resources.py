@@ -78,20 +78,24 @@ def container_requests(pod: PodInfo) -> tuple[ContainerRequest, ...]:
     containers = [*inits, *(pod.spec.containers or ())]
     return tuple(
         found
-        for number, one in enumerate(containers)
-        for found in _requests(one, number, number < len(inits) and not one.is_sidecar)
+        for number, container in enumerate(containers)
+        for found in _requests(container, number, number < len(inits) and not container.is_sidecar)
     )
 
 
-def _requests(one: SchedulingContainer, number: int, ends: bool) -> Iterator[ContainerRequest]:
-    asked = one.resources.requests if one.resources else None
+def _requests(
+    scheduling_container: SchedulingContainer, number: int, ends: bool
+) -> Iterator[ContainerRequest]:
+    asked = scheduling_container.resources.requests if scheduling_container.resources else None
     for place, resource in enumerate(sorted(asked or ())):
         amount = (asked or {})[resource]
         if may_be_backed(resource) and amount is not None:
             count, rest = divmod(nano(amount), _BILLION)
             if count > 0 and not rest:
                 name = f"container-{number}-request-{place}"
-                yield ContainerRequest(one.name, number, ends, resource, name, count)
+                yield ContainerRequest(
+                    scheduling_container.name, number, ends, resource, name, count
+                )
 
 
 def backing_classes(classes: Mapping[str, DeviceClass]) -> dict[str, str]:
@@ -145,5 +149,8 @@ def _ending(
     if not lacking:
         return {}, mappings
     most = max(lacking, key=lambda name: lacking[name])
-    shared = [one._replace(request=most) if one.request in lacking else one for one in mappings]
+    shared = [
+        mapping._replace(request=most) if mapping.request in lacking else mapping
+        for mapping in mappings
+    ]
     return {most: lacking[most]}, shared

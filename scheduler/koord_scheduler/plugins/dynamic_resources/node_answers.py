@@ -108,7 +108,7 @@ class AnswerFor:
         return NodeAnswer(
             "",
             sum(
-                alternatives_score(claim, {one.alternative.name for one in devices.devices})
+                alternatives_score(claim, {device.alternative.name for device in devices.devices})
                 for claim, devices in zip(self._claims, found, strict=True)
             ),
         )

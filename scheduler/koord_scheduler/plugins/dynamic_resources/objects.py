@@ -314,7 +314,7 @@ class ResourceClaim(_Struct, frozen=True):
     @property
     def _controllers(self) -> list[str]:
         owners = self.metadata.owner_references or ()
-        return [one.uid for one in owners if one.controller]
+        return [owner.uid for owner in owners if owner.controller]
 
 
 class ResourceSlice(_Struct, frozen=True):

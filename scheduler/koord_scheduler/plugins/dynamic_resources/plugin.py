@@ -137,7 +137,8 @@ class DynamicResources(Plugin):
     ) -> ClaimDeallocation | ClaimDeletion | None:
         claims = _claims(pod, nodes)
         if any(
-            one.status.allocation for one in known_claims(claims, nodes.use(ClaimColumns).objects)
+            claim.status.allocation
+            for claim in known_claims(claims, nodes.use(ClaimColumns).objects)
         ):
             here = (claiming_node(nodes, row) for row in rows())
             found = find_deallocation(claims, here, nodes.use(ClaimColumns).objects)
@@ -165,7 +166,7 @@ class DynamicResources(Plugin):
         if not _concerns(pod):
             return None
         stamps = nodes.use(ClaimColumns).objects.claim_stamps(pod.of(CLAIMS).keys)
-        groups = tuple(one.group for one in _claims(pod, nodes).claims)
+        groups = tuple(claim.group for claim in _claims(pod, nodes).claims)
         return (
             stamps,
             groups,
@@ -192,7 +193,7 @@ class _ClaimsByRow:
         claims = _claims(pod, nodes)
         known = known_claims(claims, devices)
         self._allocated = [one for one in known if one.status.allocation is not None]
-        self._own = [one.spec for one in without_devices(claims, devices)]
+        self._own = [without_device.spec for without_device in without_devices(claims, devices)]
         self._backed = dict(backed_classes(pod, nodes))
         self._resources = tuple(extended_resources(pod))
         self._budget = SearchBudget(MOST_STEPS_AT_ONCE)
@@ -226,7 +227,9 @@ class _ClaimsByRow:
     def _lacking(self, row: int) -> list[str]:
         resources = self._nodes.resources
         has = resources.allocatable
-        return [one for one in self._resources if not has[resources.column(one), row]]
+        return [
+            resource for resource in self._resources if not has[resources.column(resource), row]
+        ]
 
     def _lacking_backed(self, row: int) -> tuple[str, ...]:
         return tuple(name for name in self._lacking(row) if name in self._backed)
@@ -252,4 +255,4 @@ class _ClaimsByRow:
 def _score_of_allocation(claim: ResourceClaim) -> int:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
-    return alternatives_score(claim.spec, {one.request for one in results})
+    return alternatives_score(claim.spec, {result.request for result in results})

@@ -42,7 +42,7 @@ class PodClaims(NamedTuple):
     @property
     def keys(self) -> list[str]:
         """The namespace/name of each."""
-        return [one.key for one in self.claims if one.key]
+        return [claim.key for claim in self.claims if claim.key]
 
 
 NO_CLAIMS = PodClaims()
@@ -91,37 +91,45 @@ def known_claims(pod: PodClaims, objects: DeviceObjects) -> list[ResourceClaim]:
     ]
 
 
-def user(one: PodClaim, pod: PodClaims) -> str:
+def user(pod_claim: PodClaim, pod: PodClaims) -> str:
     """The uid of whom a claim is for."""
-    return pod.uid if one.group is None else one.group.uid
+    return pod.uid if pod_claim.group is None else pod_claim.group.uid
 
 
-def _claim(pod: PodInfo, one: PodResourceClaim) -> PodClaim | None:
+def _claim(pod: PodInfo, reference: PodResourceClaim) -> PodClaim | None:
     namespace, name = pod.metadata.namespace, pod.metadata.name
-    if one.resource_claim_name is not None:
-        return PodClaim(f"{namespace}/{one.resource_claim_name}", given=one)
-    if one.resource_claim_template_name is None:
+    if reference.resource_claim_name is not None:
+        return PodClaim(f"{namespace}/{reference.resource_claim_name}", given=reference)
+    if reference.resource_claim_template_name is None:
         unsupported = "none of the supported fields are set"
-        problem = f'pod "{namespace}/{name}", spec.resourceClaim "{one.name}": {unsupported}'
+        problem = f'pod "{namespace}/{name}", spec.resourceClaim "{reference.name}": {unsupported}'
         return PodClaim("", problem=problem)
     for status in pod.status.resource_claim_statuses or ():
-        if status.name == one.name:
+        if status.name == reference.name:
             made = status.resource_claim_name
-            return None if made is None else PodClaim(f"{namespace}/{made}", is_own=True, given=one)
+            return (
+                None
+                if made is None
+                else PodClaim(f"{namespace}/{made}", is_own=True, given=reference)
+            )
     return PodClaim("", problem=f'pod "{namespace}/{name}": ResourceClaim not created yet')
 
 
-def _unknown(one: PodClaim, pod: PodClaims, objects: DeviceObjects) -> str:
-    if one.problem:
-        return one.problem
-    claim = objects.claims.get(one.key)
+def _unknown(pod_claim: PodClaim, pod: PodClaims, objects: DeviceObjects) -> str:
+    if pod_claim.problem:
+        return pod_claim.problem
+    claim = objects.claims.get(pod_claim.key)
     if claim is None:
-        return f'could not find ResourceClaim "{one.key}"'
+        return f'could not find ResourceClaim "{pod_claim.key}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{claim.metadata.name}" is being deleted'
-    if one.is_own and not claim.is_controlled_by(user(one, pod)):
-        kind, name = ("Pod", pod.pod) if one.group is None else ("PodGroup", one.group.name)
-        return f"ResourceClaim {one.key} was not created for {kind} {name} ({kind} is not owner)"
+    if pod_claim.is_own and not claim.is_controlled_by(user(pod_claim, pod)):
+        kind, name = (
+            ("Pod", pod.pod) if pod_claim.group is None else ("PodGroup", pod_claim.group.name)
+        )
+        return (
+            f"ResourceClaim {pod_claim.key} was not created for {kind} {name} ({kind} is not owner)"
+        )
     return ""
 
 

@@ -106,6 +106,6 @@ def _terms(selector: bytes) -> tuple[NodeSelectorTerm, ...]:
 def _matches(term: NodeSelectorTerm, node: ClaimingNode) -> bool:
     if not term.labels and not term.names:
         return False
-    return all(one.allows(node.labels.get(one.key)) for one in term.labels) and all(
-        one.allows(node.name) for one in term.names
+    return all(label.allows(node.labels.get(label.key)) for label in term.labels) and all(
+        name.allows(node.name) for name in term.names
     )

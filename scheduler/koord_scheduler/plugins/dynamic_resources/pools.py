@@ -33,7 +33,7 @@ class PoolSlice:
         self.name = piece.metadata.name
         self.pool = PoolId(piece.spec.driver, piece.spec.pool.name)
         self.generation = piece.spec.pool.generation
-        self.devices = [PoolDevice(one, piece) for one in piece.spec.devices]
+        self.devices = [PoolDevice(device, piece) for device in piece.spec.devices]
 
     @property
     def has_counters(self) -> bool:
@@ -51,7 +51,7 @@ class PoolSlice:
         if self.has_counters:
             return True
         if spec.per_device_node_selection:
-            return any(one.is_usable_on(node) for one in self.devices)
+            return any(device.is_usable_on(node) for device in self.devices)
         return node_matches(node, spec.node_name, spec.all_nodes, spec.node_selector)
 
 
@@ -71,7 +71,7 @@ class Pool:
     @property
     def has_binding_conditions(self) -> bool:
         """True if some device has to be prepared before pods can be bound."""
-        return any(one.device.binding_conditions is not None for one in self.devices)
+        return any(device.device.binding_conditions is not None for device in self.devices)
 
 
 INCOMPLETE, INVALID = "incomplete", "invalid"
@@ -87,13 +87,13 @@ def gather_pools(
     In order of their names; pools with binding conditions last.
     """
     found: dict[PoolId, list[PoolSlice]] = {}
-    for one in slices:
-        if one.concerns(node):
-            known = found.setdefault(one.pool, [])
-            if known and one.generation > known[0].generation:
+    for pool_slice in slices:
+        if pool_slice.concerns(node):
+            known = found.setdefault(pool_slice.pool, [])
+            if known and pool_slice.generation > known[0].generation:
                 known.clear()
-            if not known or one.generation == known[0].generation:
-                known.append(one)
+            if not known or pool_slice.generation == known[0].generation:
+                known.append(pool_slice)
     pools = (_pool(pool, here, by_pool[pool]) for pool, here in found.items())
     return sorted(
         (one for one in pools if one is not None),
@@ -113,24 +113,26 @@ def _pool(pool: PoolId, here: list[PoolSlice], known: Sequence[PoolSlice]) -> Po
         if len(of_generation) != expected:
             return Pool(pool, problem=INCOMPLETE)
     here = sorted(here, key=lambda one: one.name)
-    devices = [one for piece in here if not piece.has_counters for one in piece.devices]
+    devices = [device for piece in here if not piece.has_counters for device in piece.devices]
     names = {one.name for one in here}
-    others = [one for piece in of_generation if piece.name not in names for one in piece.devices]
-    sets = [one for piece in here for one in piece.slice.spec.shared_counters]
+    others = [
+        device for piece in of_generation if piece.name not in names for device in piece.devices
+    ]
+    sets = [shared_counter for piece in here for shared_counter in piece.slice.spec.shared_counters]
     counters = {one.name: one for one in sets}
     is_valid = (
-        len({one.id for one in devices}) == len(devices)
+        len({device.id for device in devices}) == len(devices)
         and len(counters) == len(sets)
-        and all(_has_its_counters(one, counters) for one in (*devices, *others))
+        and all(_has_its_counters(device, counters) for device in (*devices, *others))
     )
     if not is_valid:
         return Pool(pool, problem=INVALID)
     return Pool(pool, tuple(devices), tuple(others), counters)
 
 
-def _has_its_counters(one: PoolDevice, counters: Mapping[str, CounterSet]) -> bool:
+def _has_its_counters(pool_device: PoolDevice, counters: Mapping[str, CounterSet]) -> bool:
     return all(
         consumed.counter_set in counters
         and consumed.counters.keys() <= counters[consumed.counter_set].counters.keys()
-        for consumed in one.device.consumes_counters
+        for consumed in pool_device.device.consumes_counters
     )

@@ -79,7 +79,9 @@ class Alternative:
             one for one in device.device.taints if one.effect in ("NoSchedule", "NoExecute")
         )
         tolerations = self.request.tolerations
-        return all(any(one.tolerates(taint) for one in tolerations) for taint in forbidding)
+        return all(
+            any(toleration.tolerates(taint) for toleration in tolerations) for taint in forbidding
+        )
 
 
 ClaimRequests = list[list[Alternative]]
@@ -106,7 +108,7 @@ def claim_requests(
                 for request, name, parent in alternatives
             ]
         )
-    least = sum(min(one.number for one in alternatives) for alternatives in found)
+    least = sum(min(alternative.number for alternative in alternatives) for alternatives in found)
     if least > MOST_RESULTS:
         raise AllocationError(
             f"number of requested devices {least} exceeds the claim limit of {MOST_RESULTS}"
@@ -176,11 +178,11 @@ def has_room(
 
 
 def _select(device: PoolDevice, selectors: Sequence[DeviceSelector], of: str) -> bool:
-    for place, one in enumerate(selectors):
-        if one.cel is None:
+    for place, selector in enumerate(selectors):
+        if selector.cel is None:
             raise AllocationError(f"{of}: selector #{place}: unsupported selector type")
         try:
-            if not device.matches(one.cel.expression):
+            if not device.matches(selector.cel.expression):
                 return False
         except SelectorError as error:
             raise AllocationError(f"{of}: selector #{place}: {error}") from None

@@ -92,10 +92,10 @@ def _by_domain(
     return dict(found)
 
 
-def _attribute(one: DeviceAttribute) -> object:
-    if one.version is not None:
-        return _semver(one.version)
-    for value in (one.integer, one.boolean, one.string):
+def _attribute(device_attribute: DeviceAttribute) -> object:
+    if device_attribute.version is not None:
+        return _semver(device_attribute.version)
+    for value in (device_attribute.integer, device_attribute.boolean, device_attribute.string):
         if value is not None:
             return value
     raise SelectorError("unsupported attribute value")

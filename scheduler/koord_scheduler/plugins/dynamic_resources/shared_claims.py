@@ -17,7 +17,7 @@ def with_shared(pod: PodClaims, gangs: Gangs | None) -> PodClaims:
     if gang is None or gang.spec is None or not gang.spec.claims:
         return pod
     group = _consumer(gang)
-    claims = tuple(_of_group(one, gang, group) for one in pod.claims)
+    claims = tuple(_of_group(claim, gang, group) for claim in pod.claims)
     has_nodes = bool(gang.bound or gang.assumed)
     return pod._replace(claims=claims, sole_users=(pod.uid, *([] if has_nodes else [group.uid])))
 
@@ -31,9 +31,9 @@ def is_needed(consumer: Consumer, pod: str, gangs: Gangs | None) -> bool:
     return gang is not None and bool({*gang.bound, *gang.assumed} - {pod})
 
 
-def _of_group(one: PodClaim, gang: Gang, group: Consumer) -> PodClaim:
-    is_shared = gang.spec is not None and one.given in gang.spec.claims
-    return one._replace(group=group) if is_shared else one
+def _of_group(pod_claim: PodClaim, gang: Gang, group: Consumer) -> PodClaim:
+    is_shared = gang.spec is not None and pod_claim.given in gang.spec.claims
+    return pod_claim._replace(group=group) if is_shared else pod_claim
 
 
 def _consumer(gang: Gang) -> Consumer:

@@ -50,7 +50,7 @@ class QuotaRefusal(NamedTuple):
 
 def refusal(
     trees: QuotaTrees,
-    one: TreeQuota,
+    tree_quota: TreeQuota,
     amounts: Amounts,
     rules: AdmissionRules,
     fixed: Amounts | None = None,
@@ -59,32 +59,34 @@ def refusal(
 
     ``fixed`` is what those of them ask for that may not be preempted; ``None``: there are none.
     """
-    node = one.node
+    node = tree_quota.node
     request = node.mask(amounts)
-    limit = limit_of(trees, one, rules)
+    limit = limit_of(trees, tree_quota, rules)
     exceeded = _exceeded({*node.used, *request}, limit, node.used, request)
     if exceeded:
-        return QuotaRefusal(one.name, limit, node.used, request, exceeded)
+        return QuotaRefusal(tree_quota.name, limit, node.used, request, exceeded)
     if fixed is not None:
         least, used, asked = node.quota.min, node.non_preemptible_used, node.mask(fixed)
         exceeded = _exceeded({*used, *asked}, least, used, asked)
         if exceeded:
-            return QuotaRefusal(one.name, least, used, asked, exceeded, (), non_preemptible=True)
-    return _parents_refusal(trees, one, request, rules) if rules.checks_parents else None
+            return QuotaRefusal(
+                tree_quota.name, least, used, asked, exceeded, (), non_preemptible=True
+            )
+    return _parents_refusal(trees, tree_quota, request, rules) if rules.checks_parents else None
 
 
-def limit_of(trees: QuotaTrees, one: TreeQuota, rules: AdmissionRules) -> Mapping[str, int]:
+def limit_of(trees: QuotaTrees, tree_quota: TreeQuota, rules: AdmissionRules) -> Mapping[str, int]:
     """Return the limits of a quota's pods; resources that are not in it are not limited."""
-    return trees.runtime(one) if rules.uses_runtime else one.node.quota.max
+    return trees.runtime(tree_quota) if rules.uses_runtime else tree_quota.node.quota.max
 
 
 def _parents_refusal(
-    trees: QuotaTrees, one: TreeQuota, request: Amounts, rules: AdmissionRules
+    trees: QuotaTrees, tree_quota: TreeQuota, request: Amounts, rules: AdmissionRules
 ) -> QuotaRefusal | None:
-    path: tuple[str, ...] = (one.name,)
-    for node in one.node.ancestors():
+    path: tuple[str, ...] = (tree_quota.name,)
+    for node in tree_quota.node.ancestors():
         path = (node.quota.name, *path)
-        limit = limit_of(trees, TreeQuota(one.tree, node), rules)
+        limit = limit_of(trees, TreeQuota(tree_quota.tree, node), rules)
         exceeded = _exceeded(request, limit, node.used, request)
         if exceeded:
             return QuotaRefusal(node.quota.name, limit, node.used, request, exceeded, path)

@@ -66,7 +66,11 @@ class ElasticQuotaArgs(PluginArgs, frozen=True):
                     at = f"{path}.{name}.{resource}"
                     yield problem(at, quantity, "a quantity that is not negative")
         if self.hook_plugins:
-            yield problem(f"{path}.hookPlugins", [one.key for one in self.hook_plugins], _HOOKS)
+            yield problem(
+                f"{path}.hookPlugins",
+                [hook_plugin.key for hook_plugin in self.hook_plugins],
+                _HOOKS,
+            )
 
     @property
     def namespace(self) -> str:
@@ -108,4 +112,4 @@ def _seconds(text: str) -> float | None:
 def _amounts(quantities: Mapping[str, _Quantity] | None) -> Amounts:
     if not quantities:
         return UNLIMITED
-    return {name: amount(name, str(one)) or 0 for name, one in quantities.items()}
+    return {name: amount(name, str(quantity)) or 0 for name, quantity in quantities.items()}

@@ -158,12 +158,12 @@ class QuotaColumns(FeatureState):
         """Return a pod's requests that count, by name."""
         return {name: int(amount) for name, amount in request if name != PODS}
 
-    def pods_of(self, one: TreeQuota) -> dict[str, QuotaPod]:
+    def pods_of(self, tree_quota: TreeQuota) -> dict[str, QuotaPod]:
         """The pods of a quota by key; all pods are looked at."""
         return {
             key: QuotaPod(self.amounts(usage.request), key in self._with_node)
             for key, usage in self._pods.items()
-            if self.trees.of(claim_of(usage.labels)) is one
+            if self.trees.of(claim_of(usage.labels)) is tree_quota
         }
 
     def take_warnings(self) -> list[str]:
@@ -209,8 +209,10 @@ class QuotaColumns(FeatureState):
             if first is not one:
                 self._warn(one, f"{first.namespace} has a quota of the same name; rename one")
         made = QuotaTrees(by_name.values(), self.rules, self.gates)
-        for one in made.orphans():
-            self._warn(one, f'its parent "{one.parent}" is not there; the root is taken as parent')
+        for orphan in made.orphans():
+            self._warn(
+                orphan, f'its parent "{orphan.parent}" is not there; the root is taken as parent'
+            )
         for claim, sums in self._sums.items():
             made.add_request(claim, sums.request)
             made.add_used(claim, sums.used)

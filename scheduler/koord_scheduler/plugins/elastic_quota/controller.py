@@ -135,7 +135,9 @@ class QuotaRevoker:
 
     def due(self) -> Iterable[str]:
         """Return the pods that have to go."""
-        over = {one.name: one for one in overused_quotas(self._quotas)}
+        over = {
+            overused_quota.name: overused_quota for overused_quota in overused_quotas(self._quotas)
+        }
         self._quota_of = {
             pod.key: name
             for name in self._clock.due(over, self._monotonic())

@@ -100,7 +100,10 @@ class ElasticQuotaPlugin(Plugin):
         """
         trees, rules = nodes.use(QuotaColumns).trees, self._settings.admission
         requests = _requests(pods, nodes)
-        found = (refusal(trees, one.quota, one.amounts, rules, one.fixed) for one in requests)
+        found = (
+            refusal(trees, request.quota, request.amounts, rules, request.fixed)
+            for request in requests
+        )
         return next((one for one in found if one is not None), None)
 
     def explain(self, pod: PodClass, nodes: ClusterState) -> dict[str, Any] | None:
@@ -133,16 +136,22 @@ class ElasticQuotaPlugin(Plugin):
 
         return VictimRules(may_be, limits)
 
-    def _room(self, pod: PodClass, nodes: ClusterState, one: TreeQuota) -> Mapping[str, float]:
+    def _room(
+        self, pod: PodClass, nodes: ClusterState, tree_quota: TreeQuota
+    ) -> Mapping[str, float]:
         """By resource, how much the quota would have left with one more pod of a class."""
-        rules, trees, node = self._settings.admission, nodes.use(QuotaColumns).trees, one.node
+        rules, trees, node = (
+            self._settings.admission,
+            nodes.use(QuotaColumns).trees,
+            tree_quota.node,
+        )
         request = node.mask(dict(pod.amounts))
         room = {
             name: float(most - node.used[name] - request.get(name, 0))
-            for name, most in limit_of(trees, one, rules).items()
+            for name, most in limit_of(trees, tree_quota, rules).items()
         }
         for parent in node.ancestors() if rules.checks_parents else ():
-            limit = limit_of(trees, TreeQuota(one.tree, parent), rules)
+            limit = limit_of(trees, TreeQuota(tree_quota.tree, parent), rules)
             for name, amount in request.items():
                 left = float(limit.get(name, np.inf) - parent.used[name] - amount)
                 room[name] = min(room.get(name, np.inf), left)
@@ -172,12 +181,12 @@ class ElasticQuotaPlugin(Plugin):
         return {"/quotas": all_quotas, "/quotas/:name": one_quota}
 
 
-def _is_beyond(one: TreeQuota | None, amounts: Amounts) -> bool:
+def _is_beyond(tree_quota: TreeQuota | None, amounts: Amounts) -> bool:
     """True if a pod asks for more than its quota, or one above it, may ever use."""
-    if one is None:
+    if tree_quota is None:
         return False
-    request = one.node.mask(amounts)
-    limits = [node.quota.max for node in (one.node, *one.node.ancestors())]
+    request = tree_quota.node.mask(amounts)
+    limits = [node.quota.max for node in (tree_quota.node, *tree_quota.node.ancestors())]
     return any(amount > has.get(name, amount) for has in limits for name, amount in request.items())
 
 
@@ -206,9 +215,13 @@ def _requests(pods: Sequence[PodClass], nodes: ClusterState) -> list[_QuotaReque
     return [_QuotaRequest(one, amounts[name], fixed.get(name)) for name, one in quotas.items()]
 
 
-def _summary(nodes: ClusterState, one: TreeQuota, given: Mapping[str, str]) -> dict[str, Any]:
-    pods = nodes.use(QuotaColumns).pods_of(one) if given.get("includePods") == "true" else None
-    return quota_summary(nodes.use(QuotaColumns).trees, one, pods)
+def _summary(
+    nodes: ClusterState, tree_quota: TreeQuota, given: Mapping[str, str]
+) -> dict[str, Any]:
+    pods = (
+        nodes.use(QuotaColumns).pods_of(tree_quota) if given.get("includePods") == "true" else None
+    )
+    return quota_summary(nodes.use(QuotaColumns).trees, tree_quota, pods)
 
 
 def _counting(

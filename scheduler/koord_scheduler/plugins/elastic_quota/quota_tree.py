@@ -96,7 +96,7 @@ class QuotaTree:
         self.version = 0
         self._scales_min = scales_min
         self._guarantees = guarantees_usage
-        self._grow({one.name: one for one in quotas})
+        self._grow({quota.name: quota for quota in quotas})
 
     def set_total(self, total: Amounts) -> None:
         """Set the total that all of them share."""
@@ -112,8 +112,8 @@ class QuotaTree:
         _add(node.own_request, counted)
         if non_preemptible:
             _add(node.own_non_preemptible_request, counted)
-            for one in _upwards(node):
-                _add(one.non_preemptible_request, counted)
+            for ancestor in _upwards(node):
+                _add(ancestor.non_preemptible_request, counted)
         self._ask(node, counted)
 
     def add_used(
@@ -124,10 +124,10 @@ class QuotaTree:
         _add(node.own_used, counted)
         if non_preemptible:
             _add(node.own_non_preemptible_used, counted)
-        for one in _upwards(node):
-            _add(one.used, counted)
+        for ancestor in _upwards(node):
+            _add(ancestor.used, counted)
             if non_preemptible:
-                _add(one.non_preemptible_used, counted)
+                _add(ancestor.non_preemptible_used, counted)
         if self._guarantees:
             self._allocate(node, counted)
 
@@ -198,7 +198,7 @@ class QuotaTree:
             node.parent = self._parent(quotas, name)
             node.place = len(node.parent.children)
             node.parent.children.append(node)
-        everything = sorted({name for one in quotas.values() for name in one.max})
+        everything = sorted({name for quota in quotas.values() for name in quota.max})
         for parent in (self.root, *self.nodes.values()):
             resources = everything if parent is self.root else sorted(parent.quota.max)
             parent.siblings = self._siblings(parent.children, resources)
@@ -212,7 +212,7 @@ class QuotaTree:
     def _siblings(self, nodes: Sequence[QuotaNode], resources: Sequence[str]) -> Siblings | None:
         if not nodes:
             return None
-        quotas = [one.quota for one in nodes]
+        quotas = [node.quota for node in nodes]
         return Siblings(quotas, resources, scales_min=self._scales_min, lends=self._lends)
 
     def _parent(self, quotas: Mapping[str, ElasticQuota], name: str) -> QuotaNode:

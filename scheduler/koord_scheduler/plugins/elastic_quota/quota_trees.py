@@ -130,7 +130,7 @@ class QuotaTrees:
 
     def orphans(self) -> list[ElasticQuota]:
         """Quotas whose parent is not in their tree."""
-        return [one for tree in self.trees.values() for one in tree.orphans]
+        return [orphan for tree in self.trees.values() for orphan in tree.orphans]
 
     def of(self, claim: QuotaClaim) -> TreeQuota | None:
         """The quota of a pod; ``None``: it has none."""
@@ -146,9 +146,9 @@ class QuotaTrees:
             self._members[claim] = self._quotas.get(name)
         return self._members[claim]
 
-    def tree_name(self, one: TreeQuota) -> str:
+    def tree_name(self, tree_quota: TreeQuota) -> str:
         """The name of the tree that a quota is in."""
-        return next(name for name, tree in self.trees.items() if tree is one.tree)
+        return next(name for name, tree in self.trees.items() if tree is tree_quota.tree)
 
     def set_cluster_total(self, total: Amounts) -> None:
         """Set the total of all nodes."""
@@ -174,28 +174,28 @@ class QuotaTrees:
             _add(one.tree.root.used, one.node.mask(amounts), sign)
             self._is_total_stale = True
 
-    def runtime(self, one: TreeQuota) -> Mapping[str, int]:
+    def runtime(self, tree_quota: TreeQuota) -> Mapping[str, int]:
         """Return a quota's present runtime; resources that are not in it are not limited."""
-        if one.limits_itself:
-            return one.node.quota.max
+        if tree_quota.limits_itself:
+            return tree_quota.node.quota.max
         if self._is_total_stale:
             self._set_main_total()
-        return one.tree.runtime(one.node)
+        return tree_quota.tree.runtime(tree_quota.node)
 
-    def scaled_min(self, one: TreeQuota) -> Mapping[str, int]:
+    def scaled_min(self, tree_quota: TreeQuota) -> Mapping[str, int]:
         """Its min as it counts at present."""
-        if one.limits_itself:
-            return one.node.quota.min
+        if tree_quota.limits_itself:
+            return tree_quota.node.quota.min
         if self._is_total_stale:
             self._set_main_total()
-        return one.tree.scaled_min(one.node)
+        return tree_quota.tree.scaled_min(tree_quota.node)
 
     def _set_tree_totals(self) -> Amounts:
         """Trees have what their root says; returns what the main tree lacks for that."""
         lacking: Counter[str] = Counter()
         for name, tree in self.trees.items():
-            roots = [one for one in self._in_trees[name] if one.is_tree_root]
-            totals = [one for one in roots if one.total_resource is not None]
+            roots = [in_tree for in_tree in self._in_trees[name] if in_tree.is_tree_root]
+            totals = [root for root in roots if root.total_resource is not None]
             if name == MAIN_TREE or not totals:
                 continue
             first = min(totals, key=lambda one: one.name)

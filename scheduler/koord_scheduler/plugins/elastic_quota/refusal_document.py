@@ -15,7 +15,7 @@ _MOST_SHOWN = 5
 
 
 def refusal_document(
-    found: QuotaRefusal, one: TreeQuota, pods: Mapping[str, QuotaPod]
+    found: QuotaRefusal, tree_quota: TreeQuota, pods: Mapping[str, QuotaPod]
 ) -> dict[str, Any]:
     """``one`` is the quota that refuses, ``pods`` are its own.
 
@@ -36,16 +36,16 @@ def refusal_document(
         "lacks": quantity_texts(over),
         "resource": first,
         "holders": _largest({key: pod.amounts.get(first, 0) for key, pod in pods.items()}, first),
-        "borrowers": _largest(_borrowed(one, first), first),
+        "borrowers": _largest(_borrowed(tree_quota, first), first),
     }
 
 
-def _borrowed(one: TreeQuota, resource: str) -> dict[str, int]:
-    siblings = one.node.parent.children if one.node.parent is not None else ()
+def _borrowed(tree_quota: TreeQuota, resource: str) -> dict[str, int]:
+    siblings = tree_quota.node.parent.children if tree_quota.node.parent is not None else ()
     return {
         each.quota.name: each.used[resource] - each.quota.min.get(resource, 0)
         for each in siblings
-        if each is not one.node
+        if each is not tree_quota.node
     }
 
 

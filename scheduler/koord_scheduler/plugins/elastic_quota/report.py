@@ -31,12 +31,12 @@ from koord_scheduler.plugins.elastic_quota.quota_trees import QuotaRules, QuotaT
 API_VERSION = "scheduling.sigs.k8s.io/v1alpha1"
 
 
-def reported_amounts(trees: QuotaTrees, one: TreeQuota) -> dict[str, Amounts]:
+def reported_amounts(trees: QuotaTrees, tree_quota: TreeQuota) -> dict[str, Amounts]:
     """Return a quota's amounts for annotations; one that shares nothing has no runtime."""
-    node = one.node
-    shares = not one.limits_itself and one.name != ROOT_QUOTA
+    node = tree_quota.node
+    shares = not tree_quota.limits_itself and tree_quota.name != ROOT_QUOTA
     return {
-        ANNOTATION_QUOTA_RUNTIME: trees.runtime(one) if shares else {},
+        ANNOTATION_QUOTA_RUNTIME: trees.runtime(tree_quota) if shares else {},
         ANNOTATION_QUOTA_REQUEST: node.requests(),
         ANNOTATION_CHILD_REQUEST: node.child_request,
         ANNOTATION_GUARANTEED: node.guaranteed,
@@ -46,17 +46,19 @@ def reported_amounts(trees: QuotaTrees, one: TreeQuota) -> dict[str, Amounts]:
     }
 
 
-def report_patch(trees: QuotaTrees, one: TreeQuota, read: ReadQuota) -> Mapping[str, Any] | None:
+def report_patch(
+    trees: QuotaTrees, tree_quota: TreeQuota, read: ReadQuota
+) -> Mapping[str, Any] | None:
     """The merge patch that says how a quota stands; ``None``: the API says so already."""
     annotations = {
         key: json.dumps(quantity_texts(amounts))
-        for key, amounts in reported_amounts(trees, one).items()
+        for key, amounts in reported_amounts(trees, tree_quota).items()
         if _positive(read.reported.get(key, {})) != _positive(amounts)
     }
     body: dict[str, Any] = {}
     if annotations:
         body["metadata"] = {"annotations": annotations}
-    used, before = one.node.used, read.quota.used
+    used, before = tree_quota.node.used, read.quota.used
     if _positive(before) != _positive(used):
         gone = dict.fromkeys(before.keys() - used.keys())
         body["status"] = {"used": {**quantity_texts(used), **gone}}

@@ -35,9 +35,9 @@ class Siblings:
     ) -> None:
         self._resources = {name: number for number, name in enumerate(resources)}
         self._scales_min = scales_min
-        self._min = self._table([one.min for one in quotas])
-        self._weight = self._table([one.shared_weight for one in quotas])
-        self._lends = np.array([lends(one) for one in quotas], np.bool_)
+        self._min = self._table([quota.min for quota in quotas])
+        self._weight = self._table([quota.shared_weight for quota in quotas])
+        self._lends = np.array([lends(quota) for quota in quotas], np.bool_)
         self._request = np.zeros_like(self._min)
         self._guaranteed = np.zeros_like(self._min)
         self._scaled = self._min.copy()
@@ -94,5 +94,5 @@ class Siblings:
         return dict(zip(self._resources, table[:, place].tolist(), strict=True))
 
     def _table(self, amounts: Sequence[Amounts]) -> Integers:
-        rows = [[min(one.get(name, 0), _MOST) for one in amounts] for name in self._resources]
+        rows = [[min(amount.get(name, 0), _MOST) for amount in amounts] for name in self._resources]
         return np.array(rows, np.int64).reshape(len(self._resources), len(amounts))

@@ -19,20 +19,20 @@ class QuotaPod(NamedTuple):
 
 
 def quota_summary(
-    trees: QuotaTrees, one: TreeQuota, pods: Mapping[str, QuotaPod] | None = None
+    trees: QuotaTrees, tree_quota: TreeQuota, pods: Mapping[str, QuotaPod] | None = None
 ) -> dict[str, Any]:
     """A quota and what its pods ask for and use; with its ``pods``, if they are given."""
-    node, quota = one.node, one.node.quota
+    node, quota = tree_quota.node, tree_quota.node.quota
     amounts: Mapping[str, Amounts] = {
         "max": quota.max,
         "min": quota.min,
-        "autoScaleMin": trees.scaled_min(one),
+        "autoScaleMin": trees.scaled_min(tree_quota),
         "used": node.used,
         "nonPreemptibleUsed": node.non_preemptible_used,
         "request": node.requests(),
         "nonPreemptibleRequest": node.non_preemptible_request,
         "sharedWeight": quota.shared_weight,
-        "runtime": trees.runtime(one),
+        "runtime": trees.runtime(tree_quota),
         "childRequest": node.child_request,
         "allocated": node.allocated,
         "guaranteed": node.guaranteed,
@@ -45,9 +45,9 @@ def quota_summary(
         "name": quota.name,
         "parentName": quota.parent,
         "isParent": quota.is_parent,
-        "runtimeVersion": one.tree.version,
+        "runtimeVersion": tree_quota.tree.version,
         "allowLentResource": node.lends,
-        "tree": trees.tree_name(one),
+        "tree": trees.tree_name(tree_quota),
         **{name: quantity_texts(listed) for name, listed in amounts.items()},
     }
     if pods is not None:

@@ -122,7 +122,7 @@ class NodeLoads(FeatureState):
 
     def newest_report(self) -> float:
         """Return when the newest report was made, in seconds since the epoch; 0 without any."""
-        return max((one.updated for one in self.reports.values()), default=0.0)
+        return max((report.updated for report in self.reports.values()), default=0.0)
 
     def repair(self, row: int, usages: Iterable[PodUsage]) -> bool:
         node = self.nodes.get(row)

@@ -124,4 +124,4 @@ def _seconds(text: str) -> int | None:
 def asked(amounts: Iterable[AskedAmount], resource: str) -> AskedAmount:
     """Return a pod's request of one resource."""
     none = AskedAmount(resource, 0, 0)
-    return next((one for one in amounts if one.resource == resource), none)
+    return next((amount for amount in amounts if amount.resource == resource), none)

@@ -33,12 +33,14 @@ class NUMAAnswer(NamedTuple):
 
 def numa_answer(
     needs: PodNeeds,
-    one: OccupiedMachine,
+    occupied_machine: OccupiedMachine,
     settings: NUMASettings,
     others: Sequence[ProviderHints] = (),
 ) -> NUMAAnswer:
     """Answer for a pod on nodes like this one; ``others`` are hints for devices and such."""
-    placement = NodePlacement(needs, one.machine, one.had, settings, others)
+    placement = NodePlacement(
+        needs, occupied_machine.machine, occupied_machine.had, settings, others
+    )
     mismatch = placement.mismatch
     cpu = placement.cpu if placement.cpu.is_counted and not mismatch else None
     rejection = mismatch or placement.conflict or placement.shortage()

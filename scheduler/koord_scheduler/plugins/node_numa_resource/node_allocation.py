@@ -84,10 +84,10 @@ class NodeAllocation:
         """The CPUs that pods have, without those that are ``returned``, once for each time."""
         counts: dict[int, int] = defaultdict(int)
         policies = {}
-        for one in self._pods:
-            for cpu in one.cpus:
+        for pod in self._pods:
+            for cpu in pod.cpus:
                 counts[cpu] += 1
-                policies[cpu] = one.exclusive
+                policies[cpu] = pod.exclusive
         for cpus in returned:
             for cpu in cpus & counts.keys():
                 counts[cpu] -= 1
@@ -99,8 +99,8 @@ class NodeAllocation:
         CPUs of their own count amplified.
         """
         found: dict[int, dict[str, int]] = {}
-        for one in self._pods:
-            for node, amounts in one.zones:
+        for pod in self._pods:
+            for node, amounts in pod.zones:
                 found[node] = added((found.get(node, {}), dict(amounts)))
         ratio = machine.zone_cpu_ratio
         if ratio > 1:
@@ -120,8 +120,8 @@ class NodeAllocation:
     def statuses(self, machine: NUMAMachine) -> dict[int, NUMANodeStatus]:
         """Return the users of each NUMA node's CPUs; without those where nobody has any."""
         found: dict[int, NUMANodeStatus] = {}
-        for one in self._pods:
-            nodes = {machine.cpus.cpus[cpu].node for cpu in one.cpus if cpu in machine.cpus.cpus}
+        for pod in self._pods:
+            nodes = {machine.cpus.cpus[cpu].node for cpu in pod.cpus if cpu in machine.cpus.cpus}
             status = NUMANodeStatus.SHARED if len(nodes) > 1 else NUMANodeStatus.SINGLE
             for node in nodes:
                 if found.get(node) is not NUMANodeStatus.SHARED:

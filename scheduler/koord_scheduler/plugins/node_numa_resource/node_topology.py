@@ -58,12 +58,12 @@ class NodeTopology:
     ignored: tuple[str, ...] = ()
 
 
-def node_topology(one: NodeResourceTopology) -> NodeTopology:
+def node_topology(node_resource_topology: NodeResourceTopology) -> NodeTopology:
     """Read the object; each annotation or zone that cannot be used costs a line."""
     ignored: list[str] = []
-    owner = f"NodeResourceTopology {one.metadata.name}"
-    annotations = ObjectAnnotations(owner, one.metadata.annotations, ignored)
-    text = (one.metadata.annotations or {}).get(ANNOTATION_CPU_TOPOLOGY)
+    owner = f"NodeResourceTopology {node_resource_topology.metadata.name}"
+    annotations = ObjectAnnotations(owner, node_resource_topology.metadata.annotations, ignored)
+    text = (node_resource_topology.metadata.annotations or {}).get(ANNOTATION_CPU_TOPOLOGY)
     cpus = _cpu_topology(text, annotations)
     kubelet = annotations.decoded(ANNOTATION_CPU_MANAGER_POLICY)
     options = kubelet.of("options")
@@ -77,8 +77,8 @@ def node_topology(one: NodeResourceTopology) -> NodeTopology:
         reserved=reserved,
         is_full_pcpus_only=kubelet.text("policy") == "static"
         and options.text("full-pcpus-only") == "true",
-        policy=_kubelet_policy(one.topology_policies or ()),
-        zones=_zones(one, cpus, reserved, ignored),
+        policy=_kubelet_policy(node_resource_topology.topology_policies or ()),
+        zones=_zones(node_resource_topology, cpus, reserved, ignored),
         ratios=annotations.ratios(),
         ignored=tuple(ignored),
     )
@@ -90,16 +90,19 @@ def _kubelet_policy(words: Iterable[str]) -> NUMATopologyPolicy:
 
 
 def _zones(
-    one: NodeResourceTopology, cpus: CPUTopology, reserved: frozenset[int], ignored: list[str]
+    node_resource_topology: NodeResourceTopology,
+    cpus: CPUTopology,
+    reserved: frozenset[int],
+    ignored: list[str],
 ) -> Mapping[int, Amounts]:
     found: dict[int, Amounts] = {}
-    for zone in one.zones or ():
+    for zone in node_resource_topology.zones or ():
         match = _ZONE.fullmatch(zone.name)
         if zone.type != "Node" or match is None:
             continue
         number = int(match[1])
         if number >= _MOST_NUMA_NODES:
-            where = f"NodeResourceTopology {one.metadata.name}"
+            where = f"NodeResourceTopology {node_resource_topology.metadata.name}"
             expected = f"less than {_MOST_NUMA_NODES} (zone left out)"
             ignored.append(f"{where} zone {zone.name}: number is {number}; expected {expected}")
             continue
@@ -144,8 +147,8 @@ def _cpu_topology(text: str | None, annotations: ObjectAnnotations) -> CPUTopolo
 
 
 def _cpus(topology: Fields) -> list[LogicalCPU]:
-    def number(one: Fields, name: str) -> int:
-        return one.number(name, 0, 0, _MOST)
+    def number(fields: Fields, name: str) -> int:
+        return fields.number(name, 0, 0, _MOST)
 
     return [
         LogicalCPU(*(number(one, name) for name in ("id", "core", "node", "socket")))

@@ -27,9 +27,9 @@ class OccupiedMachines:
         self._occupied: WeakValueDictionary[Hashable, OccupiedMachine] = WeakValueDictionary()
         self._made = 0
 
-    def machine(self, one: NUMAMachine) -> NUMAMachine:
+    def machine(self, numa_machine: NUMAMachine) -> NUMAMachine:
         """The one that stands for all machines like this."""
-        return self._machines.setdefault(one.content, one)
+        return self._machines.setdefault(numa_machine.content, numa_machine)
 
     def occupied(self, machine: NUMAMachine, had: NodeAllocation) -> OccupiedMachine:
         """That of a machine that stands for all like it."""

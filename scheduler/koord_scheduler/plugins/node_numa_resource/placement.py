@@ -152,7 +152,7 @@ class NodePlacement:
             return NUMARejection(("node(s) missing NUMA resources",))
         hints = generate_hints(self._left, self.policy, self._settings.zone_scorer, self._near)
         nodes = NUMANodes(list(machine.zones), self._had.statuses(machine))
-        providers: list[HintsByResource] = [hints, *(dict(one) for one in self._others)]
+        providers: list[HintsByResource] = [hints, *(dict(other) for other in self._others)]
         merged = merge_for_policy(self.policy, nodes, providers, self._exclusive())
         if merged.reasons:
             return NUMARejection(merged.reasons, resolvable=True)

@@ -90,9 +90,11 @@ class NodeNUMAResource(Plugin):
 
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._providing = [
-            one for one in plugins if type(one).topology_hints is not Plugin.topology_hints
+            plugin for plugin in plugins if type(plugin).topology_hints is not Plugin.topology_hints
         ]
-        self._keeping = [one for one in plugins if type(one).kept_room is not Plugin.kept_room]
+        self._keeping = [
+            plugin for plugin in plugins if type(plugin).kept_room is not Plugin.kept_room
+        ]
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         needs = self._needs(pod)
@@ -214,7 +216,7 @@ class NodeNUMAResource(Plugin):
         if mask is None or isinstance(mask, NUMARejection):
             return None
         providers = self._providers(pod, nodes)
-        return None if any(one.rejection(row, mask, kept) for one in providers) else mask
+        return None if any(provider.rejection(row, mask, kept) for provider in providers) else mask
 
     def kept_room_check(
         self, pod: PodClass, nodes: ClusterState, row: int, kept: Sequence[KeptRoom]
@@ -235,7 +237,9 @@ class NodeNUMAResource(Plugin):
             if not placement.is_strict or not isinstance(mask, NUMAMask):
                 return ""
             providers = self._providers(pod, nodes)
-            return ", ".join(filter(None, (one.rejection(row, mask, used) for one in providers)))
+            return ", ".join(
+                filter(None, (provider.rejection(row, mask, used) for provider in providers))
+            )
 
         return lacks
 
@@ -277,9 +281,12 @@ class NodeNUMAResource(Plugin):
         return pod_needs(dict(amounts), says, self._settings)
 
     def _find_answer(
-        self, needs: PodNeeds, one: OccupiedMachine, others: tuple[ProviderHints, ...] = ()
+        self,
+        needs: PodNeeds,
+        occupied_machine: OccupiedMachine,
+        others: tuple[ProviderHints, ...] = (),
     ) -> NUMAAnswer:
-        return numa_answer(needs, one, self._settings, others)
+        return numa_answer(needs, occupied_machine, self._settings, others)
 
     def _providers(self, pod: PodClass, nodes: ClusterState) -> list[TopologyHintProvider]:
         found = (one.topology_hints(pod, nodes) for one in self._providing)
@@ -289,7 +296,7 @@ class NodeNUMAResource(Plugin):
         self, needs: PodNeeds, pod: PodClass, nodes: ClusterState, row: int
     ) -> NodePlacement:
         machine, had = nodes.use(NUMAColumns).machine(row), nodes.use(NUMAColumns).allocation(row)
-        others = [one.hints(row) for one in self._providers(pod, nodes)]
+        others = [provider.hints(row) for provider in self._providers(pod, nodes)]
         return NodePlacement(needs, machine, had, self._settings, others)
 
     def _final_placement(
@@ -310,15 +317,15 @@ class NodeNUMAResource(Plugin):
         had = NodeAllocation(nodes.use(NUMAColumns).allocation(row))
         for missing in kept.missing:
             had.add(missing.of(NUMA_ALLOCATION))
-        for one in kept_numa(kept).allocations:
-            had.remove(one)
+        for allocation in kept_numa(kept).allocations:
+            had.remove(allocation)
 
         def place(kept: KeptRoom, near: NUMAMask | None) -> NodePlacement:
-            others = [one.hints(row, kept) for one in providers]
+            others = [provider.hints(row, kept) for provider in providers]
             return NodePlacement(needs, machine, had, self._settings, others, kept_numa(kept), near)
 
         def agree(mask: NUMAMask, kept: KeptRoom) -> bool:
-            return not any(one.rejection(row, mask, kept) for one in providers)
+            return not any(provider.rejection(row, mask, kept) for provider in providers)
 
         return kept_placement(kept, machine.cpus, place, agree)
 
@@ -344,7 +351,7 @@ class NodeNUMAResource(Plugin):
     def _with_providers(
         self,
         needs: PodNeeds,
-        one: OccupiedMachine,
+        occupied_machine: OccupiedMachine,
         providers: Sequence[TopologyHintProvider],
         rows: Rows,
         places: Rows,
@@ -353,7 +360,9 @@ class NodeNUMAResource(Plugin):
         found: dict[NUMAAnswer, list[int]] = {}
         for place in places.tolist():
             row = int(rows[place])
-            answer = self._answer(needs, one, tuple(other.hints(row) for other in providers))
+            answer = self._answer(
+                needs, occupied_machine, tuple(other.hints(row) for other in providers)
+            )
             mask = answer.affinity
             reasons = () if mask is None else [other.rejection(row, mask) for other in providers]
             if any(reasons):

@@ -25,12 +25,12 @@ class ReservedNUMA(NamedTuple):
     @property
     def cpus(self) -> frozenset[int]:
         """The CPUs of all of them."""
-        return frozenset().union(*(one.cpus for one in self.allocations))
+        return frozenset().union(*(allocation.cpus for allocation in self.allocations))
 
     @property
     def zones(self) -> ZoneAmounts:
         """The amounts of NUMA nodes of all of them."""
-        nodes = {node for one in self.allocations for node, _ in one.zones}
+        nodes = {node for allocation in self.allocations for node, _ in allocation.zones}
         return {node: _of_node(self.allocations, node) for node in nodes}
 
     def limit_cpus(self, free: frozenset[int]) -> frozenset[int]:

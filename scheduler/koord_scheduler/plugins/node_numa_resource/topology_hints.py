@@ -51,7 +51,7 @@ def merge_hints(nodes: Sequence[int], resources: Resources, is_allowed: IsAllowe
         fewest = min((mask & everything).bit_count() for mask in common)
         best = {mask for mask in common if (mask & everything).bit_count() == fewest}
         equal = [
-            [one for one in hints if one.preferred and (one.mask is None or one.mask in best)]
+            [hint for hint in hints if hint.preferred and (hint.mask is None or hint.mask in best)]
             for hints in resources
         ]
         return _Combinations(everything, equal, fewest, are_equal=True).best()
@@ -64,7 +64,7 @@ def merge_hints(nodes: Sequence[int], resources: Resources, is_allowed: IsAllowe
 
 def _common_masks(everything: Mask, resources: Resources, is_allowed: IsAllowed) -> set[Mask]:
     """The nodes of all combinations that are preferred."""
-    preferred = [{one.mask for one in hints if one.preferred} for hints in resources]
+    preferred = [{hint.mask for hint in hints if hint.preferred} for hints in resources]
     found: set[Mask] = set()
     for mask in set().union(*preferred) | {everything}:
         if mask is not None and all(mask in some or None in some for some in preferred):
@@ -76,7 +76,7 @@ def _reachable(everything: Mask, resources: Resources) -> list[set[Mask]]:
     """For each place, what the hints from there on can have in common."""
     found = [{everything}]
     for hints in reversed(resources):
-        masks = {everything if one.mask is None else one.mask for one in hints}
+        masks = {everything if hint.mask is None else hint.mask for hint in hints}
         found.append({mask & rest for mask in masks for rest in found[-1]})
     return found[::-1]
 
@@ -151,10 +151,10 @@ class _Combinations:
     def _find_end(self, place: int, mask: Mask) -> bool:
         return any((mask & one).bit_count() == self._fewest for one in self._reachable[place])
 
-    def _better(self, one: _Beginning, best: NUMAHint) -> NUMAHint:
+    def _better(self, beginning: _Beginning, best: NUMAHint) -> NUMAHint:
         mask = best.mask or 0
         is_first = self._are_equal and not best.preferred
-        is_narrower = self._fewest < mask.bit_count() or one.mask < mask
-        if is_first or is_narrower or one.score > best.score:
-            return NUMAHint(one.mask, self._are_equal, one.unsatisfied, one.score)
+        is_narrower = self._fewest < mask.bit_count() or beginning.mask < mask
+        if is_first or is_narrower or beginning.score > best.score:
+            return NUMAHint(beginning.mask, self._are_equal, beginning.unsatisfied, beginning.score)
         return best

@@ -45,7 +45,7 @@ class AllocatedRoom:
         return whole._replace(
             request=tuple((name, amount) for name, amount in left if amount),
             scored=(scored[0], scored[1]),
-            ports=tuple(one for one in whole.ports if not self.ports[one]),
+            ports=tuple(port for port in whole.ports if not self.ports[port]),
             parts=self._parts_left(whole.parts),
         )
 

@@ -44,7 +44,7 @@ class ClassReservations:
         self.matching = MatchingReservations(pod, nodes)
         self._nodes = nodes
         self._checking = checking
-        self.resources = (*(one for one in self.demand.requests if one != PODS), PODS)
+        self.resources = (*(request for request in self.demand.requests if request != PODS), PODS)
         self._state: Hashable = None
         self._seen = 0
         self._answers: dict[int, ReservationAnswer] = {}
@@ -100,7 +100,7 @@ class ClassReservations:
             has = float(resources.allocatable[column, row])
             if name in backed and not has:
                 has = np.inf
-            kept = sum(one.remainder.get(name, 0) for one in offers) if lacks else 0
+            kept = sum(offer.remainder.get(name, 0) for offer in offers) if lacks else 0
             free[name] = has - float(resources.requested[column, row]) - kept
         return free, offers
 

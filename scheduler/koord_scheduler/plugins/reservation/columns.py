@@ -232,7 +232,7 @@ class ReservationColumns(FeatureState):
         if reservation.problem and (before is None or before.problem != reservation.problem):
             self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
         self.named.add(reservation.matchers)
-        self._nodes.selected_labels.add([one.selector for one in reservation.matchers])
+        self._nodes.selected_labels.add([matcher.selector for matcher in reservation.matchers])
         if reservation.holds_room:
             was_there = before is not None and before.uid == at[0] and before.holds_room
             if at in self._allocations and not was_there:

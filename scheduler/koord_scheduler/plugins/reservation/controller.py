@@ -54,35 +54,35 @@ class ReservationController:
         if request is not None:
             await self._write(request)
 
-    def _request(self, one: Reservation) -> Request | None:
-        if one.is_leaving or reservation_key(one.name) in self._scheduler.assumed:
+    def _request(self, reservation: Reservation) -> Request | None:
+        if reservation.is_leaving or reservation_key(reservation.name) in self._scheduler.assumed:
             return None
         step = next_step(
-            one.phase,
-            one.life,
-            self._owners(one),
-            node_is_gone=bool(one.node) and not self._has_node(one.node),
-            is_for_one=one.allocate_once,
-            was_bound=self._reservations.was_bound(one),
+            reservation.phase,
+            reservation.life,
+            self._owners(reservation),
+            node_is_gone=bool(reservation.node) and not self._has_node(reservation.node),
+            is_for_one=reservation.allocate_once,
+            was_bound=self._reservations.was_bound(reservation),
             now=self._wall(),
             keep_seconds=self._keep_seconds,
         )
         if isinstance(step, Removal):
-            return removal(one)
-        return None if step is None else status_patch(one, step.status)
+            return removal(reservation)
+        return None if step is None else status_patch(reservation, step.status)
 
     def _has_node(self, name: str) -> bool:
         nodes = self._scheduler.nodes
         row = nodes.row(name)
         return row is not None and bool(nodes.is_node[row])
 
-    def _owners(self, one: Reservation) -> Owners:
+    def _owners(self, reservation: Reservation) -> Owners:
         """The pods with something of a reservation whose node the API knows."""
         scheduler, found = self._scheduler, list[CurrentOwner]()
-        row = scheduler.nodes.row(one.node) if one.node else None
-        allocated = dict.fromkeys(one.allocatable, 0)
+        row = scheduler.nodes.row(reservation.node) if reservation.node else None
+        allocated = dict.fromkeys(reservation.allocatable, 0)
         for pod in scheduler.placed.on(row) if row is not None else ():
-            if pod.usage.of(RESERVATION) != one.uid or pod.key in scheduler.assumed:
+            if pod.usage.of(RESERVATION) != reservation.uid or pod.key in scheduler.assumed:
                 continue
             namespace, _, name = pod.key.partition("/")
             found.append(CurrentOwner(namespace, name, pod.uid))

@@ -87,19 +87,19 @@ def reservation_answer(
     ``free`` is what is left of the node beside all pods and reservations, by resource; one that is
     not there is not left to the node either.
     """
-    order = min((one.reservation.order for one in offers if one.reservation.order), default=0)
+    order = min((offer.reservation.order for offer in offers if offer.reservation.order), default=0)
     fitting = list[Offer]()
     by_node, by_reservation = dict[str, None](), dict[str, None]()
-    for one in offers:
-        if not _concerns(pod, one.reservation):
+    for offer in offers:
+        if not _concerns(pod, offer.reservation):
             continue
-        node_lacks, lacks = node_reasons(pod, free, one), reservation_reasons(pod, one)
-        if not node_lacks and not lacks and (more := lacks_more(one)):
+        node_lacks, lacks = node_reasons(pod, free, offer), reservation_reasons(pod, offer)
+        if not node_lacks and not lacks and (more := lacks_more(offer)):
             lacks = [f"{BY_RESERVATION}{more}"]
         by_node.update(dict.fromkeys(node_lacks))
         by_reservation.update(dict.fromkeys(lacks))
         if not node_lacks and not lacks:
-            fitting.append(one)
+            fitting.append(offer)
     best = nominate(pod, fitting)
     if best is not None:
         room = {name: have + best.remainder.get(name, 0) for name, have in free.items()}
@@ -165,10 +165,10 @@ def nominate(pod: ReservationDemand, fitting: Iterable[Offer]) -> Offer | None:
     Of equal ones it is the first by name.
     """
 
-    def rank(one: Offer) -> tuple[float, int, str]:
-        order = one.reservation.order
-        by_order = (0.0, order) if order else (1.0, -allocation_score(pod.requests, one))
-        return *by_order, one.reservation.name
+    def rank(offer: Offer) -> tuple[float, int, str]:
+        order = offer.reservation.order
+        by_order = (0.0, order) if order else (1.0, -allocation_score(pod.requests, offer))
+        return *by_order, offer.reservation.name
 
     return min(fitting, key=rank, default=None)
 

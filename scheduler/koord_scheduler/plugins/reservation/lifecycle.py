@@ -112,7 +112,7 @@ def next_step(
     if is_reported and not (is_for_one and was_bound):
         return None
     status: dict[str, Any] = {
-        "currentOwners": [msgspec.to_builtins(one) for one in owners.pods],
+        "currentOwners": [msgspec.to_builtins(pod) for pod in owners.pods],
         "allocated": dict(owners.quantities),
     }
     if is_for_one:
@@ -140,10 +140,10 @@ def _expires(spec: ReservationSpec, created: str | None) -> float | None:
 
 def _ended(conditions: Sequence[ReservationCondition]) -> float | None:
     """Koordinator leaves the transition of a reservation that succeeded at when it was ready."""
-    for one in conditions:
-        if one.type == _READY and one.reason in _ENDED:
-            is_over = one.reason == SUCCEEDED
-            at = one.last_probe_time if is_over else one.last_transition_time
+    for condition in conditions:
+        if condition.type == _READY and condition.reason in _ENDED:
+            is_over = condition.reason == SUCCEEDED
+            at = condition.last_probe_time if is_over else condition.last_transition_time
             return None if at is None else from_rfc3339(at)
     return None
 
@@ -152,8 +152,8 @@ def _not_ready(life: ReservationLife, reason: str, now: float) -> list[dict[str,
     """The conditions, with one that says why the reservation is not ready any more."""
     at = rfc3339(now)
     made = ReservationCondition(_READY, "False", reason, "", at, at)
-    others = [one for one in life.conditions if one.type != _READY]
-    return [msgspec.to_builtins(one) for one in (*others, made)]
+    others = [condition for condition in life.conditions if condition.type != _READY]
+    return [msgspec.to_builtins(other) for other in (*others, made)]
 
 
 def _positive(given: Amounts) -> tuple[tuple[str, int], ...]:

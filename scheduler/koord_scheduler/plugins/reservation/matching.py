@@ -44,7 +44,7 @@ def match(
         return Match.OWNER
     if needs.ignores:
         return Match.MATCHED
-    if not any(one.matches(pod) for one in reservation.matchers):
+    if not any(matcher.matches(pod) for matcher in reservation.matchers):
         return Match.OWNER
     return match_needs(reservation, needs, requests, node_labels)
 

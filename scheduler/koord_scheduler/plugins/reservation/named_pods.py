@@ -51,7 +51,7 @@ class NamedPods:
     def has(self, namespace: str, name: str, uid: str) -> bool:
         """Return whether a reservation names this pod."""
         parts = product({namespace, ""}, {name, ""}, {uid, ""})
-        return bool(self._number) and any(NamedPod(*one) in self._number for one in parts)
+        return bool(self._number) and any(NamedPod(*part) in self._number for part in parts)
 
     def take_changed(self) -> set[NamedPod]:
         """The names that were given or taken away since the last call."""

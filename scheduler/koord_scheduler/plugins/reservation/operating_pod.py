@@ -60,5 +60,7 @@ def operating_reservation(pod: PodInfo, requests: Amounts) -> Reservation | None
 
 def _is_ready(pod: PodInfo) -> bool:
     conditions = pod.status.conditions or ()
-    ready = any(one.type == "Ready" and one.status == "True" for one in conditions)
+    ready = any(
+        condition.type == "Ready" and condition.status == "True" for condition in conditions
+    )
     return ready and pod.status.phase == "Running" and bool(pod.spec.node_name)

@@ -42,7 +42,14 @@ class OwnedPod(NamedTuple):
 def pod_owners(references: Iterable[OwnerReference]) -> tuple[PodOwner, ...]:
     """The owner references of a pod, to be compared."""
     return tuple(
-        PodOwner(one.api_version, one.kind, one.name, one.uid, one.controller) for one in references
+        PodOwner(
+            reference.api_version,
+            reference.kind,
+            reference.name,
+            reference.uid,
+            reference.controller,
+        )
+        for reference in references
     )
 
 
@@ -76,8 +83,8 @@ def owner_matchers(owners: Iterable[ReservationOwner]) -> tuple[OwnerMatcher, ..
         ValueError: a selector is not one.
     """
     return tuple(
-        OwnerMatcher(one.object, one.controller, _selector(one, f"spec.owners[{place}]"))
-        for place, one in enumerate(owners)
+        OwnerMatcher(owner.object, owner.controller, _selector(owner, f"spec.owners[{place}]"))
+        for place, owner in enumerate(owners)
     )
 
 

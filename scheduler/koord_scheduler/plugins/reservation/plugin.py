@@ -84,7 +84,9 @@ class ReservationPlugin(Plugin):
 
     def join(self, plugins: Sequence[Plugin]) -> None:
         self._checking = [
-            one for one in plugins if type(one).kept_room_check is not Plugin.kept_room_check
+            plugin
+            for plugin in plugins
+            if type(plugin).kept_room_check is not Plugin.kept_room_check
         ]
 
     def prepare(self, nodes: ClusterState) -> None:
@@ -187,7 +189,7 @@ class ReservationPlugin(Plugin):
         if not pods:
             return None
         chosen = {one.key for one in pods}
-        taken = [one for one in found.pods.usages(row) if one.key in chosen]
+        taken = [usage for usage in found.pods.usages(row) if usage.key in chosen]
         nodes.use(ReservationColumns).pre_allocate(reservation.name, node, taken)
         owners = tuple((one.key, one.uid) for one in pods)
         return PreAllocatedOwners(reservation.name, reservation.uid, node, owners)

@@ -39,13 +39,13 @@ class ReservationAffinity(NamedTuple):
     @property
     def tolerates_unschedulable(self) -> bool:
         """True if it may use a reservation that is not for new pods."""
-        return any(tolerates(one, UNSCHEDULABLE) for one in self.tolerations)
+        return any(tolerates(toleration, UNSCHEDULABLE) for toleration in self.tolerations)
 
     def means(self, name: str, labels: Mapping[str, str]) -> bool:
         """True if a reservation with these labels, its node's included, is one of them."""
         if not all(one.allows(labels.get(one.key)) for one in self.selector):
             return False
-        return self.terms is None or any(_means(one, name, labels) for one in self.terms)
+        return self.terms is None or any(_means(term, name, labels) for term in self.terms)
 
 
 class ReserveNeeds(NamedTuple):
@@ -193,6 +193,6 @@ def _decoded(decoder: msgspec.json.Decoder[Any], key: str, text: str) -> Any:
 def _means(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not term.labels and not term.names:
         return False
-    return all(one.allows(labels.get(one.key)) for one in term.labels) and all(
+    return all(label.allows(labels.get(label.key)) for label in term.labels) and all(
         one.allows(name) for one in term.names
     )

@@ -57,8 +57,8 @@ def may_be_taken_over(
     if policy.cluster:
         return found.for_cluster
     # An owner by labels has to mean it, though it may be another one whose pod it is.
-    selectors = (one.selector for one in reservation.matchers)
-    return any(one is not None and one.matches(labels) for one in selectors)
+    selectors = (matcher.selector for matcher in reservation.matchers)
+    return any(selector is not None and selector.matches(labels) for selector in selectors)
 
 
 def may_take_over(
@@ -73,6 +73,6 @@ def may_take_over(
         return False
     policy, needs = reservation.pre_allocation, found.needs
     is_cluster = policy is not None and policy.cluster
-    if not is_cluster and not any(one.matches(pod) for one in reservation.matchers):
+    if not is_cluster and not any(matcher.matches(pod) for matcher in reservation.matchers):
         return False
     return match_needs(reservation, needs, requests, node_labels, is_new=False) is Match.MATCHED

@@ -35,8 +35,10 @@ class PreAllocatablePods:
     def on(self, row: int) -> list[PreAllocatablePod]:
         """Those of a row's node, in no order."""
         return [
-            PreAllocatablePod(one.key, one.uid, self._requests(one.usage), _priority(one.usage))
-            for one in self.usages(row)
+            PreAllocatablePod(
+                usage.key, usage.uid, self._requests(usage.usage), _priority(usage.usage)
+            )
+            for usage in self.usages(row)
         ]
 
     def usages(self, row: int) -> Sequence[PlacedPod]:

@@ -55,7 +55,7 @@ class PreAllocatedPods:
 
     def _remove(self, node: str, owners: Iterable[PodUsage]) -> None:
         left = self._on.get(node, [])
-        for one in owners:
-            left.remove(one)
+        for owner in owners:
+            left.remove(owner)
         if not left:
             self._on.pop(node, None)

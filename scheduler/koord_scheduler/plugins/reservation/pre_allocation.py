@@ -75,7 +75,7 @@ def pre_allocation_answer(
     without = _MOST if policy.multiple else 0
     if prefers_none and not policy.is_required and not alone:
         return PreAllocationAnswer(True, score=without)
-    concerned = [one for one in pods if not reservation.resources.isdisjoint(one.requests)]
+    concerned = [pod for pod in pods if not reservation.resources.isdisjoint(pod.requests)]
     ordered = sorted(concerned, key=lambda one: _rank(reservation, one))
     tried = (_some if policy.multiple else _one)(reservation, demand, free, ordered)
     if tried.pods:
@@ -161,5 +161,5 @@ def _with(free: Mapping[str, float], requests: Amounts) -> dict[str, float]:
     }
 
 
-def _sum(one: Amounts, other: Amounts) -> Amounts:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+def _sum(amounts: Amounts, other: Amounts) -> Amounts:
+    return {name: amounts.get(name, 0) + other.get(name, 0) for name in {**amounts, **other}}

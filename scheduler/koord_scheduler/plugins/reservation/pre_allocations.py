@@ -126,5 +126,5 @@ class PreAllocatingReservations(AcrossNodes):
 
     def _note(self, row: int) -> str:
         """The pods that it may take over there."""
-        pods = ", ".join(sorted(one.key for one in self._found.pods.usages(row)))
+        pods = ", ".join(sorted(usage.key for usage in self._found.pods.usages(row)))
         return f"reservation {self._found.reservation.name} may take over {pods}"

@@ -39,22 +39,24 @@ class ReservationMetrics(Collector):
             "What a reservation has, and what pods have of it.",
             labels=["type", "name", "resource", "unit"],
         )
-        for one in self._reservations():
+        for reservation in self._reservations():
             for phase in _PHASES:
-                phases.add_metric([one.name, phase], float(phase == (one.phase or PENDING)))
-            if one.node:
-                for labels, value in _amounts(one):
+                phases.add_metric(
+                    [reservation.name, phase], float(phase == (reservation.phase or PENDING))
+                )
+            if reservation.node:
+                for labels, value in _amounts(reservation):
                     amounts.add_metric(labels, value)
         yield phases
         yield amounts
 
 
-def _amounts(one: Reservation) -> Iterator[tuple[list[str], float]]:
-    allocated = dict(one.life.allocated)
-    for name, has in sorted(one.allocatable.items()):
+def _amounts(reservation: Reservation) -> Iterator[tuple[list[str], float]]:
+    allocated = dict(reservation.life.allocated)
+    for name, has in sorted(reservation.allocatable.items()):
         unit, size = _UNITS.get(name, ("raw", 1))
         taken = allocated.get(name, 0)
-        yield ["allocatable", one.name, name, unit], has / size
-        yield ["allocated", one.name, name, unit], taken / size
+        yield ["allocatable", reservation.name, name, unit], has / size
+        yield ["allocated", reservation.name, name, unit], taken / size
         if has:
-            yield ["utilization", one.name, name, "ratio"], taken / has
+            yield ["utilization", reservation.name, name, "ratio"], taken / has

@@ -139,22 +139,22 @@ class ReservationReader:
         return found.with_part(RESERVATION, "").with_part(PRE_ALLOCATABLE, None)
 
     def _class(
-        self, given: ReservationObject, one: Reservation, pod: PodInfo, problem: str
+        self, given: ReservationObject, reservation: Reservation, pod: PodInfo, problem: str
     ) -> PodClass:
         template = given.spec.template
         node = template.spec.node_name if template is not None else ""
-        takes_over = _takes_over(one)
+        takes_over = _takes_over(reservation)
         made = pod_class(pod, self._nodes.features.values())
         needs = ReservationNeeds(
-            problem=problem, reserve=ReserveNeeds(one.policy, node, takes_over)
+            problem=problem, reserve=ReserveNeeds(reservation.policy, node, takes_over)
         )
-        if not problem and one.pre_allocation is not None:
-            needs = needs._replace(problem=_problem(one, made))
+        if not problem and reservation.pre_allocation is not None:
+            needs = needs._replace(problem=_problem(reservation, made))
         made = made.with_part(TAKES_ROOM, takes_over is not None)
         return made.with_part(RESERVATION_NEEDS, needs)
 
     def _pod(
-        self, pod_class: PodClass, one: Reservation, pod: PodInfo, usage: PodUsage
+        self, pod_class: PodClass, reservation: Reservation, pod: PodInfo, usage: PodUsage
     ) -> ClusterPod:
         spec = pod.spec
         waiting = WaitingPod(
@@ -163,36 +163,48 @@ class ReservationReader:
             spec.scheduler_name,
             created_at(pod),
             (),
-            self._may_preempt(one, spec),
+            self._may_preempt(reservation, spec),
             "",
-            one.status_message,
-            ReservedRoom(one.name, one.uid, one.resource_version, quantity_texts(one.allocatable)),
+            reservation.status_message,
+            ReservedRoom(
+                reservation.name,
+                reservation.uid,
+                reservation.resource_version,
+                quantity_texts(reservation.allocatable),
+            ),
         )
-        key = reservation_key(one.name)
+        key = reservation_key(reservation.name)
         return ClusterPod(
-            key, one.uid, spec.priority or 0, None, one.is_leaving, "", usage, waiting
+            key,
+            reservation.uid,
+            spec.priority or 0,
+            None,
+            reservation.is_leaving,
+            "",
+            usage,
+            waiting,
         )
 
-    def _may_preempt(self, one: Reservation, spec: SchedulingSpec) -> bool:
+    def _may_preempt(self, reservation: Reservation, spec: SchedulingSpec) -> bool:
         """One that may take pods over leaves the others where they are."""
-        is_enabled = self._rules.preempt and one.pre_allocation is None
+        is_enabled = self._rules.preempt and reservation.pre_allocation is None
         return is_enabled and spec.preemption_policy != "Never"
 
 
-def _takes_over(one: Reservation) -> Reservation | None:
+def _takes_over(reservation: Reservation) -> Reservation | None:
     """Itself if it may take pods over, without what its status says of how it went so far."""
-    if one.pre_allocation is None:
+    if reservation.pre_allocation is None:
         return None
     return replace(
-        one, phase="", resource_version="", status_message="", life=NO_LIFE, pod=PodInfo()
+        reservation, phase="", resource_version="", status_message="", life=NO_LIFE, pod=PodInfo()
     )
 
 
-def _problem(one: Reservation, pod: PodClass) -> str:
+def _problem(reservation: Reservation, pod: PodClass) -> str:
     """Return why a reservation that may take pods over gets no node."""
-    if one.problem:
-        return one.problem
-    if one.policy != RESTRICTED:
+    if reservation.problem:
+        return reservation.problem
+    if reservation.policy != RESTRICTED:
         return f"{PRE_ALLOCATION_UNSUPPORTED}: set spec.allocatePolicy to {RESTRICTED}"
     if any(key.beyond_amounts for key in pod.parts.by_key):
         return f"{PRE_ALLOCATION_UNSUPPORTED}: it asks for CPUs, NUMA nodes or devices of its own"

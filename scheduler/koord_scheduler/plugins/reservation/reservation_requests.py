@@ -69,21 +69,21 @@ def unschedulable_patch(room: Room, reason: str, message: str, at: float) -> Req
     )
 
 
-def status_patch(one: Reservation, status: Mapping[str, Any]) -> Request:
+def status_patch(reservation: Reservation, status: Mapping[str, Any]) -> Request:
     """Change the status of a reservation that is as it was when that was decided."""
-    metadata = {"uid": one.uid, "resourceVersion": one.resource_version}
+    metadata = {"uid": reservation.uid, "resourceVersion": reservation.resource_version}
     body = {"metadata": metadata, "status": status}
-    return Request("PATCH", RESERVATIONS, one.name, "", "status", body)
+    return Request("PATCH", RESERVATIONS, reservation.name, "", "status", body)
 
 
-def removal(one: Reservation) -> Request:
+def removal(reservation: Reservation) -> Request:
     """Delete a reservation, and no other of its name."""
     body = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        "preconditions": {"uid": one.uid, "resourceVersion": one.resource_version},
+        "preconditions": {"uid": reservation.uid, "resourceVersion": reservation.resource_version},
     }
-    return Request("DELETE", RESERVATIONS, one.name, body=body)
+    return Request("DELETE", RESERVATIONS, reservation.name, body=body)
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str, at: float) -> dict[str, str]:

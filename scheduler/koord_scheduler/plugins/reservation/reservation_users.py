@@ -144,17 +144,17 @@ def nearest_reservation(
 ) -> str:
     """The reservation that lacks least for a pod, relative to what it has, in a line."""
 
-    def lacks(one: Offer) -> dict[str, float]:
-        by_node = lacks_of_node(pod, free, one)
-        by_itself = lacks_of_reservation(pod, one)
+    def lacks(offer: Offer) -> dict[str, float]:
+        by_node = lacks_of_node(pod, free, offer)
+        by_itself = lacks_of_reservation(pod, offer)
         return {
             name: max(by_node.get(name, 0), by_itself.get(name, 0))
             for name in sorted({*by_node, *by_itself})
         }
 
-    def relative(one: Offer) -> float:
-        has = one.reservation.allocatable
-        return sum(lack / max(has.get(name, 0), 1) for name, lack in lacks(one).items())
+    def relative(offer: Offer) -> float:
+        has = offer.reservation.allocatable
+        return sum(lack / max(has.get(name, 0), 1) for name, lack in lacks(offer).items())
 
     best = min(offers, key=lambda one: (relative(one), one.reservation.name))
     missing = ", ".join(

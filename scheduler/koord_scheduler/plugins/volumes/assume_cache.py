@@ -35,25 +35,25 @@ class AssumeCache:
         """All objects of a kind, as the API has them."""
         return (one for one in self._stored.values() if isinstance(one, kind))
 
-    def set(self, one: StorageObject) -> StorageObject:
+    def set(self, storage_object: StorageObject) -> StorageObject:
         """The API has this; returns what counts now."""
-        key = type(one), one.key
+        key = type(storage_object), storage_object.key
         assumed = self._assumed.get(key)
-        self._stored[key] = one
+        self._stored[key] = storage_object
         if assumed is not None:
-            if assumed.metadata.resource_version == one.metadata.resource_version:
+            if assumed.metadata.resource_version == storage_object.metadata.resource_version:
                 return assumed
             del self._assumed[key]
-        return one
+        return storage_object
 
     def remove(self, kind: type[StorageObject], key: str) -> None:
         """The API has it no more."""
         del self._stored[kind, key]
         self._assumed.pop((kind, key), None)
 
-    def assume(self, one: StorageObject) -> None:
+    def assume(self, storage_object: StorageObject) -> None:
         """An object that the API has will be so."""
-        self._assumed[type(one), one.key] = one
+        self._assumed[type(storage_object), storage_object.key] = storage_object
 
     def restore(self, kind: type[_Object], key: str) -> _Object | None:
         """Nothing is assumed of an object any more; returns what counts now, if there is any."""

@@ -199,8 +199,8 @@ def _claim_reference(claim: PersistentVolumeClaim) -> dict[str, str]:
     }
 
 
-def _version(one: StorageObject) -> dict[str, str]:
-    return {"resourceVersion": one.metadata.resource_version}
+def _version(storage_object: StorageObject) -> dict[str, str]:
+    return {"resourceVersion": storage_object.metadata.resource_version}
 
 
 def _annotated(one: _Object, annotations: Mapping[str, str]) -> _Object:
@@ -211,7 +211,7 @@ def _annotated(one: _Object, annotations: Mapping[str, str]) -> _Object:
     )
 
 
-def _is_outdated(one: StorageObject, versions: Mapping[str, str]) -> bool:
+def _is_outdated(storage_object: StorageObject, versions: Mapping[str, str]) -> bool:
     """True if the API had a newer version of it when it was written."""
-    written = versions.get(one.key)
-    return written is not None and int(one.metadata.resource_version) < int(written)
+    written = versions.get(storage_object.key)
+    return written is not None and int(storage_object.metadata.resource_version) < int(written)

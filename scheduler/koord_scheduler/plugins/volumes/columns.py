@@ -85,7 +85,9 @@ class VolumeColumns(FeatureState):
         """Make room for more rows, which have nothing yet."""
         self._length = length
         self.attached = {name: lengthened(one, length, 0) for name, one in self.attached.items()}
-        self.limits = {name: lengthened(one, length, np.inf) for name, one in self.limits.items()}
+        self.limits = {
+            name: lengthened(limit, length, np.inf) for name, limit in self.limits.items()
+        }
         self.migrated = {
             name: lengthened(one, length, fill=False) for name, one in self.migrated.items()
         }

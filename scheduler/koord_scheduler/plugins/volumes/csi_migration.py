@@ -149,8 +149,8 @@ def _has_values(topology: Topology | None, key: str) -> bool:
 
 
 def _renamed(topology: Topology | None, before: str, after: str) -> Topology:
-    def rename(one: NodeRequirement) -> NodeRequirement:
-        key = after if one.key == before else one.key
-        return NodeRequirement(key, one.operator, one.values)
+    def rename(node_requirement: NodeRequirement) -> NodeRequirement:
+        key = after if node_requirement.key == before else node_requirement.key
+        return NodeRequirement(key, node_requirement.operator, node_requirement.values)
 
     return tuple(tuple(map(rename, term)) for term in topology or ())

@@ -77,8 +77,8 @@ def accessible_capacity(given: CSIStorageCapacity) -> AccessibleCapacity | None:
         return None
     selector = label_selector.parse(given.node_topology, "nodeTopology")
     term = tuple(
-        NodeRequirement(one.key, one.operator, tuple(sorted(one.values)))
-        for one in selector.requirements
+        NodeRequirement(requirement.key, requirement.operator, tuple(sorted(requirement.values)))
+        for requirement in selector.requirements
     )
     return AccessibleCapacity(nano(limit), given.key, (term,))
 

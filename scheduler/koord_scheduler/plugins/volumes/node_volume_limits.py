@@ -50,7 +50,9 @@ class NodeVolumeLimits(Plugin):
         return [Reason(TOO_MANY, too_many)]
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims)
+        return nodes.use(VolumeColumns).objects.stamps(
+            claim.key for claim in pod.of(VOLUMES).claims
+        )
 
 
 def _missing_claim(pod: PodClass, nodes: ClusterState) -> str:
@@ -68,7 +70,7 @@ def _volumes_by_driver(pod: PodClass, nodes: ClusterState) -> dict[str, set[CSIV
     """Return the volumes that a pod needs attached, by driver."""
     found: dict[str, set[CSIVolume]] = defaultdict(set)
     of_claims = (
-        nodes.use(VolumeColumns).objects.attached_by(one.key) for one in pod.of(VOLUMES).claims
+        nodes.use(VolumeColumns).objects.attached_by(claim.key) for claim in pod.of(VOLUMES).claims
     )
     for volume in (*pod.of(VOLUMES).attached, *of_claims):
         if volume is not None:

@@ -60,13 +60,13 @@ class DelayedClaims:
     """
 
     def __init__(self, claims: Iterable[PersistentVolumeClaim], objects: VolumeObjects) -> None:
-        all_claims = [_DelayedClaim(one, objects) for one in claims]
-        self._selected = [one for one in all_claims if one.selected is not None]
-        others = (one for one in all_claims if one.selected is None)
+        all_claims = [_DelayedClaim(claim, objects) for claim in claims]
+        self._selected = [claim for claim in all_claims if claim.selected is not None]
+        others = (claim for claim in all_claims if claim.selected is None)
         self._others = sorted(others, key=lambda one: one.size)
-        self.selected_nodes = {one.selected for one in all_claims if one.selected is not None}
+        self.selected_nodes = {claim.selected for claim in all_claims if claim.selected is not None}
         """The nodes that claims were provisioned for, or are about to be."""
-        self.label_keys: set[str] = set().union(*(one.label_keys() for one in all_claims))
+        self.label_keys: set[str] = set().union(*(claim.label_keys() for claim in all_claims))
         """The labels of nodes that decide what becomes of the claims."""
 
     def find(self, node: str, labels: Labels) -> PodVolumes:
@@ -76,18 +76,18 @@ class DelayedClaims:
         provisions = [*self._selected]
         bindings: list[BindingInfo] = []
         taken: set[str] = set()
-        for one in self._others:
-            volume = one.matching_volume(labels, taken)
+        for other in self._others:
+            volume = other.matching_volume(labels, taken)
             if volume is None:
-                provisions.append(one)
+                provisions.append(other)
             else:
                 taken.add(volume.name)
-                bindings.append(BindingInfo(one.claim, volume))
-        for one in provisions:
-            conflict = one.provision_conflict(labels)
+                bindings.append(BindingInfo(other.claim, volume))
+        for provision in provisions:
+            conflict = provision.provision_conflict(labels)
             if conflict:
                 return PodVolumes(conflict=conflict)
-        return PodVolumes(tuple(bindings), tuple(one.claim for one in provisions))
+        return PodVolumes(tuple(bindings), tuple(provision.claim for provision in provisions))
 
 
 class _DelayedClaim:

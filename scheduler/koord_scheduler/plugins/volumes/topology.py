@@ -57,18 +57,18 @@ class LabelIndex(Generic[_Storage]):
         self.label_keys: set[str] = set()
         self._by_label: dict[str, dict[str, list[_Storage]]] = {}
 
-    def add(self, one: _Storage) -> None:
+    def add(self, storage: _Storage) -> None:
         """Something is there."""
-        for key, value in _places(one.topology):
+        for key, value in _places(storage.topology):
             things = self._by_label.setdefault(key, {}).setdefault(value, [])
-            insort(things, one, key=_order)
-        self.label_keys |= label_keys(one.topology)
+            insort(things, storage, key=_order)
+        self.label_keys |= label_keys(storage.topology)
 
-    def remove(self, one: _Storage) -> None:
+    def remove(self, storage: _Storage) -> None:
         """Something is not there any more."""
-        for key, value in _places(one.topology):
+        for key, value in _places(storage.topology):
             by_value = self._by_label[key]
-            del by_value[value][bisect_left(by_value[value], one.order, key=_order)]
+            del by_value[value][bisect_left(by_value[value], storage.order, key=_order)]
             if not by_value[value]:
                 del by_value[value]
             if not by_value:
@@ -87,8 +87,8 @@ class LabelIndex(Generic[_Storage]):
         return (one for one in merged if is_reachable(one.topology, labels))
 
 
-def _order(one: LocatedObject) -> tuple[int, str]:
-    return one.order
+def _order(located_object: LocatedObject) -> tuple[int, str]:
+    return located_object.order
 
 
 def _places(topology: Topology | None) -> Iterable[tuple[str, str]]:

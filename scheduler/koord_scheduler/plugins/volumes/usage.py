@@ -49,11 +49,11 @@ def volume_usage(pod: PodInfo) -> VolumeUsage:
     volumes = pod.spec.volumes
     if not volumes:
         return NO_VOLUMES
-    claims = (_claim(pod, one) for one in volumes)
-    disks = (disk for one in volumes for disk in _disks(one))
-    attached = {inline_volume(one) for one in volumes} - {None}
+    claims = (_claim(pod, volume) for volume in volumes)
+    disks = (disk for volume in volumes for disk in _disks(volume))
+    attached = {inline_volume(volume) for volume in volumes} - {None}
     return VolumeUsage(
-        tuple(one for one in claims if one is not None),
+        tuple(claim for claim in claims if claim is not None),
         tuple(sorted(set(disks))),
         tuple(sorted(one for one in attached if one is not None)),
     )

@@ -93,7 +93,9 @@ class VolumeBinding(Plugin):
         unreserve_volumes(reservation, nodes.use(VolumeColumns).objects)
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims)
+        return nodes.use(VolumeColumns).objects.stamps(
+            claim.key for claim in pod.of(VOLUMES).claims
+        )
 
 
 def _bound_conflicts(
@@ -156,8 +158,8 @@ def _delayed_conflicts(
 def _combined(codes: Sequence[Codes]) -> Codes:
     """One code for each combination of codes."""
     found: Codes = np.zeros(len(codes[0]), np.intp)
-    for one in codes:
-        shifted = one + 1
+    for code in codes:
+        shifted = code + 1
         found = found * (int(shifted.max(initial=0)) + 1) + shifted
         found = np.unique(found, return_inverse=True)[1]
     return found

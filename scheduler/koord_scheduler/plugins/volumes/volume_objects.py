@@ -62,10 +62,10 @@ class VolumeObjects:
         self._attachments_of: dict[str, set[str]] = defaultdict(set)
         self._attachments_on: dict[str, set[str]] = defaultdict(set)
 
-    def set(self, one: StorageObject) -> None:
+    def set(self, storage_object: StorageObject) -> None:
         """An object of the API that was read, in place of the one with its key."""
-        before = self.get(type(one), one.key)
-        self._change(before, self._objects.set(one))
+        before = self.get(type(storage_object), storage_object.key)
+        self._change(before, self._objects.set(storage_object))
 
     def remove(self, kind: type[StorageObject], key: str) -> None:
         """The API does not have an object any more."""
@@ -73,11 +73,11 @@ class VolumeObjects:
         self._objects.remove(kind, key)
         self._change(before, None)
 
-    def assume(self, one: StorageObject) -> None:
+    def assume(self, storage_object: StorageObject) -> None:
         """An object that the API has will be so."""
-        before = self.get(type(one), one.key)
-        self._objects.assume(one)
-        self._change(before, one)
+        before = self.get(type(storage_object), storage_object.key)
+        self._objects.assume(storage_object)
+        self._change(before, storage_object)
 
     def restore(self, kind: type[StorageObject], key: str) -> None:
         """Nothing is assumed of an object any more."""
@@ -159,44 +159,46 @@ class VolumeObjects:
         if isinstance(before, VolumeAttachment):  # another of its name may be elsewhere
             self._node_changed(before.spec.node_name)
 
-    def _index(self, one: StorageObject, *, add: bool) -> None:
-        match one:
+    def _index(self, storage_object: StorageObject, *, add: bool) -> None:
+        match storage_object:
             case PersistentVolumeClaim():
-                _put(self._claims_of, one.spec.volume_name, one.key, add=add)
+                _put(self._claims_of, storage_object.spec.volume_name, storage_object.key, add=add)
             case PersistentVolume():
-                available = self._available[one.storage_class]
-                (available.add if add else available.remove)(one)
-                self._class_stamps[one.storage_class] = self.version
+                available = self._available[storage_object.storage_class]
+                (available.add if add else available.remove)(storage_object)
+                self._class_stamps[storage_object.storage_class] = self.version
             case CSIStorageCapacity():
-                capacity = accessible_capacity(one)
+                capacity = accessible_capacity(storage_object)
                 if capacity is not None:
-                    capacities = self._capacities[one.storage_class_name]
+                    capacities = self._capacities[storage_object.storage_class_name]
                     (capacities.add if add else capacities.remove)(capacity)
-                self._class_stamps[one.storage_class_name] = self.version
+                self._class_stamps[storage_object.storage_class_name] = self.version
             case VolumeAttachment():
-                volume = one.spec.source.persistent_volume_name or ""
-                _put(self._attachments_of, volume, one.key, add=add)
-                _put(self._attachments_on, one.spec.node_name, one.key, add=add)
+                volume = storage_object.spec.source.persistent_volume_name or ""
+                _put(self._attachments_of, volume, storage_object.key, add=add)
+                _put(
+                    self._attachments_on, storage_object.spec.node_name, storage_object.key, add=add
+                )
 
-    def _notify(self, one: StorageObject) -> None:
-        match one:
+    def _notify(self, storage_object: StorageObject) -> None:
+        match storage_object:
             case PersistentVolumeClaim():
-                self._claim_changed(one.key)
+                self._claim_changed(storage_object.key)
             case PersistentVolume():
-                for claim in self._claims_of.get(one.name, ()):
+                for claim in self._claims_of.get(storage_object.name, ()):
                     self._claim_changed(claim)
-                for name in self._attachments_of.get(one.name, ()):
+                for name in self._attachments_of.get(storage_object.name, ()):
                     attachment = self.get(VolumeAttachment, name)
                     if attachment is not None:
                         self._node_changed(attachment.spec.node_name)
             case StorageClass():
-                self._notify_class(one.name)
+                self._notify_class(storage_object.name)
             case CSIDriver():
-                self._notify_driver(one.name)
+                self._notify_driver(storage_object.name)
             case CSINode():
-                self._node_changed(one.name)
+                self._node_changed(storage_object.name)
             case VolumeAttachment():
-                self._node_changed(one.spec.node_name)
+                self._node_changed(storage_object.spec.node_name)
 
     def _notify_class(self, name: str) -> None:
         """Seldom, so that claims by class need no index."""

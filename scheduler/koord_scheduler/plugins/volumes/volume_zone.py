@@ -76,12 +76,14 @@ class VolumeZone(Plugin):
         return [Reason(ZONE_CONFLICT, conflict & has_zone, resolvable=False)]
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims)
+        return nodes.use(VolumeColumns).objects.stamps(
+            claim.key for claim in pod.of(VOLUMES).claims
+        )
 
 
 def _claims(pod: PodClass) -> list[UsedClaim]:
     """Kubernetes does not look at ephemeral volumes here."""
-    return [one for one in pod.of(VOLUMES).claims if not one.pod]
+    return [claim for claim in pod.of(VOLUMES).claims if not claim.pod]
 
 
 def _rejection(used: UsedClaim, objects: VolumeObjects) -> str:

@@ -36,7 +36,7 @@ def class_work(problem: GatherProblem, domain: Domain) -> int:
     """Estimate the nanoseconds that ``fill_by_class`` takes."""
     nothing: Codes = np.zeros(problem.slots.shape, np.intp)
     classes = range(len(problem.counts))
-    return sum(work(_of_class(problem, one, nothing), domain) for one in classes)
+    return sum(work(_of_class(problem, pod_class, nothing), domain) for pod_class in classes)
 
 
 def _of_class(problem: GatherProblem, one: int, placed: Codes) -> GatherProblem:

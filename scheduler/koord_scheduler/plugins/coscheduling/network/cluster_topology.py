@@ -74,10 +74,10 @@ def network_layers(specs: Iterable[TopologyLayerSpec]) -> tuple[NetworkLayer, ..
         ValueError: they are no chain that ends with the nodes.
     """
     by_name: dict[str, TopologyLayerSpec] = {}
-    for one in specs:
-        if one.topology_layer in by_name:
-            raise ValueError(f'topologyLayer "{one.topology_layer}" is listed twice; list it once')
-        by_name[one.topology_layer] = one
+    for spec in specs:
+        if spec.topology_layer in by_name:
+            raise ValueError(f'topologyLayer "{spec.topology_layer}" is listed twice; list it once')
+        by_name[spec.topology_layer] = spec
     node = by_name.pop(NODE_LAYER, None)
     if node is None:
         raise ValueError(f'topologyLayer "{NODE_LAYER}" is missing; add it as the lowest layer')

@@ -132,7 +132,7 @@ class _Parts:
         self.counts: Codes = np.argwhere(is_entry)
         if not problem.is_free:
             totals = self.counts.sum(axis=1).tolist()
-            self.counts = self.counts[[problem.keeps_multiple(domain, one) for one in totals]]
+            self.counts = self.counts[[problem.keeps_multiple(domain, total) for total in totals]]
         self.costs: Costs = costs[tuple(self.counts.T)]
         self.costs[self.counts.any(axis=1)] += cost
 

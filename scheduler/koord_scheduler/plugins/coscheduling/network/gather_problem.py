@@ -55,16 +55,16 @@ def gather_problem(
 ) -> GatherProblem:
     """All that a plan for some classes depends on; ``placed`` says where bound members are."""
     leaves = _Leaves(request.nodes, tree, placed)
-    requests, free = leaves.amounts([one.pods[0].waiting.usage for one in classes])
-    slots = np.array([leaves.slots(request, one.pods) for one in classes])
+    requests, free = leaves.amounts([pod_class.pods[0].waiting.usage for pod_class in classes])
+    slots = np.array([leaves.slots(request, pod_class.pods) for pod_class in classes])
     for one, asked in zip(slots, requests, strict=True):
         # What a reservation or an extender provides is no part of what is free.
         free = np.where(one > 0, np.maximum(free, asked[:, None]), free)
-    bound = leaves.pods([*one.bound, *one.assumed] for one in request.gangs)
+    bound = leaves.pods([*gang.bound, *gang.assumed] for gang in request.gangs)
     return GatherProblem(
         tree,
         needs,
-        tuple(len(one.pods) for one in classes),
+        tuple(len(pod_class.pods) for pod_class in classes),
         slots,
         requests,
         free,
@@ -89,7 +89,7 @@ def without_other_pods(
 ) -> GatherProblem:
     """The same as if no other pods were on the nodes, and nothing but amounts mattered."""
     resources = request.nodes.resources
-    usages = [one.pods[0].waiting.usage for one in classes]
+    usages = [pod_class.pods[0].waiting.usage for pod_class in classes]
     free = resources.allocatable[np.ix_(_columns(request.nodes, usages), problem.tree.rows)]
     asked = problem.requests[:, :, None]
     with np.errstate(divide="ignore"):
@@ -100,7 +100,7 @@ def without_other_pods(
 
 def _resources(usages: Sequence[PodUsage]) -> list[str]:
     """The resources that some pods ask for."""
-    return sorted({name for one in usages for name, _ in one.request})
+    return sorted({name for usage in usages for name, _ in usage.request})
 
 
 def _columns(nodes: ClusterState, usages: Sequence[PodUsage]) -> Rows:
@@ -143,7 +143,7 @@ class _Leaves:
     def amounts(self, usages: Sequence[PodUsage]) -> tuple[Amounts, Amounts]:
         """Return the requests by class and resource, and the free amounts by resource and leaf."""
         names, resources = _resources(usages), self._nodes.resources
-        asked = [[dict(one.request).get(name, 0.0) for name in names] for one in usages]
+        asked = [[dict(usage.request).get(name, 0.0) for name in names] for usage in usages]
         at = np.ix_(_columns(self._nodes, usages), self._tree.rows)
         has = resources.allocatable[at]
         # What a node has nothing of at all is for others to see to.

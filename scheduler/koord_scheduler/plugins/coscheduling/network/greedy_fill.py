@@ -60,9 +60,9 @@ class _GreedyFill:
 
     def _fill_leaf(self, leaf: int, most: int) -> int:
         counts = np.zeros(len(self._remaining), np.intp)
-        for one in self._classes:
-            fits = self._problem.most(leaf, one, counts)
-            counts[one] = min(fits, self._remaining[one], most - int(counts.sum()))
+        for pod_class in self._classes:
+            fits = self._problem.most(leaf, pod_class, counts)
+            counts[pod_class] = min(fits, self._remaining[pod_class], most - int(counts.sum()))
         found = tuple(counts.tolist())
         if any(found):
             self._add(found, 1)

@@ -126,7 +126,7 @@ def _candidates(
 def _rows_by_pod(
     problem: GatherProblem, classes: Sequence[MemberClass], plan: GatherPlan
 ) -> dict[str, int]:
-    left, found = [iter(one.pods) for one in classes], dict[str, int]()
+    left, found = [iter(pod_class.pods) for pod_class in classes], dict[str, int]()
     for leaf, counts in plan.leaf_counts:
         for pods, count in zip(left, counts, strict=True):
             for pod in islice(pods, count):

@@ -99,8 +99,8 @@ def best_fill(problem: GatherProblem, domain: Domain, budget: WorkBudget) -> Lea
         budget.is_optimal = False
         if problem.is_free and len(problem.counts) > 1:
             fills += _by_class(problem, domain, budget)
-            fills += [_refined(problem, domain, one, budget) for one in fills if one]
-    whole = [one for one in fills if sum(sum(counts) for _, counts in one) == problem.total]
+            fills += [_refined(problem, domain, fill, budget) for fill in fills if fill]
+    whole = [fill for fill in fills if sum(sum(counts) for _, counts in fill) == problem.total]
     return min(whole, key=lambda one: new_domains(problem, domain, one), default=None)
 
 
@@ -109,10 +109,10 @@ def _by_class(problem: GatherProblem, domain: Domain, budget: WorkBudget) -> Ite
     rooms = problem.slots.sum(axis=1) / np.array(problem.counts)
     scarcest_first: list[int] = np.argsort(rooms, kind="stable").tolist()
     cost = class_work(problem, domain)
-    for one in islice(permutations(scarcest_first), _MOST_ORDERS):
+    for permutation in islice(permutations(scarcest_first), _MOST_ORDERS):
         if not budget.affords(cost):
             return
-        yield fill_by_class(problem, domain, one) or []
+        yield fill_by_class(problem, domain, permutation) or []
 
 
 def _refined(
@@ -129,7 +129,7 @@ def _refined(
     found: LeafCounts = []
     placed = sorted((problem.tree.at(below, leaf), leaf, one) for leaf, one in filled)
     for child, members in groupby(placed, itemgetter(0)):
-        found += _refined(problem, child, [(leaf, one) for _, leaf, one in members], budget)
+        found += _refined(problem, child, [(leaf, member) for _, leaf, member in members], budget)
     return found
 
 

@@ -49,7 +49,7 @@ class GatherProblem:
     @cached_property
     def is_free(self) -> bool:
         """True if a domain may take any number of pods."""
-        return not any(one > 1 for one in self.needs.multiples)
+        return not any(multiple > 1 for multiple in self.needs.multiples)
 
     @cached_property
     def units(self) -> Counts:

@@ -86,7 +86,7 @@ def network_tree(nodes: Iterable[NetworkNode], layers: Sequence[NetworkLayer]) -
     A node that lacks one only in the lowest layer is a domain there by itself. Domains of one name
     under different parents are different domains.
     """
-    places = ((_path(one, layers), one.row) for one in nodes)
+    places = ((_path(node, layers), node.row) for node in nodes)
     found = sorted((path, row) for path, row in places if path is not None)
     paths = [path for path, _ in found]
     starts, names = [np.array([0, len(found)])], [[""]]
@@ -100,14 +100,16 @@ def network_tree(nodes: Iterable[NetworkNode], layers: Sequence[NetworkLayer]) -
         names.append([paths[leaf][depth - 1] for leaf in firsts])
     rows = np.array([row for _, row in found], np.intp)
     return NetworkTree(
-        [CLUSTER_LAYER, *(one.name for one in layers), NODE_LAYER], rows, starts, names
+        [CLUSTER_LAYER, *(layer.name for layer in layers), NODE_LAYER], rows, starts, names
     )
 
 
 def _path(node: NetworkNode, layers: Sequence[NetworkLayer]) -> tuple[str, ...] | None:
     """The names of a node's domains, its own at the end; ``None``: it lacks one."""
     labels = node.labels
-    path = [next((labels[key] for key in one.label_keys if labels.get(key)), "") for one in layers]
+    path = [
+        next((labels[key] for key in layer.label_keys if labels.get(key)), "") for layer in layers
+    ]
     if path and not path[-1]:
         path[-1] = node.name
     return (*path, node.name) if all(path) else None
