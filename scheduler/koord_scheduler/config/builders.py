@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 
-from koord_model.keys import LABEL_PRE_ALLOCATABLE
-
+from koord_scheduler.arguments.resource_scoring import weights
 from koord_scheduler.config.known_plugins import CORE, Support
-from koord_scheduler.config.koordinator_args import NodeResourcesFitPlusArgs
 from koord_scheduler.config.plugin_args import (
     RATIO,
     SYSTEM,
     AllPluginArgs,
     InterPodAffinityArgs,
     NodeAffinityArgs,
-    NodeNUMAResourceArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    NUMAScoringStrategy,
     PodTopologySpreadArgs,
     ScoringStrategy,
-    WeightedResource,
 )
 from koord_scheduler.objects.node_selector import preferred_nodes, required_nodes
 from koord_scheduler.objects.spread import spread_constraint
@@ -41,16 +35,12 @@ from koord_scheduler.plugins.node_affinity import NodeAffinity
 from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from koord_scheduler.plugins.node_name import NodeName
 from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
-from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings
-from koord_scheduler.plugins.node_numa_resource.policies import CPUBindPolicy
-from koord_scheduler.plugins.node_numa_resource.scores import AmountScore, AmountScorer
 from koord_scheduler.plugins.node_ports import NodePorts
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
 from koord_scheduler.plugins.node_resources_fit import FitSettings, NodeResourcesFit
 from koord_scheduler.plugins.node_resources_fit_plus import (
-    FitPlusSettings,
     NodeResourcesFitPlus,
 )
 from koord_scheduler.plugins.node_unschedulable import NodeUnschedulable
@@ -58,10 +48,7 @@ from koord_scheduler.plugins.pod_topology_spread import (
     PodTopologySpread,
     PodTopologySpreadSettings,
 )
-from koord_scheduler.plugins.reservation.args import PreAllocationConfig, ReservationArgs
-from koord_scheduler.plugins.reservation.columns import DEFAULT_CANDIDATES, CandidateCount
 from koord_scheduler.plugins.reservation.plugin import ReservationPlugin
-from koord_scheduler.plugins.reservation.settings import ReservationSettings
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koord_scheduler.plugins.scheduling_hint import SchedulingHint
 from koord_scheduler.plugins.taint_toleration import TaintToleration
@@ -72,9 +59,7 @@ from koord_scheduler.plugins.volumes.volume_zone import VolumeZone
 from koord_scheduler.state.resource_scores import (
     ResourceScore,
     least_allocated,
-    least_taken,
     most_allocated,
-    most_taken,
     requested_to_capacity_ratio,
 )
 
@@ -86,8 +71,8 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     "NodePorts": lambda args: NodePorts(),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_fit(args.node_resources_fit)),
     "NodeDeclaredFeatures": lambda args: NodeDeclaredFeatures(),
-    "NodeNUMAResource": lambda args: NodeNUMAResource(_numa(args.node_numa_resource)),
-    "Reservation": lambda args: _reservation(args.reservation),
+    "NodeNUMAResource": lambda args: NodeNUMAResource(args.node_numa_resource.settings()),
+    "Reservation": lambda args: ReservationPlugin(args.reservation.settings()),
     "VolumeRestrictions": lambda args: VolumeRestrictions(),
     "NodeVolumeLimits": lambda args: NodeVolumeLimits(),
     "VolumeBinding": lambda args: VolumeBinding(float(args.volume_binding.bind_timeout_seconds)),
@@ -99,7 +84,9 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
         args.node_resources_balanced_allocation
     ),
     "ImageLocality": lambda args: ImageLocality(),
-    "NodeResourcesFitPlus": lambda args: _fit_plus(args.node_resources_fit_plus),
+    "NodeResourcesFitPlus": lambda args: NodeResourcesFitPlus(
+        args.node_resources_fit_plus.settings()
+    ),
     "ScarceResourceAvoidance": lambda args: ScarceResourceAvoidance(
         frozenset(args.scarce_resource_avoidance.resources)
     ),
@@ -132,60 +119,12 @@ def _node_affinity(args: NodeAffinityArgs) -> NodeAffinity:
 def _fit(args: NodeResourcesFitArgs) -> FitSettings:
     strategy = args.scoring_strategy
     return FitSettings(
-        _weights(strategy.resources),
+        weights(strategy.resources),
         _score(strategy),
         skips_zero=strategy.type == RATIO,
         ignored_resources=frozenset(args.ignored_resources),
         ignored_groups=frozenset(args.ignored_resource_groups),
     )
-
-
-def _fit_plus(args: NodeResourcesFitPlusArgs) -> NodeResourcesFitPlus:
-    most = args.weights(of_most=True)
-    return NodeResourcesFitPlus(FitPlusSettings(args.weights(of_most=False), most))
-
-
-def _numa(args: NodeNUMAResourceArgs) -> NUMASettings:
-    weights = _weights(args.scoring_strategy.resources)
-    return NUMASettings(
-        CPUBindPolicy(args.default_cpu_bind_policy),
-        AmountScorer(_amount_score(args.scoring_strategy), weights),
-        AmountScorer(_amount_score(args.numa_scoring_strategy), weights),
-    )
-
-
-def _reservation(args: ReservationArgs) -> ReservationPlugin:
-    pre_allocation = args.pre_allocation_config or PreAllocationConfig()
-    return ReservationPlugin(
-        ReservationSettings(
-            bool(args.enable_preemption),
-            frozenset(args.ignored_resources),
-            frozenset(args.ignored_resource_groups),
-            pre_allocation.enable_cluster_mode,
-            pre_allocation.cluster_label_key or LABEL_PRE_ALLOCATABLE,
-            pre_allocation.prefer_no_pre_allocated_pods,
-            _candidates(args),
-            args.keep_seconds,
-        )
-    )
-
-
-def _candidates(args: ReservationArgs) -> CandidateCount:
-    given = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    both = zip(given, DEFAULT_CANDIDATES, strict=True)
-    return CandidateCount(*(one if one is not None else other for one, other in both))
-
-
-def _amount_score(strategy: NUMAScoringStrategy) -> AmountScore:
-    return most_taken if strategy.type == "MostAllocated" else least_taken
-
-
-def _weights(resources: tuple[WeightedResource, ...]) -> dict[str, int]:
-    """Return the weight of each resource; one that is there twice has the sum of both."""
-    weights: Counter[str] = Counter()
-    for resource in resources:
-        weights[resource.name] += resource.weight
-    return dict(weights)
 
 
 def _score(strategy: ScoringStrategy) -> ResourceScore:

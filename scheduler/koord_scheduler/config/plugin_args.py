@@ -3,55 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
 
 import msgspec
-from koord_model import duration
 from koord_model.names import KEY, is_label_key
-from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from koord_scheduler.arguments.base_args import PluginArgs
 from koord_scheduler.arguments.fields import Int32, NotNegative, PerCent, Strict
 from koord_scheduler.arguments.problems import problem
+from koord_scheduler.arguments.resource_scoring import CPU_AND_MEMORY, ShapePoint, WeightedResource
 from koord_scheduler.config.added_affinity import AddedAffinity
-from koord_scheduler.config.koordinator_args import (
-    NodeResourcesFitPlusArgs,
-    ScarceResourceAvoidanceArgs,
-    SchedulingHintArgs,
-)
 from koord_scheduler.objects.pod import TopologySpreadConstraint
 from koord_scheduler.plugins.coscheduling.args import CoschedulingArgs
 from koord_scheduler.plugins.device_share.args import DeviceShareArgs
+from koord_scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from koord_scheduler.plugins.elastic_quota.args import ElasticQuotaArgs
 from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
+from koord_scheduler.plugins.node_numa_resource.args import NodeNUMAResourceArgs
+from koord_scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlusArgs
 from koord_scheduler.plugins.reservation.args import ReservationArgs
+from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidanceArgs
+from koord_scheduler.plugins.scheduling_hint import SchedulingHintArgs
+from koord_scheduler.plugins.volumes.args import VolumeBindingArgs
 
 SYSTEM = "System"
 RATIO = "RequestedToCapacityRatio"
 _STRATEGIES = ("LeastAllocated", "MostAllocated", RATIO)
 _ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
-
-
-class WeightedResource(Strict, frozen=True):
-    """A resource and what it counts; a weight of 0 is as none."""
-
-    name: str = ""
-    weight: PerCent = 1
-
-    def __post_init__(self) -> None:
-        if not self.weight:
-            force_setattr(self, "weight", 1)
-
-
-CPU_AND_MEMORY = (WeightedResource("cpu"), WeightedResource("memory"))
-
-
-class ShapePoint(Strict, frozen=True):
-    """A point of a broken line: per cent that are taken, and the score there."""
-
-    utilization: PerCent = 0
-    score: Annotated[int, Meta(ge=0, le=10)] = 0
 
 
 class CapacityRatio(Strict, frozen=True):
@@ -197,66 +175,6 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         if not self.min_candidate_nodes_percentage and not self.min_candidate_nodes_absolute:
             expected = "more than 0, as minCandidateNodesAbsolute is 0"
             yield problem(f"{path}.minCandidateNodesPercentage", 0, expected)
-
-
-class VolumeBindingArgs(PluginArgs, frozen=True):
-    """Arguments of VolumeBinding; a ``shape`` needs a feature that is off."""
-
-    bind_timeout_seconds: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 600
-    shape: tuple[ShapePoint, ...] | None = None
-
-    def problems(self, path: str) -> Iterator[str]:
-        if self.shape is not None:
-            yield problem(f"{path}.shape", [], "none: StorageCapacityScoring is off")
-
-
-class DynamicResourcesArgs(PluginArgs, frozen=True):
-    """Arguments of DynamicResources; durations are as Go writes them."""
-
-    filter_timeout: str = "10s"
-    binding_timeout: str = "10m0s"
-
-    def problems(self, path: str) -> Iterator[str]:
-        times = {"filterTimeout": self.filter_timeout, "bindingTimeout": self.binding_timeout}
-        for name, text in times.items():
-            try:
-                duration.seconds(text)
-            except ValueError:
-                yield problem(f"{path}.{name}", text, "a duration like 10s or 1m30s")
-
-
-_NUMA_STRATEGIES = ("LeastAllocated", "MostAllocated")
-_BIND_POLICIES = ("", "FullPCPUs", "SpreadByPCPUs")
-
-
-class NUMAScoringStrategy(Strict, frozen=True):
-    """Scoring of nodes, or NUMA nodes, by NodeNUMAResource."""
-
-    type: str = "LeastAllocated"
-    resources: tuple[WeightedResource, ...] = CPU_AND_MEMORY
-
-    def problems(self, path: str) -> Iterator[str]:
-        """Return Koordinator's errors in it."""
-        if self.type not in _NUMA_STRATEGIES:
-            yield problem(f"{path}.type", self.type, " or ".join(_NUMA_STRATEGIES))
-
-
-class NodeNUMAResourceArgs(PluginArgs, frozen=True):
-    """Arguments of NodeNUMAResource, with Koordinator's defaults.
-
-    By the resources of ``scoring_strategy`` NUMA nodes are scored, too.
-    """
-
-    default_cpu_bind_policy: str = msgspec.field(default="FullPCPUs", name="defaultCPUBindPolicy")
-    scoring_strategy: NUMAScoringStrategy = NUMAScoringStrategy()
-    numa_scoring_strategy: NUMAScoringStrategy = NUMAScoringStrategy()
-
-    def problems(self, path: str) -> Iterator[str]:
-        if self.default_cpu_bind_policy not in _BIND_POLICIES:
-            expected = 'FullPCPUs, SpreadByPCPUs or ""'
-            yield problem(f"{path}.defaultCPUBindPolicy", self.default_cpu_bind_policy, expected)
-        yield from self.scoring_strategy.problems(f"{path}.scoringStrategy")
-        yield from self.numa_scoring_strategy.problems(f"{path}.numaScoringStrategy")
 
 
 class AllPluginArgs(Strict, frozen=True, rename="pascal"):

@@ -14,7 +14,8 @@ from koord_scheduler.arguments.problems import SchedulerConfigError, convert, pr
 from koord_scheduler.config.builders import support
 from koord_scheduler.config.component_config import API_VERSION, PluginConfig
 from koord_scheduler.config.known_plugins import EXTENSION_POINTS, Support
-from koord_scheduler.config.plugin_args import AllPluginArgs, DynamicResourcesArgs
+from koord_scheduler.config.plugin_args import AllPluginArgs
+from koord_scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 
 _FIELDS = {one.encode_name: one for one in msgspec.structs.fields(AllPluginArgs)}
 

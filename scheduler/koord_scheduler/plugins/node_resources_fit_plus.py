@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 from koord_model.keys import CPU, MEMORY
 
+from koord_scheduler.arguments.base_args import PluginArgs
+from koord_scheduler.arguments.fields import NotNegative, Strict
+from koord_scheduler.arguments.problems import problem
 from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
 from koord_scheduler.state.arrays import Amounts, Rows, picked, span
 from koord_scheduler.state.cluster_state import ClusterState
@@ -20,6 +24,8 @@ from koord_scheduler.state.resource_scores import (
 )
 from koord_scheduler.state.resources import SCORED
 
+_LEAST, _MOST = "LeastAllocated", "MostAllocated"
+
 
 @dataclass(frozen=True)
 class FitPlusSettings:
@@ -27,6 +33,38 @@ class FitPlusSettings:
 
     least: Mapping[str, int] = field(default_factory=dict)
     most: Mapping[str, int] = field(default_factory=dict)
+
+
+class FitPlusResource(Strict, frozen=True):
+    """Scoring of a resource, and its weight."""
+
+    type: str = ""
+    weight: NotNegative = 0
+
+
+class NodeResourcesFitPlusArgs(PluginArgs, frozen=True):
+    """Arguments of NodeResourcesFitPlus."""
+
+    resources: dict[str, FitPlusResource] = msgspec.field(default_factory=dict)
+
+    def problems(self, path: str) -> Iterator[str]:
+        for name, resource in self.resources.items():
+            if resource.type not in (_LEAST, _MOST):
+                # Koordinator scores 0 for another one.
+                yield problem(
+                    f"{path}.resources.{name}.type", resource.type, f"{_LEAST} or {_MOST}"
+                )
+
+    def settings(self) -> FitPlusSettings:
+        """Return what the plugin is built from."""
+        return FitPlusSettings(self._weights(_LEAST), self._weights(_MOST))
+
+    def _weights(self, kind: str) -> dict[str, int]:
+        return {
+            name: resource.weight
+            for name, resource in self.resources.items()
+            if resource.type == kind
+        }
 
 
 class NodeResourcesFitPlus(Plugin):

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from koord_model.keys import CPU, HUGE_PAGES, MEMORY
 
+from koord_scheduler.arguments.base_args import PluginArgs
 from koord_scheduler.plugin import MAX_SCORE, Plugin, Score
 from koord_scheduler.state.arrays import Amounts, Rows
 from koord_scheduler.state.cluster_state import ClusterState
@@ -15,6 +16,12 @@ from koord_scheduler.state.resources import EPHEMERAL_STORAGE
 
 _PLAIN = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _ATTACHABLE = "attachable-volumes-"
+
+
+class ScarceResourceAvoidanceArgs(PluginArgs, frozen=True):
+    """Arguments of ScarceResourceAvoidance."""
+
+    resources: tuple[str, ...] = ()
 
 
 class ScarceResourceAvoidance(Plugin):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 from koord_model.keys import ANNOTATION_OLD_SCHEDULING_HINT, ANNOTATION_SCHEDULING_HINT
+from msgspec import Meta
 
+from koord_scheduler.arguments.base_args import PluginArgs
 from koord_scheduler.objects.annotations import NO_ANNOTATIONS, read_annotations
 from koord_scheduler.objects.pod import PodInfo
 from koord_scheduler.objects.requests import PodRequests
@@ -19,6 +21,12 @@ from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.feature_state import FeatureState, Parts
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_parts import PodPart
+
+
+class SchedulingHintArgs(PluginArgs, frozen=True):
+    """Arguments of SchedulingHint: how many of a pod's preferred nodes are tried."""
+
+    max_hint_nodes: Annotated[int, Meta(gt=0, le=2**31 - 1)] = 100
 
 
 class PodHint(NamedTuple):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from koord_model.keys import ANNOTATION_PRE_ALLOCATABLE_PRIORITY
+from koord_model.keys import ANNOTATION_PRE_ALLOCATABLE_PRIORITY, LABEL_PRE_ALLOCATABLE
 
 from koord_scheduler.arguments.base_args import PluginArgs
 from koord_scheduler.arguments.fields import Int64, NotNegative, PerCent, Strict
 from koord_scheduler.arguments.problems import problem
+from koord_scheduler.plugins.reservation.columns import DEFAULT_CANDIDATES, CandidateCount
+from koord_scheduler.plugins.reservation.settings import ReservationSettings
 
 _KEEP_SECONDS = 24 * 3600.0
 
@@ -65,6 +67,25 @@ class ReservationArgs(PluginArgs, frozen=True):
             if "/" in group or not _is_extended(f"{group}/x"):
                 expected = "what extended resources begin with, such as example.com"
                 yield problem(f"{path}.ignoredResourceGroups[{place}]", group, expected)
+
+    def settings(self) -> ReservationSettings:
+        """Return what the plugin is built from."""
+        pre_allocation = self.pre_allocation_config or PreAllocationConfig()
+        return ReservationSettings(
+            bool(self.enable_preemption),
+            frozenset(self.ignored_resources),
+            frozenset(self.ignored_resource_groups),
+            pre_allocation.enable_cluster_mode,
+            pre_allocation.cluster_label_key or LABEL_PRE_ALLOCATABLE,
+            pre_allocation.prefer_no_pre_allocated_pods,
+            self._candidates(),
+            self.keep_seconds,
+        )
+
+    def _candidates(self) -> CandidateCount:
+        given = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        both = zip(given, DEFAULT_CANDIDATES, strict=True)
+        return CandidateCount(*(one if one is not None else other for one, other in both))
 
     @property
     def keep_seconds(self) -> float | None:
