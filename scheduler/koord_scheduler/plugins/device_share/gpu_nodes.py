@@ -49,17 +49,6 @@ class GpuRequest(NamedTuple):
         return self.cards == 1 and self.share < WHOLE
 
 
-def check_request(request: GpuRequest) -> None:
-    """Refuse what no allocator grants.
-
-    :raises ValueError: a share outside 1 to 1000, or parts of several cards.
-    """
-    if request.cards and not 0 < request.share <= WHOLE:
-        raise ValueError(f"share of a card is {request.share}; expected 1 to {WHOLE} thousandths")
-    if request.cards > 1 and request.share != WHOLE:
-        raise ValueError(f"{request.cards} cards with a share of {request.share}; expected {WHOLE}")
-
-
 def fits(request: GpuRequest, nodes: GpuNodes) -> Mask:
     """Of each row, whether the node has room for a pod."""
     found: Mask = (nodes.cpu >= request.cpu) & (nodes.memory >= request.memory)

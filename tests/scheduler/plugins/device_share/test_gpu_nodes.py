@@ -8,7 +8,6 @@ from hypothesis import given
 from koord_scheduler.plugins.device_share.gpu_nodes import (
     GpuNodes,
     GpuRequest,
-    check_request,
     fits,
     with_first_cards,
 )
@@ -45,14 +44,3 @@ def test_a_pod_takes_what_it_requests(nodes: GpuNodes, request: GpuRequest) -> N
     assert np.isin(taken, [0, request.share]).all()
     assert (taken.sum(axis=1) == request.cards * request.share).all()
     assert (after.cards >= 0).all()
-
-
-@pytest.mark.parametrize("request_", [GpuRequest(0, 0, 1, 0), GpuRequest(0, 0, 2, 500)])
-def test_requests_that_nobody_grants(request_: GpuRequest) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        check_request(request_)
-
-
-@pytest.mark.parametrize("request_", [GpuRequest(1, 1), GpuRequest(0, 0, 8, 1000)])
-def test_requests_that_are_granted(request_: GpuRequest) -> None:
-    check_request(request_)
