@@ -84,7 +84,7 @@ def report(modules: dict[str, list[Fault]], *, survivors: bool) -> None:
     ledger = Ledger(LEDGER, ROOT)
     rows, noticed, total = [], 0, 0
     for module, chosen in modules.items():
-        alive = [one for one in chosen if not ledger.trials(module, one.words).killers]
+        alive = [mutant for mutant in chosen if not ledger.trials(module, mutant.words).killers]
         noticed, total = noticed + len(chosen) - len(alive), total + len(chosen)
         if chosen:
             rows.append((1 - len(alive) / len(chosen), module, len(chosen), alive))
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="print what is known, try nothing")
     arguments = parser.parse_args()
     os.chdir(ROOT)
-    chosen = [one for name in arguments.modules for one in _below(name)] or pure_modules()
+    chosen = [module for name in arguments.modules for module in _below(name)] or pure_modules()
     modules = {module: sample(module, arguments.mutants) for module in chosen}
     for folder in arguments.tests or [f"tests/{name}" for name in TESTS]:
         if not arguments.report:

@@ -183,10 +183,13 @@ def _taken(
     What is unreadable is left out. ``says_node`` is the field in which they have ``nodeName``.
     """
     taken = defaultdict[DeviceKey, list[tuple[str, Json]]](list)
-    for one in objects:
-        metadata, node = one.get("metadata") or {}, (one.get(says_node) or {}).get("nodeName")
+    for document in objects:
+        metadata, node = (
+            document.get("metadata") or {},
+            (document.get(says_node) or {}).get("nodeName"),
+        )
         text = (metadata.get("annotations") or {}).get(ANNOTATION_DEVICE_ALLOCATED)
-        if not node or not text or (one.get("status") or {}).get("phase", "") not in phases:
+        if not node or not text or (document.get("status") or {}).get("phase", "") not in phases:
             continue
         name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
         try:

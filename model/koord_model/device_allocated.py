@@ -48,7 +48,7 @@ class PodDevice(NamedTuple):
     @property
     def addresses(self) -> tuple[str, ...]:
         """The PCI addresses: of its virtual functions, if it is given by those."""
-        found = [one.bus for one in self.functions] if self.functions else [self.id]
+        found = [function.bus for function in self.functions] if self.functions else [self.id]
         return tuple(address for address in found if address)
 
 
@@ -98,16 +98,16 @@ def where(pod: Pod) -> str:
 def _devices(
     given: Mapping[str, object] | None, kind: str, where: str, ignored: list[str]
 ) -> Iterator[PodDevice]:
-    for one in Fields(given, where, ignored).objects(kind):
-        minor = one.take("minor", -1, _minor, "a device's number", "the device is left out")
+    for fields in Fields(given, where, ignored).objects(kind):
+        minor = fields.take("minor", -1, _minor, "a device's number", "the device is left out")
         if minor >= 0:
-            yield _device(kind, minor, one)
-        elif not one.has("minor"):
-            one.refuse("minor", "a device's number", "the device is left out")
+            yield _device(kind, minor, fields)
+        elif not fields.has("minor"):
+            fields.refuse("minor", "a device's number", "the device is left out")
 
 
-def _device(kind: str, minor: int, one: Fields) -> PodDevice:
-    resources, extension = one.of("resources"), one.of("extension")
+def _device(kind: str, minor: int, fields: Fields) -> PodDevice:
+    resources, extension = fields.of("resources"), fields.of("extension")
     amounts = (
         (name, resources.take(name, None, _amount, "an amount", "left out"))
         for name in sorted(name for name, _ in resources.entries())
@@ -123,7 +123,7 @@ def _device(kind: str, minor: int, one: Fields) -> PodDevice:
         kind,
         minor,
         tuple((name, amount) for name, amount in amounts if amount is not None),
-        one.take("id", "", text, "a device's id", "left out"),
+        fields.take("id", "", text, "a device's id", "left out"),
         tuple(functions),
         extension.text("gpuSharedResourceTemplate"),
     )
@@ -145,22 +145,23 @@ def _amount(given: object) -> int:
 def write_pod_devices(devices: PodDevices) -> str:
     """The annotation for what a pod gets, as koordlet reads it."""
     written: dict[str, list[dict[str, Any]]] = {}
-    for one in devices:
-        written.setdefault(one.type, []).append(_document(one))
+    for device in devices:
+        written.setdefault(device.type, []).append(_document(device))
     return msgspec.json.encode(written).decode()
 
 
-def _document(one: PodDevice) -> dict[str, Any]:
-    resources = {name: quantity_text(name, amount) for name, amount in one.resources}
-    found: dict[str, Any] = {"minor": one.minor, "resources": resources}
-    if one.id:
-        found["id"] = one.id
+def _document(pod_device: PodDevice) -> dict[str, Any]:
+    resources = {name: quantity_text(name, amount) for name, amount in pod_device.resources}
+    found: dict[str, Any] = {"minor": pod_device.minor, "resources": resources}
+    if pod_device.id:
+        found["id"] = pod_device.id
     extension: dict[str, Any] = {}
-    if one.functions:
+    if pod_device.functions:
         # As Go leaves out 0.
         extension["vfs"] = [
-            {**({"minor": vf.minor} if vf.minor else {}), "busID": vf.bus} for vf in one.functions
+            {**({"minor": vf.minor} if vf.minor else {}), "busID": vf.bus}
+            for vf in pod_device.functions
         ]
-    if one.template:
-        extension["gpuSharedResourceTemplate"] = one.template
+    if pod_device.template:
+        extension["gpuSharedResourceTemplate"] = pod_device.template
     return {**found, "extension": extension} if extension else found

@@ -27,7 +27,10 @@ class Ledger:
         self._digests: dict[str, str] = {}
         if path.exists():
             for module, (digest, trials) in json.loads(path.read_text(encoding="utf-8")).items():
-                self._modules[module] = digest, {key: Trials(*one) for key, one in trials.items()}
+                self._modules[module] = (
+                    digest,
+                    {key: Trials(*trial) for key, trial in trials.items()},
+                )
 
     def trials(self, module: str, fault: str) -> Trials:
         """Those of one fault, by its words."""
@@ -52,7 +55,7 @@ class Ledger:
 
     def save(self) -> None:
         modules = {
-            module: (digest, {key: (one.killers, one.blind) for key, one in trials.items()})
+            module: (digest, {key: (trial.killers, trial.blind) for key, trial in trials.items()})
             for module, (digest, trials) in sorted(self._modules.items())
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ class Trials:
         self._ledger = ledger
         self._killers = killers
         # Before they are imported: somebody may work on them while this runs.
-        self._sources = {one: (root / one).read_text(encoding="utf-8") for one in modules}
+        self._sources = {module: (root / module).read_text(encoding="utf-8") for module in modules}
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
@@ -87,7 +87,7 @@ class Trials:
         lines: Lines = {}
         for file in data.measured_files():
             contexts = data.contexts_by_lineno(file).items()
-            ran = {line: {int(one) for one in who if one} for line, who in contexts}
+            ran = {line: {int(context) for context in who if context} for line, who in contexts}
             lines[str(Path(file).relative_to(self._root))] = ran
         return Baseline(seconds, lines)
 

@@ -151,13 +151,15 @@ class RecommendationController:
         samples: list[tuple[str, str, ResourceAmount]] = []
         for pod in found:
             used = usage.get((pod.namespace, pod.name))
-            samples += [(key, name, one) for name, one in _by_container(pod, used)]
+            samples += [
+                (key, name, container_usage) for name, container_usage in _by_container(pod, used)
+            ]
         self._recommender.learn(samples, now)
 
     def _learn_kills(self, key: str, found: Sequence[RecommendationPod], now: float) -> None:
         """Those of a node whose clock is ahead count when their time has come."""
         kills = (kill for pod in found for kill in pod.kills if kill.at <= now)
-        for kill in sorted(kills, key=lambda one: one.at):
+        for kill in sorted(kills, key=lambda kill: kill.at):
             self._recommender.killed(key, kill.container, kill.limit, kill.at)
 
     def _changed(self, key: str, before: Object | None, now: Object | None) -> None:
@@ -188,7 +190,9 @@ class RecommendationController:
 
     def _follow(self, group: TaskGroup) -> None:
         """Follow the pods of just those namespaces in which there are Recommendations."""
-        namespaces = {one.target.namespace for one in self._tracked.values() if one.target}
+        namespaces = {
+            tracked.target.namespace for tracked in self._tracked.values() if tracked.target
+        }
         for name in self._namespaces.keys() - namespaces:
             self._namespaces.pop(name).scope.cancel()
         for name in namespaces - self._namespaces.keys():
@@ -218,7 +222,9 @@ class RecommendationController:
             found[key] = tracked, candidates[name].matching(tracked.target)
             await anyio.lowlevel.checkpoint()
         # Meanwhile some may have been deleted, or ask for others.
-        return {key: pods for key, (one, pods) in found.items() if self._tracked.get(key) is one}
+        return {
+            key: pods for key, (tracked, pods) in found.items() if self._tracked.get(key) is tracked
+        }
 
     async def _usage(self, nodes: set[str]) -> _Usage:
         """Return pods' usage by namespace and name, of nodes that have reported anew."""
@@ -230,7 +236,7 @@ class RecommendationController:
             self._seen[node] = status
             await anyio.lowlevel.checkpoint()
             try:
-                found |= {(one.namespace, one.name): one for one in pods_usage(status)}
+                found |= {(usage.namespace, usage.name): usage for usage in pods_usage(status)}
             except ValueError as error:
                 self._on_warning(f"nodemetrics {node}: {error}")
         for node in self._seen.keys() - nodes:

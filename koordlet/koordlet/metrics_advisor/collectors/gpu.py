@@ -1,6 +1,6 @@
 """NVIDIA GPUs: what node, pods and containers use of them, and the info ``GPUs``.
 
-Sources: NVML (``collecting.nvml``) for devices and processes; ``/proc/PID/cgroup`` for whose
+Sources: NVML (``koord_host.nvml``) for devices and processes; ``/proc/PID/cgroup`` for whose
 a process is; ``/sys/bus/pci/devices/*`` for where a GPU is. The node's use is the GPU's
 own: percent of time in which kernels ran, bytes in use. A pod's or container's is the
 sum over its processes: percent of the multiprocessors, bytes.

@@ -26,7 +26,7 @@ class MetricHistory(Protocol):
     """Measurements over windows that end now."""
 
     def windows(self, kind: str, seconds: float) -> Mapping[tuple[str, ...], WindowStats]:
-        """Every series of a kind (``collecting.kinds``) with points in the last ``seconds``.
+        """Every series of a kind (``metric_kinds``) with points in the last ``seconds``.
 
         By its labels. A round computes each window once.
 

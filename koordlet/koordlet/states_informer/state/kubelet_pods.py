@@ -125,9 +125,11 @@ def _record(listed: _Pod, layout: Layout) -> PodRecord:
         resources=LinuxResources(cpu_quota=_pod_quota(spec)),
     )
     running = [
-        one
-        for one in (*(status.init_containers or ()), *(status.containers or ()))
-        if one.container_id and one.state is not None and one.state.running is not None
+        container_status
+        for container_status in (*(status.init_containers or ()), *(status.containers or ()))
+        if container_status.container_id
+        and container_status.state is not None
+        and container_status.state.running is not None
     ]
     specs = {
         container.name: container

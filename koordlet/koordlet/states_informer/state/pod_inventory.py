@@ -150,14 +150,14 @@ class PodInventory:
         for uid, record in records.items():
             known[uid] = self._take_listed(self._known.get(uid), record, asked_at)
         held = []
-        for uid, one in self._known.items():
+        for uid, pod in self._known.items():
             if uid in known:
                 continue
-            if one.event_at >= asked_at:
-                known[uid] = one
-            elif self._is_present(one.record, None, one.named_at, asked_at):
-                known[uid] = one
-                held.append(one.record)
+            if pod.event_at >= asked_at:
+                known[uid] = pod
+            elif self._is_present(pod.record, None, pod.named_at, asked_at):
+                known[uid] = pod
+                held.append(pod.record)
         self._known = known
         return tuple(held)
 

@@ -24,8 +24,8 @@ def desired(
     strategy = strategies.colocation
     windows = [
         # As Koordinator's manager writes them, so that the two would not take turns.
-        duration.written(duration.seconds(one))
-        for one in strategy.metric_aggregate_durations
+        duration.written(duration.seconds(metric_aggregate_duration))
+        for metric_aggregate_duration in strategy.metric_aggregate_durations
     ]
     policy = {
         "aggregateDurationSeconds": strategy.metric_aggregate_seconds,

@@ -93,9 +93,11 @@ def decode(content: bytes) -> RecommendationPod:
     """
     pod = decode_view(_DECODER, content, "a valid pod")
     meta = pod.metadata
-    beside = (one for one in pod.spec.init_containers or () if one.is_sidecar)
+    beside = (container for container in pod.spec.init_containers or () if container.is_sidecar)
     stay = (*(pod.spec.containers or ()), *beside)
-    containers = {one.name: one.resources or ResourceRequirements() for one in stay}
+    containers = {
+        container.name: container.resources or ResourceRequirements() for container in stay
+    }
     return RecommendationPod(
         meta.namespace,
         meta.name,
@@ -128,12 +130,14 @@ def _workloads(meta: _Metadata) -> Iterator[tuple[str, str]]:
 def _kills(
     status: _Status, containers: Mapping[str, ResourceRequirements]
 ) -> Iterator[OutOfMemoryKill]:
-    for one in (*(status.containers or ()), *(status.inits or ())):
-        for state in (one.last, one.state):
+    for container in (*(status.containers or ()), *(status.inits or ())):
+        for state in (container.last, container.state):
             ended = state.terminated if state else None
             if ended is None or ended.reason != _OOM_KILLED or ended.finished is None:
                 continue
-            limit = amounts(containers.get(one.name, ResourceRequirements()).limits).get(MEMORY, 0)
+            limit = amounts(containers.get(container.name, ResourceRequirements()).limits).get(
+                MEMORY, 0
+            )
             # Without its own limit, it was the node that ran out of memory.
             if limit:
-                yield OutOfMemoryKill(one.name, limit, ended.finished.timestamp())
+                yield OutOfMemoryKill(container.name, limit, ended.finished.timestamp())

@@ -104,7 +104,7 @@ class Recommender:
     def history(self, workload: str, at: float) -> float:
         """Seconds since its first sample; of several containers since the first of any."""
         known = self._learning.get(workload, {}).values()
-        return max((at - one.since for one in known if one.samples), default=0.0)
+        return max((at - learning.since for learning in known if learning.samples), default=0.0)
 
     def advise(
         self, workload: str, at: float, containers: Iterable[str], largest: float = math.inf
@@ -136,9 +136,9 @@ class Recommender:
         """Return a workload's state by container, to be stored elsewhere."""
         known = self._learning.get(workload, {})
         return {
-            name: (one, self._models.checkpoint(_uid(workload, name)))
-            for name, one in known.items()
-            if one.samples
+            name: (learning, self._models.checkpoint(_uid(workload, name)))
+            for name, learning in known.items()
+            if learning.samples
         }
 
     def restore(

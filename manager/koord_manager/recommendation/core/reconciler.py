@@ -49,13 +49,18 @@ def status(finding: RecommendationResult, before: Mapping[str, Any], at: float) 
     now = rfc3339(at)
     condition = _condition(finding)
     old: Mapping[str, Any] = next(
-        (one for one in before.get("conditions") or () if one.get("type") == CONDITION), {}
+        (
+            condition
+            for condition in before.get("conditions") or ()
+            if condition.get("type") == CONDITION
+        ),
+        {},
     )
     same = old.get("status") == condition["status"]
     condition["lastTransitionTime"] = (old.get("lastTransitionTime") if same else None) or now
     found: Json = {"conditions": [condition], "updateTime": now}
     if finding.advice:
-        containers = [_container(one) for one in finding.advice]
+        containers = [_container(advice) for advice in finding.advice]
         found["podStatus"] = {"containerStatuses": containers}
     elif before.get("podStatus"):
         # What was recommended stays until there is something better.
@@ -104,8 +109,10 @@ def encode_checkpoints(learnt: Mapping[str, tuple[ContainerLearning, Checkpoint]
     """The annotation in which what was learnt is kept."""
     return msgspec.json.encode(
         {
-            name: _StoredState(one.since, one.samples, one.floor, one.killed_at, _raw(model))
-            for name, (one, model) in sorted(learnt.items())
+            name: _StoredState(
+                learning.since, learning.samples, learning.floor, learning.killed_at, _raw(model)
+            )
+            for name, (learning, model) in sorted(learnt.items())
         }
     ).decode()
 
@@ -121,7 +128,7 @@ def read(document: Mapping[str, Any]) -> Mapping[str, tuple[ContainerLearning, C
     if not text:
         return {}
     try:
-        return {name: _learnt(one) for name, one in _DECODER.decode(text).items()}
+        return {name: _learnt(stored) for name, stored in _DECODER.decode(text).items()}
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         key = ANNOTATION_RECOMMENDATION_CHECKPOINT
         raise ValueError(f"annotation {key}: {error} (learnt anew)") from None
@@ -159,7 +166,9 @@ def _condition(finding: RecommendationResult) -> Json:
         return _says("False", "NoPods", "no pod of the target is known")
     if finding.advice:
         lines = [
-            f"{one.container}: {decision}" for one in finding.advice for decision in one.decisions
+            f"{advice.container}: {decision}"
+            for advice in finding.advice
+            for decision in advice.decisions
         ]
         return _says("True", "Recommended", f"of {finding.pods} pods; {'; '.join(lines)}")
     if not finding.history:

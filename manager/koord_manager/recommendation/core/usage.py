@@ -58,16 +58,20 @@ def pods_usage(status: bytes) -> Iterator[PodContainerUsage]:
         ValueError: it is not a NodeMetric status.
     """
     found = decode_view(_DECODER, status, "a valid NodeMetric status")
-    for one in found.pods or ():
-        used = _amount(one.usage.resources if one.usage else None)
+    for pod in found.pods or ():
+        used = _amount(pod.usage.resources if pod.usage else None)
         if used is not None:
-            yield PodContainerUsage(one.namespace, one.name, used, _containers(one.extensions))
+            yield PodContainerUsage(pod.namespace, pod.name, used, _containers(pod.extensions))
 
 
 def _containers(extensions: _Extensions | None) -> Mapping[str, ResourceAmount]:
     ours = extensions.pykoord if extensions else None
-    found = {name: _amount(one) for name, one in (ours.containers or {}).items()} if ours else {}
-    return {name: one for name, one in found.items() if one is not None}
+    found = (
+        {name: _amount(amounts) for name, amounts in (ours.containers or {}).items()}
+        if ours
+        else {}
+    )
+    return {name: usage for name, usage in found.items() if usage is not None}
 
 
 def _amount(given: _Quantities | None) -> ResourceAmount | None:

@@ -50,7 +50,7 @@ def _windows(fields: Fields, name: str, usual: tuple[str, ...]) -> tuple[str, ..
 def _durations(given: object) -> tuple[str, ...]:
     if not isinstance(given, list) or len(given) > _MOST_WINDOWS:
         raise ValueError(given)
-    if not all(1 <= duration.seconds(text(one)) <= MOST_SECONDS for one in given):
+    if not all(1 <= duration.seconds(text(item)) <= MOST_SECONDS for item in given):
         raise ValueError(given)
     return tuple(given)
 

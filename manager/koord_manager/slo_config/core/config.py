@@ -223,7 +223,7 @@ def _plain(line: str) -> str:
     return f"{head}{expected}{rest.partition(' (')[0]}" if expected else line
 
 
-DEFAULTS = SLOConfig(**{one.attribute: _usual(key) for key, one in _KEYS.items()})
+DEFAULTS = SLOConfig(**{row.attribute: _usual(key) for key, row in _KEYS.items()})
 """The configuration without a ConfigMap."""
 
 UNREAD = replace(DEFAULTS, unknown=KEYS)

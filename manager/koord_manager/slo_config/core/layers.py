@@ -101,16 +101,16 @@ def _layers(
     listed: Iterator[Fields], where: str, cluster: T, overlay: Overlay[T]
 ) -> Iterator[NodeLayer[T]]:
     seen: set[str] = set()
-    for index, one in enumerate(listed):
-        given = dict(one.entries())
-        name = one.text("name")
+    for index, layer in enumerate(listed):
+        given = dict(layer.entries())
+        name = layer.text("name")
         place = f"{where}[{index}] {excerpt(name)}" if name else f"{where}[{index}]"
         if name in seen:
-            one.refuse("name", "a name that no other has", "")
+            layer.refuse("name", "a name that no other has", "")
         seen.update({name} - {""})
-        selector = _selector(given.pop("nodeSelector", None), place, one.ignored)
+        selector = _selector(given.pop("nodeSelector", None), place, layer.ignored)
         given.pop("name", None)
-        yield NodeLayer(place, selector, overlay(cluster, given, place, one.ignored))
+        yield NodeLayer(place, selector, overlay(cluster, given, place, layer.ignored))
 
 
 def _selector(given: object, where: str, problems: list[str]) -> LabelSelector:

@@ -29,8 +29,8 @@ def over_promised(spec: Mapping[str, object], total: int = 0) -> Iterator[str]:
 
 
 def _requests(strategy: Fields, name: str) -> Iterator[int | str]:
-    for one in _CLASSES:
-        for field, given in strategy.of(one).of("networkQOS").entries():
+    for qos in _CLASSES:
+        for field, given in strategy.of(qos).of("networkQOS").entries():
             # 0 is how nothing is written, beside bits a second too.
             if field == name and isinstance(given, int | str) and given != 0:
                 yield given

@@ -1,6 +1,6 @@
 """TopologyPlacementGenerator: groups of Kubernetes may ask for one domain of nodes. No IO.
 
-It says nothing about nodes: ``framework/domain_planner.py`` does.
+It says nothing about nodes: ``domain_planner.py`` does.
 """
 
 from __future__ import annotations
