@@ -93,7 +93,7 @@ class GangGroup:
 
 
 class Gangs(FeatureState):
-    """Gangs by key, groups by id. Unless it ``is_used``, nothing is known of them.
+    """Gangs by key, groups by id; ``plugin`` is the name of the first plugin that uses them.
 
     It ``reads_pod_groups`` and annotations of Koordinator, ``reads_scheduling_groups`` of
     Kubernetes; that is decided before there are pods. ``gathers``: gangs may ask for nodes that
@@ -102,7 +102,7 @@ class Gangs(FeatureState):
 
     def __init__(self, nodes: ClusterState) -> None:
         super().__init__(nodes)
-        self.is_used = False
+        self.plugin = ""
         self.on_described: Callable[[Gang | None], None] = lambda gang: None
         """Called with a gang whose PodGroup came, changed, or went."""
         self.reads_pod_groups = False

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
-from functools import partial
 
 import msgspec
 from koord_kube.client import Client
@@ -17,7 +16,7 @@ from koord_model.keys import LABEL_POD_GROUP
 from koord_model.names import is_label_value
 from koord_model.times import rfc3339
 
-from koord_scheduler.extension_points.api_services import ApiServices, Controller, Write
+from koord_scheduler.extension_points.api_services import Write
 from koord_scheduler.gangs.gang_spec import GangSource
 from koord_scheduler.gangs.gangs import Gang, Gangs
 from koord_scheduler.gangs.pod_group import PodGroup, PodGroupStatus
@@ -131,10 +130,3 @@ def status_patch(group: PodGroup, status: PodGroupStatus) -> Request:
     metadata = {"uid": group.uid, "resourceVersion": group.resource_version}
     body = {"metadata": metadata, "status": {**gone, **after}}
     return Request("PATCH", POD_GROUPS, name, namespace, body=body)
-
-
-def pod_group_controllers(api: ApiServices) -> Iterator[Controller]:
-    """The controller that writes the status of PodGroups."""
-    gangs = api.scheduler.gangs
-    ended = partial(ended_pods, api.client)
-    yield PodGroupController(gangs, api.write, ended)

@@ -18,7 +18,6 @@ POLICY = MatchPolicy.WAITING_AND_RUNNING
 def gangs_of(quorum: int | None, **pods: int) -> Gangs:
     """Two gangs of two each, of which there are so many pods."""
     gangs = Gangs(ClusterState())
-    gangs.is_used = True
     least = None if quorum is None else Quorum(quorum, (A, B))
     for name, number in pods.items():
         spec = GangSpec(f"d/{name}", 2, 2, match_policy=POLICY, group=(A, B), quorum=least)
