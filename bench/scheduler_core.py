@@ -199,7 +199,7 @@ def add_hardware(scheduler: Scheduler, number: int) -> None:
 
 def put(scheduler: Scheduler, kind: str, key: str, document: Any) -> None:
     """Have the scheduler read an object."""
-    found = next(one for one in cluster_kinds(scheduler) if one.name == kind)
+    found = next(known for known in cluster_kinds(scheduler) if known.name == kind)
     found.put(key, found.read(json.dumps(document).encode()))
 
 

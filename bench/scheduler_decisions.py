@@ -57,11 +57,11 @@ def cost(case: Case, checkout: Path) -> float:
 
 
 def main(against: Path | None, rounds: int) -> None:
-    checkouts = [one for one in (against, HERE) if one is not None]
+    checkouts = [path for path in (against, HERE) if path is not None]
     print("| case | before | now | target |\n|---|---|---|---|")
     for case in CASES:
-        taken = [[cost(case, one) for one in checkouts] for _ in range(rounds)]
-        medians = [f"{statistics.median(one):.0f}" for one in zip(*taken, strict=True)]
+        taken = [[cost(case, path) for path in checkouts] for _ in range(rounds)]
+        medians = [f"{statistics.median(costs):.0f}" for costs in zip(*taken, strict=True)]
         before, now = medians if against is not None else ("–", *medians)
         print(f"| {case} | {before} | {now} | {case.target} |", flush=True)
 

@@ -196,10 +196,10 @@ class Plugin:
     """True if ``reserve`` is asked for objects, too, that wait as if they were pods."""
 
     def prepare(self, nodes: ClusterState) -> None:
-        """Called once for each profile, before there are nodes and pods."""
+        """Ask for the states that it needs (``nodes.use``), before there are nodes and pods."""
 
     def join(self, plugins: Sequence[Plugin]) -> None:
-        """Called once with all plugins of the profile, before there are nodes and pods."""
+        """Find those it works with among all plugins of the profile, after ``prepare``."""
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
         """Answer before nodes are looked at; ``filter`` rejects the same nodes.

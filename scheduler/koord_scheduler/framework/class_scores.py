@@ -78,7 +78,7 @@ class ClassScores:
         by_plugin = known | {answer.plugin: answer for answer in self._rows.answers}
         self._answers = [by_plugin[plugin.plugin] for plugin in plugins]
         self._across = [(answer, answer.across) for answer in self._answers if answer.across]
-        self._keeping = [one for _, one in self._across if _has_size(one)]
+        self._keeping = [across for _, across in self._across if _has_size(across)]
         self.beside_nominated: object = None
         """Known rows on which nominated pods leave too little."""
 
@@ -121,7 +121,7 @@ class ClassScores:
     @property
     def size(self) -> int:
         """Size in bytes, with its part of the shared data."""
-        by_row = len(self.nodes) + self._rows.size + sum(one.size for one in self._keeping)
+        by_row = len(self.nodes) + self._rows.size + sum(across.size for across in self._keeping)
         return CLASS_BYTES + by_row + self._base.size // self._base.classes
 
     def feasible(self) -> Rows:
@@ -134,8 +134,8 @@ class ClassScores:
     def _pass_across(self, rows: Rows) -> Mask | None:
         """Of each of these rows, whether what depends on other nodes lets it; ``None``: of all."""
         passed: Mask | None = None
-        for one, across in self._across:
-            if one.filters:
+        for answer, across in self._across:
+            if answer.filters:
                 passed = both(passed, across.filter(rows))
         return passed
 
@@ -150,12 +150,12 @@ class ClassScores:
         self, rows: Rows, local: Amounts, relative: Iterable[tuple[ClassPlugin, Amounts]]
     ) -> Amounts:
         total = local
-        for one, raw in relative:
-            total = total + one.weight * one.plugin.normalize(raw)
-        for one, across in self._across:
-            scores = across.score(rows) if one.weight else None
+        for answer, raw in relative:
+            total = total + answer.weight * answer.plugin.normalize(raw)
+        for answer, across in self._across:
+            scores = across.score(rows) if answer.weight else None
             if scores is not None:
-                weighed = one.weight * scores
+                weighed = answer.weight * scores
                 weighed += total
                 total = weighed
         return total
@@ -210,8 +210,10 @@ class ClassScores:
 
     def _across_reject(self, at: Rows) -> list[str]:
         """Those that may look at others, too."""
-        across = ((one.plugin.name, answer) for one, answer in self._across if one.filters)
-        found = ((name, answer.filter(at)) for name, answer in across)
+        filters = (
+            (answer.plugin.name, across) for answer, across in self._across if answer.filters
+        )
+        found = ((name, across.filter(at)) for name, across in filters)
         return [name for name, fits in found if fits is not None and not fits[0]]
 
     def rejected_alone_by(self, plugin: str) -> Rows:
@@ -300,10 +302,10 @@ class ClassScores:
             for answer in self._answers
             if answer.score is not None
         }
-        for one, across in self._across:
-            scores = across.score(rows) if one.weight else None
+        for answer, across in self._across:
+            scores = across.score(rows) if answer.weight else None
             if scores is not None:
-                found[one.plugin.name] = one.weight * scores
+                found[answer.plugin.name] = answer.weight * scores
         return found
 
 
@@ -314,4 +316,4 @@ def _has_size(across: AcrossNodes) -> TypeGuard[HasSize]:
 def _of_rows(
     scores: Iterable[tuple[ClassPlugin, Amounts]], rows: Rows
 ) -> Iterator[tuple[ClassPlugin, Amounts]]:
-    return ((one, raw[rows]) for one, raw in scores)
+    return ((answer, raw[rows]) for answer, raw in scores)

@@ -115,11 +115,11 @@ class _Trial:
         if not self._has_quorum or gang not in self._gangs.unsatisfied(self._group_id, most):
             return
         self._hopeless.add(gang)
-        for one in [
+        for placement in [
             placement for placement in self.placements if self._gang(placement.pod) == gang
         ]:
-            self.placements.remove(one)
-            self._placer.take_back(one.pod)
+            self.placements.remove(placement)
+            self._placer.take_back(placement.pod)
         self._placed[gang] = 0
 
     def _gang(self, pod: QueuedPod) -> str:

@@ -114,6 +114,6 @@ class ParkedRoom:
         for row in rows.tolist():
             held = self._nodes.usable_on(self._nodes.name(row))
             if held:
-                self._held[row] = [one.request for one in held]
+                self._held[row] = [usage.request for usage in held]
             else:
                 self._held.pop(row, None)

@@ -253,7 +253,7 @@ class PodStates:
         # What is no pod is no victim: nothing could be evicted.
         priority = pod.priority if waiting.stands_for is None else HIGHEST_PRIORITY
         self.placed.set(PlacedPod(pod.key, pod.uid, node, priority, None, usage, times=times))
-        return Placement(pod, node, tuple(one for _, one in reserved))
+        return Placement(pod, node, tuple(taken for _, taken in reserved))
 
     def _usage_of(self, key: str, waiting: WaitingPod) -> PodUsage:
         """Return a placed pod's usage of its node, with what plugins took for it."""

@@ -40,19 +40,21 @@ class RowScores:
         self._nodes = nodes
         self._journal = journal
         self._base = base
-        self.answers = [class_plugin(one, pod, nodes) for one in plugins]
+        self.answers = [class_plugin(enabled, pod, nodes) for enabled in plugins]
         self._plugins = [answer for answer in self.answers if answer.filter or answer.score]
-        self._normalized = [one for one in self._plugins if one.score and one.plugin.normalizes]
+        self._normalized = [
+            answer for answer in self._plugins if answer.score and answer.plugin.normalizes
+        ]
         # Most plugins depend on nothing but the row.
         self._depending = [
-            one.plugin
-            for one in self._plugins
-            if type(one.plugin).depends_on is not Plugin.depends_on
+            answer.plugin
+            for answer in self._plugins
+            if type(answer.plugin).depends_on is not Plugin.depends_on
         ]
         filtering = [answer.plugin for answer in self.answers if answer.filters]
         before = [plugin.pre_filter(pod, nodes) for plugin in filtering]
         self._named = _named_nodes(before)
-        self.preferred = next((one.preferred for one in before if one.preferred), ())
+        self.preferred = next((result.preferred for result in before if result.preferred), ())
         self._seen = 0
         self._state: Hashable = None
         self._single: SingleRow | None = None
@@ -105,7 +107,7 @@ class RowScores:
         self.generation += 1
         self._feasible = None
         self.fits, self.local = np.zeros(length, np.bool_), np.zeros(length)
-        self.relative = [(one, np.zeros(length)) for one in self._normalized]
+        self.relative = [(answer, np.zeros(length)) for answer in self._normalized]
         return np.flatnonzero(self._nodes.is_node if self._base is None else self._base.fits)
 
     def _only_named(self, rows: Rows) -> Rows:
@@ -150,7 +152,9 @@ class RowScores:
 
     def _find_uneven(self) -> None:
         if self.relative:
-            self.uneven = [(one, raw) for one, raw in self.relative if not _is_even(raw[self.fits])]
+            self.uneven = [
+                (answer, raw) for answer, raw in self.relative if not _is_even(raw[self.fits])
+            ]
 
     def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
         """Return the values of ``fits`` and ``local`` for these rows; ``base`` is up to date."""
@@ -166,9 +170,9 @@ class RowScores:
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
         """Return the values of ``relative`` for these rows."""
-        for one in self._normalized:
-            if one.score is not None:
-                yield one, one.score(rows)
+        for answer in self._normalized:
+            if answer.score is not None:
+                yield answer, answer.score(rows)
 
 
 class SharedScores:

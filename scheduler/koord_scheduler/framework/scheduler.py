@@ -87,7 +87,7 @@ class Scheduler(GangStates):
         self._extenders = extenders
         self.on_filtered: OnFiltered | None = None
         self.gang_cycle = GangCycle(self)
-        plugins = (one.plugin for profile in by_name.values() for one in profile.plugins)
+        plugins = (enabled.plugin for profile in by_name.values() for enabled in profile.plugins)
         planners = (plugin.group_planner(self.placed) for plugin in plugins)
         self.gang_cycle.planner = next(
             (planner for planner in planners if planner is not None), None

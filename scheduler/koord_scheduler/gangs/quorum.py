@@ -31,7 +31,7 @@ class Quorum(NamedTuple):
         ``needed`` is by gang; one that is not there cannot start.
         """
         costs = sorted(
-            (_cheapest(child, needed) for child in self.children), key=lambda one: one[0]
+            (_cheapest(child, needed) for child in self.children), key=lambda cost: cost[0]
         )
         chosen = costs[: self.least]
         if len(chosen) < self.least:

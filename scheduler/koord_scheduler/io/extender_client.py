@@ -33,11 +33,12 @@ def tls_contexts(extenders: Sequence[Extender]) -> Contexts:
         ValueError: a file or a certificate of one cannot be used; one line.
     """
     found = {}
-    for one in (extender for extender in extenders if extender.tls != ExtenderTLS()):
+    for secured in (extender for extender in extenders if extender.tls != ExtenderTLS()):
         try:
-            found[one] = _context(one.tls)
+            found[secured] = _context(secured.tls)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise ValueError(f"extender {one.url}: tlsConfig cannot be used: {error}") from None
+            reason = f"tlsConfig cannot be used: {error}"
+            raise ValueError(f"extender {secured.url}: {reason}") from None
     return found
 
 

@@ -22,9 +22,9 @@ NO_TIMES = PodTimes()
 def pod_times(pod: PodInfo) -> PodTimes:
     """Times of a pod that has a node; one whose conditions do not say counts from its creation."""
     since = {
-        one.type: from_rfc3339(one.last_transition_time)
-        for one in pod.status.conditions or ()
-        if one.status == "True" and one.last_transition_time
+        condition.type: from_rfc3339(condition.last_transition_time)
+        for condition in pod.status.conditions or ()
+        if condition.status == "True" and condition.last_transition_time
     }
     scheduled = since.get("PodScheduled")
     if scheduled is None:

@@ -242,7 +242,9 @@ class SchedulerProgram:
             name: [plugin.plugin.pre_binding(nodes, services) for plugin in profile.plugins]
             for name, profile in self._scheduler.profiles.items()
         }
-        return {name: [one for one in some if one is not None] for name, some in found.items()}
+        return {
+            name: [writer for writer in some if writer is not None] for name, some in found.items()
+        }
 
     def _controllers(self, services: ApiServices) -> Iterator[Controller]:
         for plugin in self._plugins():
@@ -273,12 +275,12 @@ class SchedulerProgram:
                     self._warn(line)
             if self._reporter is not None:
                 self._reasons.refresh(time.monotonic())
-            self._tell_holder()
+            self._log_leader()
             for name in self._check.check_some():
                 log.error("columns of a node were wrong, a defect; they are repaired", node=name)
 
-    def _tell_holder(self) -> None:
-        """Say once whom this replica waits for."""
+    def _log_leader(self) -> None:
+        """Log once that another replica leads."""
         holder = "" if self._leadership.leads else self._leadership.leader
         if holder and holder != self._waits_for:
             log.info("standing by, another one leads", leader=holder)

@@ -106,7 +106,7 @@ class ClusterState:
         """
         found = self.features.get(kind)
         if found is None:
-            if self._row_of and any(getattr(kind, one) is not _PLAIN[one] for one in _OF_NODES):
+            if self._row_of and any(getattr(kind, hook) is not _PLAIN[hook] for hook in _OF_NODES):
                 raise RuntimeError(f"{kind.__name__} is asked for after there are nodes")
             found = self.features[kind] = kind(self)
             self._find_hooks()

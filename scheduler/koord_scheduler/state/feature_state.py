@@ -156,7 +156,7 @@ class FeatureState:
     def gave_up(self, key: str) -> None:
         """A pod lost its node, or did not get it."""
 
-    # ---- time, and what people hear
+    # ---- time, and warnings
 
     def set_epoch(self, epoch: float) -> None:
         """It is this late, in seconds since the epoch."""

@@ -77,8 +77,8 @@ class PodClass:
         preferred = (term for _, term in self.affinity.preferred)
         for term in (*self.affinity.required, *self.affinity.anti, *preferred):
             yield term.selector
-        for one in self.spread:
-            yield one.selector
+        for constraint in self.spread:
+            yield constraint.selector
 
     def of(self, key: PodPart[T]) -> T:
         """A feature's part of it."""
@@ -127,21 +127,21 @@ def spread_controller(pod: PodInfo) -> WorkloadReference | None:
     if pod.spec.topology_spread_constraints:
         return None
     owners = pod.metadata.owner_references or ()
-    one = next((owner for owner in owners if owner.controller), None)
-    if one is None or (one.api_version, one.kind) not in _SELECTING:
+    controller = next((owner for owner in owners if owner.controller), None)
+    if controller is None or (controller.api_version, controller.kind) not in _SELECTING:
         return None
-    return WorkloadReference(one.kind, f"{pod.metadata.namespace}/{one.name}")
+    return WorkloadReference(controller.kind, f"{pod.metadata.namespace}/{controller.name}")
 
 
 def host_ports(pod: PodInfo) -> tuple[HostPort, ...]:
     """The ports of its node that a pod takes: those of containers that run to its end."""
     spec = pod.spec
-    sidecars = (one for one in spec.init_containers or () if one.is_sidecar)
+    sidecars = (container for container in spec.init_containers or () if container.is_sidecar)
     return tuple(sorted(set(_host_ports([*sidecars, *(spec.containers or ())]))))
 
 
 def _host_ports(containers: Iterable[SchedulingContainer]) -> Iterable[HostPort]:
     for container in containers:
-        for one in container.ports or ():
-            if one.host_port > 0:
-                yield HostPort(one.protocol or "TCP", one.host_port, one.host_ip or ANY_ADDRESS)
+        for port in container.ports or ():
+            if port.host_port > 0:
+                yield HostPort(port.protocol or "TCP", port.host_port, port.host_ip or ANY_ADDRESS)

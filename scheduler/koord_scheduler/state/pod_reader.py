@@ -125,7 +125,9 @@ class PodReader:
         if found is None:
             made = pod_class(pod, nodes.features.values())
             nodes.selected_labels.add(made.selectors())
-            nodes.selected_labels.add_keys(key for one in made.spread for key in one.match_keys)
+            nodes.selected_labels.add_keys(
+                key for constraint in made.spread for key in constraint.match_keys
+            )
             made = replace(made, labels=nodes.selected_labels.of(made.labels))
             made = self._alike.get(made) or self._alike.set(made, made, len(key))
             usage = placed_usage(pod, nodes, made.parts)
@@ -138,7 +140,7 @@ class PodReader:
             *found,
             spec.scheduler_name,
             created_at(pod),
-            tuple(one.name for one in spec.scheduling_gates or ()),
+            tuple(gate.name for gate in spec.scheduling_gates or ()),
             spec.preemption_policy != "Never",
             pod.status.nominated_node_name or "",
             _unschedulable(pod.status.conditions or ()),
@@ -157,7 +159,11 @@ class PodReader:
                 status.init_container_statuses,
                 status.resources,
                 status.allocated_resources,
-                [one for one in status.conditions or () if one.type == "PodResizePending"],
+                [
+                    condition
+                    for condition in status.conditions or ()
+                    if condition.type == "PodResizePending"
+                ],
             )
         )
         found = self._usages.get(key)

@@ -80,5 +80,5 @@ def _devices(placement: Placement) -> AssumedDevices | None:
     """Device plugins give devices to pods, and to nothing that stands for one."""
     if placement.pod.waiting.stands_for is not None:
         return None
-    found = (one for one in placement.reserved if isinstance(one, AssumedDevices))
+    found = (taken for taken in placement.reserved if isinstance(taken, AssumedDevices))
     return next(found, None)

@@ -93,7 +93,7 @@ class NodeDevices:
     def by_type(self) -> Mapping[str, Mapping[int, NodeDevice]]:
         """The devices by type and minor, in the order of the minors."""
         found: dict[str, dict[int, NodeDevice]] = {}
-        for device in sorted(self.devices, key=lambda one: (one.type, one.minor)):
+        for device in sorted(self.devices, key=lambda device: (device.type, device.minor)):
             found.setdefault(device.type, {})[device.minor] = device
         return found
 

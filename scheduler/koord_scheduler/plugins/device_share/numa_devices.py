@@ -49,8 +49,8 @@ class NUMADevices:
 
     def _state(self, row: int, kept: KeptRoom) -> NodeDeviceState | None:
         state = self.nodes.use(DeviceColumns).state(row)
-        for one in kept.missing if state is not None else ():
-            state = with_devices(state, one.of(DEVICES))
+        for usage in kept.missing if state is not None else ():
+            state = with_devices(state, usage.of(DEVICES))
         return state
 
 
@@ -69,5 +69,5 @@ def _numa_hints(
 
 def kept_devices(kept: KeptRoom) -> ReservedDevices:
     """The devices of room that is kept."""
-    found = chain.from_iterable(one.of(DEVICES) for one in kept.kept)
+    found = chain.from_iterable(usage.of(DEVICES) for usage in kept.kept)
     return ReservedDevices(tuple(found), kept.restricted)

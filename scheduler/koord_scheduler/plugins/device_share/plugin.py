@@ -5,7 +5,7 @@ Which devices of one node a pod gets is decided in ``koord_scheduler.plugins.dev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -26,6 +26,7 @@ from koord_scheduler.plugin import (
     PreFilterResult,
     Reason,
     Score,
+    Service,
     filter_by_reasons,
     normalized,
 )
@@ -193,15 +194,15 @@ class DeviceShare(Plugin):
     def kept_room_check(
         self, pod: PodClass, nodes: ClusterState, row: int, kept: Sequence[KeptRoom]
     ) -> Lacks | None:
-        needs, held_by = pod.of(DEVICE_NEEDS), [one for room in kept for one in room.kept]
-        if not needs.needs or not any(one.of(DEVICES) for one in held_by):
+        needs, held_by = pod.of(DEVICE_NEEDS), [usage for room in kept for usage in room.kept]
+        if not needs.needs or not any(usage.of(DEVICES) for usage in held_by):
             return None
         state, scorer = nodes.use(DeviceColumns).state(row), self._settings.scorer
         if state is None:
             return None
         if nodes.lacks_pods(row):
-            for one in held_by:
-                state = with_devices(state, one.of(DEVICES))
+            for usage in held_by:
+                state = with_devices(state, usage.of(DEVICES))
         held = state
 
         def lacks(room: KeptRoom | None) -> str:
@@ -213,9 +214,7 @@ class DeviceShare(Plugin):
     def usage(self, reservation: AssumedDevices, pod: PodUsage) -> PodUsage:
         return pod.with_part(DEVICES, reservation.devices)
 
-    def services(
-        self, nodes: ClusterState
-    ) -> Mapping[str, Callable[[Mapping[str, str]], dict[str, object]]]:
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
         """``/nodeDeviceSummaries``: what nodes have of devices, and what pods have of them."""
 
         def of_all(given: Mapping[str, str]) -> dict[str, object]:
@@ -236,8 +235,8 @@ class DeviceShare(Plugin):
         """Return a pod's devices on a row's node."""
         needs, state = pod.of(DEVICE_NEEDS), nodes.use(DeviceColumns).state(row)
         mask, scorer = self._affinity(pod, nodes, row), self._settings.scorer
-        for one in self._keeping:
-            kept = kept_devices(one.kept_room(pod, nodes, row))
+        for plugin in self._keeping:
+            kept = kept_devices(plugin.kept_room(pod, nodes, row))
             if state is not None and kept.devices:
                 return allocate_reserved(needs, state, scorer, kept, mask)
         rejection = self._rejection(needs, state, adapts=nodes.use(DeviceColumns).adapts)
@@ -254,7 +253,7 @@ class DeviceShare(Plugin):
         """The NUMA nodes that the pod's devices have to be near to; ``None``: any."""
         if not self._settings.is_aligned:
             return None
-        found = (one.topology_affinity(pod, nodes, row) for one in self._aligning)
+        found = (plugin.topology_affinity(pod, nodes, row) for plugin in self._aligning)
         return next((mask for mask in found if mask is not None), None)
 
     def _rejection(

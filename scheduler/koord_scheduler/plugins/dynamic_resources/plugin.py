@@ -192,7 +192,7 @@ class _ClaimsByRow:
         devices = nodes.use(ClaimColumns).objects
         claims = _claims(pod, nodes)
         known = known_claims(claims, devices)
-        self._allocated = [one for one in known if one.status.allocation is not None]
+        self._allocated = [claim for claim in known if claim.status.allocation is not None]
         self._own = [without_device.spec for without_device in without_devices(claims, devices)]
         self._backed = dict(backed_classes(pod, nodes))
         self._resources = tuple(extended_resources(pod))
@@ -216,7 +216,7 @@ class _ClaimsByRow:
             return NO_RESOURCE
         node = claiming_node(self._nodes, row)
         return self._answer_for(row).on(node).reason or (
-            "" if all(is_available(one, node) for one in self._allocated) else NOT_AVAILABLE
+            "" if all(is_available(claim, node) for claim in self._allocated) else NOT_AVAILABLE
         )
 
     def score(self, row: int) -> int:

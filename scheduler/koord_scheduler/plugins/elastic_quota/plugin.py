@@ -104,26 +104,27 @@ class ElasticQuotaPlugin(Plugin):
             refusal(trees, request.quota, request.amounts, rules, request.fixed)
             for request in requests
         )
-        return next((one for one in found if one is not None), None)
+        return next((refused for refused in found if refused is not None), None)
 
     def explain(self, pod: PodClass, nodes: ClusterState) -> dict[str, Any] | None:
         found = self.refusal((pod,), nodes)
-        one = nodes.use(QuotaColumns).trees.find(found.quota) if found is not None else None
-        if found is None or one is None:
+        quota = nodes.use(QuotaColumns).trees.find(found.quota) if found is not None else None
+        if found is None or quota is None:
             return None
         pods = {
-            key: pod for key, pod in nodes.use(QuotaColumns).pods_of(one).items() if pod.has_node
+            key: pod for key, pod in nodes.use(QuotaColumns).pods_of(quota).items() if pod.has_node
         }
-        return refusal_document(found, one, pods)
+        return refusal_document(found, quota, pods)
 
     def victims(self, pod: PodClass, nodes: ClusterState) -> VictimRules | None:
         """Pods of the same quota; that must have room for the pod in the end."""
-        one = nodes.use(QuotaColumns).of(pod.labels)
-        if one is None or (self._settings.spares_default and one.name == DEFAULT_QUOTA):
+        columns = nodes.use(QuotaColumns)
+        quota = columns.of(pod.labels)
+        if quota is None or (self._settings.spares_default and quota.name == DEFAULT_QUOTA):
             return None
 
         def is_member(usage: PodUsage) -> bool:
-            return nodes.use(QuotaColumns).of(usage.labels) is one
+            return columns.of(usage.labels) is quota
 
         def may_be(usage: PodUsage) -> bool:
             return not claim_of(usage.labels).non_preemptible and is_member(usage)
@@ -131,7 +132,7 @@ class ElasticQuotaPlugin(Plugin):
         def limits(rows: Rows) -> Sequence[Limit]:
             return [
                 Limit(_counting(nodes, is_member, name), np.full(len(rows), room))
-                for name, room in self._room(pod, nodes, one).items()
+                for name, room in self._room(pod, nodes, quota).items()
             ]
 
         return VictimRules(may_be, limits)
@@ -167,16 +168,16 @@ class ElasticQuotaPlugin(Plugin):
         def all_quotas(given: Mapping[str, str]) -> dict[str, Any]:
             trees, tree = nodes.use(QuotaColumns).trees, given.get("tree", "")
             return {
-                one.name: _summary(nodes, one, given)
-                for one in trees
-                if one.name != ROOT_QUOTA and trees.tree_name(one) == tree
+                quota.name: _summary(nodes, quota, given)
+                for quota in trees
+                if quota.name != ROOT_QUOTA and trees.tree_name(quota) == tree
             }
 
         def one_quota(given: Mapping[str, str]) -> dict[str, Any]:
-            one = nodes.use(QuotaColumns).trees.find(given["name"])
-            if one is None:
+            quota = nodes.use(QuotaColumns).trees.find(given["name"])
+            if quota is None:
                 raise LookupError(f"cannot find quota {given['name']}")
-            return _summary(nodes, one, given)
+            return _summary(nodes, quota, given)
 
         return {"/quotas": all_quotas, "/quotas/:name": one_quota}
 
@@ -203,8 +204,9 @@ def _requests(pods: Sequence[PodClass], nodes: ClusterState) -> list[_QuotaReque
     quotas: dict[str, TreeQuota] = {}
     amounts: dict[str, Counter[str]] = {}
     fixed: dict[str, Counter[str]] = {}
+    columns = nodes.use(QuotaColumns)
     for pod in pods:
-        quota = nodes.use(QuotaColumns).of(pod.labels)
+        quota = columns.of(pod.labels)
         if quota is None:
             continue
         quotas[quota.name] = quota
@@ -212,24 +214,23 @@ def _requests(pods: Sequence[PodClass], nodes: ClusterState) -> list[_QuotaReque
         amounts.setdefault(quota.name, Counter()).update(asked)
         if claim_of(pod.labels).non_preemptible:
             fixed.setdefault(quota.name, Counter()).update(asked)
-    return [_QuotaRequest(one, amounts[name], fixed.get(name)) for name, one in quotas.items()]
+    return [_QuotaRequest(quotas[name], amounts[name], fixed.get(name)) for name in quotas]
 
 
 def _summary(
     nodes: ClusterState, tree_quota: TreeQuota, given: Mapping[str, str]
 ) -> dict[str, Any]:
-    pods = (
-        nodes.use(QuotaColumns).pods_of(tree_quota) if given.get("includePods") == "true" else None
-    )
-    return quota_summary(nodes.use(QuotaColumns).trees, tree_quota, pods)
+    columns = nodes.use(QuotaColumns)
+    pods = columns.pods_of(tree_quota) if given.get("includePods") == "true" else None
+    return quota_summary(columns.trees, tree_quota, pods)
 
 
 def _counting(
     nodes: ClusterState, is_member: Callable[[PodUsage], bool], resource: str
 ) -> Callable[[PodUsage], float]:
+    columns = nodes.use(QuotaColumns)
+
     def amount(usage: PodUsage) -> float:
-        return float(nodes.use(QuotaColumns).amounts(usage.request).get(resource, 0)) * is_member(
-            usage
-        )
+        return float(columns.amounts(usage.request).get(resource, 0)) * is_member(usage)
 
     return amount

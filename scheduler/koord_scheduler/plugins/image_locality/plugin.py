@@ -60,7 +60,7 @@ class ImageLocality(Plugin):
 
     def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
         images = _images(pod, nodes)
-        spread = ((one.size, one.number) for one in images)
+        spread = ((image.size, image.number) for image in images)
         return (np.count_nonzero(nodes.is_node), *spread) if images else None
 
 

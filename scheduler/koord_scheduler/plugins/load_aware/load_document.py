@@ -26,16 +26,18 @@ def load_document(loads: NodeLoads, table: LoadTable, row: int) -> dict[str, Any
         "updateTime": rfc3339(report.updated) if report and report.updated > 0 else None,
         "isExpired": bool(table.is_expired[row]),
         "allocatable": _quantities(resources, table.capacity[:, row]),
-        "used": {name: _quantities(resources, one) for name, one in zip(_SUMS, sums, strict=True)},
+        "used": {
+            name: _quantities(resources, amounts) for name, amounts in zip(_SUMS, sums, strict=True)
+        },
         "thresholds": _per_cent(resources, thresholds(node, settings, for_prod=False)),
         "prodThresholds": _per_cent(resources, thresholds(node, settings, for_prod=True)),
         "pods": [
             {
-                "pod": one.key,
-                "estimated": _quantities(resources, table.estimator.usage(one.load)),
-                "isReported": one.key in reported,
+                "pod": pod.key,
+                "estimated": _quantities(resources, table.estimator.usage(pod.load)),
+                "isReported": pod.key in reported,
             }
-            for one in sorted(loads.assigned_on(row))
+            for pod in sorted(loads.assigned_on(row))
         ],
     }
 

@@ -58,5 +58,5 @@ def _home(kept: ReservedNUMA, cpus: CPUTopology) -> Mask:
 
 def kept_numa(kept: KeptRoom) -> ReservedNUMA:
     """The CPUs and NUMA nodes of room that is kept."""
-    found = (one.of(NUMA_ALLOCATION) for one in kept.kept)
-    return ReservedNUMA(tuple(one for one in found if one), kept.restricted)
+    found = (usage.of(NUMA_ALLOCATION) for usage in kept.kept)
+    return ReservedNUMA(tuple(allocation for allocation in found if allocation), kept.restricted)

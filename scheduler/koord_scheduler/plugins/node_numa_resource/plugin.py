@@ -27,6 +27,7 @@ from koord_scheduler.plugin import (
     RowFilter,
     RowScore,
     Score,
+    Service,
     filter_by_reasons,
 )
 from koord_scheduler.plugins.node_numa_resource.answer import NUMAAnswer, numa_answer
@@ -222,11 +223,13 @@ class NodeNUMAResource(Plugin):
         self, pod: PodClass, nodes: ClusterState, row: int, kept: Sequence[KeptRoom]
     ) -> Lacks | None:
         needs = self._needs(pod)
-        if not any(one.has_more for one in kept) or not _asks(pod) or isinstance(needs, str):
+        if not any(room.has_more for room in kept) or not _asks(pod) or isinstance(needs, str):
             return None
         if not _concerns(needs, nodes, row):
             return None
-        missing = tuple(one for room in kept for one in room.kept) if nodes.lacks_pods(row) else ()
+        missing = (
+            tuple(usage for room in kept for usage in room.kept) if nodes.lacks_pods(row) else ()
+        )
 
         def lacks(room: KeptRoom | None) -> str:
             room = (room or NO_ROOM)._replace(missing=missing)
@@ -246,9 +249,7 @@ class NodeNUMAResource(Plugin):
     def usage(self, reservation: AssumedNUMA, pod: PodUsage) -> PodUsage:
         return pod.with_part(NUMA_ALLOCATION, reservation.allocation)
 
-    def services(
-        self, nodes: ClusterState
-    ) -> Mapping[str, Callable[[Mapping[str, str]], dict[str, object]]]:
+    def services(self, nodes: ClusterState) -> Mapping[str, Service]:
         """``/nodes/:node``: what a node has, and what pods have of it."""
 
         def node(given: Mapping[str, str]) -> dict[str, object]:
@@ -289,7 +290,7 @@ class NodeNUMAResource(Plugin):
         return numa_answer(needs, occupied_machine, self._settings, others)
 
     def _providers(self, pod: PodClass, nodes: ClusterState) -> list[TopologyHintProvider]:
-        found = (one.topology_hints(pod, nodes) for one in self._providing)
+        found = (plugin.topology_hints(pod, nodes) for plugin in self._providing)
         return [one for one in found if one is not None]
 
     def _placement(

@@ -84,14 +84,16 @@ class ClassReservations:
 
     def _checks(self, row: int, offers: Sequence[Offer]) -> list[Lacks]:
         kept = [offer.kept for offer in offers]
-        found = (one.kept_room_check(self.pod, self._nodes, row, kept) for one in self._checking)
-        return [one for one in found if one is not None]
+        found = (
+            plugin.kept_room_check(self.pod, self._nodes, row, kept) for plugin in self._checking
+        )
+        return [lacks for lacks in found if lacks is not None]
 
     def offers(self, row: int) -> tuple[dict[str, float], list[Offer]]:
         """Return the rest of a node beside all reservations, and the offers there."""
         nodes = self._nodes
         resources, found = nodes.resources, self.matching.on(nodes.name(row))
-        offers = [nodes.use(ReservationColumns).offer(one.key) for one in found]
+        offers = [nodes.use(ReservationColumns).offer(reservation.key) for reservation in found]
         lacks = nodes.lacks_pods(row)
         backed = nodes.backing.backed(self.pod)
         free = {}

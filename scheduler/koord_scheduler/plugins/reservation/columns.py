@@ -282,12 +282,12 @@ class ReservationColumns(FeatureState):
     def pre_allocate(self, name: str, node: str, pods: Iterable[PlacedPod]) -> None:
         """A reservation is to get a node, and pods that are there count as its owners."""
         known = self._known[name]
-        one = replace(known.reservation, node=node, phase=WAITING)
-        self.set(one, known.whole)
+        reservation = replace(known.reservation, node=node, phase=WAITING)
+        self.set(reservation, known.whole)
         for pod in pods:
-            self._pre_allocated.take(pod.uid, one.uid)
+            self._pre_allocated.take(pod.uid, reservation.uid)
             if not pod.usage.of(RESERVATION):
-                owner = pod.usage.with_part(RESERVATION, one.uid)
+                owner = pod.usage.with_part(RESERVATION, reservation.uid)
                 self._pre_allocated.add(node, owner)
                 self.add_owner(node, owner)
 
@@ -358,14 +358,18 @@ class ReservationColumns(FeatureState):
         return self._held.get(name)
 
     def usable_on(self, node: str) -> list[PodUsage]:
-        return [self._held[one.key] for one in self.on(node)]
+        return [self._held[reservation.key] for reservation in self.on(node)]
 
     def holds_room(self) -> bool:
         return bool(self._names)
 
     def held_on(self, node: str) -> list[PodUsage]:
         """Return the usage of a node by reservations that are no pods."""
-        return [self._held[one.key] for one in self.on(node) if not one.namespace]
+        return [
+            self._held[reservation.key]
+            for reservation in self.on(node)
+            if not reservation.namespace
+        ]
 
     def on(self, node: str) -> Iterable[Reservation]:
         """The reservations on a node that are not used up."""
@@ -373,8 +377,8 @@ class ReservationColumns(FeatureState):
 
     def objects(self) -> list[Reservation]:
         """All that are objects of their own, and not pods, in any phase."""
-        known = (one.reservation for one in self._known.values())
-        return [one for one in known if not one.namespace]
+        known = (entry.reservation for entry in self._known.values())
+        return [reservation for reservation in known if not reservation.namespace]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterable[Reservation]:
         """Those that pods may use and that may be for a pod with these labels."""
@@ -398,8 +402,10 @@ class ReservationColumns(FeatureState):
         name = self._names.get((uid, node))
         if name is None:
             return False
-        one = self._known[name].reservation
-        return not one.namespace and not (one.allocate_once and self.was_bound(one))
+        reservation = self._known[name].reservation
+        return not reservation.namespace and not (
+            reservation.allocate_once and self.was_bound(reservation)
+        )
 
     def offer(self, name: str) -> Offer:
         """A reservation that is not used up, with what is left of it."""

@@ -45,7 +45,11 @@ class ReservationController:
 
     def due(self) -> Iterable[str]:
         """Return the keys of those of which there is something to say."""
-        return [one.key for one in self._reservations.objects() if self._request(one) is not None]
+        return [
+            reservation.key
+            for reservation in self._reservations.objects()
+            if self._request(reservation) is not None
+        ]
 
     async def reconcile(self, key: str) -> None:
         """Write what there is to say of one."""

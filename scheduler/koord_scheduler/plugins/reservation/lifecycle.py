@@ -122,7 +122,7 @@ def next_step(
 
 def sorted_owners(pods: Sequence[CurrentOwner]) -> tuple[CurrentOwner, ...]:
     """In the order in which they are written."""
-    return tuple(sorted(pods, key=lambda one: one.uid))
+    return tuple(sorted(pods, key=lambda pod: pod.uid))
 
 
 def _expires(spec: ReservationSpec, created: str | None) -> float | None:

@@ -42,11 +42,11 @@ class MatchingReservations:
         if state != self._state:
             self._by_node = {}
             labels = self._owned.labels
-            for one in (
+            for reservation in (
                 reservations.available() if needs.ignores else reservations.candidates(labels)
             ):
-                if self.match(one) is Match.MATCHED:
-                    self._by_node.setdefault(one.node, []).append(one)
+                if self.match(reservation) is Match.MATCHED:
+                    self._by_node.setdefault(reservation.node, []).append(reservation)
             self._state = state
         return self._by_node
 
@@ -59,7 +59,11 @@ class MatchingReservations:
     def on(self, node: str) -> list[Reservation]:
         """Those of a node that are not used up."""
         reservations = self._reservations
-        return [one for one in self.by_node().get(node, ()) if reservations.has(one.key)]
+        return [
+            reservation
+            for reservation in self.by_node().get(node, ())
+            if reservations.has(reservation.key)
+        ]
 
     def nodes(self) -> Collection[str]:
         """The nodes that have some that are not used up."""
@@ -68,7 +72,7 @@ class MatchingReservations:
 
     def holders_on(self, node: str) -> Collection[str]:
         """The uids of those of a node that are not used up."""
-        return [one.uid for one in self.on(node)]
+        return [reservation.uid for reservation in self.on(node)]
 
     def have_room(self, rows: Rows) -> Mask:
         """Of each of these rows, whether there are any that are not used up."""
@@ -82,13 +86,16 @@ class MatchingReservations:
             self._held, self._changes = {}, None
             return ()
         if rows is not None and len(rows) == 1:  # as dry runs ask, after each change
-            found = ((one.node, reservations.held(one.key)) for one in self._on_row(int(rows[0])))
+            found = (
+                (reservation.node, reservations.held(reservation.key))
+                for reservation in self._on_row(int(rows[0]))
+            )
             return [(node, held) for node, held in found if held is not None]
         if self._changes != (reservations.changes, self._state):
             self._held = {}
-            for one in chain.from_iterable(by_node.values()):
-                if (held := reservations.held(one.key)) is not None:
-                    self._held.setdefault(one.node, []).append((one.node, held))
+            for reservation in chain.from_iterable(by_node.values()):
+                if (held := reservations.held(reservation.key)) is not None:
+                    self._held.setdefault(reservation.node, []).append((reservation.node, held))
             self._all = list(chain.from_iterable(self._held.values()))
             self._changes = reservations.changes, self._state
         if rows is None or not self._held:

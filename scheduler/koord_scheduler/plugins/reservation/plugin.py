@@ -188,10 +188,10 @@ class ReservationPlugin(Plugin):
         pods, node = found.answer(row).pods, nodes.name(row)
         if not pods:
             return None
-        chosen = {one.key for one in pods}
+        chosen = {pod.key for pod in pods}
         taken = [usage for usage in found.pods.usages(row) if usage.key in chosen]
         nodes.use(ReservationColumns).pre_allocate(reservation.name, node, taken)
-        owners = tuple((one.key, one.uid) for one in pods)
+        owners = tuple((pod.key, pod.uid) for pod in pods)
         return PreAllocatedOwners(reservation.name, reservation.uid, node, owners)
 
     def usage(
@@ -205,15 +205,17 @@ class ReservationPlugin(Plugin):
         self, reservation: ReservationAllocation | PreAllocatedOwners, nodes: ClusterState
     ) -> None:
         if isinstance(reservation, PreAllocatedOwners):
-            one = reservation
-            nodes.use(ReservationColumns).undo_pre_allocation(one.name, one.node, one.uid)
+            nodes.use(ReservationColumns).undo_pre_allocation(
+                reservation.name, reservation.node, reservation.uid
+            )
 
     def services(self, nodes: ClusterState) -> Mapping[str, Service]:
         """``/nodeReservations/:node``: what a node's reservations have, and what is allocated."""
 
         def node(given: Mapping[str, str]) -> dict[str, Any]:
-            items = nodes.use(ReservationColumns).on(given["node"])
-            return {"items": [_item(nodes.use(ReservationColumns).offer(one.key)) for one in items]}
+            columns = nodes.use(ReservationColumns)
+            items = columns.on(given["node"])
+            return {"items": [_item(columns.offer(reservation.key)) for reservation in items]}
 
         return {"/nodeReservations/:node": node}
 
@@ -244,18 +246,22 @@ class ReservationPlugin(Plugin):
 
 
 def _item(offer: Offer) -> dict[str, Any]:
-    one = offer.reservation
+    reservation = offer.reservation
     return {
-        "name": one.name,
-        "uid": one.uid,
-        "namespace": one.namespace,
-        "kind": "Pod" if one.namespace else "Reservation",
-        "available": one.is_available,
-        "allocateOnce": one.allocate_once,
-        "allocatePolicy": one.policy,
-        "allocatable": quantity_texts(one.allocatable),
+        "name": reservation.name,
+        "uid": reservation.uid,
+        "namespace": reservation.namespace,
+        "kind": "Pod" if reservation.namespace else "Reservation",
+        "available": reservation.is_available,
+        "allocateOnce": reservation.allocate_once,
+        "allocatePolicy": reservation.policy,
+        "allocatable": quantity_texts(reservation.allocatable),
         "allocated": quantity_texts(
-            {name: amount for name, amount in offer.allocated.items() if name in one.allocatable}
+            {
+                name: amount
+                for name, amount in offer.allocated.items()
+                if name in reservation.allocatable
+            }
         ),
         "assignedPods": offer.owners,
     }

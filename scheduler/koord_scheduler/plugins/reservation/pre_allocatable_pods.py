@@ -73,7 +73,7 @@ class PreAllocatablePods:
 
     def _held_on(self, row: int) -> Iterator[tuple[str, PodUsage]]:
         name = self._nodes.name(row)
-        return ((name, one.usage) for one in self._found[row])
+        return ((name, pod.usage) for pod in self._found[row])
 
     def _look(self) -> None:
         nodes = self._nodes
@@ -85,7 +85,7 @@ class PreAllocatablePods:
             self._found.clear()
             changed = range(len(nodes))
         for row in changed:
-            found = [one for one in nodes.pods_on(row) if self._may_take(one, row)]
+            found = [pod for pod in nodes.pods_on(row) if self._may_take(pod, row)]
             if found:
                 self._found[row] = found
             else:

@@ -49,7 +49,7 @@ class PreAllocatedPods:
 
     def pop_all(self, node: str, uid: str) -> list[PodUsage]:
         """All that count as owners of a reservation."""
-        found = [one for one in self._on.get(node, ()) if one.of(RESERVATION) == uid]
+        found = [usage for usage in self._on.get(node, ()) if usage.of(RESERVATION) == uid]
         self._remove(node, found)
         return found
 

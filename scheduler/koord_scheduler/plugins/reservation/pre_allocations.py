@@ -65,7 +65,7 @@ class PreAllocations:
         """Return the rest of a node beside all pods."""
         nodes = self._nodes
         resources = nodes.resources
-        usages = [one.usage for one in self.pods.usages(row)] if nodes.lacks_pods(row) else []
+        usages = [pod.usage for pod in self.pods.usages(row)] if nodes.lacks_pods(row) else []
         lacking = [dict(usage.request) for usage in usages]
         columns = {name: resources.column(name) for name in self._resources}
         return {

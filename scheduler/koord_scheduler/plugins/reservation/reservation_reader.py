@@ -117,20 +117,20 @@ class ReservationReader:
             return self._read(_without_template(given), f"spec.template: {error}")
 
     def _read(self, given: ReservationObject, problem: str = "") -> ClusterReservation:
-        one = reservation_of(given)
+        reservation = reservation_of(given)
         if problem:
-            one = replace(one, problem=problem, matchers=())
-        pod = _without_volumes(one.pod)
+            reservation = replace(reservation, problem=problem, matchers=())
+        pod = _without_volumes(reservation.pod)
         usage = placed_usage(pod, self._nodes)
         # Of a node's pods it is one, for however many pods it is reserved.
-        amounts = {name: amount for name, amount in one.allocatable.items() if name != PODS}
+        amounts = {name: amount for name, amount in reservation.allocatable.items() if name != PODS}
         resources = self._nodes.resources
         replaced = dict(usage.request) | dict(resources.request(amounts))
         whole = usage._replace(request=resources.request(replaced))
-        if one.node:
-            whole = whole._replace(parts=self._parts(pod, one.node))
-        pod_class = self._class(given, one, pod, problem)
-        return ClusterReservation(one, whole, self._pod(pod_class, one, pod, whole))
+        if reservation.node:
+            whole = whole._replace(parts=self._parts(pod, reservation.node))
+        pod_class = self._class(given, reservation, pod, problem)
+        return ClusterReservation(reservation, whole, self._pod(pod_class, reservation, pod, whole))
 
     def _parts(self, pod: PodInfo, node: str) -> PodParts:
         """Parts of features that it has of its node, as a pod there would."""

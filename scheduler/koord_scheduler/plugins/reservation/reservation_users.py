@@ -62,11 +62,15 @@ class NewReservations(AcrossNodes):
     def reasons(self, rows: Rows) -> list[Reason]:
         nodes, needs = self._nodes, self._needs
         others = (
-            one
-            for one in nodes.use(ReservationColumns).available()
-            if nodes.use(ReservationColumns).has(one.key)
+            reservation
+            for reservation in nodes.use(ReservationColumns).available()
+            if nodes.use(ReservationColumns).has(reservation.key)
         )
-        conflicting = {one.node for one in others if _conflict(needs.policy, one.policy)}
+        conflicting = {
+            reservation.node
+            for reservation in others
+            if _conflict(needs.policy, reservation.policy)
+        }
         conflicts = [row for row in map(nodes.row, conflicting) if row is not None]
         found = [Reason(POLICY_CONFLICT, np.isin(rows, conflicts), False)]
         if needs.node:

@@ -42,11 +42,9 @@ class VolumeRestrictions(Plugin):
         nodes.use(VolumeColumns)
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
+        objects = nodes.use(VolumeColumns).objects
         for used in pod.of(VOLUMES).claims:
-            if (
-                not used.pod
-                and nodes.use(VolumeColumns).objects.get(PersistentVolumeClaim, used.key) is None
-            ):
+            if not used.pod and objects.get(PersistentVolumeClaim, used.key) is None:
                 return PreFilterResult(not_found(used))
         return PreFilterResult()
 
@@ -77,7 +75,7 @@ class VolumeRestrictions(Plugin):
             return None
         exclusive = _exclusive_claims(pod, nodes)
         return (
-            nodes.use(VolumeColumns).objects.stamps(one.key for one in pod.of(VOLUMES).claims),
+            nodes.use(VolumeColumns).objects.stamps(used.key for used in pod.of(VOLUMES).claims),
             tuple(_is_in_use(claim, nodes) for claim in exclusive),
         )
 

@@ -51,8 +51,9 @@ class VolumeZone(Plugin):
         nodes.use(VolumeColumns)
 
     def pre_filter(self, pod: PodClass, nodes: ClusterState) -> PreFilterResult:
+        objects = nodes.use(VolumeColumns).objects
         for used in _claims(pod):
-            rejection = _rejection(used, nodes.use(VolumeColumns).objects)
+            rejection = _rejection(used, objects)
             if rejection:
                 return PreFilterResult(rejection)
         return PreFilterResult()

@@ -116,7 +116,7 @@ def _near(request: GangRequest) -> Iterator[Iterable[str]]:
     for gang in gangs.by_key.values() if selector else ():
         if gang.key not in own:
             there = [*gang.bound, *gang.assumed]
-            yield [one for one in there if gang.members[one].gather_selector == selector]
+            yield [pod for pod in there if gang.members[pod].gather_selector == selector]
 
 
 class _Leaves:
