@@ -85,7 +85,7 @@ def outcome(given: Object) -> Object:
 
 
 def device_needs(pod: Object) -> PodDeviceNeeds:
-    """What a pod asks for of devices."""
+    """The devices that a pod asks for."""
     nodes = ClusterState()
     nodes.use(DeviceColumns)
     return pod_class(read_pod(_json(pod)), nodes.features.values()).of(DEVICE_NEEDS)

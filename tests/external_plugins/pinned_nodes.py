@@ -74,7 +74,7 @@ class PinnedNodes(Plugin):
 
 
 def pin_of(pod: PodInfo) -> Pin:
-    """What a pod's annotation says."""
+    """The nodes in a pod's annotation."""
     text = (pod.metadata.annotations or NO_ANNOTATIONS).get(KEY)
     try:
         given = json.loads(text) if text else {}

@@ -390,7 +390,7 @@ def test_a_cluster_that_cannot_be_asked_by_http2(cluster: Cluster) -> None:
 async def test_an_answer_comes_after_submit_never_within(
     server: Http2Server, connect: Connect
 ) -> None:
-    """Who is called may submit the next; also one that is never sent has an answer."""
+    """``settle`` may submit the next write; a write that is never sent has an answer, too."""
     leads = True
     writer = await connect(leads=lambda: leads)
     await writer.write(binding())

@@ -1,4 +1,4 @@
-"""Whatever ends a program, its last line and its exit code say it."""
+"""The last line and the exit code of a program say why it ended."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Failed:
 
 
 class Side:
-    """What goes out to one side and was not checked yet; header blocks are read on the way."""
+    """Output to one side that was not checked yet; header blocks are read on the way."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []

@@ -15,7 +15,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Side:
-    """What goes out to one side and was not checked yet."""
+    """Output to one side that was not checked yet."""
 
     def __init__(self) -> None:
         self.left = b""

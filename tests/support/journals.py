@@ -1,4 +1,4 @@
-"""What is in a journal, whole."""
+"""Whole journals, read for tests."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ Outgoing = Client | Backend | RequestArrived | CallEnded | CallAbandoned
 
 
 class Side(Protocol):
-    """What goes out to one side and was not checked yet."""
+    """Output to one side that was not checked yet."""
 
     @property
     def left(self) -> object: ...

@@ -47,7 +47,7 @@ _PATH = {
 }
 _MODULES = {"shutil", "tempfile"}
 _NO_PATHS = {"self.dispatcher", "self.inventory", "self._nodes"}
-"""What has a ``replace`` or a ``touch`` of its own."""
+"""Objects with a ``replace`` or a ``touch`` of their own."""
 _READING = {"shutil.which", "shutil.disk_usage"}
 _NAMED = {
     "FileHandler", "RotatingFileHandler", "TimedRotatingFileHandler", "WatchedFileHandler",

@@ -1,4 +1,4 @@
-"""What any gRPC client expects of a server: what it offers, and how it is."""
+"""The standard services of a gRPC server: reflection and health."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ from tests.support.playbook import Backend, Client, Drain, Release
 
 
 def farewell(server: ServerFrames) -> tuple[bytes, bytes]:
-    """What a client gets first when it is to leave."""
+    """The first frame for a client that is to leave."""
     return server.goaway(2**31 - 1), server.ping(PING_PAYLOAD)
 
 

@@ -277,7 +277,7 @@ def test_of_what_is_not_held_nothing_is_lost_or_reordered(script):
 
 
 class Story:
-    """What the shell gets must make sense to it."""
+    """The shell understands all that it gets."""
 
     def __init__(self) -> None:
         self.last = 0

@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 
 def reports_of() -> tuple[list[Request], BackgroundWriter]:
-    """What is written, and by whom."""
+    """The writes, and their authors."""
     written: list[Request] = []
 
     async def write(request: Request) -> bytes:

@@ -59,7 +59,7 @@ def test_columns_are_of_what_nodes_have(seed: int) -> None:
 
 
 def check_room(resources: ResourceColumns) -> None:
-    """What is kept up to date is what it would be anew."""
+    """Columns that are kept up to date equal new ones."""
     fresh = RoomColumns(resources.allocatable, resources.requested, resources.scored)
     for name, kept in vars(resources.room()).items():
         assert kept.tolist() == vars(fresh)[name].tolist(), name

@@ -112,7 +112,7 @@ def _write_subtree_control(group: Group, text: str) -> None:
 
 
 def _reset(group: Group, controllers: set[str] | frozenset[str]) -> None:
-    """What a controller was given is lost when it is taken away."""
+    """Lose the settings of a controller that is taken away."""
     for key in list(group.values):
         if _OWNERS.get(key.partition(" ")[0]) in controllers:
             del group.values[key]

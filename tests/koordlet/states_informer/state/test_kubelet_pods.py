@@ -60,7 +60,7 @@ def limits(name: str, cpu: Any, **more: Any) -> dict[str, Any]:
 
 
 class TestQuotas:
-    """What the kubelet asks for, as far as it can be known from its list."""
+    """The kubelet's requests, as far as its list of pods shows them."""
 
     def quotas(self, spec: dict[str, Any], **status: Any) -> tuple[int | None, int | None]:
         """Of the pod, and of its running container "main"."""

@@ -1,4 +1,4 @@
-"""How many gangs wait, have started, or are being bound."""
+"""Numbers of gangs that wait, have started, or are being bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels and annotations say of a pod's gang, and which kinds of groups are read."""
+"""The gang in a pod's labels and annotations, and the kinds of groups that are read."""
 
 from __future__ import annotations
 

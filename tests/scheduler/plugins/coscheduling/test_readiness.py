@@ -1,4 +1,4 @@
-"""Why no node has to be looked at for a group of gangs yet."""
+"""Reasons to look at no node for a group of gangs yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is free of devices in arrays is what it is of each node."""
+"""Free devices in arrays equal those of each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is reported of quotas, for annotations, metrics and pages, and what arguments mean."""
+"""Reports about quotas in annotations, metrics and pages, and the meaning of arguments."""
 
 from __future__ import annotations
 
