@@ -115,17 +115,12 @@ class Gangs(FeatureState):
         self._gangs: dict[str, Gang] = {}
         self._gang_of: dict[str, Gang] = {}
         self._groups: dict[str, GangGroup] = {}
-        self._warnings: list[str] = []
         self._disrupted_whole: set[str] = set()
         self.by_key: Mapping[str, Gang] = MappingProxyType(self._gangs)
 
-    def take_warnings(self) -> list[str]:
-        """Lines about what gangs say that is not valid, each once."""
-        found, self._warnings = self._warnings, []
-        return found
-
     def _warn(self, kind: str, spec: GangSpec) -> None:
-        self._warnings += (f"{kind} {spec.key}: {line} (ignored)" for line in spec.ignored)
+        for line in spec.ignored:
+            self.warn(f"{kind} {spec.key}: {line} (ignored)")
 
     def gang_of(self, pod: str) -> Gang | None:
         """The gang of a pod."""

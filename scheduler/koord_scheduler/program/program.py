@@ -270,8 +270,8 @@ class SchedulerProgram:
         while True:
             await anyio.sleep(1.0)
             nodes = self._scheduler.nodes
-            for take_warnings in nodes.hooks("take_warnings"):
-                for line in take_warnings():
+            for feature in nodes.features.values():
+                for line in feature.take_warnings():
                     self._warn(line)
             if self._reporter is not None:
                 self._reasons.refresh(time.monotonic())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from math import inf
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from koord_scheduler.objects.node import Node
 from koord_scheduler.objects.pod import PodInfo
@@ -39,9 +40,12 @@ class FeatureState:
     """
 
     version: int = 0
+    most_warnings: ClassVar[float] = inf
+    """Warnings that wait to be taken; more are dropped."""
 
     def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
+        self._warnings: dict[str, None] = {}
 
     # ---- what it takes of the API
 
@@ -161,6 +165,13 @@ class FeatureState:
     def set_epoch(self, epoch: float) -> None:
         """It is this late, in seconds since the epoch."""
 
+    def warn(self, line: str) -> None:
+        """Have a line logged about something that cannot be used."""
+        if len(self._warnings) < self.most_warnings:
+            self._warnings[line] = None
+
     def take_warnings(self) -> list[str]:
         """Lines about what cannot be used, each once."""
-        return []
+        found = list(self._warnings)
+        self._warnings.clear()
+        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from koord_kube.protocol.resources import CONFIG_MAPS
@@ -58,7 +59,6 @@ from koord_scheduler.state.pod_usage import PodUsage
 DEVICE_PLUGIN_ADAPTION = "DevicePluginAdaption"
 """The feature gate that lets device plugins of vendors give what is chosen."""
 _MOST_KINDS = 1 << 10
-_MOST_WARNINGS = 1000
 
 
 class DeviceColumns(FeatureState):
@@ -68,6 +68,8 @@ class DeviceColumns(FeatureState):
     nodes and pods, and whether device plugins of vendors give what is chosen (``adapts``). What
     pods have is never kept as a sum.
     """
+
+    most_warnings: ClassVar[float] = 1000
 
     def __init__(self, nodes: ClusterState) -> None:
         super().__init__(nodes)
@@ -81,7 +83,6 @@ class DeviceColumns(FeatureState):
         self._known: dict[int, tuple[str, GPULabels]] = {}
         self._had: defaultdict[int, list[PodDevices]] = defaultdict(list)
         self._states: dict[int, NodeDeviceState] = {}
-        self._warnings: dict[str, None] = {}
         self._room = DeviceRoom(length)
         self._outdated: set[int] = set()
 
@@ -144,12 +145,14 @@ class DeviceColumns(FeatureState):
             self._kinds.clear()
         # Machines of a kind share what they have: it is compared often.
         self._reports[name] = replace(report, has=self._kinds.setdefault(report.has, report.has))
-        self._warn(report.ignored)
+        for line in report.ignored:
+            self.warn(line)
 
     def set_templates(self, templates: GPUTemplates) -> None:
         """Parts in which cards are given are there, or have changed."""
         self._templates = templates.of_models(self.source.resources)
-        self._warn(templates.ignored)
+        for line in templates.ignored:
+            self.warn(line)
         for row in self._known:
             self._forget(row)
             self._nodes.journal.add(row)
@@ -204,12 +207,6 @@ class DeviceColumns(FeatureState):
         report = self._report(row)
         return () if report is None else report.ignored
 
-    def take_warnings(self) -> list[str]:
-        """A line about each part of a Device that could not be used, once."""
-        found = list(self._warnings)
-        self._warnings.clear()
-        return found
-
     def count(self, row: int, usage: PodUsage) -> None:
         if devices := usage.of(DEVICES):
             self._had[row].append(devices)
@@ -250,10 +247,6 @@ class DeviceColumns(FeatureState):
     def _templates_of(self, labels: GPULabels) -> ModelTemplates:
         found = self._templates.get(f"{labels.vendor}-{labels.model}")
         return ModelTemplates(self.source.resources) if found is None else found
-
-    def _warn(self, lines: tuple[str, ...]) -> None:
-        for line in lines[: _MOST_WARNINGS - len(self._warnings)]:
-            self._warnings[line] = None
 
     def _forget(self, row: int) -> None:
         self._states.pop(row, None)

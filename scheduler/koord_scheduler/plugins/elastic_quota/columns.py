@@ -62,7 +62,6 @@ class QuotaColumns(FeatureState):
         self._sums: dict[QuotaClaim, _Sums] = {}
         self._trees: QuotaTrees | None = None
         self._is_total_stale = True
-        self._warnings: list[str] = []
         self._missing: set[str] = set()
 
     def follow(self, rules: QuotaRules) -> None:
@@ -106,7 +105,8 @@ class QuotaColumns(FeatureState):
         if before is None or _shape(before.quota) != _shape(read.quota):
             self._trees = None
         if before is None or before.ignored != read.ignored:
-            self._warnings += read.ignored
+            for line in read.ignored:
+                self.warn(line)
 
     def remove_quota(self, key: str) -> None:
         """A quota is gone."""
@@ -169,8 +169,7 @@ class QuotaColumns(FeatureState):
     def take_warnings(self) -> list[str]:
         """Lines about quotas that cannot be used as they are, or that are not there, each once."""
         self._warn_of_missing()
-        found, self._warnings = self._warnings, []
-        return found
+        return super().take_warnings()
 
     def _warn_of_missing(self) -> None:
         named = {one.name: one for one in self._sums if one.name} if self._quotas else {}
@@ -180,7 +179,7 @@ class QuotaColumns(FeatureState):
             quota = self.trees.of(claim)
             instead = f"they count as {quota.name}'s" if quota else "they have no quota"
             where = f"pods of namespace {claim.namespace} name the ElasticQuota {excerpt(name)}"
-            self._warnings.append(f"{where}, which is not there: {instead}")
+            self.warn(f"{where}, which is not there: {instead}")
         self._missing = missing
 
     def _ask(self, usage: PodUsage, sign: int) -> None:
@@ -220,7 +219,7 @@ class QuotaColumns(FeatureState):
         return made
 
     def _warn(self, quota: ElasticQuota, what: str) -> None:
-        self._warnings.append(f"ElasticQuota {quota.namespace}/{quota.name}: {what}")
+        self.warn(f"ElasticQuota {quota.namespace}/{quota.name}: {what}")
 
     def _total(self) -> Amounts:
         """By resource; there are 0 of those that no node has, and none at all without nodes."""

@@ -62,7 +62,6 @@ class ImageColumns(FeatureState):
         self._most_bytes = most_bytes
         self._images: dict[str, ImageState] = {}
         self._on: dict[int, tuple[tuple[str, ...], array[int]]] = {}
-        self._warnings: list[str] = []
         self._is_reported = False
         self.size = 0
         """Approximate size in bytes."""
@@ -97,11 +96,6 @@ class ImageColumns(FeatureState):
         """An image; ``None`` if no node has it."""
         return self._images.get(name)
 
-    def take_warnings(self) -> list[str]:
-        """A line once there is no room for more."""
-        found, self._warnings = self._warnings, []
-        return found
-
     def _sizes(self, row: int) -> dict[str, int]:
         names, sizes = self._on.get(row, ((), ()))
         return dict(zip(names, sizes, strict=True))
@@ -111,7 +105,7 @@ class ImageColumns(FeatureState):
         known = self._images.get(name)
         cost = _ROW_BYTES + (_NAME_BYTES + len(name) if known is None else 0)
         if self.size + cost > self._most_bytes:
-            self._tell()
+            self._report_full()
             return False
         if known is None:
             known = self._images[intern(name)] = ImageState(size)
@@ -127,11 +121,11 @@ class ImageColumns(FeatureState):
             del self._images[name]
             self.size -= _NAME_BYTES + len(name)
 
-    def _tell(self) -> None:
+    def _report_full(self) -> None:
         if not self._is_reported:
             self._is_reported = True
             mib = self._most_bytes >> 20
-            self._warnings.append(
+            self.warn(
                 f"images of nodes: {len(self._images)} names take {mib} MiB, and ImageLocality "
                 "knows no more of them; let kubelets report fewer (nodeStatusMaxImages)"
             )

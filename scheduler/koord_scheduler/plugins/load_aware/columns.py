@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 from koord_kube.protocol.resources import NODE_METRICS
 
@@ -25,11 +26,11 @@ from koord_scheduler.state.feature_state import FeatureState, Parts
 from koord_scheduler.state.pod_parts import PodParts
 from koord_scheduler.state.pod_usage import PlacedPod, PodUsage
 
-_MOST_WARNINGS = 1000
-
 
 class NodeLoads(FeatureState):
     """Keeps a ``LoadTable`` for each profile that asks for one, before there are nodes or pods."""
+
+    most_warnings: ClassVar[float] = 1000
 
     def __init__(self, nodes: ClusterState) -> None:
         super().__init__(nodes)
@@ -38,7 +39,6 @@ class NodeLoads(FeatureState):
         self.nodes: dict[int, LoadNode] = {}
         self.epoch = 0.0
         self._row_of: dict[str, int] = {}
-        self._warnings: dict[str, None] = {}
 
     def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
         yield ClusterKind(
@@ -79,8 +79,8 @@ class NodeLoads(FeatureState):
             self._remove_node(row)
             return False
         found, warnings = load_node(node)
-        for line in warnings[: _MOST_WARNINGS - len(self._warnings)]:
-            self._warnings[line] = None
+        for line in warnings:
+            self.warn(line)
         if self.nodes.get(row) != found:
             self.nodes[row], self._row_of[found.name] = found, row
             self._set(row, self.tables.values())
@@ -139,12 +139,6 @@ class NodeLoads(FeatureState):
         if wrong:
             self._nodes.journal.add(row)
         return bool(wrong)
-
-    def take_warnings(self) -> list[str]:
-        """A line about each annotation of a node that could not be read, once."""
-        found = list(self._warnings)
-        self._warnings.clear()
-        return found
 
     def _remove_node(self, row: int) -> None:
         node = self.nodes.pop(row, None)

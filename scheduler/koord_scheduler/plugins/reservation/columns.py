@@ -94,7 +94,6 @@ class ReservationColumns(FeatureState):
         self._used: set[tuple[str, str]] = set()
         self._pre_allocated = PreAllocatedPods()
         self._left: list[tuple[str, PodUsage]] | None = None
-        self._warnings: list[str] = []
         self.named = NamedPods()
         self._index: OwnerIndex | None = None
         self._indexed = 0
@@ -230,7 +229,7 @@ class ReservationColumns(FeatureState):
         if before is not None and (before.uid != reservation.uid or not reservation.holds_room):
             self._pre_allocated.let_go(before.uid)
         if reservation.problem and (before is None or before.problem != reservation.problem):
-            self._warnings.append(f"reservation {reservation.key}: {reservation.problem}")
+            self.warn(f"reservation {reservation.key}: {reservation.problem}")
         self.named.add(reservation.matchers)
         self._nodes.selected_labels.add([matcher.selector for matcher in reservation.matchers])
         if reservation.holds_room:
@@ -418,11 +417,6 @@ class ReservationColumns(FeatureState):
             {resource: int(amount) for resource, amount in self._held[name].request},
             self._held[name],
         )
-
-    def take_warnings(self) -> list[str]:
-        """Lines about reservations that cannot be used, each once."""
-        found, self._warnings = self._warnings, []
-        return found
 
 
 def _owns(usage: PodUsage) -> float:

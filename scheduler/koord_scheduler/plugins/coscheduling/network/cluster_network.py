@@ -29,7 +29,6 @@ class ClusterNetwork(FeatureState):
         self.layers: tuple[NetworkLayer, ...] | None = None
         self._tree: NetworkTree | None = None
         self._version = -1
-        self._warnings: list[str] = []
 
     def kinds(self, now: Callable[[], float]) -> Iterable[ClusterKind]:
         yield ClusterKind(
@@ -44,7 +43,7 @@ class ClusterNetwork(FeatureState):
     def set(self, name: str, topology: ClusterTopology) -> None:
         """A ClusterNetworkTopology is there, or has changed; one without valid layers is none."""
         if name != TOPOLOGY_NAME:
-            self._warnings.append(
+            self.warn(
                 f'ClusterNetworkTopology "{name}" does not count; only "{TOPOLOGY_NAME}" does'
             )
             return
@@ -55,7 +54,7 @@ class ClusterNetwork(FeatureState):
         try:
             self.layers = network_layers(topology.spec.network_topology_spec)
         except ValueError as error:
-            self._warnings.append(f'ClusterNetworkTopology "{name}" is ignored: {error}')
+            self.warn(f'ClusterNetworkTopology "{name}" is ignored: {error}')
 
     def remove(self, name: str) -> None:
         """A ClusterNetworkTopology is gone."""
@@ -72,8 +71,3 @@ class ClusterNetwork(FeatureState):
             found = (NetworkNode(row, nodes.name(row), nodes.labels.of(row)) for row in rows)
             self._tree, self._version = network_tree(found, self.layers), nodes.version
         return self._tree
-
-    def take_warnings(self) -> list[str]:
-        """Take the errors of ClusterNetworkTopologies, a line each, once."""
-        warnings, self._warnings = self._warnings, []
-        return warnings
