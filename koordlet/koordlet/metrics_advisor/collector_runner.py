@@ -256,82 +256,68 @@ class CollectorRunner:
             self.cache.retain_pods(present)
 
     def _collect_in_thread(
-        self, scheduled_collector: ScheduledCollector, context: CollectContext, began: float
+        self, watched: ScheduledCollector, context: CollectContext, began: float
     ) -> None:
         """Run it in its thread, unless the last run has not ended."""
-        if scheduled_collector.thread is not None and scheduled_collector.thread.is_alive():
-            scheduled_collector.looked = began
-            if began - scheduled_collector.pending > _SILENT_SECONDS:
+        if watched.thread is not None and watched.thread.is_alive():
+            watched.looked = began
+            if began - watched.pending > _SILENT_SECONDS:
                 reason = "has not answered for a while: what it asks hangs"
-                if self._deduplicator.is_new(scheduled_collector.name, reason):
-                    _log.warning(
-                        "collector unavailable", collector=scheduled_collector.name, reason=reason
-                    )
-                scheduled_collector.state = replace(
-                    scheduled_collector.state, available=False, reason=reason
-                )
-            scheduled_collector.due = _next(
-                scheduled_collector.due, scheduled_collector.interval, began
-            )
+                if self._deduplicator.is_new(watched.name, reason):
+                    _log.warning("collector unavailable", collector=watched.name, reason=reason)
+                watched.state = replace(watched.state, available=False, reason=reason)
+            watched.due = _next(watched.due, watched.interval, began)
             return
 
         def ask() -> None:
-            scheduled_collector.found.put(self._collect(scheduled_collector, context, began))
+            watched.found.put(self._collect(watched, context, began))
 
-        scheduled_collector.pending = began
+        watched.pending = began
         # A daemon thread: koordlet's exit must not wait for a call that hangs.
-        thread = threading.Thread(
-            target=ask, name=f"collector {scheduled_collector.name}", daemon=True
-        )
+        thread = threading.Thread(target=ask, name=f"collector {watched.name}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
             # No thread is left: the other collectors go on, and this one is tried again.
             reason = describe_error(error)
-            if self._deduplicator.is_new(scheduled_collector.name, reason):
-                _log.error("collector failed", collector=scheduled_collector.name, reason=reason)
-            scheduled_collector.state = replace(
-                scheduled_collector.state, available=False, reason=reason
-            )
-            scheduled_collector.due = _next(
-                scheduled_collector.due, scheduled_collector.interval, began
-            )
+            if self._deduplicator.is_new(watched.name, reason):
+                _log.error("collector failed", collector=watched.name, reason=reason)
+            watched.state = replace(watched.state, available=False, reason=reason)
+            watched.due = _next(watched.due, watched.interval, began)
             return
-        scheduled_collector.thread = thread
+        watched.thread = thread
 
     def _collect(
-        self, scheduled_collector: ScheduledCollector, context: CollectContext, began: float
+        self, watched: ScheduledCollector, context: CollectContext, began: float
     ) -> Samples:
         """``began`` is when the round did: collectors of one interval stay in one run."""
         started = time.perf_counter()
-        wait, found, failed, reason = scheduled_collector.interval, Samples(), 0, ""
+        wait, found, failed, reason = watched.interval, Samples(), 0, ""
         try:
-            found = scheduled_collector.collector.collect(context)
+            found = watched.collector.collect(context)
         except UnavailableError as error:
-            wait, reason = max(scheduled_collector.interval, _AGAIN_SECONDS), str(error)
-            if self._deduplicator.is_new(scheduled_collector.name, reason):
-                _log.info(
-                    "collector unavailable", collector=scheduled_collector.name, reason=reason
-                )
+            wait, reason = max(watched.interval, _AGAIN_SECONDS), str(error)
+            if self._deduplicator.is_new(watched.name, reason):
+                _log.info("collector unavailable", collector=watched.name, reason=reason)
         except Exception as error:
             # A defect of ours, or a kernel we do not know: the others go on.
             failed, reason = 1, describe_error(error)
-            if self._deduplicator.is_new(scheduled_collector.name, reason):
-                _log.error("collector failed", collector=scheduled_collector.name, reason=reason)
+            if self._deduplicator.is_new(watched.name, reason):
+                _log.error("collector failed", collector=watched.name, reason=reason)
         self.newest.keep(found, context.steady)
         for line in found.partial:
-            if self._deduplicator.is_new(scheduled_collector.name, line):
-                _log.warning("not collected", collector=scheduled_collector.name, reason=line)
-        scheduled_collector.due, scheduled_collector.looked = (
-            _next(scheduled_collector.due, wait, began),
+            if self._deduplicator.is_new(watched.name, line):
+                _log.warning("not collected", collector=watched.name, reason=line)
+        watched.due, watched.looked = (
+            _next(watched.due, wait, began),
             began,
         )
-        scheduled_collector.state = replace(
-            scheduled_collector.state,
+        watched.state = replace(
+            watched.state,
             available=not reason,
             reason=reason,
-            rounds=scheduled_collector.state.rounds + 1,
-            failures=scheduled_collector.state.failures + failed,
+            rounds=watched.state.rounds + 1,
+            failures=watched.state.failures + failed,
             seconds=time.perf_counter() - started,
             samples=len(found.samples),
         )
