@@ -55,6 +55,8 @@ Score = Callable[[Rows], Amounts]
 RowFilter = Callable[[int], bool]
 RowScore = Callable[[int], float]
 """The same of one row, in plain numbers: ten times as fast where only a few rows changed."""
+Dependence = Callable[[], Hashable]
+"""A value that becomes another when answers about rows do that did not change."""
 
 
 class Shortage(NamedTuple):
@@ -371,8 +373,11 @@ class Plugin:
         """
         return None
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        """Return what else than its own row the score of a row depends on."""
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        """Return what else than its own row the answers about a row depend on; ``None``: nothing.
+
+        It is asked once about a class, and what it returns before each look.
+        """
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from koord_scheduler.framework.profile import EnabledPlugin
-from koord_scheduler.plugin import AcrossNodes, Filter, Plugin, Score
+from koord_scheduler.plugin import AcrossNodes, Dependence, Filter, Plugin, Score
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 
@@ -20,6 +20,7 @@ class ClassPlugin:
     filter: Filter | None
     score: Score | None
     across: AcrossNodes | None
+    depends_on: Dependence | None
 
 
 def class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: ClusterState) -> ClassPlugin:
@@ -32,4 +33,5 @@ def class_plugin(enabled: EnabledPlugin, pod: PodClass, nodes: ClusterState) -> 
         plugin.filter(pod, nodes) if filters else None,
         plugin.score(pod, nodes) if weight else None,
         plugin.across(pod, nodes),
+        plugin.depends_on(pod, nodes),
     )

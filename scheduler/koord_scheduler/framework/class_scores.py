@@ -97,14 +97,8 @@ class ClassScores:
     def depends_on_changed_rows(self) -> bool:
         """True if a class that fits nowhere can fit only on a node that changes from now on."""
         self._rows.refresh()
-        return not self._rows.fits.any() and not any(map(self._depends_on_more, self._answers))
-
-    def _depends_on_more(self, class_plugin: ClassPlugin) -> bool:
-        """True if a filter's answer depends on more than rows."""
-        return bool(
-            class_plugin.filter
-            and class_plugin.plugin.depends_on(self.pod, self.nodes) not in (None, ())
-        )
+        depend_on_more = (answer.filter and answer.depends_on for answer in self._answers)
+        return not self._rows.fits.any() and not any(depend_on_more)
 
     @property
     def preferred(self) -> tuple[str, ...]:

@@ -45,12 +45,7 @@ class RowScores:
         self._normalized = [
             answer for answer in self._plugins if answer.score and answer.plugin.normalizes
         ]
-        # Most plugins depend on nothing but the row.
-        self._depending = [
-            answer.plugin
-            for answer in self._plugins
-            if type(answer.plugin).depends_on is not Plugin.depends_on
-        ]
+        self._depending = [answer.depends_on for answer in self._plugins if answer.depends_on]
         filtering = [answer.plugin for answer in self.answers if answer.filters]
         before = [plugin.pre_filter(pod, nodes) for plugin in filtering]
         self._named = _named_nodes(before)
@@ -88,11 +83,11 @@ class RowScores:
 
     def _state_of_others(self) -> Hashable:
         """All that answers depend on beside the rows; ``base`` is up to date then."""
-        nodes, base = self._nodes, self._base
+        base = self._base
         if base is not None:
             base.refresh()
-        depends = [plugin.depends_on(self._pod, nodes) for plugin in self._depending]
-        return nodes.generation, base.generation if base is not None else 0, *depends
+        depends = [depends_on() for depends_on in self._depending]
+        return self._nodes.generation, base.generation if base is not None else 0, *depends
 
     def feasible(self) -> tuple[Rows, Rows | slice]:
         """The rows that fit, and the same as ``span``; remembered while they are the same."""

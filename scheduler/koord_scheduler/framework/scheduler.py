@@ -463,7 +463,7 @@ class Scheduler(GangStates):
                     plugin.plugin.depends_on(pod.waiting.pod_class, self.nodes)
                     for plugin in plugins
                 )
-                found[pod.scores_key] = tuple(depends)
+                found[pod.scores_key] = tuple(state() for state in depends if state is not None)
         return self.nodes.generation, *found.values()
 
     def obstacle(self, pods: Iterable[QueuedPod]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
 from koord_model.keys import CPU, MEMORY
 
-from koord_scheduler.plugin import MAX_SCORE, Plugin, RowScore, Score
+from koord_scheduler.plugin import MAX_SCORE, Dependence, Plugin, RowScore, Score
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, picked_lines, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
@@ -84,8 +84,8 @@ class NodeResourcesBalancedAllocation(Plugin):
 
         return score
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.backing.version(pod)
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        return nodes.backing.version if nodes.backing.concerns(pod) else None
 
     def _asked(self, pod: PodClass) -> dict[str, float]:
         amounts = dict(pod.amounts)

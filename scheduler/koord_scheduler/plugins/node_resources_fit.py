@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,6 +11,7 @@ from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.extension_points.kept_room import TAKES_ROOM
 from koord_scheduler.plugin import (
+    Dependence,
     Filter,
     Limit,
     Plugin,
@@ -193,8 +194,8 @@ class NodeResourcesFit(Plugin):
 
         return score
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.backing.version(pod)
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        return nodes.backing.version if nodes.backing.concerns(pod) else None
 
     def _request(self, pod: PodClass, nodes: ClusterState) -> Request:
         """Return the pod's resources to check, its own place among the node's pods included."""

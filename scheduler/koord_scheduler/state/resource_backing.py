@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from koord_scheduler.state.arrays import Amounts, Rows
@@ -27,9 +27,9 @@ class ResourceBacking:
         """The resources of a pod that are backed."""
         return ()
 
-    def version(self, pod: PodClass) -> Hashable:
-        """A value that changes with what answers about a pod depend on beside rows."""
-        return None
+    def version(self) -> int:
+        """A number that changes with what answers about such a pod depend on beside rows."""
+        return 0
 
     def add(
         self, pod: PodClass, names: Sequence[str], rows: Rows, has: Amounts, taken: Amounts

@@ -16,7 +16,7 @@ from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import SharedScores
 from koord_scheduler.objects.node import Node, read_node
 from koord_scheduler.objects.pod import PodInfo, read_pod
-from koord_scheduler.plugin import Filter, Plugin
+from koord_scheduler.plugin import Dependence, Filter, Plugin
 from koord_scheduler.plugins.node_resources_fit_plus import (
     FitPlusSettings,
     NodeResourcesFitPlus,
@@ -193,8 +193,8 @@ class FailingPlugin(Plugin):
 
         return can_run
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return self.version
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence:
+        return lambda: self.version
 
 
 class FailingSharedPlugin(FailingPlugin):

@@ -5,7 +5,7 @@ Which devices of one node a pod gets is decided in ``koord_scheduler.plugins.dev
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from koord_scheduler.extension_points.topology_hints import TopologyHintProvider
 from koord_scheduler.plugin import (
     ANOTHER_POD,
     CannotReserve,
+    Dependence,
     Filter,
     Limit,
     Plugin,
@@ -172,8 +173,8 @@ class DeviceShare(Plugin):
         whole = self._scores.workload.whole_scores(scores)
         return normalized(scores) if whole is None else whole
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return self._scores.workload.version if pod.of(DEVICE_NEEDS) else None
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        return (lambda: self._scores.workload.version) if pod.of(DEVICE_NEEDS) else None
 
     def reserve(self, pod: PodClass, nodes: ClusterState, row: int) -> AssumedDevices | None:
         self._scores.count(pod, nodes, row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -87,8 +87,8 @@ class DeviceBacking(ResourceBacking):
         known = self._objects.backing_classes
         return {name: known[name] for name in extended_resources(pod) if name in known}
 
-    def version(self, pod: PodClass) -> Hashable:
-        return self._objects.shared_version if self.concerns(pod) else None
+    def version(self) -> int:
+        return self._objects.shared_version
 
     def add(
         self, pod: PodClass, names: Sequence[str], rows: Rows, has: Amounts, taken: Amounts

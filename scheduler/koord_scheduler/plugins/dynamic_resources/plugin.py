@@ -5,7 +5,7 @@ What a claim gets is decided node by node, in ``koord_scheduler.plugins.dynamic_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from koord_kube.protocol.resources import RESOURCE_CLAIMS
 from koord_scheduler.extension_points.api_services import ApiServices, PreBinding
 from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.plugin import (
+    Dependence,
     Filter,
     Plugin,
     PreFilterResult,
@@ -162,16 +163,15 @@ class DynamicResources(Plugin):
     def unreserve(self, reservation: AssumedClaims, nodes: ClusterState) -> None:
         release_claims(reservation, nodes.use(ClaimColumns).objects)
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
         if not _concerns(pod):
             return None
-        stamps = nodes.use(ClaimColumns).objects.claim_stamps(pod.of(CLAIMS).keys)
-        groups = tuple(claim.group for claim in _claims(pod, nodes).claims)
-        return (
-            stamps,
-            groups,
-            nodes.use(ClaimColumns).objects.shared_version,
-            nodes.use(ClaimColumns).answers.postponed,
+        columns, keys = nodes.use(ClaimColumns), pod.of(CLAIMS).keys
+        return lambda: (
+            columns.objects.claim_stamps(keys),
+            tuple(claim.group for claim in _claims(pod, nodes).claims),
+            columns.objects.shared_version,
+            columns.answers.postponed,
         )
 
 

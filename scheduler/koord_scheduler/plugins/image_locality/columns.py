@@ -63,6 +63,8 @@ class ImageColumns(FeatureState):
         self._images: dict[str, ImageState] = {}
         self._on: dict[int, tuple[tuple[str, ...], array[int]]] = {}
         self._is_reported = False
+        self.changes = 0
+        """Number of changes so far."""
         self.size = 0
         """Approximate size in bytes."""
 
@@ -81,6 +83,7 @@ class ImageColumns(FeatureState):
         before = self._sizes(row)
         if sizes == before:
             return False
+        self.changes += 1
         kept = {name: size for name, size in before.items() if sizes.get(name) == size}
         for name in before.keys() - kept.keys():
             self._remove(row, name)

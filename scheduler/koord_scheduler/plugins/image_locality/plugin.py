@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.plugin import MAX_SCORE, Plugin, RowScore, Score
+from koord_scheduler.plugin import MAX_SCORE, Dependence, Plugin, RowScore, Score
 from koord_scheduler.plugins.image_locality.columns import IMAGES, ImageColumns, ImageState
 from koord_scheduler.state.arrays import Amounts, Rows
 from koord_scheduler.state.cluster_state import ClusterState
@@ -33,10 +33,11 @@ class ImageLocality(Plugin):
 
     def score(self, pod: PodClass, nodes: ClusterState) -> Score | None:
         most = max(_MOST_OF_A_CONTAINER * pod.of(IMAGES).containers, _LEAST + 1)
+        known = _KnownImages(pod, nodes)
 
         def score(rows: Rows) -> Amounts:
             sums = np.zeros(len(rows))
-            images = _images(pod, nodes)
+            images = known.now()
             if not images:
                 return sums
             total = np.count_nonzero(nodes.is_node)
@@ -49,22 +50,42 @@ class ImageLocality(Plugin):
         return score
 
     def score_row(self, pod: PodClass, nodes: ClusterState) -> RowScore | None:
-        of_many = self.score(pod, nodes)
+        of_many, known = self.score(pod, nodes), _KnownImages(pod, nodes)
         if of_many is None:
             return None
 
         def score(row: int) -> float:
-            return float(of_many(np.array([row]))[0]) if _images(pod, nodes) else 0.0
+            return float(of_many(np.array([row]))[0]) if known.now() else 0.0
 
         return score
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        images = _images(pod, nodes)
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        return _KnownImages(pod, nodes).spread if pod.of(IMAGES).images else None
+
+
+class _KnownImages:
+    """The images of a class that some nodes have, looked up when those of any node change."""
+
+    def __init__(self, pod: PodClass, nodes: ClusterState) -> None:
+        self._names = pod.of(IMAGES).images
+        self._nodes = nodes
+        self._columns = nodes.use(ImageColumns)
+        self._changes = -1
+        self._found: list[ImageState] = []
+
+    def now(self) -> list[ImageState]:
+        """Those that are there now."""
+        columns = self._columns
+        if self._changes != columns.changes:
+            self._changes = columns.changes
+            found = map(columns.get, self._names)
+            self._found = [image for image in found if image is not None]
+        return self._found
+
+    def spread(self) -> Hashable:
+        """A value that changes with what scores of all nodes depend on."""
+        images = self.now()
+        if not images:
+            return None
         spread = ((image.size, image.number) for image in images)
-        return (np.count_nonzero(nodes.is_node), *spread) if images else None
-
-
-def _images(pod: PodClass, nodes: ClusterState) -> list[ImageState]:
-    """The images of a pod that some nodes have."""
-    known = nodes.use(ImageColumns).get
-    return [image for name in pod.of(IMAGES).images if (image := known(name)) is not None]
+        return (np.count_nonzero(self._nodes.is_node), *spread)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -44,6 +44,7 @@ from koord_scheduler.state.arrays import Amounts, Mask, lengthened
 from koord_scheduler.state.cluster_kind import ClusterKind
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.feature_state import FeatureState, Parts
+from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_parts import PodParts
 from koord_scheduler.state.pod_usage import PodUsage
 
@@ -250,3 +251,10 @@ def _decrement(counter: Counter[_Key], key: _Key) -> None:
     counter[key] -= 1
     if not counter[key]:
         del counter[key]
+
+
+def claim_stamps(pod: PodClass, nodes: ClusterState) -> Callable[[], Hashable] | None:
+    """Something that becomes another when anything behind a pod's claims changes."""
+    objects, claims = nodes.use(VolumeColumns).objects, pod.of(VOLUMES).claims
+    keys = [claim.key for claim in claims]
+    return partial(objects.stamps, keys) if keys else None

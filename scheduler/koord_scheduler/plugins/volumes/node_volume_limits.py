@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
 
-from koord_scheduler.plugin import Filter, Plugin, Reason, filter_by_reasons
-from koord_scheduler.plugins.volumes.columns import VolumeColumns
+from koord_scheduler.plugin import Dependence, Filter, Plugin, Reason, filter_by_reasons
+from koord_scheduler.plugins.volumes.columns import VolumeColumns, claim_stamps
 from koord_scheduler.plugins.volumes.csi_migration import CSIVolume
 from koord_scheduler.plugins.volumes.objects import PersistentVolumeClaim
 from koord_scheduler.plugins.volumes.pod_claims import is_for_pod, not_found, not_owned
@@ -49,10 +48,8 @@ class NodeVolumeLimits(Plugin):
             too_many |= _exceeds(driver, volumes, nodes, rows)
         return [Reason(TOO_MANY, too_many)]
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.use(VolumeColumns).objects.stamps(
-            claim.key for claim in pod.of(VOLUMES).claims
-        )
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        return claim_stamps(pod, nodes)
 
 
 def _missing_claim(pod: PodClass, nodes: ClusterState) -> str:

@@ -6,13 +6,14 @@ Kubernetes 1.36.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from koord_scheduler.extension_points.api_services import ApiServices, PreBinding
 from koord_scheduler.plugin import (
+    Dependence,
     Filter,
     Plugin,
     PreFilterResult,
@@ -25,7 +26,7 @@ from koord_scheduler.plugins.volumes.binding import (
     reserve_volumes,
     unreserve_volumes,
 )
-from koord_scheduler.plugins.volumes.columns import VolumeColumns
+from koord_scheduler.plugins.volumes.columns import VolumeColumns, claim_stamps
 from koord_scheduler.plugins.volumes.csi_migration import in_tree_plugin, volume_source
 from koord_scheduler.plugins.volumes.node_access import volume_topology
 from koord_scheduler.plugins.volumes.objects import PersistentVolume, PersistentVolumeClaim
@@ -92,10 +93,8 @@ class VolumeBinding(Plugin):
     def unreserve(self, reservation: AssumedVolumes, nodes: ClusterState) -> None:
         unreserve_volumes(reservation, nodes.use(VolumeColumns).objects)
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.use(VolumeColumns).objects.stamps(
-            claim.key for claim in pod.of(VOLUMES).claims
-        )
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        return claim_stamps(pod, nodes)
 
 
 def _bound_conflicts(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
 
 from koord_scheduler.plugin import (
+    Dependence,
     Filter,
     Plugin,
     PreFilterResult,
     Reason,
     filter_by_reasons,
 )
-from koord_scheduler.plugins.volumes.columns import VolumeColumns
+from koord_scheduler.plugins.volumes.columns import VolumeColumns, claim_stamps
 from koord_scheduler.plugins.volumes.objects import PersistentVolumeClaim
 from koord_scheduler.plugins.volumes.pod_claims import not_found
 from koord_scheduler.plugins.volumes.usage import VOLUMES
@@ -70,13 +71,13 @@ class VolumeRestrictions(Plugin):
             Reason(CLAIM_CONFLICT, ~conflict if in_use else np.zeros(len(rows), np.bool_)),
         ]
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        if not pod.of(VOLUMES).claims:
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        stamps = claim_stamps(pod, nodes)
+        if stamps is None:
             return None
-        exclusive = _exclusive_claims(pod, nodes)
-        return (
-            nodes.use(VolumeColumns).objects.stamps(used.key for used in pod.of(VOLUMES).claims),
-            tuple(_is_in_use(claim, nodes) for claim in exclusive),
+        return lambda: (
+            stamps(),
+            tuple(_is_in_use(claim, nodes) for claim in _exclusive_claims(pod, nodes)),
         )
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
 
 from koord_scheduler.objects.node_selector import NodeRequirement
 from koord_scheduler.plugin import (
+    Dependence,
     Filter,
     Plugin,
     PreFilterResult,
     Reason,
     filter_by_reasons,
 )
-from koord_scheduler.plugins.volumes.columns import VolumeColumns
+from koord_scheduler.plugins.volumes.columns import VolumeColumns, claim_stamps
 from koord_scheduler.plugins.volumes.csi_migration import (
     BETA_REGION,
     BETA_ZONE,
@@ -76,10 +76,8 @@ class VolumeZone(Plugin):
             has_zone |= nodes.labels.column(key).codes[rows] >= 0
         return [Reason(ZONE_CONFLICT, conflict & has_zone, resolvable=False)]
 
-    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Hashable:
-        return nodes.use(VolumeColumns).objects.stamps(
-            claim.key for claim in pod.of(VOLUMES).claims
-        )
+    def depends_on(self, pod: PodClass, nodes: ClusterState) -> Dependence | None:
+        return claim_stamps(pod, nodes)
 
 
 def _claims(pod: PodClass) -> list[UsedClaim]:
