@@ -36,6 +36,10 @@ class DisruptionBudgets:
         del self._namespaces[budget.namespace][key]
         self._keys_of.clear()
 
+    def about(self, labels: PodLabels) -> list[DisruptionBudget]:
+        """The budgets that are about pods with these labels."""
+        return [self._budgets[key] for key in self._about(labels)]
+
     def violated_by(self, pods: PodsByRow, placed: PlacedPods) -> Mask:
         """Of each of these pods, whether its eviction violates a budget.
 

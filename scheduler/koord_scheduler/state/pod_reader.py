@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from koord_model.times import from_rfc3339
+from msgspec.structs import replace as replace_fields
 
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 from koord_scheduler.objects.pod_times import NO_TIMES, PodTimes, pod_times
@@ -108,6 +109,15 @@ class PodReader:
             pod_times(pod) if waiting is None else NO_TIMES,
             self._parts(pod),
         )
+
+    def read_replacement(self, raw: bytes) -> WaitingPod:
+        """A pod as its controller makes it anew: as it waits for a node, whatever it has.
+
+        Raises:
+            ValueError: as ``read``.
+        """
+        pod = read_pod(raw)
+        return self._waiting(replace_fields(pod, spec=replace_fields(pod.spec, node_name="")))
 
     def _parts(self, pod: PodInfo) -> PodParts:
         if not self._own:

@@ -1,16 +1,7 @@
 """Decides whether a pod may be evicted at all, and for a claim. No IO.
 
-Never evicted, whatever claims it:
-
-- a pod whose specification is not known: it may be one of the following;
-- static and mirror pods: the kubelet starts them, and no API can end them;
-- system-critical pods: priority 2000000000 and above, a priority class ``system-…``, or
-  Koordinator's class SYSTEM;
-- pods of the namespace kube-system, unless they are labelled for eviction themselves;
-- pods of a DaemonSet: its controller puts the next one on this very node;
-- pods whose eviction cost is the highest there is (``scheduling.koordinator.sh/eviction-cost``);
-- pods that end already: to evict them once more does nothing;
-- koordlet's own pod.
+Never evicted, whatever claims it: the pods that nothing evicts (``koord_model.never_evicted``),
+koordlet's own pod, and a pod whose specification is not known: it may be one of these.
 
 A claim besides wants what it says: the label ``koordinator.sh/eviction-enabled=true`` where it
 asks for it. A pod that has the annotation ``koordinator.sh/eviction-policy`` is evicted by the
@@ -23,23 +14,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
-from koord_model.keys import (
-    ANNOTATION_EVICTION_COST,
-    ANNOTATION_EVICTION_POLICY,
-    ANNOTATION_MIRROR,
-    LABEL_EVICTION_ENABLED,
+from koord_model.keys import ANNOTATION_EVICTION_POLICY, LABEL_EVICTION_ENABLED
+from koord_model.never_evicted import (
+    STATIC,
+    EvictionTraits,
+    is_static,
+    never_evicted,
+    opted_in,
 )
-from koord_model.qos import QoSClass
 
 from koordlet.qos_manager.core.strategy import EvictionClaim, PodView
 
-SYSTEM_CRITICAL = 2_000_000_000
-"""``scheduling.SystemCriticalPriority`` of Kubernetes: no user's class may be so high."""
-
-_SOURCE = "kubernetes.io/config.source"
-_SYSTEM_CLASSES = "system-"
-_SYSTEM_NAMESPACE = "kube-system"
-_NEVER = str(2**31 - 1)
 _LONGEST_RULES = 4096
 """Longer lists are invalid and not cached: a list of all rules has a tenth of this."""
 _RULES = msgspec.json.Decoder(list[str])
@@ -50,35 +35,31 @@ def never(pod: PodView, own: frozenset[str] = frozenset()) -> str:
 
     ``own`` is what koordlet's own pod is called: its UID or "namespace/name".
     """
-    annotations, demand = pod.record.pod.annotations, pod.demand
+    record, demand = pod.record.pod, pod.demand
     if pod.uid in own or pod.name in own:
         return "is koordlet's own pod"
-    if ANNOTATION_MIRROR in annotations or annotations.get(_SOURCE, "api") != "api":
-        return "is a static pod"
     if demand is None:
+        if is_static(record.annotations):
+            return STATIC
         return "has no specification that is known"
-    if demand.terminating:
-        return "ends already"
-    if (demand.priority or 0) >= SYSTEM_CRITICAL:
-        return f"is system-critical: its priority is {demand.priority}"
-    if demand.priority_name.startswith(_SYSTEM_CLASSES):
-        return f"is system-critical: its priority class is {demand.priority_name}"
-    if pod.asked_qos is QoSClass.SYSTEM:
-        return "is of class SYSTEM"
-    if demand.controller == "DaemonSet":
-        return "is a DaemonSet's, which would start it again here"
-    if pod.record.pod.namespace == _SYSTEM_NAMESPACE and not opted_in(pod):
-        return f"is in {_SYSTEM_NAMESPACE} without {LABEL_EVICTION_ENABLED}=true"
-    if annotations.get(ANNOTATION_EVICTION_COST) == _NEVER:
-        return f"has the highest {ANNOTATION_EVICTION_COST}"
-    return ""
+    return never_evicted(
+        EvictionTraits(
+            record.namespace,
+            record.labels,
+            record.annotations,
+            demand.priority,
+            demand.priority_name,
+            demand.controller,
+            demand.terminating,
+        )
+    )
 
 
 def refusal(pod: PodView, claim: EvictionClaim, own: frozenset[str] = frozenset()) -> str:
     """Return why a pod may not be evicted for a claim; "" if it may."""
     if found := never(pod, own):
         return found
-    if claim.opt_in and not opted_in(pod):
+    if claim.opt_in and not opted_in(pod.record.pod.labels):
         return f"is not labelled {LABEL_EVICTION_ENABLED}=true"
     listed = pod.record.pod.annotations.get(ANNOTATION_EVICTION_POLICY)
     if listed is None:
@@ -89,11 +70,6 @@ def refusal(pod: PodView, claim: EvictionClaim, own: frozenset[str] = frozenset(
     if claim.rule not in rules:
         return f"has an {ANNOTATION_EVICTION_POLICY} without {claim.rule}"
     return ""
-
-
-def opted_in(pod: PodView) -> bool:
-    """True if the pod itself says that it may be evicted."""
-    return pod.record.pod.labels.get(LABEL_EVICTION_ENABLED) == "true"
 
 
 def own_names(environ: Mapping[str, str]) -> frozenset[str]:

@@ -11,9 +11,10 @@ from koord_model.keys import (
     ANNOTATION_EVICTION_POLICY,
     LABEL_EVICTION_ENABLED,
 )
+from koord_model.never_evicted import SYSTEM_CRITICAL
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Decision, EvictionClaim, PodView
-from koordlet.qos_manager.eviction.policy.guard import SYSTEM_CRITICAL, never, own_names, refusal
+from koordlet.qos_manager.eviction.policy.guard import never, own_names, refusal
 
 from tests.support.views import pod_view, pod_view_of
 

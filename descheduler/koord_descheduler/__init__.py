@@ -1,0 +1,1 @@
+"""koord-descheduler: moves pods to where they are better off, as Koordinator's does."""

@@ -1,0 +1,1 @@
+"""DeschedulerConfiguration and its plugins' arguments. No IO."""

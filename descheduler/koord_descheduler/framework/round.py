@@ -1,0 +1,312 @@
+"""One round: plugins ask for moves, and each is made on the virtual cluster or refused. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.state.arrays import Mask
+
+from koord_descheduler.objects.observed_node import ObservedNode
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.budgets import Budgets
+from koord_descheduler.planner.cluster import ClusterModel, KnownPod
+from koord_descheduler.planner.disruptions import Disruptions
+from koord_descheduler.planner.move import Destination, Move, MoveRefusal, RoundPlan
+from koord_descheduler.planner.move_memory import MoveMemory
+from koord_descheduler.planner.protection import protection
+from koord_descheduler.planner.usage import Usages
+from koord_descheduler.planner.virtual_cluster import (
+    Accepts,
+    MoveTarget,
+    NoTarget,
+    VirtualCluster,
+    accept_all,
+)
+from koord_descheduler.plugin import DeschedulerPlugin
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """Seconds of the rules that hold for all plugins.
+
+    A pod stays for ``cool_down`` after it was scheduled. No pod of an owner goes back to a node
+    that one left in the last ``memory``.
+    """
+
+    cool_down: float = 60.0
+    memory: float = 1800.0
+
+
+@dataclass(frozen=True)
+class DeschedulerProfile:
+    """Plugins of a profile by extension point, in order; ``selects`` its nodes."""
+
+    name: str
+    deschedule: Sequence[DeschedulerPlugin] = ()
+    balance: Sequence[DeschedulerPlugin] = ()
+    filters: Sequence[DeschedulerPlugin] = ()
+    selects: Callable[[Mapping[str, str]], bool] = lambda labels: True
+
+
+@dataclass
+class DeschedulingRound:
+    """State that the plugins of a round share; ``now`` is in seconds since the epoch."""
+
+    cluster: ClusterModel
+    budgets: Budgets
+    memory: MoveMemory
+    now: float
+    settings: RoundSettings = field(default_factory=RoundSettings)
+    under_way: frozenset[str] = frozenset()
+    """The uids of pods that move already."""
+
+    def __post_init__(self) -> None:
+        self.virtual = VirtualCluster(self.cluster)
+        self.disruptions = Disruptions(self.cluster.scheduler.budgets)
+        self.moves: list[Move] = []
+        self.refusals: dict[str, MoveRefusal] = {}
+        self.notes: dict[str, Any] = {}
+        self._usages: dict[float, Usages] = {}
+
+    def usages(self, expires: float) -> Usages:
+        """Usage of nodes whose NodeMetric is not older than ``expires`` seconds."""
+        found = self._usages.get(expires)
+        if found is None:
+            found = self._usages[expires] = Usages(self.virtual, self.now, expires)
+            for move in self.moves:
+                found.move(self.cluster.pods[move.pod.key], move.target)
+        return found
+
+    def count(self, pod: KnownPod, move: Move) -> None:
+        """A move is chosen; undone with the virtual cluster."""
+        self.moves.append(move)
+        self.budgets.charge(move)
+        self.disruptions.charge(move.pod)
+        for usages in self._usages.values():
+            usages.move(pod, move.target)
+        self.virtual.on_undo(lambda: self._uncount(move))
+
+    def _uncount(self, move: Move) -> None:
+        self.moves.remove(move)
+        self.budgets.refund(move)
+        self.disruptions.refund(move.pod)
+
+    def plan(self) -> RoundPlan:
+        """The plan; the cluster is as it was before."""
+        found = RoundPlan(
+            self.now, tuple(self.moves), tuple(self.refusals.values()), dict(self.notes)
+        )
+        self.virtual.undo()
+        return found
+
+
+class ProfileRound:
+    """A round as a plugin of one profile sees it."""
+
+    def __init__(self, shared: DeschedulingRound, profile: DeschedulerProfile) -> None:
+        self._round = shared
+        self._profile = profile
+        self._plugin: DeschedulerPlugin | None = None
+        self.now = shared.now
+        self.nodes: Mapping[str, ObservedNode] = {
+            name: node
+            for name, node in sorted(shared.cluster.nodes.items())
+            if node.is_ready and profile.selects(node.labels)
+        }
+        """The ready nodes of the profile, cordoned ones too, by name."""
+
+    @property
+    def cluster(self) -> ClusterModel:
+        """The whole cluster as the API says."""
+        return self._round.cluster
+
+    @property
+    def virtual(self) -> VirtualCluster:
+        """The cluster with the moves that were chosen until now."""
+        return self._round.virtual
+
+    @property
+    def moves(self) -> Sequence[Move]:
+        """The moves that were chosen until now, by all plugins."""
+        return self._round.moves
+
+    def usages(self, expires: float) -> Usages:
+        """Usage of nodes whose NodeMetric is not older than ``expires`` seconds."""
+        return self._round.usages(expires)
+
+    def pods_on(self, node: str) -> list[KnownPod]:
+        """The pods of a node that have not moved in this round."""
+        return self._round.virtual.pods_on(node)
+
+    def note(self, about: str, value: Any) -> None:
+        """Keep something for people to read with the plan."""
+        self._round.notes[f"{self._profile.name}/{self._name}/{about}"] = value
+
+    @property
+    def _name(self) -> str:
+        return self._plugin.name if self._plugin is not None else ""
+
+    # ---- running plugins
+
+    def deschedule(self, plugin: DeschedulerPlugin) -> None:
+        """Let a plugin move pods that must not be where they are."""
+        self._plugin = plugin
+        plugin.deschedule(self)
+
+    def balance(self, plugin: DeschedulerPlugin) -> None:
+        """Let a plugin balance nodes."""
+        self._plugin = plugin
+        plugin.balance(self)
+
+    # ---- what plugins ask for
+
+    def may_move(self, pod: ObservedPod) -> bool:
+        """True if nothing that costs little keeps a pod; a refusal is noted."""
+        rule, why = self._obstacle(pod)
+        return not rule or self._refuse(pod, rule, why)
+
+    def _obstacle(self, pod: ObservedPod) -> tuple[str, str]:
+        if why := protection(pod):
+            return "Protected", why
+        if pod.uid in self._round.under_way or any(one.pod.key == pod.key for one in self.moves):
+            return "UnderWay", "it moves already"
+        for plugin in self._profile.filters:
+            if why := plugin.filter(pod, self):
+                return plugin.name, why
+        age = self.now - pod.scheduled
+        if not pod.has_ended and age < self._round.settings.cool_down:
+            return "CoolDown", f"it has its node for {age:.0f} s only"
+        return "", ""
+
+    def _refuse(self, pod: ObservedPod, rule: str, why: str) -> bool:
+        refusal = MoveRefusal(pod, self._profile.name, self._name, rule, why)
+        self._round.refusals[pod.key] = refusal
+        return False
+
+    def move(
+        self,
+        pod: KnownPod,
+        reason: str,
+        *,
+        destination: Destination = Destination.ELSEWHERE,
+        among: Mask | None = None,
+        accepts: Accepts = accept_all,
+        arithmetic: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Move a pod, for a ``reason`` in a line; False if it may not, which is noted.
+
+        ``among`` and ``accepts`` limit its targets, as ``VirtualCluster.place``. The pods that
+        lose their nodes together with it move too, or none of them.
+        """
+        view = pod.view
+        if not self.may_move(view):
+            return False
+        mark = self.virtual.mark()
+        group = self._together(pod)
+        for one in group:
+            self.virtual.take(one)
+        for one in group:
+            refusal = self._move_one(
+                one, reason, destination, among, accepts, arithmetic or {}, len(group) > 1
+            )
+            if refusal:
+                self.virtual.undo(mark)
+                rule, why = refusal
+                prefix = f"{one.view.key}: " if one is not pod else ""
+                return self._refuse(view, rule, prefix + why)
+        self._round.refusals.pop(view.key, None)
+        return True
+
+    def _together(self, pod: KnownPod) -> list[KnownPod]:
+        """A pod, and those of its gang group: they run together or not at all."""
+        gangs = self.cluster.scheduler.nodes.find(Gangs)
+        gang = gangs.gang_of(pod.view.key) if gangs is not None else None
+        if gangs is None or gang is None:
+            return [pod]
+        keys = (
+            key
+            for _, member in gangs.of_group(gang.group_id)
+            if member is not None
+            for key in member.members
+        )
+        others = (self.cluster.pods.get(key) for key in keys if key != pod.view.key)
+        return [pod, *(other for other in others if other is not None and other.view.node)]
+
+    def _move_one(
+        self,
+        pod: KnownPod,
+        reason: str,
+        destination: Destination,
+        among: Mask | None,
+        accepts: Accepts,
+        arithmetic: Mapping[str, Any],
+        in_group: bool,
+    ) -> tuple[str, str] | None:
+        view = pod.view
+        for plugin in self._profile.filters:
+            if why := plugin.pre_eviction_filter(view, self):
+                return plugin.name, why
+        if why := self._round.disruptions.refusal(view):
+            return "DisruptionBudget", why
+        target = ""
+        if destination is not Destination.NOWHERE:
+            place = self._place(pod, destination, among, accepts)
+            if isinstance(place, NoTarget):
+                return place
+            target = place.node
+            arithmetic = {**arithmetic, "score": round(place.score, 3)}
+            if place.source_score is not None:
+                arithmetic["sourceScore"] = round(place.source_score, 3)
+        group = f"{view.namespace}" if in_group else ""
+        move = Move(view, target, self._profile.name, self._name, reason, group, arithmetic)
+        if why := self._round.budgets.refusal(move):
+            return "Budget", why
+        self._round.count(pod, move)
+        return None
+
+    def _place(
+        self, pod: KnownPod, destination: Destination, among: Mask | None, accepts: Accepts
+    ) -> MoveTarget | NoTarget:
+        memory, owner, now = self._round.memory, pod.view.owner, self.now
+
+        def remembered(node: str) -> str:
+            ago = memory.left(owner, node, now) if owner else None
+            if ago is not None:
+                return f"a pod of its owner left it {ago:.0f} s ago"
+            return accepts(node)
+
+        may_stay = destination is Destination.ANYWHERE
+        return self.virtual.place(pod, among=among, accepts=remembered, may_stay=may_stay)
+
+
+def run_round(shared: DeschedulingRound, profiles: Sequence[DeschedulerProfile]) -> RoundPlan:
+    """Let all profiles deschedule, then all balance; a plugin that fails costs only its own moves.
+
+    Pods that wait get what they would get first: moves do not spend their room.
+    """
+    try:
+        shared.virtual.let_pending_in()
+        rounds = [ProfileRound(shared, profile) for profile in profiles]
+        for one, profile in zip(rounds, profiles, strict=True):
+            for plugin in profile.deschedule:
+                _guarded(shared, plugin, one.deschedule)
+        for one, profile in zip(rounds, profiles, strict=True):
+            for plugin in profile.balance:
+                _guarded(shared, plugin, one.balance)
+        return shared.plan()
+    finally:
+        shared.virtual.undo()
+
+
+def _guarded(
+    shared: DeschedulingRound, plugin: DeschedulerPlugin, run: Callable[[DeschedulerPlugin], None]
+) -> None:
+    mark = shared.virtual.mark()
+    try:
+        run(plugin)
+    except Exception as error:  # a plugin's, which is to cost the others nothing
+        shared.virtual.undo(mark)
+        shared.notes[f"{plugin.name}/defect"] = f"{type(error).__name__}: {error}"

@@ -1,0 +1,1 @@
+"""Pods and nodes as the descheduler reads them. No IO."""

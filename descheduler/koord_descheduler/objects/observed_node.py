@@ -1,0 +1,58 @@
+"""A Node as the descheduler reads it. No IO."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+from koord_kube.views.decode import decode_view
+from koord_scheduler.objects.node import Node, read_node
+
+
+class ObservedNode(NamedTuple):
+    """A node as the scheduler reads it, and whether it is ready."""
+
+    node: Node
+    is_ready: bool
+
+    @property
+    def name(self) -> str:
+        """The name, which is unique."""
+        return self.node.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels."""
+        return self.node.labels
+
+    @property
+    def is_schedulable(self) -> bool:
+        """False if it is cordoned."""
+        return not self.node.spec.unschedulable
+
+
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    conditions: list[_Condition] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    status: _Status = _Status()
+
+
+_DECODER = msgspec.json.Decoder(_Node)
+
+
+def read_observed_node(text: bytes) -> ObservedNode:
+    """The node in a JSON document.
+
+    Raises:
+        ValueError: it is not a Node.
+    """
+    conditions = decode_view(_DECODER, text, "a valid Node").status.conditions or ()
+    is_ready = any(one.type == "Ready" and one.status == "True" for one in conditions)
+    return ObservedNode(read_node(text), is_ready)

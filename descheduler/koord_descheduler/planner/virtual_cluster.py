@@ -1,0 +1,214 @@
+"""A cluster in which moves are tried: pods leave, find places and come back. No IO."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.plugin import CannotReserve
+from koord_scheduler.state.arrays import Mask, Rows
+
+from koord_descheduler.planner.cluster import ClusterModel, KnownPod
+
+Accepts = Callable[[str], str]
+"""Reason why a node, by its name, is not to have a pod; "": it may."""
+
+
+def accept_all(_node: str) -> str:
+    """Accept every node."""
+    return ""
+
+
+class MoveTarget(NamedTuple):
+    """The node that a pod gets, with the scheduler's score for it, and its score at its source.
+
+    ``is_first`` is true where the scheduler would choose this node of all. ``source_score`` is
+    ``None`` if the pod would not fit on its source any more.
+    """
+
+    node: str
+    score: float
+    source_score: float | None
+    is_first: bool
+
+
+class NoTarget(NamedTuple):
+    """Reason why a pod can go nowhere, in a line, and the name of the rule that says so."""
+
+    rule: str
+    why: str
+
+
+class VirtualCluster:
+    """A cluster in which pods move; all that is done to it can be undone, in the opposite order.
+
+    It changes the scheduler's state of ``cluster``, which has to be as the API says before anybody
+    else uses it: end with ``undo(0)``.
+    """
+
+    def __init__(self, cluster: ClusterModel) -> None:
+        self.cluster = cluster
+        self._scheduler = cluster.scheduler
+        self._undo: list[Callable[[], object]] = []
+        self._numbers = itertools.count(1)
+        self._moved: dict[str, str] = {}
+
+    # ---- undo
+
+    def mark(self) -> int:
+        """The state now, for ``undo``."""
+        return len(self._undo)
+
+    def undo(self, mark: int = 0) -> None:
+        """Take back all that was done since ``mark``."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def on_undo(self, act: Callable[[], object]) -> None:
+        """Have this called when what was done until now is taken back."""
+        self._undo.append(act)
+
+    # ---- pods
+
+    def node_of(self, key: str) -> str:
+        """The node of a pod by now; "" if it left."""
+        moved = self._moved.get(key)
+        return self.cluster.pods[key].view.node if moved is None else moved
+
+    def pods_on(self, node: str) -> list[KnownPod]:
+        """The pods that are on a node, and have not left it here."""
+        moved = self._moved
+        return [pod for pod in self.cluster.pods_on(node) if pod.view.key not in moved]
+
+    def take(self, pod: KnownPod) -> None:
+        """A pod leaves its node."""
+        key = pod.view.key
+        self._moved[key] = ""
+        if pod.view.has_ended:
+            self.on_undo(lambda: self._moved.pop(key))
+            return
+        self._scheduler.remove_pod(key)
+        self.on_undo(lambda: self._put_back(pod))
+
+    def _put_back(self, pod: KnownPod) -> None:
+        del self._moved[pod.view.key]
+        self._scheduler.set_pod(pod.placed, 0.0)
+
+    def place(
+        self,
+        pod: KnownPod,
+        *,
+        among: Mask | None = None,
+        accepts: Accepts = accept_all,
+        may_stay: bool = False,
+    ) -> MoveTarget | NoTarget:
+        """Give a pod that left its node the best of the nodes that may have it.
+
+        ``among`` are the rows that come into question (``None``: all). Unless it ``may_stay``, its
+        own node does not, and nothing is done if the scheduler would put it back there.
+        """
+        waiting = self._waiting(pod)
+        if reason := self._scheduler.not_admitted(waiting):
+            return NoTarget("Admission", reason)
+        rows = self._scheduler.fitting_rows(waiting)
+        if not len(rows):
+            return NoTarget("Fit", "no node can have it")
+        scores = self._scheduler.scores(waiting)
+        nodes = self._scheduler.nodes
+        totals = scores.totals(rows) + nodes.tie_break[rows]
+        preferred = scores.first_preferred(rows)
+        if len(preferred) < len(rows):
+            totals = np.where(np.isin(rows, preferred), np.inf, totals)
+        order = np.argsort(-totals, kind="stable")
+        source = nodes.row(pod.view.node)
+        at_source = totals[rows == source] if source is not None else totals[:0]
+        source_score = float(at_source[0]) if len(at_source) else None
+        refused = NoTarget("Target", "no other node comes into question")
+        for place in order.tolist():
+            row = int(rows[place])
+            if row == source and not may_stay:
+                continue
+            score = float(totals[place])
+            if not may_stay and source_score is not None and source_score > score:
+                if refused.rule == "Target":
+                    why = f"the scheduler would put it back on {pod.view.node}"
+                    refused = NoTarget("Return", why)
+                break
+            if among is not None and not among[row]:
+                continue
+            name = nodes.name(row)
+            if why := accepts(name):
+                refused = NoTarget("Target", f"{name}: {why}")
+                continue
+            try:
+                self._put(waiting, row)
+            except CannotReserve as error:
+                refused = NoTarget("Fit", f"{name}: {error}")
+                continue
+            self._moved[pod.view.key] = name
+            return MoveTarget(name, score, source_score, place == order[0])
+        return refused
+
+    def put(self, pod: KnownPod, node: str) -> bool:
+        """A pod that left its node takes its room on this one; False if it does not fit there."""
+        waiting, row = self._waiting(pod), self._scheduler.nodes.row(node)
+        if row is None or row not in self._scheduler.fitting_rows(waiting):
+            return False
+        try:
+            self._put(waiting, row)
+        except CannotReserve:
+            return False
+        self._moved[pod.view.key] = node
+        return True
+
+    def let_pending_in(self) -> dict[str, str]:
+        """Pods that wait get the nodes that they would get now; returns these by pod."""
+        found: dict[str, str] = {}
+        hopeless: set[object] = set()
+        for waiting in sorted(self._scheduler.queue.pods.values(), key=lambda pod: pod.turn):
+            key = waiting.scores_key
+            if waiting.gang or key in hopeless or self._scheduler.not_admitted(waiting):
+                continue
+            rows = self._scheduler.fitting_rows(waiting)
+            row = self._scheduler.scores(waiting).best(rows)
+            if row is None:
+                hopeless.add(key)
+                continue
+            try:
+                self._put(waiting, row)
+            except CannotReserve:
+                continue
+            found[waiting.key] = self._scheduler.nodes.name(row)
+        return found
+
+    def rows(self, nodes: Iterable[str]) -> Mask:
+        """A mask of the rows of these nodes, for ``place``."""
+        state = self._scheduler.nodes
+        found: Mask = np.zeros(len(state), np.bool_)
+        known = [row for row in map(state.row, nodes) if row is not None]
+        found[np.array(known, np.intp)] = True
+        return found
+
+    def fitting(self, pod: KnownPod) -> Rows:
+        """The rows where a pod that left its node would fit."""
+        return self._scheduler.fitting_rows(self._waiting(pod))
+
+    def _put(self, waiting: QueuedPod, row: int) -> None:
+        self._scheduler.place(waiting, row)
+        key = waiting.key
+        left = self._moved.get(key)
+
+        def take_back() -> None:
+            self._scheduler.take_back(waiting)
+            if left is not None:
+                self._moved[key] = left
+
+        self.on_undo(take_back)
+
+    def _waiting(self, pod: KnownPod) -> QueuedPod:
+        number = next(self._numbers)
+        view = pod.view
+        return QueuedPod(view.key, "", pod.placed.priority, pod.replacement, number, 0.0)

@@ -1,0 +1,1 @@
+"""Plugins, found by name: a file or a folder each, with all that it is. No IO."""

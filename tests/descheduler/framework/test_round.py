@@ -1,0 +1,167 @@
+"""A round moves what is better off elsewhere, and says why all else stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from koord_descheduler.framework.round import ProfileRound, RoundSettings
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.budgets import MoveLimit, of_namespace, of_node, of_target
+from koord_descheduler.planner.move import Destination, RoundPlan
+from koord_descheduler.planner.move_memory import MoveMemory
+from koord_descheduler.plugin import DeschedulerPlugin
+
+from tests.descheduler.clusters import NOW, TestCluster, node, node_metric, pod
+
+
+class Emptying(DeschedulerPlugin):
+    """Asks for every pod of a node to move."""
+
+    name = "Emptying"
+
+    def __init__(self, node: str = "a", destination: Destination = Destination.ELSEWHERE) -> None:
+        self.node = node
+        self.destination = destination
+
+    def balance(self, cluster: ProfileRound) -> None:
+        for one in sorted(cluster.pods_on(self.node), key=lambda pod: pod.view.key):
+            cluster.move(one, "emptied", destination=self.destination)
+
+
+def moves(plan: RoundPlan) -> list[tuple[str, str]]:
+    return [(move.pod.name, move.target) for move in plan.moves]
+
+
+def rules(plan: RoundPlan) -> dict[str, str]:
+    return {refusal.pod.name: refusal.rule for refusal in plan.refusals}
+
+
+@pytest.fixture
+def small() -> TestCluster:
+    found = TestCluster()
+    found.put(node("a", cpu="8"), node("b", cpu="4"))
+    return found
+
+
+def state_of(cluster: TestCluster) -> list[np.ndarray]:
+    state = cluster.cluster.scheduler.nodes
+    return [state.resources.requested.copy(), state.resources.scored.copy()]
+
+
+def test_chosen_moves_spend_room_of_their_targets(small: TestCluster) -> None:
+    small.put(node("a", unschedulable=True), *(pod(f"p{n}", "a", cpu="3") for n in range(2)))
+    before = state_of(small)
+    plan = small.round(Emptying())
+    assert moves(plan) == [("p0", "b")]
+    assert rules(plan) == {"p1": "Fit"}
+    assert all(map(np.array_equal, before, state_of(small)))
+
+
+def test_a_pod_that_the_scheduler_would_put_back_stays(small: TestCluster) -> None:
+    small.put(pod("p", "a", cpu="1"))
+    plan = small.round(Emptying())
+    assert (moves(plan), rules(plan)) == ([], {"p": "Return"})
+    assert plan.refusals[0].why == "the scheduler would put it back on a"
+    assert moves(small.round(Emptying(destination=Destination.ANYWHERE))) == [("p", "a")]
+
+
+def test_pods_that_wait_get_their_room_first(small: TestCluster) -> None:
+    small.put(node("a", unschedulable=True), pod("p", "a", cpu="3"), pod("waits", "", cpu="3"))
+    plan = small.round(Emptying())
+    assert (moves(plan), rules(plan)) == ([], {"p": "Fit"})
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (MoveLimit("maxNoOfPodsToEvictPerNode", 1, of_node), 1),
+        (MoveLimit("maxNoOfPodsToEvictPerNamespace", 2, of_namespace), 2),
+        (MoveLimit("maxPodsPerTarget", 0, of_target), 0),
+    ],
+)
+def test_budgets_hold(small: TestCluster, limit: MoveLimit, expected: int) -> None:
+    small.put(node("a", unschedulable=True), *(pod(f"p{n}", "a", cpu="1") for n in range(3)))
+    plan = small.round(Emptying(), limits=[limit])
+    assert len(plan.moves) == expected
+    assert set(rules(plan).values()) == {"Budget"}
+
+
+def test_disruption_budgets_are_spent(small: TestCluster) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "pdb", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "app"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    small.put(budget, node("a", unschedulable=True), pod("p0", "a"), pod("p1", "a"))
+    plan = small.round(Emptying())
+    assert moves(plan) == [("p0", "b")]
+    assert plan.refusals[0].why == "PodDisruptionBudget pdb allows no disruption now"
+
+
+def test_no_pod_goes_back_to_a_node_that_one_of_its_owner_left(small: TestCluster) -> None:
+    small.put(node("a", unschedulable=True), pod("p", "a"))
+    memory = MoveMemory(60.0)
+    first = small.round(Emptying(), memory=memory)
+    memory.add(first.moves[0], NOW - 50)
+    small.put(node("a"), node("b", unschedulable=True), pod("p", "b"))
+    plan = small.round(Emptying("b"), memory=memory)
+    assert plan.refusals[0].why == "a: a pod of its owner left it 50 s ago"
+
+
+def test_a_pod_that_was_just_scheduled_stays(small: TestCluster) -> None:
+    small.put(node("a", unschedulable=True), pod("p", "a"))
+    plan = small.round(Emptying(), settings=RoundSettings(cool_down=3601.0))
+    assert rules(plan) == {"p": "CoolDown"}
+
+
+def test_a_plugin_that_fails_costs_only_its_own_moves(small: TestCluster) -> None:
+    class Failing(Emptying):
+        name = "Failing"
+
+        def balance(self, cluster: ProfileRound) -> None:
+            super().balance(cluster)
+            raise RuntimeError("broken")
+
+    small.put(node("a", unschedulable=True), pod("p", "a"))
+    plan = small.round(Failing(), Emptying())
+    assert [(move.plugin, move.pod.name) for move in plan.moves] == [("Emptying", "p")]
+    assert plan.notes == {"Failing/defect": "RuntimeError: broken"}
+
+
+def test_filters_of_plugins_are_asked(small: TestCluster) -> None:
+    class Keeping(DeschedulerPlugin):
+        name = "Keeping"
+
+        def filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
+            return "kept" if pod.name == "p0" else ""
+
+        def pre_eviction_filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
+            return "kept late" if pod.name == "p1" else ""
+
+    small.put(node("a", unschedulable=True), *(pod(f"p{n}", "a") for n in range(3)))
+    plan = small.round(Emptying(), Keeping({}))
+    assert moves(plan) == [("p2", "b")]
+    assert {one.why for one in plan.refusals} == {"kept", "kept late"}
+
+
+def test_usage_follows_moves(small: TestCluster) -> None:
+    seen = []
+
+    class Looking(Emptying):
+        def balance(self, cluster: ProfileRound) -> None:
+            usages = cluster.usages(180.0)
+            super().balance(cluster)
+            seen.extend(usages.of(name).used["cpu"] for name in ("a", "b"))  # type: ignore[union-attr]
+
+    small.put(
+        node("a", unschedulable=True),
+        pod("p", "a"),
+        node_metric(
+            "a", {"cpu": "500m"}, {"default/p": {"cpu": "2"}, "default/gone": {"cpu": "4"}}
+        ),
+        node_metric("b", {"cpu": "100m"}, {}),
+    )
+    small.round(Looking())
+    assert seen == [500, 2100]
