@@ -25,6 +25,7 @@ from koord_service.terminal import (
 from koordctl import (
     backtest_options,
     crds,
+    descheduler,
     devices,
     events,
     gangs,
@@ -306,6 +307,7 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
         module.add_arguments(shown)
         shown.set_defaults(kernel=KernelFilesystem)
         yield shown
+    yield from _add_descheduler(commands)
     words = "custom resource definitions"
     definitions = commands.add_parser(
         "crds", help=words, description=f"Shows or installs our {words}.", allow_abbrev=False
@@ -338,6 +340,27 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     quota.add_convert(convert)
     yield convert
+
+
+def _add_descheduler(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+    words = "moves of pods by koord-descheduler"
+    parser = commands.add_parser(
+        "descheduler", help=words, description=f"Shows {words}.", allow_abbrev=False
+    )
+    below = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    planned = _command(
+        below,
+        "plan",
+        descheduler.run_plan,
+        "the next round: pods that would move and where to, and pods that stay and why",
+    )
+    descheduler.add_plan(planned)
+    yield planned
+    explained = _command(
+        below, "why", descheduler.run_why, "why a pod was moved, or stays where it is"
+    )
+    descheduler.add_why(explained)
+    yield explained
 
 
 def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:

@@ -60,8 +60,8 @@ class DeschedulingRound:
     memory: MoveMemory
     now: float
     settings: RoundSettings = field(default_factory=RoundSettings)
-    under_way: frozenset[str] = frozenset()
-    """The uids of pods that move already."""
+    under_way: Sequence[Move] = ()
+    """Moves that have begun and not ended: their pods count where they go."""
 
     def __post_init__(self) -> None:
         self.virtual = VirtualCluster(self.cluster)
@@ -70,19 +70,37 @@ class DeschedulingRound:
         self.refusals: dict[str, MoveRefusal] = {}
         self.notes: dict[str, Any] = {}
         self._usages: dict[float, Usages] = {}
+        self._carried: list[tuple[KnownPod, str]] = []
+        self._moving = {move.pod.uid for move in self.under_way}
+
+    def carry_on(self) -> None:
+        """Count the pods of moves under way where they go; there first, whoever waits."""
+        for move in self.under_way:
+            pod = self.cluster.pods.get(move.pod.key)
+            if pod is None or pod.view.uid != move.pod.uid or pod.view.node != move.source:
+                continue
+            self.virtual.take(pod)
+            placed = bool(move.target) and self.virtual.put(pod, move.target)
+            self._carried.append((pod, move.target if placed else ""))
 
     def usages(self, expires: float) -> Usages:
         """Usage of nodes whose NodeMetric is not older than ``expires`` seconds."""
         found = self._usages.get(expires)
         if found is None:
             found = self._usages[expires] = Usages(self.virtual, self.now, expires)
-            for move in self.moves:
-                found.move(self.cluster.pods[move.pod.key], move.target)
+            chosen = [(self.cluster.pods[move.pod.key], move.target) for move in self.moves]
+            for pod, target in (*self._carried, *chosen):
+                found.move(pod, target)
         return found
+
+    def moves_already(self, pod: ObservedPod) -> bool:
+        """True if a move of the pod is under way, or chosen."""
+        return pod.uid in self._moving
 
     def count(self, pod: KnownPod, move: Move) -> None:
         """A move is chosen; undone with the virtual cluster."""
         self.moves.append(move)
+        self._moving.add(move.pod.uid)
         self.budgets.charge(move)
         self.disruptions.charge(move.pod)
         for usages in self._usages.values():
@@ -91,6 +109,7 @@ class DeschedulingRound:
 
     def _uncount(self, move: Move) -> None:
         self.moves.remove(move)
+        self._moving.discard(move.pod.uid)
         self.budgets.refund(move)
         self.disruptions.refund(move.pod)
 
@@ -171,7 +190,7 @@ class ProfileRound:
     def _obstacle(self, pod: ObservedPod) -> tuple[str, str]:
         if why := protection(pod):
             return "Protected", why
-        if pod.uid in self._round.under_way or any(one.pod.key == pod.key for one in self.moves):
+        if self._round.moves_already(pod):
             return "UnderWay", "it moves already"
         for plugin in self._profile.filters:
             if why := plugin.filter(pod, self):
@@ -288,6 +307,7 @@ def run_round(shared: DeschedulingRound, profiles: Sequence[DeschedulerProfile])
     Pods that wait get what they would get first: moves do not spend their room.
     """
     try:
+        shared.carry_on()
         shared.virtual.let_pending_in()
         rounds = [ProfileRound(shared, profile) for profile in profiles]
         for one, profile in zip(rounds, profiles, strict=True):

@@ -1,0 +1,1 @@
+"""The program: flags, leadership, pages, the loop of rounds; all parts put together."""

@@ -1,0 +1,68 @@
+"""Lately planned rounds and lately executed moves, to answer why a pod moved or stays. No IO."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any
+
+from koord_model.times import rfc3339
+
+from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.program.plan_document import Document, move_document, refusal_document
+
+_MOST_MOVES = 4096
+"""Of some 500 bytes each."""
+_MOST_ROUNDS = 100
+
+
+class RoundHistory:
+    """The last plan, the sizes of those before, and the results of the last moves by pod."""
+
+    def __init__(self) -> None:
+        self.last: RoundPlan | None = None
+        self._results: OrderedDict[str, Document] = OrderedDict()
+        self._rounds: deque[Document] = deque(maxlen=_MOST_ROUNDS)
+
+    def planned(self, plan: RoundPlan, seconds: float) -> None:
+        """A round was planned in so many seconds."""
+        self.last = plan
+        self._rounds.append(
+            {
+                "at": rfc3339(plan.at),
+                "seconds": round(seconds, 3),
+                "moves": len(plan.moves),
+                "refused": len(plan.refusals),
+            }
+        )
+
+    def executed(self, move: Move, result: str, why: str, at: float) -> None:
+        """A move was carried out, or not, at ``at`` seconds since the epoch."""
+        found = {**move_document(move), "at": rfc3339(at), "result": result, "why": why}
+        self._results.pop(move.pod.key, None)
+        self._results[move.pod.key] = found
+        while len(self._results) > _MOST_MOVES:
+            self._results.popitem(last=False)
+
+    def rounds(self) -> list[Document]:
+        """The last rounds, the newest last."""
+        return list(self._rounds)
+
+    def results(self) -> list[Document]:
+        """The last executed moves, the newest first."""
+        return list(reversed(self._results.values()))
+
+    def why(self, pod: str) -> dict[str, Any]:
+        """All that is known of a pod by namespace/name: its last move, and why it stays."""
+        found: dict[str, Any] = {"pod": pod, "moved": self._results.get(pod)}
+        plan = self.last
+        if plan is None:
+            return {**found, "state": "unknown", "reason": "no round was planned yet"}
+        found["round"] = rfc3339(plan.at)
+        move = next((move for move in plan.moves if move.pod.key == pod), None)
+        if move is not None:
+            return {**found, "state": "to move", "move": move_document(move)}
+        refusal = next((one for one in plan.refusals if one.pod.key == pod), None)
+        if refusal is not None:
+            return {**found, "state": "stays", "refusal": refusal_document(refusal)}
+        reason = "no plugin wanted to move it in the last round"
+        return {**found, "state": "not considered", "reason": reason}

@@ -1,0 +1,43 @@
+"""A descheduler's pages: how it stands, the next round, and why a pod moved or stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from koord_model.version import VERSION
+from koord_service.status import MakePage, Query, QueryError, json_page
+
+from koord_descheduler.program.plan_document import Document
+
+
+@dataclass(frozen=True)
+class DeschedulerPageSources:
+    """The sources of pages; threads call them, and only read.
+
+    ``plan`` plans the next round without doing it, ``last`` is the last one. ``why`` says what is
+    known of a pod by namespace/name.
+    """
+
+    status: Callable[[], Document]
+    plan: Callable[[], Document]
+    last: Callable[[], Document]
+    why: Callable[[str], Document]
+
+
+def pages(known: DeschedulerPageSources) -> dict[str, MakePage]:
+    """The pages that people ask for."""
+    return {
+        "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
+        "/v1/plan": lambda _: json_page({"version": VERSION, **known.plan()}),
+        "/v1/round": lambda _: json_page({"version": VERSION, **known.last()}),
+        "/v1/why": lambda query: json_page(known.why(_pod(query))),
+    }
+
+
+def _pod(query: Query) -> str:
+    pod = query.values.get("pod", "")
+    namespace, _, name = pod.partition("/")
+    if not namespace or not name or "/" in name:
+        raise QueryError(f'parameter "pod" is "{pod}"; expected NAMESPACE/NAME')
+    return pod

@@ -1,0 +1,131 @@
+"""The loop of rounds: one is planned every so often, and its moves are carried out in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import anyio
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
+from koord_kube.protocol.api import ApiError, NotLeadingError
+
+from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.program.history import RoundHistory
+from koord_descheduler.program.round_planner import RoundPlanner
+
+DRY_RUN = EvictionOutcome(EvictionResult.EVICTED, "dry run: nothing was done")
+
+
+class MoveExecutor(Protocol):
+    """The way in which a profile's moves are carried out."""
+
+    async def execute(self, move: Move) -> EvictionOutcome:
+        """Begin a move.
+
+        Raises:
+            NotLeadingError: this program may not write.
+        """
+        ...
+
+
+class RoundObserver(Protocol):
+    """Hears of rounds and moves, for metrics, Events and logs."""
+
+    def planned(self, plan: RoundPlan, seconds: float) -> None:
+        """A round was planned in so many seconds."""
+        ...
+
+    def not_planned(self, reason: str) -> None:
+        """A round was not planned."""
+        ...
+
+    def executed(self, move: Move, outcome: EvictionOutcome) -> None:
+        """A move was begun, or could not be."""
+        ...
+
+
+class RoundLoop:
+    """Plans a round every ``interval`` seconds (0: one alone) and executes it.
+
+    ``silence`` says why nothing may be decided at present; ``jobs`` are migrations under way.
+    A round starts earlier once ``trigger`` is called, ``settle`` seconds after the last call.
+    """
+
+    def __init__(
+        self,
+        planner: RoundPlanner,
+        history: RoundHistory,
+        observer: RoundObserver,
+        *,
+        interval: float,
+        silence: Callable[[], str],
+        jobs: Callable[[], Iterable[Move]] = tuple,
+        dry_run: bool = False,
+        settle: float = 5.0,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._planner = planner
+        self._history = history
+        self._observer = observer
+        self._interval = interval
+        self._silence = silence
+        self._jobs = jobs
+        self._dry_run = dry_run
+        self._settle = settle
+        self._wall = wall
+        self._monotonic = monotonic
+        self._triggered = anyio.Event()
+
+    def trigger(self) -> None:
+        """Have a round planned soon."""
+        self._triggered.set()
+
+    def plan(self) -> RoundPlan:
+        """Plan the next round, and do nothing of it."""
+        return self._planner.plan(self._wall(), self._jobs())
+
+    async def run(self, executors: Mapping[str, MoveExecutor]) -> None:
+        """Until cancelled, or after one round where there is no interval.
+
+        Raises:
+            NotLeadingError: another one leads by now.
+        """
+        while True:
+            await self._round(executors)
+            if not self._interval:
+                return
+            with anyio.move_on_after(self._interval):
+                await self._triggered.wait()
+                await anyio.sleep(self._settle)
+            self._triggered = anyio.Event()
+
+    async def _round(self, executors: Mapping[str, MoveExecutor]) -> None:
+        if reason := self._silence() or self._planner.obstacle():
+            self._observer.not_planned(reason)
+            return
+        began = self._monotonic()
+        plan = self.plan()
+        seconds = self._monotonic() - began
+        self._history.planned(plan, seconds)
+        self._observer.planned(plan, seconds)
+        failed: set[str] = set()
+        for move in plan.moves:
+            if move.group and move.group in failed:
+                continue
+            outcome = DRY_RUN if self._dry_run else await self._execute(executors, move)
+            if outcome.pod_stays and move.group:
+                failed.add(move.group)
+            if not outcome.pod_stays:
+                self._planner.begin(move, self._wall())
+            self._history.executed(move, outcome.end.value, outcome.reason, self._wall())
+            self._observer.executed(move, outcome)
+
+    async def _execute(self, executors: Mapping[str, MoveExecutor], move: Move) -> EvictionOutcome:
+        try:
+            return await executors[move.profile].execute(move)
+        except NotLeadingError:
+            raise
+        except ApiError as error:
+            return EvictionOutcome(EvictionResult.FAILED, str(error))

@@ -1,0 +1,74 @@
+"""Plans the rounds of one configuration, one after the other. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from koord_descheduler.framework.round import (
+    DeschedulerProfile,
+    DeschedulingRound,
+    RoundSettings,
+    run_round,
+)
+from koord_descheduler.planner.budgets import Budgets, MoveLimit
+from koord_descheduler.planner.cluster import ClusterModel
+from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.planner.move_memory import MoveMemory
+
+FEWEST_NODES = 2
+"""With fewer ready nodes no pod can go elsewhere."""
+
+
+class RoundPlanner:
+    """Plans; times are in seconds since the epoch.
+
+    Moves that were begun count until their pods are gone, or for ``settings.memory`` seconds: where
+    they are pretended, they are deducted so.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterModel,
+        profiles: Sequence[DeschedulerProfile],
+        limits: Sequence[MoveLimit],
+        settings: RoundSettings,
+    ) -> None:
+        self.cluster = cluster
+        self._profiles = profiles
+        self._limits = limits
+        self._settings = settings
+        self._memory = MoveMemory(settings.memory)
+        self._begun: dict[str, tuple[float, Move]] = {}
+
+    def obstacle(self) -> str:
+        """Return why no round can be planned now, in a line; "" if one can."""
+        ready = sum(node.is_ready for node in self.cluster.nodes.values())
+        if ready < FEWEST_NODES:
+            return f"{ready} nodes are ready; a round needs {FEWEST_NODES}"
+        return ""
+
+    def plan(self, now: float, jobs: Iterable[Move] = ()) -> RoundPlan:
+        """Plan a round, with moves of migration ``jobs`` under way."""
+        under_way = [*self._under_way(now), *jobs]
+        shared = DeschedulingRound(
+            self.cluster,
+            Budgets(self._limits),
+            self._memory,
+            now,
+            self._settings,
+            under_way,
+        )
+        return run_round(shared, self._profiles)
+
+    def begin(self, move: Move, now: float) -> None:
+        """A move is carried out, or pretended."""
+        self._begun[move.pod.uid] = now, move
+        self._memory.add(move, now)
+
+    def _under_way(self, now: float) -> list[Move]:
+        pods, longest = self.cluster.pods, self._settings.memory
+        for uid, (began, move) in list(self._begun.items()):
+            pod = pods.get(move.pod.key)
+            if pod is None or pod.view.uid != uid or now - began > longest:
+                del self._begun[uid]
+        return [move for _, move in self._begun.values()]

@@ -1,0 +1,146 @@
+"""Rounds are planned one after the other, and their moves carried out in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import anyio
+import pytest
+from koord_descheduler.framework.round import DeschedulerProfile, RoundSettings
+from koord_descheduler.planner.budgets import MoveLimit, of_all
+from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.program.history import RoundHistory
+from koord_descheduler.program.round_loop import RoundLoop
+from koord_descheduler.program.round_planner import RoundPlanner
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
+from koord_kube.protocol.api import ApiError
+
+from tests.descheduler.clusters import NOW, TestCluster, node, pod
+from tests.descheduler.framework.test_round import Emptying
+
+REFUSED = EvictionOutcome(EvictionResult.REFUSED, "a budget forbids it")
+
+
+class Executor:
+    """Carries out nothing; ``outcomes`` by pod."""
+
+    def __init__(self, **outcomes: EvictionOutcome | ApiError) -> None:
+        self.outcomes = outcomes
+        self.moved: list[str] = []
+
+    async def execute(self, move: Move) -> EvictionOutcome:
+        self.moved.append(move.pod.name)
+        outcome = self.outcomes.get(move.pod.name, EvictionOutcome(EvictionResult.EVICTED))
+        if isinstance(outcome, ApiError):
+            raise outcome
+        return outcome
+
+
+class Observer:
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.plans: list[RoundPlan] = []
+        self.reasons: list[str] = []
+        self.results: list[tuple[str, str]] = []
+
+    def planned(self, plan: RoundPlan, seconds: float) -> None:
+        self.plans.append(plan)
+
+    def not_planned(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def executed(self, move: Move, outcome: EvictionOutcome) -> None:
+        self.results.append((move.pod.name, outcome.end.value))
+
+
+@pytest.fixture
+def cluster() -> TestCluster:
+    found = TestCluster()
+    found.put(node("a", unschedulable=True), node("b", cpu="4"))
+    found.put(*(pod(f"p{number}", "a", cpu="2", owner=f"o{number}") for number in range(3)))
+    return found
+
+
+def planner(
+    cluster: TestCluster, limits: Iterable[MoveLimit] = (), memory: float = 100.0
+) -> RoundPlanner:
+    plugins = (Emptying(),)
+    profile = DeschedulerProfile("test", plugins, plugins)
+    settings = RoundSettings(0.0, memory)
+    return RoundPlanner(cluster.cluster, [profile], tuple(limits), settings)
+
+
+def loop(planned: RoundPlanner, observer: Observer, **more: object) -> RoundLoop:
+    given = {"interval": 0.0, "silence": str, "wall": lambda: NOW} | more
+    return RoundLoop(planned, RoundHistory(), observer, **given)  # type: ignore[arg-type]
+
+
+async def test_moves_are_carried_out_in_order(cluster: TestCluster) -> None:
+    observer, executor = Observer(), Executor(p0=REFUSED)
+    await loop(planner(cluster), observer).run({"test": executor})
+    assert executor.moved == ["p0", "p1"]
+    assert observer.results == [("p0", "refused"), ("p1", "evicted")]
+    assert [(one.pod.name, one.rule) for one in observer.plans[0].refusals] == [("p2", "Fit")]
+
+
+async def test_a_failed_move_is_tried_again_and_a_begun_one_counts(cluster: TestCluster) -> None:
+    observer, planned = Observer(), planner(cluster)
+    await loop(planned, observer).run({"test": Executor(p0=ApiError("no answer"))})
+    await loop(planned, observer).run({"test": Executor()})
+    assert observer.results == [("p0", "failed"), ("p1", "evicted"), ("p0", "evicted")]
+    # p1 is still there: it counts where it goes, and nobody moves it twice.
+    assert {one.pod.name: one.rule for one in observer.plans[1].refusals} == {"p2": "Fit"}
+
+
+async def test_a_dry_run_deducts_what_it_shows(cluster: TestCluster) -> None:
+    observer, planned, executor = Observer(), planner(cluster), Executor()
+    limits = [MoveLimit("maxNoOfPodsToEvictTotal", 1, of_all)]
+    planned = planner(cluster, limits)
+    for _ in range(3):
+        await loop(planned, observer, dry_run=True).run({"test": executor})
+    assert executor.moved == []
+    assert [name for name, _ in observer.results] == ["p0", "p1"]
+    assert [len(plan.moves) for plan in observer.plans] == [1, 1, 0]
+
+
+def test_moves_that_never_end_are_forgotten(cluster: TestCluster) -> None:
+    planned = planner(cluster, memory=100.0)
+    for move in planned.plan(NOW).moves:
+        planned.begin(move, NOW)
+    assert planned.plan(NOW + 99).moves == ()
+    assert len(planned.plan(NOW + 101).moves) == 2
+
+
+async def test_the_rest_of_a_group_stays_if_one_pod_does(cluster: TestCluster) -> None:
+    observer, executor = Observer(), Executor(p0=REFUSED)
+    made = planner(cluster)
+    plan = made.plan(NOW)
+    plan = plan._replace(moves=tuple(move._replace(group="g") for move in plan.moves))
+    made.plan = lambda now, jobs=(): plan  # type: ignore[method-assign]
+    await loop(made, observer).run({"test": executor})
+    assert executor.moved == ["p0"]
+
+
+@pytest.mark.parametrize(
+    ("silence", "reason"),
+    [("pods: not followed for 31 s", "pods: not followed for 31 s"), ("", "1 nodes are ready")],
+)
+async def test_no_round_in_the_dark(cluster: TestCluster, silence: str, reason: str) -> None:
+    cluster.remove("Node", "b")
+    observer = Observer()
+    await loop(planner(cluster), observer, silence=lambda: silence).run({"test": Executor()})
+    assert observer.reasons[0].startswith(reason)
+    assert observer.plans == []
+
+
+async def test_a_trigger_starts_a_round_early(cluster: TestCluster) -> None:
+    observer = Observer()
+    rounds = loop(planner(cluster), observer, interval=3600.0, settle=0.0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(rounds.run, {"test": Executor()})
+        with anyio.fail_after(5):
+            while len(observer.plans) < 2:
+                rounds.trigger()
+                await anyio.sleep(0)
+        group.cancel_scope.cancel()
