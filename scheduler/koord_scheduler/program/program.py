@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
 
 import anyio
 import msgspec
 from koord_kube.api_writer import ApiWriter
 from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
-from koord_kube.core.election import ElectionTiming
-from koord_kube.leadership import Leadership, LeaseSettings
+from koord_kube.leadership import Leadership
+from koord_kube.lease_flags import lease_settings
 from koord_kube.pod_evictor import PodEvictor
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.api import ApiError, NotFoundError
@@ -24,7 +23,6 @@ from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
 
-from koord_scheduler.config.leader_election import LeaderElectionSettings
 from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_scheduler.extenders.api_documents import ApiDocuments
 from koord_scheduler.extension_points.api_services import ApiServices, Controller, PreBinding
@@ -75,8 +73,6 @@ from koord_scheduler.program.settings import SchedulerSettings
 
 log = get_log("scheduler")
 
-T = TypeVar("T")
-
 SETTLE_SECONDS = 5.0
 """For bindings that are on their way when it is time to stop; a pod has 30 s to end."""
 _BUSY = 32
@@ -105,7 +101,10 @@ class SchedulerProgram:
         report_unknown(log, others, DEFAULTS, UNUSED)
         self.registry = CollectorRegistry()
         self._leadership = Leadership(
-            client, identity, _lease(settings, config.leader_election), on_warning=self._warn
+            client,
+            identity,
+            lease_settings(settings, config.leader_election),
+            on_warning=self._warn,
         )
         self._scheduler = make_scheduler(
             config,
@@ -450,23 +449,3 @@ def _nothing() -> int:
 
 def _now() -> Now:
     return Now(time.monotonic(), time.time())
-
-
-def _lease(settings: SchedulerSettings, configured: LeaderElectionSettings) -> LeaseSettings | None:
-    """The Lease that schedulers compete for; flags count more than the file."""
-
-    def chosen(flag: T | None, value: T) -> T:
-        return value if flag is None else flag
-
-    if not chosen(settings.leader_elect, configured.leader_elect):
-        return None
-    timing = ElectionTiming(
-        int(chosen(settings.leader_elect_lease_duration, configured.lease_duration)),
-        chosen(settings.leader_elect_renew_deadline, configured.renew_deadline),
-        chosen(settings.leader_elect_retry_period, configured.retry_period),
-    )
-    return LeaseSettings(
-        chosen(settings.leader_elect_resource_name, configured.resource_name),
-        chosen(settings.leader_elect_resource_namespace, configured.resource_namespace),
-        timing,
-    )
