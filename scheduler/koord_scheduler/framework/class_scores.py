@@ -123,7 +123,7 @@ class ClassScores:
         self._rows.refresh()
         rows, _ = self._rows.feasible()
         passed = self._pass_across(rows)
-        return rows if passed is None else rows[passed]
+        return rows if passed is None else rows.compress(passed)
 
     def _pass_across(self, rows: Rows) -> Mask | None:
         """Of each of these rows, whether what depends on other nodes lets it; ``None``: of all."""

@@ -48,7 +48,7 @@ class Domains:
         self.are_of_all = bool((has_domain == is_node).all())
         self.lacking = lacking if lacking.any() else None
         self._sizes = sizes[sizes > 0]
-        self._smallest = int(self._sizes.min(initial=0))
+        self._smallest = int(self._sizes.min()) if len(self._sizes) else 0
         self._nodes = int(sizes.sum())
         self.present = np.flatnonzero(np.bincount(codes[is_counted]))
         self.few_present = self.present.tolist() if self.number <= _FEW else None
