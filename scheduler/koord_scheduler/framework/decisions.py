@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from koord_scheduler.extenders.preemption import Preemption
 from koord_scheduler.extenders.refusal import ExtenderRefusal
@@ -12,8 +12,7 @@ from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.gangs.member import Release
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """A pod is to be bound to a node; ``reserved`` is what plugins took for it.
 
     With a ``release``, it is bound together with others of its gang.

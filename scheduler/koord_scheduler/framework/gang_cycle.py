@@ -244,7 +244,7 @@ class GangCycle:
         for placement in placements:
             self._host.confirm(placement.pod)
             self._decided.append(
-                replace(placement, release=release) if len(placements) > 1 else placement
+                placement._replace(release=release) if len(placements) > 1 else placement
             )
         self._host.regroup(placements[0].pod)
 

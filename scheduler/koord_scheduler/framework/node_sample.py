@@ -29,20 +29,25 @@ class NodeSampler:
     def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
         self._version = -1
-        self._order: Rows = np.zeros(0, np.intp)
+        self._total = 0
+        self._order: Rows | None = None
         self._next = 0
 
     def size(self, per_cent: int) -> int:
         """Return the number of nodes that are enough for a class; 0: all have to be tried."""
-        total = int(np.count_nonzero(self._nodes.is_node))
-        number = sample_size(total, per_cent) if total > LARGE else total
-        return number if number < total else 0
-
-    def take(self, number: int) -> Rows:
-        """The rows of the next nodes."""
         nodes = self._nodes
         if self._version != nodes.version:
-            self._version = nodes.version
+            self._version, self._order = nodes.version, None
+            self._total = int(np.count_nonzero(nodes.is_node))
+        if self._total <= LARGE:
+            return 0
+        number = sample_size(self._total, per_cent)
+        return number if number < self._total else 0
+
+    def take(self, number: int) -> Rows:
+        """The rows of the next nodes, after ``size``."""
+        if self._order is None:
+            nodes = self._nodes
             rows = np.flatnonzero(nodes.is_node)
             self._order = rows[nodes.tie_break[rows].argsort()]
         total = len(self._order)

@@ -248,12 +248,12 @@ class PodStates:
         reserved = self._reserve(waiting, row)
         if reserved:
             self._reserved[pod.key] = reserved
-        usage = self._usage_of(pod.key, waiting)
+        usage = self._usage_of(pod.key, waiting) if reserved else waiting.usage
         times = PodTimes(self.nodes.epoch)
         # What is no pod is no victim: nothing could be evicted.
         priority = pod.priority if waiting.stands_for is None else HIGHEST_PRIORITY
         self.placed.set(PlacedPod(pod.key, pod.uid, node, priority, None, usage, times=times))
-        return Placement(pod, node, tuple(taken for _, taken in reserved))
+        return Placement(pod, node, tuple([taken for _, taken in reserved]))
 
     def _usage_of(self, key: str, waiting: WaitingPod) -> PodUsage:
         """Return a placed pod's usage of its node, with what plugins took for it."""

@@ -86,8 +86,9 @@ class RowScores:
         base = self._base
         if base is not None:
             base.refresh()
-        depends = [depends_on() for depends_on in self._depending]
-        return self._nodes.generation, base.generation if base is not None else 0, *depends
+        generations = self._nodes.generation, base.generation if base is not None else 0
+        depending = self._depending
+        return (*generations, *[state() for state in depending]) if depending else generations
 
     def feasible(self) -> tuple[Rows, Rows | slice]:
         """The rows that fit, and the same as ``span``; remembered while they are the same."""
@@ -160,7 +161,8 @@ class RowScores:
             if plugin.filter is not None:
                 fits &= plugin.filter(rows)
             if plugin.score is not None and not plugin.plugin.normalizes:
-                local += plugin.weight * plugin.score(rows)
+                scores = plugin.score(rows)
+                local += scores if plugin.weight == 1 else plugin.weight * scores
         return fits, local
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:

@@ -84,6 +84,9 @@ class Scheduler(GangStates):
         self._nominated_room = NominatedRoom(self.nodes, self.nominations)
         self._scores = ScoreCache(self.nodes, by_name)
         self._sampler = NodeSampler(self.nodes)
+        self._admitting = {
+            name: profile.admitting for name, profile in by_name.items() if profile.admitting
+        }
         self._extenders = extenders
         self.on_filtered: OnFiltered | None = None
         self.gang_cycle = GangCycle(self)
@@ -215,7 +218,7 @@ class Scheduler(GangStates):
             return self._reject(pod, now, ExtenderRefusal(failed, by=RESERVE))
 
     def _defect(self, pod: QueuedPod, error: Exception, now: float) -> Refusal:
-        self._scores.forget(*pod.scores_key)
+        self._scores.forget(pod.scores_key)
         return self._park(pod, now, defect=f"{type(error).__name__}: {error}")
 
     def _interested(self, pod: QueuedPod) -> tuple[Extender, ...]:
@@ -359,18 +362,17 @@ class Scheduler(GangStates):
 
     def not_admitted(self, *pods: QueuedPod) -> str:
         """Return why waiting pods may not get nodes together at present; "" if they may."""
-        for name in {pod.waiting.scheduler_name for pod in pods}:
-            admitting = self.profiles[name].admitting
-            own = [one for one in pods if one.waiting.scheduler_name == name] if admitting else []
-            classes = [pod.waiting.pod_class for pod in own]
-            for plugin in admitting:
+        for name, admitting in self._admitting.items():
+            own = (pod.waiting for pod in pods if pod.waiting.scheduler_name == name)
+            classes = [waiting.pod_class for waiting in own]
+            for plugin in admitting if classes else ():
                 if reason := plugin.admit(classes, self.nodes):
                     return reason
         return ""
 
     def scores(self, pod: QueuedPod) -> ClassScores:
         """Return the plugins' answers about a waiting pod's class."""
-        return self._scores.get(*pod.scores_key)
+        return self._scores.get(pod.scores_key)
 
     def count_held_nodes(self, pod: QueuedPod) -> int:
         """Return how many nodes fit a waiting pod that are reserved for nominated pods."""
@@ -410,7 +412,7 @@ class Scheduler(GangStates):
         is_sure = bool(queue.key.nominated) and self._victims_are_gone(queue.key.nominated)
         row = -1 if row is None else row
         needs = ParkedNeeds(self.least_room(pod), row=row, is_sure=is_sure)
-        scores = self._scores.known(*pod.scores_key)
+        scores = self._scores.known(pod.scores_key)
         if scores is None or self.not_admitted(pod):
             return needs
         everywhere = not scores.depends_on_changed_rows()
@@ -489,7 +491,7 @@ class Scheduler(GangStates):
         number = self._sampler.size(self.profiles[key[0]].percentage_of_nodes_to_score)
         if not number or len(self.nominations):
             return None
-        scores = self._scores.get_once(*key)
+        scores = self._scores.get_once(key)
         return scores.best_of_sample(self._sampler.take(number), FEWEST) if scores else None
 
     def _best(self, pod: QueuedPod, scores: ClassScores, rows: Rows) -> int | None:

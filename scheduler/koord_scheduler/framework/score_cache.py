@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.held_scores import class_scores
@@ -19,9 +18,8 @@ _MOST_ONCE = 10_000
 """Classes that are remembered, and nothing of them."""
 
 
-class _Key(NamedTuple):
-    scheduler_name: str
-    pod_class: PodClass
+_Key = tuple[str, PodClass]
+"""A profile by its scheduler name, and a class."""
 
 
 class ScoreCache:
@@ -42,28 +40,24 @@ class ScoreCache:
             name: SharedScores(nodes, profile.plugins) for name, profile in profiles.items()
         }
 
-    def get(self, scheduler_name: str, pod_class: PodClass) -> ClassScores:
+    def get(self, key: _Key) -> ClassScores:
         """The scores of a class of pods of a profile."""
-        key = _Key(scheduler_name, pod_class)
         found = self._scores.get(key)
         if found is None and (found := self._get_new(key)) is None:
             found = self._newest.pop(key, None) or self._make(key)
             self._scores.add(key, found)
         return found
 
-    def known(self, scheduler_name: str, pod_class: PodClass) -> ClassScores | None:
+    def known(self, key: _Key) -> ClassScores | None:
         """The scores of a class, if they are there."""
-        key = _Key(scheduler_name, pod_class)
         return self._scores.get(key) or self._newest.get(key)
 
-    def get_once(self, scheduler_name: str, pod_class: PodClass) -> ClassScores | None:
+    def get_once(self, key: _Key) -> ClassScores | None:
         """The scores of a class that was never asked for; else ``None``."""
-        key = _Key(scheduler_name, pod_class)
         return None if key in self._scores else self._get_new(key)
 
-    def forget(self, scheduler_name: str, pod_class: PodClass) -> None:
+    def forget(self, key: _Key) -> None:
         """Begin anew with a class: a plugin failed half-way."""
-        key = _Key(scheduler_name, pod_class)
         self._scores.remove(key)
         self._newest.pop(key, None)
 

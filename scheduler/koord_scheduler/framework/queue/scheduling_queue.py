@@ -69,6 +69,7 @@ class QueuedPod:
     with it itself (its binding failed), not with its class. ``reported`` is the message of
     the last report on it. ``extender_refusal`` is what extenders said of it last.
     ``gang`` is the gang group that it starts with, "" if it goes by itself.
+    ``queue`` is the one of its class, while it is in one.
     Once it has left the queue, it never comes back: a copy of it may.
     """
 
@@ -85,6 +86,7 @@ class QueuedPod:
     in_queue: bool = False
     extender_refusal: ExtenderRefusal | None = None
     gang: str = ""
+    queue: ClassQueue | None = field(default=None, repr=False)
 
     @property
     def scores_key(self) -> tuple[str, PodClass]:
@@ -203,7 +205,7 @@ class SchedulingQueue:
         """A pod waits, in place of what was known of it."""
         before = self._take(pod.key)
         self._pods[pod.key] = pod
-        pod.in_queue = True
+        pod.in_queue, pod.queue = True, None
         if is_gated:
             self._gated[pod.key] = pod
         else:
@@ -240,12 +242,11 @@ class SchedulingQueue:
         if pod is None:
             return None
         pod.in_queue = False
-        if self._gated.pop(key, None) is not None:
+        queue, pod.queue = pod.queue, None
+        if queue is None:
+            if self._gated.pop(key, None) is None:
+                self._backing_off -= 1
             return None
-        if pod.retry_at:
-            self._backing_off -= 1
-            return None
-        queue = self._classes[pod.class_key]
         queue.leave()
         self._unschedulable -= queue.is_parked
         return queue
@@ -385,6 +386,7 @@ class SchedulingQueue:
         if queue is None:
             queue = self._classes[key] = ClassQueue(key)
         self._set_parked(queue, is_parked=False)  # the pod's owner is to hear why it waits
+        pod.queue = queue
         heapq.heappush(queue.heap, (pod.turn, next(self._entries), pod))
         queue.entered.append(pod)
         queue.is_woken = False
