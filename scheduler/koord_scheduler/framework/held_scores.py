@@ -28,6 +28,8 @@ from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_usage import PodUsage
 
+_NOTHING_HELD = nullcontext()
+
 
 class HeldRowScores(RowScores):
     """Row scores of a class without what holds room that its pods may use."""
@@ -51,8 +53,8 @@ class HeldRowScores(RowScores):
             return super().ask(rows)
 
     def update_row(self, single: SingleRow, row: int) -> None:
-        held = self._held.held(np.array([row]))
-        with self._nodes.without(held) if held else nullcontext():
+        held = self._held.held() and self._held.held(np.array([row]))
+        with self._nodes.without(held) if held else _NOTHING_HELD:
             super().update_row(single, row)
 
     def ask_relative(self, rows: Rows) -> Iterator[tuple[ClassPlugin, Amounts]]:
@@ -83,12 +85,12 @@ class HeldClassScores(ClassScores):
     def _without(self, rows: Rows) -> AbstractContextManager[None]:
         """While nothing is left of them on some rows, or on all if answers depend on all."""
         held = self._held.held(None if self._across else rows)
-        return self.nodes.without(held) if held else nullcontext()
+        return self.nodes.without(held) if held else _NOTHING_HELD
 
     def _without_labels(self) -> AbstractContextManager[None]:
         """While they do not count as pods; what looks at all nodes does not look at room."""
         held = self._held.held()
-        return self.nodes.without_labels(held) if held else nullcontext()
+        return self.nodes.without_labels(held) if held else _NOTHING_HELD
 
     def _pass_across(self, rows: Rows) -> Mask | None:
         with self._without_labels():
@@ -102,7 +104,7 @@ class HeldClassScores(ClassScores):
 
     def _alone_reject(self, at: Rows) -> list[str]:
         held = self._held.held(at)
-        with self.nodes.without(held) if held else nullcontext():
+        with self.nodes.without(held) if held else _NOTHING_HELD:
             return super()._alone_reject(at)
 
     def _across_reject(self, at: Rows) -> list[str]:

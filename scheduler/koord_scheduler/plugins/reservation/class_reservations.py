@@ -52,7 +52,7 @@ class ClassReservations:
 
     def exist(self) -> bool:
         """True if there are any that are not used up."""
-        if not len(self._nodes.use(ReservationColumns)) or not self.matching.by_node():
+        if not self.matching.by_node():
             return False
         self._forget_changed()
         return bool(self._has.any())

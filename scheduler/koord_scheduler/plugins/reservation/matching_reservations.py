@@ -81,7 +81,7 @@ class MatchingReservations:
     def held(self, rows: Rows | None = None) -> Sequence[tuple[str, PodUsage]]:
         """Return their usage of their nodes: of ``rows``, or of all."""
         reservations = self._reservations
-        by_node = self.by_node() if len(reservations) else {}
+        by_node = self.by_node()
         if not by_node:
             self._held, self._changes = {}, None
             return ()
