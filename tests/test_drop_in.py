@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import koord_descheduler.program.settings
 import koord_devices.config
 import koord_manager.program.config
 import koord_manager.program.ignored_flags
@@ -22,6 +23,7 @@ from koord_service.settings import SettingsError, parse
 
 from tests.support.koordinator_arguments import (
     CHART,
+    DESCHEDULER,
     DEVICE_DAEMON,
     FLAGS,
     KLOG,
@@ -46,6 +48,10 @@ WITHOUT_FLAG_LISTS: dict[str, tuple[type[Any], GoFlags]] = {
     SCHEDULER: (
         koord_scheduler.program.settings.SchedulerSettings,
         koord_scheduler.program.settings.IGNORED,
+    ),
+    DESCHEDULER: (
+        koord_descheduler.program.settings.DeschedulerSettings,
+        koord_descheduler.program.settings.IGNORED,
     ),
     DEVICE_DAEMON: (koord_devices.config.DeviceDaemonSettings, koord_devices.config.IGNORED),
 }

@@ -16,7 +16,7 @@ from koordctl.status_client import AskError, StatusEndpoint
 
 Json = Mapping[str, Any]
 
-DESCHEDULER = StatusEndpoint("koord-descheduler", "--insecure-port", "127.0.0.1:10251")
+DESCHEDULER = StatusEndpoint("koord-descheduler", "--port", "127.0.0.1:10251")
 DESCHEDULER_LEADER = ElectedProgram("descheduler", "koord-descheduler", 10251, DESCHEDULER)
 
 _MOVES = ("POD", "FROM", "TO", "PLUGIN", "REASON")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import koord_descheduler.program.settings
 import koord_devices.config
 import koord_manager.program.config
 import koord_scheduler.program.settings
@@ -13,13 +14,14 @@ from koord_service.settings import parse
 
 from tests.deploy.manifests import containers, environ, installed
 
-OBJECTS = installed("scheduler", "device-daemon", "device-daemon-tools")
+OBJECTS = installed("scheduler", "descheduler", "device-daemon", "device-daemon-tools")
 MANAGER = koord_manager.program.config.Settings()
 SCHEDULER = koord_scheduler.program.settings.SchedulerSettings()
 PROGRAMS: Mapping[str, tuple[str, Any]] = {
     "manager": ("koord-manager", koord_manager.program.config.Settings),
     "koordlet": ("koordlet", koordlet.agent.config.KoordletSettings),
     "scheduler": ("koord-scheduler", koord_scheduler.program.settings.SchedulerSettings),
+    "descheduler": ("koord-descheduler", koord_descheduler.program.settings.DeschedulerSettings),
     "koord-device-daemon": ("kdd", koord_devices.config.DeviceDaemonSettings),
     "koord-device-daemon-tools": ("kdd", koord_devices.config.DeviceDaemonSettings),
 }

@@ -112,6 +112,7 @@ ALL_COMPONENTS = {
     "deviceDaemon.enabled": True,
     "deviceDaemon.tools.enabled": True,
     "scheduler.quotas": True,
+    "descheduler.enabled": True,
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
@@ -227,6 +228,7 @@ def test_another_namespace_is_everywhere_but_in_kube_system(render: Render) -> N
 _GIVEN: Mapping[type, Any] = {
     str: 'a: "b" {{ c }} <&> # d',
     int: 7,
+    bool: False,
     type(None): "nvidia",
     dict: {"a/b": "c: d"},
     list: [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}],
@@ -234,6 +236,7 @@ _GIVEN: Mapping[type, Any] = {
 _OF_COMPONENTS = {
     "imagePullSecrets": (
         "scheduler.enabled",
+        "descheduler.enabled",
         "deviceDaemon.enabled",
         "deviceDaemon.tools.enabled",
     ),
@@ -244,6 +247,12 @@ _OF_COMPONENTS = {
         for name in settings(component("scheduler").texts)
         if name.startswith("scheduler.")
     },
+    **{
+        name: ("descheduler.enabled",)
+        for name in settings(component("descheduler").texts)
+        if name.startswith("descheduler.")
+    },
+    "scheduler.profiles": ("scheduler.enabled", "descheduler.enabled"),
     **{
         name: ("deviceDaemon.enabled", "deviceDaemon.tools.enabled")
         for folder in ("device-daemon", "device-daemon-tools")

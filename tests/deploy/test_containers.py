@@ -41,7 +41,7 @@ def test_what_is_built_is_what_runs(file: Path) -> None:
     assert f"-t {program}:{VERSION} ." in text
     images = {
         container["name"].removeprefix("koord-"): container["image"]
-        for _, container in containers(installed("scheduler", "device-daemon"))
+        for _, container in containers(installed("scheduler", "descheduler", "device-daemon"))
     }
     # The proxy is what pods are started through: it is in no manifest.
     assert images.get(name, f"{program}:{VERSION}") == f"{program}:{VERSION}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 KOORDLET, MANAGER, PROXY = "koordlet", "koord-manager", "koord-runtime-proxy"
 SCHEDULER, DEVICE_DAEMON = "koord-scheduler", "koord-device-daemon"
+DESCHEDULER = "koord-descheduler"
 
 COMMANDS = {
     KOORDLET: "/koordlet",
@@ -16,6 +17,7 @@ COMMANDS = {
     PROXY: "/koord-runtime-proxy",
     SCHEDULER: "/koord-scheduler",
     DEVICE_DAEMON: "/koord-device-daemon",
+    DESCHEDULER: "/koord-descheduler",
 }
 """The command of each container; the proxy's is its image's entry point."""
 
@@ -35,6 +37,10 @@ _MANIFESTS = {
         --config=/config/koord-scheduler.config
     """,
     DEVICE_DAEMON: "--v=4",
+    DESCHEDULER: """
+        --port=10251 --authentication-skip-lookup=true --v=4 --feature-gates=
+        --config=/config/koord-descheduler.config
+    """,
     PROXY: """
         --backend-runtime-mode=Docker --remote-runtime-service-endpoint=/var/run/docker.sock
     """,
@@ -55,6 +61,10 @@ _CHART = {
         --config=/config/koord-scheduler.config --enable-network-topology-manager=true
     """,
     DEVICE_DAEMON: "--v=4",
+    DESCHEDULER: """
+        --port=10251 --authentication-skip-lookup=true --v=4 --feature-gates=
+        --config=/config/koord-descheduler.config
+    """,
 }
 MANIFESTS = {program: tuple(words.split()) for program, words in _MANIFESTS.items()}
 CHART = {program: tuple(words.split()) for program, words in _CHART.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from typing import Any
 
 from koord_model.times import rfc3339
@@ -47,9 +48,13 @@ class RoundHistory:
         """The last rounds, the newest last."""
         return list(self._rounds)
 
-    def results(self) -> list[Document]:
+    def results(self) -> Iterator[Document]:
         """The last executed moves, the newest first."""
-        return list(reversed(self._results.values()))
+        return reversed(self._results.values())
+
+    def knows(self, pod: str) -> bool:
+        """True if a pod was moved lately."""
+        return pod in self._results
 
     def why(self, pod: str) -> dict[str, Any]:
         """All that is known of a pod by namespace/name: its last move, and why it stays."""

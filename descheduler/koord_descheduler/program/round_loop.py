@@ -72,7 +72,7 @@ class RoundLoop:
         self._interval = interval
         self._silence = silence
         self._jobs = jobs
-        self._dry_run = dry_run
+        self.is_dry_run = dry_run
         self._settle = settle
         self._wall = wall
         self._monotonic = monotonic
@@ -114,7 +114,7 @@ class RoundLoop:
         for move in plan.moves:
             if move.group and move.group in failed:
                 continue
-            outcome = DRY_RUN if self._dry_run else await self._execute(executors, move)
+            outcome = DRY_RUN if self.is_dry_run else await self._execute(executors, move)
             if outcome.pod_stays and move.group:
                 failed.add(move.group)
             if not outcome.pod_stays:

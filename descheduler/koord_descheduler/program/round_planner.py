@@ -49,7 +49,7 @@ class RoundPlanner:
 
     def plan(self, now: float, jobs: Iterable[Move] = ()) -> RoundPlan:
         """Plan a round, with moves of migration ``jobs`` under way."""
-        under_way = [*self._under_way(now), *jobs]
+        under_way = [*self.under_way(now), *jobs]
         shared = DeschedulingRound(
             self.cluster,
             Budgets(self._limits),
@@ -65,7 +65,8 @@ class RoundPlanner:
         self._begun[move.pod.uid] = now, move
         self._memory.add(move, now)
 
-    def _under_way(self, now: float) -> list[Move]:
+    def under_way(self, now: float) -> list[Move]:
+        """The moves that were begun and have not ended."""
         pods, longest = self.cluster.pods, self._settings.memory
         for uid, (began, move) in list(self._begun.items()):
             pod = pods.get(move.pod.key)

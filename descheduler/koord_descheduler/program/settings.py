@@ -78,7 +78,7 @@ class DeschedulerSettings:
         5, "so many pods of a round may go to one node; 0: any number"
     )
     bind_address: str = option("0.0.0.0", "address of /healthz, /metrics and /v1/…")  # noqa: S104
-    port: int = option(10251, "port of these pages; 0: none", flag="--insecure-port")
+    port: int = option(10251, "port of these pages; 0: none")
     leader_elect: bool | None = option(
         None, "elect a leader, which alone evicts; false only for a single descheduler"
     )
@@ -104,7 +104,7 @@ class DeschedulerSettings:
             ValueError: one line naming the flag, its value and what was expected.
         """
         if not 0 <= self.port < 1 << 16:
-            raise ValueError(f"--insecure-port is {self.port}; expected 0 to 65535")
+            raise ValueError(f"--port is {self.port}; expected 0 to 65535")
         for flag, value in (
             ("--cool-down", self.cool_down),
             ("--move-memory", self.move_memory),
