@@ -26,6 +26,8 @@ class DeschedulerPlugin:
 
     name: ClassVar[str]
     Args: ClassVar[type[PluginArgs]] = PluginArgs
+    dry_run = False
+    """True: its moves are notes of the plan, and nothing else."""
 
     def __init__(self, args: PluginArgs) -> None:
         """``args`` are of the type ``Args``."""

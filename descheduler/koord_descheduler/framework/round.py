@@ -62,6 +62,8 @@ class DeschedulingRound:
     settings: RoundSettings = field(default_factory=RoundSettings)
     under_way: Sequence[Move] = ()
     """Moves that have begun and not ended: their pods count where they go."""
+    is_trial: bool = False
+    """True: nothing follows from the round, and plugins do not count it."""
 
     def __post_init__(self) -> None:
         self.virtual = VirtualCluster(self.cluster)
@@ -87,7 +89,7 @@ class DeschedulingRound:
         """Usage of nodes whose NodeMetric is not older than ``expires`` seconds."""
         found = self._usages.get(expires)
         if found is None:
-            found = self._usages[expires] = Usages(self.virtual, self.now, expires)
+            found = self._usages[expires] = Usages(self.cluster, self.now, expires)
             chosen = [(self.cluster.pods[move.pod.key], move.target) for move in self.moves]
             for pod, target in (*self._carried, *chosen):
                 found.move(pod, target)
@@ -105,10 +107,12 @@ class DeschedulingRound:
         self.disruptions.charge(move.pod)
         for usages in self._usages.values():
             usages.move(pod, move.target)
-        self.virtual.on_undo(lambda: self._uncount(move))
+        self.virtual.on_undo(lambda: self._uncount(pod, move))
 
-    def _uncount(self, move: Move) -> None:
+    def _uncount(self, pod: KnownPod, move: Move) -> None:
         self.moves.remove(move)
+        for usages in self._usages.values():
+            usages.move(pod, move.target, back=True)
         self._moving.discard(move.pod.uid)
         self.budgets.refund(move)
         self.disruptions.refund(move.pod)
@@ -152,6 +156,11 @@ class ProfileRound:
         """The moves that were chosen until now, by all plugins."""
         return self._round.moves
 
+    @property
+    def is_trial(self) -> bool:
+        """True: nothing follows from the round, so a plugin that counts rounds leaves it out."""
+        return self._round.is_trial
+
     def usages(self, expires: float) -> Usages:
         """Usage of nodes whose NodeMetric is not older than ``expires`` seconds."""
         return self._round.usages(expires)
@@ -185,7 +194,7 @@ class ProfileRound:
     def may_move(self, pod: ObservedPod) -> bool:
         """True if nothing that costs little keeps a pod; a refusal is noted."""
         rule, why = self._obstacle(pod)
-        return not rule or self._refuse(pod, rule, why)
+        return not rule or self.refuse(pod, rule, why)
 
     def _obstacle(self, pod: ObservedPod) -> tuple[str, str]:
         if why := protection(pod):
@@ -200,7 +209,8 @@ class ProfileRound:
             return "CoolDown", f"it has its node for {age:.0f} s only"
         return "", ""
 
-    def _refuse(self, pod: ObservedPod, rule: str, why: str) -> bool:
+    def refuse(self, pod: ObservedPod, rule: str, why: str) -> bool:
+        """Keep a pod where it is, by a ``rule``, for a reason in a line; always False."""
         refusal = MoveRefusal(pod, self._profile.name, self._name, rule, why)
         self._round.refusals[pod.key] = refusal
         return False
@@ -235,7 +245,7 @@ class ProfileRound:
                 self.virtual.undo(mark)
                 rule, why = refusal
                 prefix = f"{one.view.key}: " if one is not pod else ""
-                return self._refuse(view, rule, prefix + why)
+                return self.refuse(view, rule, prefix + why)
         self._round.refusals.pop(view.key, None)
         return True
 
@@ -270,19 +280,20 @@ class ProfileRound:
                 return plugin.name, why
         if why := self._round.disruptions.refusal(view):
             return "DisruptionBudget", why
-        target = ""
+        group = f"{view.namespace}" if in_group else ""
+        move = Move(view, "", self._profile.name, self._name, reason, group, arithmetic)
+        if why := self._round.budgets.refusal(move):
+            return "Budget", why
         if destination is not Destination.NOWHERE:
             place = self._place(pod, destination, among, accepts)
             if isinstance(place, NoTarget):
                 return place
-            target = place.node
-            arithmetic = {**arithmetic, "score": round(place.score, 3)}
+            scores = {"score": round(place.score, 3)}
             if place.source_score is not None:
-                arithmetic["sourceScore"] = round(place.source_score, 3)
-        group = f"{view.namespace}" if in_group else ""
-        move = Move(view, target, self._profile.name, self._name, reason, group, arithmetic)
-        if why := self._round.budgets.refusal(move):
-            return "Budget", why
+                scores["sourceScore"] = round(place.source_score, 3)
+            move = move._replace(target=place.node, arithmetic={**arithmetic, **scores})
+            if why := self._round.budgets.refusal(move):
+                return "Budget", why
         self._round.count(pod, move)
         return None
 
@@ -324,9 +335,15 @@ def run_round(shared: DeschedulingRound, profiles: Sequence[DeschedulerProfile])
 def _guarded(
     shared: DeschedulingRound, plugin: DeschedulerPlugin, run: Callable[[DeschedulerPlugin], None]
 ) -> None:
-    mark = shared.virtual.mark()
+    mark, before = shared.virtual.mark(), len(shared.moves)
     try:
         run(plugin)
     except Exception as error:  # a plugin's, which is to cost the others nothing
         shared.virtual.undo(mark)
         shared.notes[f"{plugin.name}/defect"] = f"{type(error).__name__}: {error}"
+    if plugin.dry_run:
+        shared.notes[f"{plugin.name}/dryRun"] = [
+            f"{move.pod.key} from {move.source} to {move.target or 'nowhere'}: {move.reason}"
+            for move in shared.moves[before:]
+        ]
+        shared.virtual.undo(mark)

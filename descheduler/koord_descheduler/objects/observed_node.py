@@ -6,14 +6,21 @@ from typing import NamedTuple
 
 import msgspec
 from koord_kube.views.decode import decode_view
+from koord_model.demand import Amounts
 from koord_scheduler.objects.node import Node, read_node
+from koord_scheduler.plugins.load_aware.load_node import load_node
 
 
 class ObservedNode(NamedTuple):
-    """A node as the scheduler reads it, and whether it is ready."""
+    """A node as the scheduler reads it, and whether it is ready.
+
+    ``capacity`` is what pods can have of it, before any amplification: usage is measured in real
+    CPUs and bytes.
+    """
 
     node: Node
     is_ready: bool
+    capacity: Amounts
 
     @property
     def name(self) -> str:
@@ -55,4 +62,5 @@ def read_observed_node(text: bytes) -> ObservedNode:
     """
     conditions = decode_view(_DECODER, text, "a valid Node").status.conditions or ()
     is_ready = any(one.type == "Ready" and one.status == "True" for one in conditions)
-    return ObservedNode(read_node(text), is_ready)
+    node = read_node(text)
+    return ObservedNode(node, is_ready, load_node(node)[0].allocatable)

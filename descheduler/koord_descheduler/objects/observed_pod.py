@@ -14,7 +14,7 @@ from koord_kube.views.decode import decode_view
 from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import ContainerSpec, PodSpec
 from koord_kube.views.pod_qos import kube_qos_of
-from koord_model.priority import PriorityClass, priority_class
+from koord_model.priority import PriorityClass, priority_class, priority_class_or_default
 from koord_model.qos import KubeQoS, QoSClass, qos_class
 from koord_model.times import from_rfc3339
 from koord_scheduler.objects.annotations import Annotations, decode_hook
@@ -143,6 +143,16 @@ class PodTraits(msgspec.Struct, frozen=True, dict=True):
     def priority_class(self) -> PriorityClass:
         """Koordinator's priority class, as its label or its priority says."""
         return priority_class(self.labels, self.priority)
+
+    @cached_property
+    def treated_as(self) -> PriorityClass:
+        """The class that Koordinator treats it as having, where it asks for none."""
+        return priority_class_or_default(self.labels, self.priority, self.kube_qos)
+
+    @cached_property
+    def is_prod(self) -> bool:
+        """True if it is treated as of production."""
+        return self.treated_as is PriorityClass.PROD
 
 
 class ContainerState(NamedTuple):

@@ -68,7 +68,11 @@ class ClusterModel:
 
     def pods_on(self, node: str) -> Iterable[KnownPod]:
         """The pods of a node."""
-        return self._on.get(node, {}).values()
+        return self.pods_by_key(node).values()
+
+    def pods_by_key(self, node: str) -> Mapping[str, KnownPod]:
+        """The pods of a node by namespace/name."""
+        return self._on.get(node) or {}
 
     def kinds(self, now: Callable[[], float]) -> Iterator[ClusterKind]:
         """The kinds of objects to follow, and where they go; ``now`` is in monotonic seconds."""

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport
+from koord_scheduler.state.resources import PODS
 
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
-from koord_descheduler.planner.virtual_cluster import VirtualCluster
 
 _ESTIMATES = {
     CPU: ((CPU, MID_CPU, BATCH_CPU), 0.85, 250),
@@ -25,10 +25,14 @@ _ESTIMATES = {
 
 As Koordinator's defaultEstimator.
 """
+_NOTHING: Mapping[str, float] = {}
 
 
 class NodeUsage(NamedTuple):
-    """Usage of a node by resource: CPU in millicores, memory and others in their own units."""
+    """Usage of a node by resource: CPU in millicores, memory and others in their own units.
+
+    ``prod`` is the part of production pods. The resource ``pods`` is their number.
+    """
 
     used: dict[str, float]
     prod: dict[str, float]
@@ -37,9 +41,8 @@ class NodeUsage(NamedTuple):
 class Usages:
     """Usage of all nodes that have a report not older than ``expires`` seconds at ``now``."""
 
-    def __init__(self, virtual: VirtualCluster, now: float, expires: float) -> None:
-        self._virtual = virtual
-        self._cluster: ClusterModel = virtual.cluster
+    def __init__(self, cluster: ClusterModel, now: float, expires: float) -> None:
+        self._cluster = cluster
         self._now = now
         self._expires = expires
         self._known: dict[str, NodeUsage | None] = {}
@@ -50,31 +53,23 @@ class Usages:
             self._known[node] = self._counted(node)
         return self._known[node]
 
-    def of_pod(self, pod: KnownPod) -> Mapping[str, float]:
+    def of_pod(self, pod: KnownPod) -> dict[str, float]:
         """The usage that a pod takes along: as reported, or estimated."""
         report = self._cluster.reports.get(pod.view.node)
         reported = report.pods.get(pod.view.key) if report is not None else None
-        return reported.usage if reported is not None else _estimated(pod)
+        return {**(reported.usage if reported is not None else _estimated(pod)), PODS: 1}
 
     def is_reported(self, pod: ObservedPod) -> bool:
         """True if its node's report has the pod."""
         report = self._cluster.reports.get(pod.node)
         return report is not None and pod.key in report.pods
 
-    def move(self, pod: KnownPod, target: str) -> None:
-        """Count a pod on its ``target`` ("": nowhere) instead of on its node, until undone."""
-        usage, is_prod = self.of_pod(pod), self._is_prod(pod)
-        self._add(pod.view.node, usage, -1, is_prod=is_prod)
-        self._add(target, usage, 1, is_prod=is_prod)
-
-        def move_back() -> None:
-            self._add(target, usage, -1, is_prod=is_prod)
-            self._add(pod.view.node, usage, 1, is_prod=is_prod)
-
-        self._virtual.on_undo(move_back)
-
-    def _is_prod(self, pod: KnownPod) -> bool:
-        return pod.view.template.priority_class in ("koord-prod", "")
+    def move(self, pod: KnownPod, target: str, *, back: bool = False) -> None:
+        """Count a pod on its ``target`` ("": nowhere) instead of on its node, or ``back`` there."""
+        usage, sign = self.of_pod(pod), -1 if back else 1
+        is_prod = pod.view.template.is_prod
+        self._add(pod.view.node, usage, -sign, is_prod=is_prod)
+        self._add(target, usage, sign, is_prod=is_prod)
 
     def _add(self, node: str, usage: Mapping[str, float], sign: int, *, is_prod: bool) -> None:
         known = self.of(node) if node else None
@@ -86,23 +81,26 @@ class Usages:
 
     def _counted(self, node: str) -> NodeUsage | None:
         report = self._cluster.reports.get(node)
-        if report is None or report.usage is None or self._now - report.updated > self._expires:
+        if report is None or report.usage is None or self._now - report.updated >= self._expires:
             return None
-        used = {name: float(amount) for name, amount in report.system.items()}
+        used: dict[str, float] = dict(report.system)
         prod: dict[str, float] = {}
-        pods = {pod.view.key: pod for pod in self._cluster.pods_on(node)}
-        for key, reported in report.pods.items():
-            pod = pods.get(key)
-            if pod is None or pod.view.deleted is not None or pod.view.has_ended:
+        number = prods = 0
+        reported = report.pods
+        for key, pod in self._cluster.pods_by_key(node).items():
+            view = pod.view
+            if view.deleted is not None or view.has_ended:
                 continue
-            _sum(used, reported.usage)
-            if reported.is_prod:
-                _sum(prod, reported.usage)
-        for key, pod in pods.items():
-            if key not in report.pods and _came_since(pod.view, report):
-                _sum(used, _estimated(pod))
-                if self._is_prod(pod):
-                    _sum(prod, _estimated(pod))
+            known = reported.get(key)
+            usage = known.usage if known is not None else _since(report, pod)
+            number += 1
+            for name, amount in usage.items():
+                used[name] = used.get(name, 0) + amount
+            if view.template.is_prod:
+                prods += 1
+                for name, amount in usage.items():
+                    prod[name] = prod.get(name, 0) + amount
+        used[PODS], prod[PODS] = number, prods
         return NodeUsage(used, prod)
 
 
@@ -117,8 +115,9 @@ def fractions(
     }
 
 
-def _came_since(pod: ObservedPod, report: NodeReport) -> bool:
-    return pod.deleted is None and not pod.has_ended and pod.scheduled >= report.updated
+def _since(report: NodeReport, pod: KnownPod) -> Mapping[str, float]:
+    """Usage of a pod that the report does not have: estimated if it came later."""
+    return _estimated(pod) if pod.view.scheduled >= report.updated else _NOTHING
 
 
 def _estimated(pod: KnownPod) -> dict[str, float]:
@@ -128,8 +127,3 @@ def _estimated(pod: KnownPod) -> dict[str, float]:
         requested = sum(amounts.get(one, 0) for one in names)
         found[name] = requested * factor if requested else float(least)
     return found
-
-
-def _sum(sums: dict[str, float], usage: Mapping[str, float]) -> None:
-    for name, amount in usage.items():
-        sums[name] = sums.get(name, 0.0) + amount

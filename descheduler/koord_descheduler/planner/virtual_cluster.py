@@ -81,7 +81,7 @@ class VirtualCluster:
     def pods_on(self, node: str) -> list[KnownPod]:
         """The pods that are on a node, and have not left it here."""
         moved = self._moved
-        return [pod for pod in self.cluster.pods_on(node) if pod.view.key not in moved]
+        return [pod for key, pod in self.cluster.pods_by_key(node).items() if key not in moved]
 
     def take(self, pod: KnownPod) -> None:
         """A pod leaves its node."""

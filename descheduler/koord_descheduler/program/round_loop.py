@@ -84,7 +84,7 @@ class RoundLoop:
 
     def plan(self) -> RoundPlan:
         """Plan the next round, and do nothing of it."""
-        return self._planner.plan(self._wall(), self._jobs())
+        return self._planner.plan(self._wall(), self._jobs(), is_trial=True)
 
     async def run(self, executors: Mapping[str, MoveExecutor]) -> None:
         """Until cancelled, or after one round where there is no interval.
@@ -106,7 +106,7 @@ class RoundLoop:
             self._observer.not_planned(reason)
             return
         began = self._monotonic()
-        plan = self.plan()
+        plan = self._planner.plan(self._wall(), self._jobs())
         seconds = self._monotonic() - began
         self._history.planned(plan, seconds)
         self._observer.planned(plan, seconds)

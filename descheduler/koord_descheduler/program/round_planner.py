@@ -47,8 +47,8 @@ class RoundPlanner:
             return f"{ready} nodes are ready; a round needs {FEWEST_NODES}"
         return ""
 
-    def plan(self, now: float, jobs: Iterable[Move] = ()) -> RoundPlan:
-        """Plan a round, with moves of migration ``jobs`` under way."""
+    def plan(self, now: float, jobs: Iterable[Move] = (), *, is_trial: bool = False) -> RoundPlan:
+        """Plan a round, with moves of migration ``jobs`` under way; a trial is to be shown only."""
         under_way = [*self.under_way(now), *jobs]
         shared = DeschedulingRound(
             self.cluster,
@@ -57,6 +57,7 @@ class RoundPlanner:
             now,
             self._settings,
             under_way,
+            is_trial,
         )
         return run_round(shared, self._profiles)
 

@@ -130,6 +130,15 @@ def test_a_plugin_that_fails_costs_only_its_own_moves(small: TestCluster) -> Non
     assert plan.notes == {"Failing/defect": "RuntimeError: broken"}
 
 
+def test_moves_of_a_plugin_in_dry_run_are_notes(small: TestCluster) -> None:
+    pretending = Emptying()
+    pretending.dry_run = True
+    small.put(node("a", unschedulable=True), pod("p", "a"))
+    plan = small.round(pretending)
+    assert plan.moves == ()
+    assert plan.notes == {"Emptying/dryRun": ["default/p from a to b: emptied"]}
+
+
 def test_filters_of_plugins_are_asked(small: TestCluster) -> None:
     class Keeping(DeschedulerPlugin):
         name = "Keeping"
@@ -146,14 +155,19 @@ def test_filters_of_plugins_are_asked(small: TestCluster) -> None:
     assert {one.why for one in plan.refusals} == {"kept", "kept late"}
 
 
-def test_usage_follows_moves(small: TestCluster) -> None:
+def test_usage_follows_moves_and_their_undoing(small: TestCluster) -> None:
     seen = []
 
     class Looking(Emptying):
         def balance(self, cluster: ProfileRound) -> None:
-            usages = cluster.usages(180.0)
+            usages, mark = cluster.usages(180.0), cluster.virtual.mark()
             super().balance(cluster)
-            seen.extend(usages.of(name).used["cpu"] for name in ("a", "b"))  # type: ignore[union-attr]
+            later = cluster.usages(90.0)
+            for found in (usages, later):
+                seen.append([found.of(name).used["cpu"] for name in ("a", "b")])  # type: ignore[union-attr]
+            cluster.virtual.undo(mark)
+            for found in (usages, later):
+                seen.append([found.of(name).used["cpu"] for name in ("a", "b")])  # type: ignore[union-attr]
 
     small.put(
         node("a", unschedulable=True),
@@ -164,4 +178,4 @@ def test_usage_follows_moves(small: TestCluster) -> None:
         node_metric("b", {"cpu": "100m"}, {}),
     )
     small.round(Looking())
-    assert seen == [500, 2100]
+    assert seen == [[500, 2100]] * 2 + [[2500, 100]] * 2
