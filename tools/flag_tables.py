@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import koord_descheduler.program.settings
 import koord_manager.program.config
 import koord_proxy.config
 import koord_scheduler.program.settings
@@ -22,12 +23,14 @@ PAGES = (
     DOCS / "operations/settings.md",
     DOCS / "manager/settings.md",
     DOCS / "scheduler/settings.md",
+    DOCS / "descheduler/settings.md",
 )
 PROGRAMS: dict[str, Any] = {
     "koord-runtime-proxy": koord_proxy.config.ProxySettings,
     "koordlet": koordlet.agent.config.KoordletSettings,
     "koord-manager": koord_manager.program.config.Settings,
     "koord-scheduler": koord_scheduler.program.settings.SchedulerSettings,
+    "koord-descheduler": koord_descheduler.program.settings.DeschedulerSettings,
 }
 _PLACE = re.compile(r"(<!-- flags: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

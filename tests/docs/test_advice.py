@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import koord_descheduler.program.settings
 import koord_devices.config
 import koord_manager.program.ignored_flags
 import koord_proxy.config
@@ -55,6 +56,7 @@ def _flags() -> Iterator[str]:
     for ignored in (
         koord_manager.program.ignored_flags.IGNORED,
         koord_proxy.config.IGNORED,
+        koord_descheduler.program.settings.IGNORED,
         koord_scheduler.program.settings.IGNORED,
         koordlet.agent.ignored_flags.IGNORED,
     ):
