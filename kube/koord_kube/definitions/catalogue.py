@@ -10,6 +10,7 @@ from koord_kube.definitions.node_metric import NODE_METRIC
 from koord_kube.definitions.node_slo import NODE_SLO
 from koord_kube.definitions.node_topology import NODE_TOPOLOGY
 from koord_kube.definitions.pod_group import POD_GROUP
+from koord_kube.definitions.pod_migration_job import POD_MIGRATION_JOB
 from koord_kube.definitions.recommendation import RECOMMENDATION
 from koord_kube.definitions.reservation import RESERVATION
 
@@ -23,6 +24,7 @@ DEFINITIONS = (
     NODE_SLO,
     NODE_TOPOLOGY,
     POD_GROUP,
+    POD_MIGRATION_JOB,
     RECOMMENDATION,
     RESERVATION,
 )

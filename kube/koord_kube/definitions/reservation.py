@@ -4,40 +4,24 @@ from __future__ import annotations
 
 from koord_kube.definitions.definition import AGE, Column, definition
 from koord_kube.definitions.schema import (
-    Schema,
     anything,
     duration,
     flag,
     label_selector,
     list_of,
     object_of,
+    object_reference,
+    reference,
     resources,
     text,
     time,
 )
 from koord_kube.protocol.resources import RESERVATIONS
 
-
-def _reference(about: str, **more: Schema) -> Schema:
-    return object_of(
-        about,
-        apiVersion=text("Its group and version."),
-        kind=text("Its kind."),
-        name=text("Its name."),
-        namespace=text("Its namespace."),
-        uid=text("Its UID."),
-        **more,
-    )
-
-
-_POD = {
-    "fieldPath": text("Not looked at."),
-    "resourceVersion": text("Not looked at."),
-}
 _OWNER = object_of(
     "Pods for which all of this holds.",
-    object=_reference("A pod.", **_POD),
-    controller=_reference(
+    object=object_reference("A pod."),
+    controller=reference(
         "What they belong to.",
         controller=flag("Whether it manages them."),
         blockOwnerDeletion=flag("Not looked at."),
@@ -94,7 +78,7 @@ RESERVATION = definition(
             allocatable=resources("What is reserved."),
             allocated=resources("What pods have of it."),
             currentOwners=list_of(
-                "The pods that have something of it.", _reference("A pod.", **_POD)
+                "The pods that have something of it.", object_reference("A pod.")
             ),
             conditions=list_of("Why it stands there.", _CONDITION),
         ),

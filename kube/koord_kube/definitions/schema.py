@@ -128,6 +128,28 @@ def label_selector(about: str) -> Schema:
     )
 
 
+def reference(about: str, **more: Schema) -> Schema:
+    """The identity of an object, with what else is said of it."""
+    return object_of(
+        about,
+        apiVersion=text("Its group and version."),
+        kind=text("Its kind."),
+        name=text("Its name."),
+        namespace=text("Its namespace."),
+        uid=text("Its UID."),
+        **more,
+    )
+
+
+def object_reference(about: str) -> Schema:
+    """Kubernetes' ObjectReference."""
+    return reference(
+        about,
+        fieldPath=text("Not looked at."),
+        resourceVersion=text("Not looked at."),
+    )
+
+
 def conditions(about: str) -> Schema:
     """Conditions, as metav1 has them."""
     condition = object_of(

@@ -51,6 +51,9 @@ NODE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology"
 )
 RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation")
+POD_MIGRATION_JOBS = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob"
+)
 POD_GROUPS = Resource(
     "scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup", namespaced=True
 )

@@ -332,6 +332,62 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
             },
         },
     ),
+    "migration": (
+        DEVICE,
+        "PodMigrationJob",
+        {
+            "spec": {
+                "podRef": OBJECT,
+                "mode": "ReservationFirst",
+                "paused": True,
+                "ttl": "5m0s",
+                "reservationOptions": {
+                    "reservationRef": OBJECT,
+                    "template": {"metadata": {"name": "r"}, "spec": {"allocateOnce": True}},
+                    "preemptionOptions": {},
+                },
+                "deleteOptions": {
+                    "apiVersion": "v1",
+                    "kind": "DeleteOptions",
+                    "dryRun": ["All"],
+                    "gracePeriodSeconds": 30,
+                    "ignoreStoreReadErrorWithClusterBreakingPotential": False,
+                    "orphanDependents": False,
+                    "preconditions": {"resourceVersion": "1", "uid": "u"},
+                    "propagationPolicy": "Background",
+                },
+            },
+            "status": {
+                "phase": "Running",
+                "status": "Eviction",
+                "reason": "Evicting",
+                "message": "m",
+                "conditions": [
+                    {
+                        "type": "Eviction",
+                        "status": "False",
+                        "reason": "Evicting",
+                        "message": "m",
+                        "lastProbeTime": None,
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+                "nodeName": "n",
+                "podRef": OBJECT,
+                "preemptedPodsRef": [OBJECT],
+                "preemptedPodsReservation": [
+                    {
+                        "name": "r",
+                        "namespace": "ns",
+                        "nodeName": "n",
+                        "phase": "Available",
+                        "preemptedPodRef": OBJECT,
+                        "podsRef": [OBJECT],
+                    }
+                ],
+            },
+        },
+    ),
     "topology": (TOPOLOGY, "NodeResourceTopology", {"topologyPolicies": ["None"], "zones": [ZONE]}),
     "newer topology": (
         NEWER,
@@ -445,6 +501,8 @@ _AT: list[tuple[str, str, Any, str]] = [
     ("recommendation", "spec", {}, ".target"),
     ("reservation", "spec", {"template": {}}, ".owners"),
     ("reservation", "spec", _RESERVED | {"allocatePolicy": "Default"}, ".allocatePolicy"),
+    ("migration", "spec", {"mode": "EvictDirectly"}, ".podRef"),
+    ("migration", "spec", {"podRef": {}, "mode": "Evict"}, ".mode"),
     ("recommendation", "spec.target.type", "pods", ""),
     ("recommendation", "spec.target", _TARGET, ".workload.name"),
 ]

@@ -29,6 +29,7 @@ from koord_kube.protocol.resources import (
     NODE_TOPOLOGIES,
     NODES,
     POD_GROUPS,
+    POD_MIGRATION_JOBS,
     PODS,
     PRIORITY_CLASSES,
     RECOMMENDATIONS,
@@ -101,6 +102,7 @@ USUAL = BUILT_IN | {
     NODE_TOPOLOGIES,
     DEVICES,
     POD_GROUPS,
+    POD_MIGRATION_JOBS,
     RESERVATIONS,
 }
 """What is served where a test says nothing else: kinds without a definition have no schema."""
