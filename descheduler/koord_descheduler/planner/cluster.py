@@ -18,7 +18,7 @@ from koord_scheduler.plugins.load_aware.node_metric import (
 )
 from koord_scheduler.state.cluster_kind import ClusterKind
 from koord_scheduler.state.cluster_state import ClusterState
-from koord_scheduler.state.pod_reader import ClusterPod, PodReader, WaitingPod
+from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 
 from koord_descheduler.objects.observed_node import ObservedNode, read_observed_node
 from koord_descheduler.objects.observed_pod import ObservedPod, ObservedPodReader
@@ -29,7 +29,7 @@ class KnownPod(NamedTuple):
 
     placed: ClusterPod
     view: ObservedPod
-    replacement: WaitingPod
+    replacement: ClusterPod
 
 
 class ClusterModel:
@@ -117,8 +117,10 @@ class ClusterModel:
             ValueError: it is not a Pod, or a quantity or a selector in it is not one.
         """
         replacement = self._reader.read_replacement(raw)
-        if replacement.scheduler_name not in self._names:
-            replacement = replacement._replace(scheduler_name=self._fallback.scheduler_name)
+        waiting = replacement.waiting
+        if waiting is not None and waiting.scheduler_name not in self._names:
+            waiting = waiting._replace(scheduler_name=self._fallback.scheduler_name)
+            replacement = replacement._replace(waiting=waiting)
         return KnownPod(self._reader.read(raw), self._views.read(raw), replacement)
 
     def set_pod(self, key: str, pod: KnownPod, now: float) -> None:

@@ -121,7 +121,7 @@ def _since(report: NodeReport, pod: KnownPod) -> Mapping[str, float]:
 
 
 def _estimated(pod: KnownPod) -> dict[str, float]:
-    amounts = dict(pod.replacement.pod_class.amounts)
+    amounts = dict(pod.replacement.usage.request)
     found = {}
     for name, (names, factor, least) in _ESTIMATES.items():
         requested = sum(amounts.get(one, 0) for one in names)

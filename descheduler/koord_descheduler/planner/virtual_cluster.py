@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -53,7 +52,6 @@ class VirtualCluster:
         self.cluster = cluster
         self._scheduler = cluster.scheduler
         self._undo: list[Callable[[], object]] = []
-        self._numbers = itertools.count(1)
         self._moved: dict[str, str] = {}
 
     # ---- undo
@@ -91,6 +89,7 @@ class VirtualCluster:
             self.on_undo(lambda: self._moved.pop(key))
             return
         self._scheduler.remove_pod(key)
+        self._scheduler.set_pod(pod.replacement, 0.0)
         self.on_undo(lambda: self._put_back(pod))
 
     def _put_back(self, pod: KnownPod) -> None:
@@ -170,7 +169,12 @@ class VirtualCluster:
         hopeless: set[object] = set()
         for waiting in sorted(self._scheduler.queue.pods.values(), key=lambda pod: pod.turn):
             key = waiting.scores_key
-            if waiting.gang or key in hopeless or self._scheduler.not_admitted(waiting):
+            if (
+                self._moved.get(waiting.key)
+                or waiting.gang
+                or key in hopeless
+                or self._scheduler.not_admitted(waiting)
+            ):
                 continue
             rows = self._scheduler.fitting_rows(waiting)
             row = self._scheduler.scores(waiting).best(rows)
@@ -209,6 +213,4 @@ class VirtualCluster:
         self.on_undo(take_back)
 
     def _waiting(self, pod: KnownPod) -> QueuedPod:
-        number = next(self._numbers)
-        view = pod.view
-        return QueuedPod(view.key, "", pod.placed.priority, pod.replacement, number, 0.0)
+        return self._scheduler.queue.pods[pod.view.key]

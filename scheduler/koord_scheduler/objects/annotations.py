@@ -41,6 +41,11 @@ def annotations_of_room(own: Annotations, described: Annotations) -> Annotations
     return Annotations(asked | {key: own[key] for key in (_ASKING | _GRANTED) & own.keys()})
 
 
+def without_granted(own: Annotations) -> Annotations:
+    """Annotations of an object to which nothing was given yet."""
+    return Annotations({key: text for key, text in own.items() if key not in _GRANTED})
+
+
 def decode_hook(kind: type, given: Any) -> Any:
     """The annotations that are read, for decoders of msgspec.
 

@@ -15,6 +15,7 @@ import msgspec
 from koord_model.times import from_rfc3339
 from msgspec.structs import replace as replace_fields
 
+from koord_scheduler.objects.annotations import NO_ANNOTATIONS, without_granted
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 from koord_scheduler.objects.pod_times import NO_TIMES, PodTimes, pod_times
 from koord_scheduler.state.cluster_state import ClusterState
@@ -93,7 +94,9 @@ class PodReader:
         Raises:
             ValueError: it is not a Pod, or a quantity or a selector in it is not one.
         """
-        pod = read_pod(raw)
+        return self._cluster_pod(read_pod(raw))
+
+    def _cluster_pod(self, pod: PodInfo) -> ClusterPod:
         metadata, spec, status = pod.metadata, pod.spec, pod.status
         waiting = None if spec.node_name else self._waiting(pod)
         return ClusterPod(
@@ -110,14 +113,21 @@ class PodReader:
             self._parts(pod),
         )
 
-    def read_replacement(self, raw: bytes) -> WaitingPod:
-        """A pod as its controller makes it anew: as it waits for a node, whatever it has.
+    def read_replacement(self, raw: bytes) -> ClusterPod:
+        """A pod as its controller makes it anew: it waits, and nothing was allocated to it yet.
 
         Raises:
             ValueError: as ``read``.
         """
         pod = read_pod(raw)
-        return self._waiting(replace_fields(pod, spec=replace_fields(pod.spec, node_name="")))
+        metadata = replace_fields(
+            pod.metadata,
+            uid="",
+            deletion_timestamp=None,
+            annotations=without_granted(pod.metadata.annotations or NO_ANNOTATIONS),
+        )
+        spec = replace_fields(pod.spec, node_name="")
+        return self._cluster_pod(PodInfo(metadata, spec))
 
     def _parts(self, pod: PodInfo) -> PodParts:
         if not self._own:
