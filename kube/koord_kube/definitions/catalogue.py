@@ -5,6 +5,8 @@ from __future__ import annotations
 from koord_kube.definitions.cluster_network_topology import CLUSTER_NETWORK_TOPOLOGY
 from koord_kube.definitions.colocation_profile import COLOCATION_PROFILE
 from koord_kube.definitions.device import DEVICE
+from koord_kube.definitions.drain_node import DRAIN_NODE
+from koord_kube.definitions.drain_node_group import DRAIN_NODE_GROUP
 from koord_kube.definitions.elastic_quota import ELASTIC_QUOTA, ELASTIC_QUOTA_PROFILE
 from koord_kube.definitions.node_metric import NODE_METRIC
 from koord_kube.definitions.node_slo import NODE_SLO
@@ -18,6 +20,8 @@ DEFINITIONS = (
     COLOCATION_PROFILE,
     CLUSTER_NETWORK_TOPOLOGY,
     DEVICE,
+    DRAIN_NODE,
+    DRAIN_NODE_GROUP,
     ELASTIC_QUOTA,
     ELASTIC_QUOTA_PROFILE,
     NODE_METRIC,

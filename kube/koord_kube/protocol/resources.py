@@ -72,6 +72,10 @@ CLUSTER_NETWORK_TOPOLOGIES = Resource(
     "ClusterNetworkTopology",
 )
 DEVICES = Resource("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
+DRAIN_NODES = Resource("scheduling.koordinator.sh", "v1alpha1", "drainnodes", "DrainNode")
+DRAIN_NODE_GROUPS = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "drainnodegroups", "DrainNodeGroup"
+)
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True
 )

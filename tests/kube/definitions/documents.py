@@ -109,6 +109,25 @@ CLASS = {
 }
 
 REFERENCE = {"apiVersion": "v1", "kind": "Pod", "name": "a", "namespace": "ns", "uid": "u"}
+DRAIN: Object = {
+    "reason": "kernel",
+    "requestedBy": "ops",
+    "dryRun": True,
+    "deadline": {"duration": "1h", "then": "Delete"},
+    "waves": [{"name": "plain"}, {"name": "critical", "priority": 2000000000}],
+    "podRules": [
+        {
+            "namespaces": ["ns"],
+            "selector": {
+                "matchLabels": {"app": "web"},
+                "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+            },
+            "behavior": "WaitCompleted",
+            "order": 2,
+        }
+    ],
+    "migrationPolicy": {"jobMode": "EvictDirectly", "ttl": "5m"},
+}
 OBJECT = REFERENCE | {"fieldPath": "spec", "resourceVersion": "1"}
 
 WHOLE: dict[str, tuple[str, str, Object]] = {
@@ -332,6 +351,71 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
             },
         },
     ),
+    "drain": (
+        DEVICE,
+        "DrainNode",
+        {
+            "spec": {"nodeName": "n", "confirmState": "WaitForConfirm", **DRAIN},
+            "status": {
+                "phase": "Blocked",
+                "message": "1 pod blocks",
+                "nodeName": "n",
+                "cordonedBefore": True,
+                "confirmTime": THEN,
+                "endTime": THEN,
+                "counts": {
+                    "total": 4,
+                    "ready": 1,
+                    "migrating": 1,
+                    "blocked": 1,
+                    "waiting": 1,
+                    "drained": 2,
+                },
+                "pods": [
+                    {
+                        "namespace": "ns",
+                        "name": "a",
+                        "uid": "u",
+                        "state": "Blocked",
+                        "wave": 1,
+                        "targetNode": "m",
+                        "reservation": "r",
+                        "job": "j",
+                        "why": "it is bare",
+                    }
+                ],
+                "unlistedPods": 3,
+            },
+        },
+    ),
+    "drain group": (
+        DEVICE,
+        "DrainNodeGroup",
+        {
+            "spec": {
+                "nodeSelector": {"matchLabels": {"pool": "old"}},
+                "confirmState": "Aborted",
+                "executionPolicy": {"partition": 1, "paused": True},
+                "terminationPolicy": {"maxNodeCount": 3, "percentageOfResourceReserved": 20},
+                **DRAIN,
+            },
+            "status": {
+                "phase": "Running",
+                "message": "m",
+                "endTime": THEN,
+                "counts": {
+                    "selected": 4,
+                    "planned": 2,
+                    "confirmed": 1,
+                    "blocked": 1,
+                    "drained": 0,
+                    "failed": 0,
+                },
+                "nodes": [{"name": "n", "drainNode": "d", "phase": "Blocked", "why": "w"}],
+                "unlistedNodes": 0,
+            },
+        },
+    ),
     "migration": (
         DEVICE,
         "PodMigrationJob",
@@ -502,6 +586,10 @@ _AT: list[tuple[str, str, Any, str]] = [
     ("reservation", "spec", {"template": {}}, ".owners"),
     ("reservation", "spec", _RESERVED | {"allocatePolicy": "Default"}, ".allocatePolicy"),
     ("migration", "spec", {"mode": "EvictDirectly"}, ".podRef"),
+    ("drain", "spec", {}, ".nodeName"),
+    ("drain", "spec", {"nodeName": "n", "confirmState": "Yes"}, ".confirmState"),
+    ("drain", "spec", {"nodeName": "n", "podRules": [{"order": 1}]}, ".podRules[0].behavior"),
+    ("drain group", "spec", {}, ".nodeSelector"),
     ("migration", "spec", {"podRef": {}, "mode": "Evict"}, ".mode"),
     ("recommendation", "spec.target.type", "pods", ""),
     ("recommendation", "spec.target", _TARGET, ".workload.name"),

@@ -19,6 +19,8 @@ from koord_kube.protocol.resources import (
     DEVICE_CLASSES,
     DEVICES,
     DISRUPTION_BUDGETS,
+    DRAIN_NODE_GROUPS,
+    DRAIN_NODES,
     ENDPOINT_SLICES,
     EVENTS,
     LEASES,
@@ -97,6 +99,8 @@ BUILT_IN = (
 )
 USUAL = BUILT_IN | {
     CLUSTER_NETWORK_TOPOLOGIES,
+    DRAIN_NODES,
+    DRAIN_NODE_GROUPS,
     NODE_METRICS,
     NODE_SLOS,
     NODE_TOPOLOGIES,
@@ -122,11 +126,14 @@ STATUS_WITH_LABELS = frozenset(
 """At whose ``/status`` labels and annotations may change too; the spec never may."""
 WITH_STATUS = STATUS_WITH_LABELS | {
     CLUSTER_NETWORK_TOPOLOGIES,
+    DRAIN_NODES,
+    DRAIN_NODE_GROUPS,
     RESERVATIONS,
     API_SERVICES,
     DEFINITIONS,
     NODE_METRICS,
     NODE_SLOS,
+    POD_MIGRATION_JOBS,
     RECOMMENDATIONS,
     RESOURCE_CLAIMS,
     *SCHEDULING_GROUPS,
