@@ -10,11 +10,11 @@ import numpy as np
 from koord_model.keys import CPU, MEMORY
 
 from koord_scheduler.plugin import MAX_SCORE, Dependence, Plugin, RowScore, Score
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, picked_lines, span
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.resources import ALWAYS
-from koord_scheduler.state.room import EVEN, RoomColumns, evenness_of_two
+from koord_scheduler.state.room import EVEN, RowsRoom, evenness_of_two
 
 _HALF = MAX_SCORE / 2
 _UNCHANGED = _HALF + _HALF // 2
@@ -44,9 +44,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         is_usual = compared == [CPU, MEMORY] and not may_be_backed
 
         def score(rows: Rows) -> Amounts:
-            room = resources.room()
-            if is_usual and not room.lacks[span(rows)].any():
-                return _score_of_both(room, resources.requested[:2], rows, amount)
+            if is_usual and not (room := resources.room().of(rows)).lacks:
+                return _score_of_both(room, amount)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             if may_be_backed:
@@ -92,11 +91,11 @@ class NodeResourcesBalancedAllocation(Plugin):
         return {name: float(amounts.get(name, 0)) for name in self._resources}
 
 
-def _score_of_both(room: RoomColumns, requested: Amounts, rows: Rows, amount: Amounts) -> Amounts:
+def _score_of_both(room: RowsRoom, amount: Amounts) -> Amounts:
     """By CPU and memory, of nodes that have both."""
-    fractions = picked_lines(requested, rows) + amount
-    fractions /= picked_lines(room.divisors, rows)
-    return _score(evenness_of_two(fractions), room.evenness[span(rows)])
+    fractions = room.requested + amount
+    fractions /= room.divisors
+    return _score(evenness_of_two(fractions), room.evenness)
 
 
 def _score(after: Amounts, before: Amounts) -> Amounts:

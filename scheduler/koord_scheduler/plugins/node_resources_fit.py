@@ -21,7 +21,7 @@ from koord_scheduler.plugin import (
     Score,
     Shortage,
 )
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, picked, picked_lines, span
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, picked, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_usage import PodUsage
@@ -149,10 +149,8 @@ class NodeResourcesFit(Plugin):
         is_usual &= not settings.skips_zero and not may_be_backed
 
         def score(rows: Rows) -> Amounts:
-            room = resources.room()
-            if is_usual and not room.lacks[span(rows)].any():
-                left = picked_lines(room.left, rows) - amount
-                return least_of_both(left, picked_lines(room.divisors, rows), of_each)
+            if is_usual and not (room := resources.room().of(rows)).lacks:
+                return least_of_both(room.left - amount, room.divisors, of_each)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             for place, column in scored:

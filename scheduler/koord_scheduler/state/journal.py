@@ -42,11 +42,12 @@ class RowJournal:
         count = self.position - position
         if count > len(self._rows):
             return None
-        if count <= 1:
-            at = position & self._last
-            return self._rows[at : at + count].copy()
-        rows = self._rows[np.arange(position, self.position) & self._last]
+        at = position & self._last
+        rows = self._rows[at : at + count].copy()
+        if len(rows) < count:
+            rows = np.concatenate((rows, self._rows[: count - len(rows)]))
         # As np.unique does it, which takes as long again to find out how.
         rows.sort()
-        is_new = rows[1:] != rows[:-1]
-        return rows if is_new.all() else np.concatenate((rows[:1], rows[1:][is_new]))
+        is_new = np.ones(count, np.bool_)
+        np.not_equal(rows[1:], rows[:-1], out=is_new[1:])
+        return rows[is_new]

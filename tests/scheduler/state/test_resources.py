@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_scheduler.framework.decisions import Placement
@@ -15,6 +16,8 @@ from tests.support.reservations import ReservationCluster
 
 NAMES = [*ALWAYS, PODS, *(f"example.com/r{number}" for number in range(40))]
 ROWS = 4
+ALL_ROWS = np.arange(ROWS)
+EACH_ROW = [np.array([row]) for row in range(ROWS)]
 
 
 @given(st.integers(0, 1 << 32))
@@ -59,10 +62,13 @@ def test_columns_are_of_what_nodes_have(seed: int) -> None:
 
 
 def check_room(resources: ResourceColumns) -> None:
-    """Columns that are kept up to date equal new ones."""
+    """Columns that are kept up to date equal new ones, also of rows that were asked about last."""
+    kept = resources.room()
     fresh = RoomColumns(resources.allocatable, resources.requested, resources.scored)
-    for name, kept in vars(resources.room()).items():
-        assert kept.tolist() == vars(fresh)[name].tolist(), name
+    assert kept.free.tolist() == fresh.free.tolist()
+    for rows in (ALL_ROWS, *EACH_ROW, ALL_ROWS):
+        for name, values in kept.of(rows)._asdict().items():
+            assert np.array_equal(values, getattr(fresh.of(rows), name)), name
 
 
 def test_columns_of_what_no_node_has_are_given_back() -> None:

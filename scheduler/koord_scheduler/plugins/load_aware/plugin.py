@@ -32,7 +32,7 @@ from koord_scheduler.plugins.load_aware.load_table import LoadTable
 from koord_scheduler.plugins.load_aware.pod_load import LOAD
 from koord_scheduler.plugins.load_aware.row_load import used_per_cent
 from koord_scheduler.plugins.load_aware.settings import LoadSettings
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked_lines
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_usage import PodUsage
@@ -61,9 +61,8 @@ class LoadAwareScheduling(Plugin):
         lines = self._lines(pod.of(LOAD).is_prod)
 
         def can_run(rows: Rows) -> Mask:
-            at = span(rows)
-            used = table.sums[lines, at] + estimate
-            found: Mask = np.logical_and.reduce(used <= table.limits[lines, at])
+            used = picked_lines(table.sums[lines], rows) + estimate
+            found: Mask = np.logical_and.reduce(used <= picked_lines(table.limits[lines], rows))
             return found
 
         return can_run
@@ -113,8 +112,8 @@ class LoadAwareScheduling(Plugin):
         all_weights = float(weights.sum()) + dominant
 
         def score(rows: Rows) -> Amounts:
-            at = span(rows)
-            scores = least_allocated(table.sums[lines, at] + estimate, table.scored[:, at])
+            used = picked_lines(table.sums[lines], rows) + estimate
+            scores = least_allocated(used, picked_lines(table.scored, rows))
             total: Amounts = weights @ scores
             if dominant:
                 total += dominant * np.minimum(scores.min(axis=0), MAX_SCORE)

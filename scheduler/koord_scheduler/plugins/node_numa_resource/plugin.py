@@ -51,7 +51,7 @@ from koord_scheduler.plugins.node_numa_resource.placement import (
 from koord_scheduler.plugins.node_numa_resource.pod_needs import NUMASettings, PodNeeds, pod_needs
 from koord_scheduler.plugins.node_numa_resource.pod_parts import NUMA_ALLOCATION, NUMA_NEEDS
 from koord_scheduler.plugins.node_numa_resource.pod_requirements import NUMARequirements
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked, picked_lines, span
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, picked
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_usage import PodUsage
@@ -388,10 +388,10 @@ class NodeNUMAResource(Plugin):
         is_usual = names == [CPU, MEMORY] and strategy is least_allocated
 
         def score(rows: Rows, cpu: Amounts | None) -> Amounts:
-            room = resources.room()
-            if is_usual and cpu is None and not room.lacks[span(rows)].any():
-                left = picked_lines(room.free[:2], rows) - asked
-                return least_of_both(left, picked_lines(room.divisors, rows), of_each)
+            if is_usual and cpu is None and not (room := resources.room().of(rows)).lacks:
+                left = room.divisors - room.requested
+                left -= asked
+                return least_of_both(left, room.divisors, of_each)
             has = picked(resources.allocatable, columns.now, rows)
             taken = picked(resources.requested, columns.now, rows)
             taken += asked
