@@ -1,0 +1,98 @@
+"""The pods that a drain is about, and what speaks against moving them. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from koord_model.never_evicted import is_static
+
+from koord_descheduler.drain.drain_spec import DrainBehavior, DrainSpec, PodRule
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.cluster import ClusterModel, KnownPod
+from koord_descheduler.planner.protection import protection
+
+
+class DrainedPod(NamedTuple):
+    """A pod that has to leave; ``waits`` until it has ended by itself.
+
+    ``obstacle`` is why it may not be moved, in a line.
+    """
+
+    known: KnownPod
+    wave: int
+    waits: bool = False
+    obstacle: str = ""
+
+    @property
+    def view(self) -> ObservedPod:
+        """The pod."""
+        return self.known.view
+
+    @property
+    def is_leaving(self) -> bool:
+        """True if it ends already."""
+        return self.view.deleted is not None
+
+
+def drained_pods(cluster: ClusterModel, spec: DrainSpec) -> list[DrainedPod]:
+    """The pods that a drain has to get rid of, in order of their waves.
+
+    Not those that no drain can end (static ones and those of DaemonSets), those that have ended,
+    and those that a rule skips.
+    """
+    on_node = [pod for pod in cluster.pods_on(spec.node) if _may_be_drained(pod.view)]
+    replicas = _replicas(cluster, {pod.view.owner for pod in on_node})
+    found = []
+    for pod in on_node:
+        rule = _rule_of(pod.view, spec.rules)
+        if rule is None:
+            wave = _wave_of(pod.view, spec)
+            found.append(DrainedPod(pod, wave, False, _obstacle(pod.view, replicas)))
+        elif rule.behavior is not DrainBehavior.SKIP:
+            wave = _wave_of(pod.view, spec) if rule.order is None else rule.order
+            found.append(DrainedPod(pod, wave, rule.behavior is DrainBehavior.WAIT))
+    return sorted(found, key=lambda pod: (pod.wave, pod.view.key))
+
+
+def _may_be_drained(pod: ObservedPod) -> bool:
+    controller = pod.template.controller
+    is_daemon = controller is not None and controller.kind == "DaemonSet"
+    return not (pod.has_ended or is_daemon or is_static(pod.annotations))
+
+
+def _rule_of(pod: ObservedPod, rules: Iterable[PodRule]) -> PodRule | None:
+    return next((rule for rule in rules if rule.applies(pod.namespace, pod.labels)), None)
+
+
+def _wave_of(pod: ObservedPod, spec: DrainSpec) -> int:
+    priority = pod.template.priority or 0
+    waves = [number for number, wave in enumerate(spec.waves) if wave.priority <= priority]
+    return max(waves, default=0)
+
+
+def _replicas(cluster: ClusterModel, owners: set[str]) -> Counter[str]:
+    live = (pod.view for pod in cluster.pods.values())
+    return Counter(
+        pod.owner
+        for pod in live
+        if pod.owner in owners and not pod.has_ended and pod.deleted is None
+    )
+
+
+def _obstacle(pod: ObservedPod, replicas: Counter[str]) -> str:
+    if pod.deleted is not None:
+        return ""
+    if why := protection(pod):
+        return f"it {why}"
+    traits = pod.template
+    if traits.claims:
+        return f"it has PersistentVolumeClaims: {', '.join(traits.claims)}"
+    if traits.is_local:
+        return "it has data on the node: an emptyDir or a hostPath"
+    if not pod.owner:
+        return "it is bare: nothing makes it anew"
+    if replicas[pod.owner] < 2:
+        return "it is the only replica of its owner"
+    return ""
