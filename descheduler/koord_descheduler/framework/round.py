@@ -27,6 +27,9 @@ from koord_descheduler.planner.virtual_cluster import (
 )
 from koord_descheduler.plugin import DeschedulerPlugin
 
+Arithmetic = Mapping[str, Any] | Callable[[KnownPod, str], Mapping[str, Any]]
+"""Numbers, as plain data, that decided; those of a pod and its target, if they depend on it."""
+
 
 @dataclass(frozen=True)
 class RoundSettings:
@@ -223,12 +226,13 @@ class ProfileRound:
         destination: Destination = Destination.ELSEWHERE,
         among: Mask | None = None,
         accepts: Accepts = accept_all,
-        arithmetic: Mapping[str, Any] | None = None,
+        arithmetic: Arithmetic | None = None,
     ) -> bool:
         """Move a pod, for a ``reason`` in a line; False if it may not, which is noted.
 
         ``among`` and ``accepts`` limit its targets, as ``VirtualCluster.place``. The pods that
-        lose their nodes together with it move too, or none of them.
+        lose their nodes together with it move too, or none of them. ``arithmetic`` is asked
+        for each of them before its move counts.
         """
         view = pod.view
         if not self.may_move(view):
@@ -271,7 +275,7 @@ class ProfileRound:
         destination: Destination,
         among: Mask | None,
         accepts: Accepts,
-        arithmetic: Mapping[str, Any],
+        arithmetic: Arithmetic,
         in_group: bool,
     ) -> tuple[str, str] | None:
         view = pod.view
@@ -281,7 +285,7 @@ class ProfileRound:
         if why := self._round.disruptions.refusal(view):
             return "DisruptionBudget", why
         group = f"{view.namespace}" if in_group else ""
-        move = Move(view, "", self._profile.name, self._name, reason, group, arithmetic)
+        move = Move(view, "", self._profile.name, self._name, reason, group)
         if why := self._round.budgets.refusal(move):
             return "Budget", why
         if destination is not Destination.NOWHERE:
@@ -291,9 +295,11 @@ class ProfileRound:
             scores = {"score": round(place.score, 3)}
             if place.source_score is not None:
                 scores["sourceScore"] = round(place.source_score, 3)
-            move = move._replace(target=place.node, arithmetic={**arithmetic, **scores})
+            move = move._replace(target=place.node, arithmetic=scores)
             if why := self._round.budgets.refusal(move):
                 return "Budget", why
+        numbers = arithmetic(pod, move.target) if callable(arithmetic) else arithmetic
+        move = move._replace(arithmetic={**numbers, **move.arithmetic})
         self._round.count(pod, move)
         return None
 

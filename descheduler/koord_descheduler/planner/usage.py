@@ -55,21 +55,28 @@ class Usages:
 
     def of_pod(self, pod: KnownPod) -> dict[str, float]:
         """The usage that a pod takes along: as reported, or estimated."""
+        return {**(self._reported(pod.view) or _estimated(pod)), PODS: 1}
+
+    def counted(self, pod: KnownPod) -> dict[str, float]:
+        """The part of its node's usage that is a pod's: nothing where a report leaves it out."""
         report = self._cluster.reports.get(pod.view.node)
-        reported = report.pods.get(pod.view.key) if report is not None else None
-        return {**(reported.usage if reported is not None else _estimated(pod)), PODS: 1}
+        found = self._reported(pod.view) or (_since(report, pod) if report is not None else {})
+        return {**found, PODS: 1}
 
     def is_reported(self, pod: ObservedPod) -> bool:
         """True if its node's report has the pod."""
+        return self._reported(pod) is not None
+
+    def _reported(self, pod: ObservedPod) -> Mapping[str, float] | None:
         report = self._cluster.reports.get(pod.node)
-        return report is not None and pod.key in report.pods
+        found = report.pods.get(pod.key) if report is not None else None
+        return found.usage if found is not None else None
 
     def move(self, pod: KnownPod, target: str, *, back: bool = False) -> None:
         """Count a pod on its ``target`` ("": nowhere) instead of on its node, or ``back`` there."""
-        usage, sign = self.of_pod(pod), -1 if back else 1
-        is_prod = pod.view.template.is_prod
-        self._add(pod.view.node, usage, -sign, is_prod=is_prod)
-        self._add(target, usage, sign, is_prod=is_prod)
+        sign, is_prod = -1 if back else 1, pod.view.template.is_prod
+        self._add(pod.view.node, self.counted(pod), -sign, is_prod=is_prod)
+        self._add(target, self.of_pod(pod), sign, is_prod=is_prod)
 
     def _add(self, node: str, usage: Mapping[str, float], sign: int, *, is_prod: bool) -> None:
         known = self.of(node) if node else None

@@ -190,10 +190,17 @@ class VirtualCluster:
 
     def rows(self, nodes: Iterable[str]) -> Mask:
         """A mask of the rows of these nodes, for ``place``."""
-        state = self._scheduler.nodes
-        found: Mask = np.zeros(len(state), np.bool_)
-        known = [row for row in map(state.row, nodes) if row is not None]
-        found[np.array(known, np.intp)] = True
+        return self.mask(self.rows_of(nodes))
+
+    def rows_of(self, nodes: Iterable[str]) -> Rows:
+        """The rows of these nodes, in their order; of those that the scheduler knows."""
+        found = map(self._scheduler.nodes.row, nodes)
+        return np.array([row for row in found if row is not None], np.intp)
+
+    def mask(self, rows: Rows) -> Mask:
+        """A mask of these rows, for ``place``."""
+        found: Mask = np.zeros(len(self._scheduler.nodes), np.bool_)
+        found[rows] = True
         return found
 
     def fitting(self, pod: KnownPod) -> Rows:

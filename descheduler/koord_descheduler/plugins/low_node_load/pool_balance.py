@@ -1,0 +1,189 @@
+"""A round of a pool: its sources are served one after the other. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from koord_model import label_selector
+from koord_scheduler.state.arrays import Mask
+
+from koord_descheduler.framework.round import ProfileRound
+from koord_descheduler.objects.eviction_order import eviction_order
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.cluster import KnownPod
+from koord_descheduler.plugins.low_node_load.anomaly import AnomalyDetectors
+from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
+from koord_descheduler.plugins.low_node_load.pool_loads import Audience, PoolLoads
+from koord_descheduler.plugins.low_node_load.pool_settings import PoolSettings
+
+_NO_TARGET = "no underused node stays below its high thresholds with it, and makes loads more even"
+
+
+class PoolBalance:
+    """The nodes of a pool as a round finds them, and what the round does with them."""
+
+    def __init__(
+        self,
+        args: LowNodeLoadArgs,
+        pool: PoolSettings,
+        detectors: Mapping[Audience, AnomalyDetectors],
+        cluster: ProfileRound,
+        loads: PoolLoads,
+    ) -> None:
+        self._args = args
+        self._pool = pool
+        self._detectors = detectors
+        self._cluster = cluster
+        self._usages = cluster.usages(args.node_metric_expiration_seconds)
+        self._loads = loads
+        self._selectors = [
+            label_selector.parse(given.selector, "selector")
+            for given in args.pod_selectors
+            if given.selector is not None
+        ]
+        self._state_rows = cluster.virtual.rows_of(loads.names)
+
+    def run(self) -> set[str]:
+        """Move pods; returns the nodes that were sources, whether they could be served or not."""
+        loads, pool = self._loads, self._pool
+        high = {Audience.NODE: loads.high(Audience.NODE)}
+        low = loads.low(Audience.NODE)
+        targets = {Audience.NODE: low}
+        if pool.has_prod:
+            prod_high = loads.high(Audience.PROD)
+            high[Audience.PROD] = prod_high & ~high[Audience.NODE]
+            targets[Audience.NODE] = low & ~prod_high
+            targets[Audience.PROD] = loads.low(Audience.PROD) & ~high[Audience.NODE]
+        sources = {of: self._anomalies(of, rows, targets[of]) for of, rows in high.items()}
+        under = np.logical_or.reduce(list(targets.values()))
+        numbers = {
+            "nodes": len(loads.names),
+            "underused": int(under.sum()),
+            "overused": {of.word: int(rows.sum()) for of, rows in high.items()},
+            "anomalies": {of.word: len(names) for of, names in sources.items()},
+        }
+        idle = self._idle(int(under.sum()), sum(map(len, sources.values())))
+        self._cluster.note(pool.name, numbers | ({"nothingToDo": idle} if idle else {}))
+        if not idle:
+            for audience, names in sources.items():
+                for row in self._worst_first(names, audience):
+                    self._serve(row, audience, targets[audience])
+        return {loads.names[row] for rows in high.values() for row in np.flatnonzero(rows).tolist()}
+
+    def _anomalies(self, audience: Audience, high: Mask, low: Mask) -> set[str]:
+        """Nodes whose loads were too high for long enough."""
+        names, detectors = np.array(self._loads.names, object), self._detectors[audience]
+        for name in names[low].tolist():
+            detectors.reset(name)
+        return detectors.mark(set(names[high]), set(names[~high]), self._cluster.now)
+
+    def _idle(self, under: int, anomalies: int) -> str:
+        if not anomalies:
+            return "no node is overused for long enough"
+        if under <= self._args.number_of_nodes:
+            return f"{under} nodes are underused; numberOfNodes is {self._args.number_of_nodes}"
+        return ""
+
+    def _worst_first(self, names: set[str], audience: Audience) -> list[int]:
+        scores = self._loads.scores(audience)
+        return sorted((self._loads.rows[name] for name in names), key=lambda row: -scores[row])
+
+    # ---- one source
+
+    def _serve(self, row: int, audience: Audience, targets: Mask) -> None:
+        """Move pods until the node is below its high thresholds, or none is left that helps."""
+        left = self._candidates(row, audience)
+        while over := self._loads.overages(row, audience):
+            left = [pod for pod in left if self._suits(pod, over)]
+            left.sort(key=lambda pod: self._order(pod, over))
+            for place, pod in enumerate(left):
+                if self._move(pod, row, audience, targets):
+                    left = left[place + 1 :]
+                    break
+            else:
+                return
+        self._detectors[audience].reset(self._loads.names[row])
+
+    def _candidates(self, row: int, audience: Audience) -> list[KnownPod]:
+        return [
+            pod
+            for pod in self._cluster.pods_on(self._loads.names[row])
+            if (audience is Audience.NODE or pod.view.template.is_prod)
+            and not pod.view.has_ended
+            and self._may_move(pod.view)
+        ]
+
+    def _may_move(self, pod: ObservedPod) -> bool:
+        namespaces = self._args.evictable_namespaces
+        if namespaces is not None and (why := namespaces.refusal(pod.namespace)):
+            return self._cluster.refuse(pod, "EvictableNamespaces", why)
+        if self._selectors and not any(one.matches(pod.labels) for one in self._selectors):
+            return self._cluster.refuse(pod, "PodSelectors", "none of podSelectors selects it")
+        if self._args.node_fit and not self._usages.is_reported(pod):
+            return self._cluster.refuse(pod, "NoUsage", "its node's NodeMetric does not have it")
+        return self._cluster.may_move(pod)
+
+    def _suits(self, pod: KnownPod, over: Mapping[str, float]) -> bool:
+        return self._fit(pod, over) > 0
+
+    def _order(self, pod: KnownPod, over: Mapping[str, float]) -> tuple[object, ...]:
+        """Least important first; of equals the smallest that alone suffices, then the newest."""
+        view = pod.view
+        return *eviction_order(view), -self._fit(pod, over), -view.created, view.key
+
+    def _fit(self, pod: KnownPod, over: Mapping[str, float]) -> float:
+        """Koordinator's score of how well a pod's usage fits what is too much."""
+        usage = self._usages.counted(pod)
+        total = weights = 0.0
+        for name, amount in over.items():
+            weight = self._pool.weights.get(name, 0)
+            if name in usage:
+                ratio = usage[name] / amount
+                total += weight * (ratio if ratio < 1 else 1 + 1 / ratio)
+                weights += weight
+        return total / weights if weights else 0.0
+
+    def _move(self, pod: KnownPod, row: int, audience: Audience, targets: Mask) -> bool:
+        cluster, loads = self._cluster, self._loads
+        usage = loads.vector(self._usages.of_pod(pod))
+        is_prod = pod.view.template.is_prod
+        accepting = targets & loads.accepting(row, usage, audience, is_prod=is_prod)
+        if not accepting.any():
+            return cluster.refuse(pod.view, "Target", _NO_TARGET)
+        among = cluster.virtual.mask(self._state_rows[accepting])
+        mark, known = cluster.virtual.mark(), len(cluster.moves)
+        before = loads.imbalance(audience)
+        if not cluster.move(
+            pod,
+            loads.reason(row, audience),
+            among=among,
+            arithmetic=lambda moved, target: self._arithmetic(moved, target, audience),
+        ):
+            return False
+        made = cluster.moves[known:]
+        touched = {name for move in made for name in (move.source, move.target)}
+        loads.refresh(touched)
+        if len(made) > 1 and self._is_worse([move.target for move in made], before, audience):
+            cluster.virtual.undo(mark)
+            loads.refresh(touched)
+            return cluster.refuse(pod.view, "Target", "with all of its gang, loads get worse")
+        return True
+
+    def _is_worse(self, touched: Sequence[str], before: float, audience: Audience) -> bool:
+        """True if pods that moved together overload a node, or make loads less even."""
+        loads = self._loads
+        rows = [loads.rows[name] for name in touched]
+        overloaded = any(bool(loads.high(of)[rows].any()) for of in Audience)
+        return overloaded or loads.imbalance(audience) > before
+
+    def _arithmetic(self, pod: KnownPod, target: str, audience: Audience) -> dict[str, Any]:
+        """Usage of a pod, and per cent of both nodes before and after its move."""
+        usage, loads = self._usages.of_pod(pod), self._loads
+        return {
+            "pool": self._pool.name,
+            "usage": {name: round(usage.get(name, 0.0)) for name in loads.resources},
+            "source": loads.change(pod.view.node, usage, -1, audience),
+            "target": loads.change(target, usage, 1, audience),
+        }
