@@ -64,7 +64,7 @@ def read_series(file: Path) -> Floats:
 def made_up_series(seed: int) -> Floats:
     """Services that are busy by day, and jobs that run hard for hours: not recorded.
 
-    The shape is that of ``koord_prediction.synthetic``, which names the findings behind it. Of
+    The shape is that of ``tests.support.synthetic_trace``, which names the findings behind it. Of
     its CPUs a service uses 10 to 45 % on average, 25 to 60 % more or less with the day, most in
     the afternoon, with noise of half an hour and bursts. One series in five is a job that works in
     half of the hours.

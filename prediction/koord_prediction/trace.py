@@ -14,7 +14,7 @@ was not measured. What a pod asks for does not change.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,19 +72,6 @@ def parse(lines: Iterable[str]) -> Trace:
     except (ValueError, csv.Error) as error:
         raise ValueError(f"line {reader.line_num}: {error}") from None
     return _whole(pods, points)
-
-
-def write(trace: Trace) -> Iterator[str]:
-    """The trace as lines of CSV, in time order; what was not measured has no row."""
-    yield ",".join(COLUMNS) + "\n"
-    for index, time in enumerate(trace.times):
-        for column, pod in enumerate(trace.pods):
-            cpu, memory = trace.cpu[index, column], trace.memory[index, column]
-            if not (np.isnan(cpu) or np.isnan(memory)):
-                yield (
-                    f"{time:.10g},{_quoted(pod.name)},{pod.priority},{pod.request.cpu:.10g},"
-                    f"{pod.request.memory:.0f},{cpu:.10g},{memory:.0f}\n"
-                )
 
 
 def _take(
@@ -147,7 +134,3 @@ def _whole(pods: dict[str, TracePod], points: dict[tuple[float, str], ResourceAm
         cpu[place], memory[place] = used.cpu, used.memory
     whole = times[0] + step * np.arange(length)
     return Trace(whole, step, tuple(pods.values()), cpu, memory)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name

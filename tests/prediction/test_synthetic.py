@@ -3,8 +3,9 @@ import importlib.resources
 import io
 
 import numpy as np
-from koord_prediction.synthetic import STEP, synthetic
 from koord_prediction.trace import parse
+
+from tests.support.synthetic_trace import STEP, synthetic
 
 
 def test_the_trace_shipped_is_the_one_made() -> None:

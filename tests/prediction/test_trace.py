@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from koord_model.priority import PriorityClass
 from koord_prediction.amount import ResourceAmount
-from koord_prediction.trace import COLUMNS, parse, write
+from koord_prediction.trace import COLUMNS, parse
+
+from tests.support.synthetic_trace import write
 
 HEADER = ",".join(COLUMNS)
 

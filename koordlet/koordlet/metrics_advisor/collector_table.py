@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from types import ModuleType
 from typing import Any
@@ -12,11 +12,6 @@ from typing import Any
 from koordlet.metrics_advisor import collectors
 from koordlet.metrics_advisor.collector_runner import ScheduledCollector
 from koordlet.metrics_advisor.contract.collector import CollectorSources, CollectorState
-
-
-def available() -> tuple[str, ...]:
-    """The names of all collectors, those first whose samples others use."""
-    return tuple(_in_order({name: _module(name) for name in _names()}))
 
 
 def select_enabled(
@@ -27,7 +22,10 @@ def select_enabled(
     ``settings`` are koordlet's, by name. A collector that is off is not even loaded further
     than its head.
     """
-    modules = {name: _module(name) for name in _names()}
+    modules = {
+        name: importlib.import_module(f"{collectors.__name__}.{name}")
+        for _, name, _ in pkgutil.iter_modules(collectors.__path__)
+    }
     on, off = [], []
     for name in _in_order(modules):
         module = modules[name]
@@ -51,14 +49,6 @@ def _off(module: ModuleType, settings: Mapping[str, Any], gates: Mapping[str, bo
         elif not settings[switch]:
             return f"disabled; enable with --{switch.replace('_', '-')}"
     return ""
-
-
-def _names() -> Iterator[str]:
-    return (module.name for module in pkgutil.iter_modules(collectors.__path__))
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"{collectors.__name__}.{name}")
 
 
 def _in_order(modules: Mapping[str, ModuleType]) -> Iterable[str]:

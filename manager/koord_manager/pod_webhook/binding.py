@@ -7,6 +7,7 @@ schedules.
 from __future__ import annotations
 
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import inside
 from koord_serving.admission.core.admission import (
     ADMITTED,
     AdmissionOperation,
@@ -15,7 +16,6 @@ from koord_serving.admission.core.admission import (
 )
 
 from koord_manager.pod_webhook.view import PodWebhookView
-from koord_manager.profiles.core.placing import inside
 
 _BINDING = ("pods", "binding", AdmissionOperation.CREATE)
 

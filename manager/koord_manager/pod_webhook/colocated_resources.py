@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koord_model.json_objects import inside, placed
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from koord_model.priority import PriorityClass
 from koord_model.quantity import decimal_text, milli
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook.document import PodDocument
-from koord_manager.profiles.core.placing import inside, placed
 
 Names = Mapping[str, str]
 

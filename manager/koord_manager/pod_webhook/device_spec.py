@@ -7,12 +7,12 @@ no other way. Whole NPUs (``npu-core`` with ``gpu-memory-ratio``) are requested 
 
 from __future__ import annotations
 
+from koord_model.json_objects import inside, placed, without
 from koord_model.keys import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, NPU_CORE
 from koord_model.quantity import whole
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook.view import PodWebhookView
-from koord_manager.profiles.core.placing import inside, placed, without
 
 _OFF_GATE = "DisableDeviceResourceSpec"
 _SHARED_GATE = "EnableSyncGPUSharedResource"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 
 from koord_model.batch_spec import batch_spec
+from koord_model.json_objects import inside, placed, without
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook import document
 from koord_manager.pod_webhook.view import PodWebhookView
-from koord_manager.profiles.core.placing import inside, placed, without
 
 _OFF_GATE = "DisableExtendedResourceSpec"
 _WRITTEN = f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from koord_model.json_objects import inside
 from koord_serving.admission.core.admission import Object
 
 from koord_manager.pod_webhook import colocated_resources, document
 from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.profiles.core import applying, matching
-from koord_manager.profiles.core.placing import inside
 
 _SKIP_GATE = "ColocationProfileSkipMutatingResources"
 

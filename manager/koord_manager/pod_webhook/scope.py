@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from koord_model.json_objects import inside
 from koord_model.keys import ANNOTATION_MIRROR
 from koord_serving.admission.core.admission import AdmissionRequest
 
 from koord_manager.pod_webhook.view import PodWebhookView
-from koord_manager.profiles.core.placing import inside
 
 _NEVER = "kube-system"
 _LABEL = "control-plane"

@@ -12,10 +12,10 @@ from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.protocol.api import Api, ApiError, Object
 from koord_kube.protocol.resources import PODS
 from koord_kube.protocol.selectors import all_of, field_is
+from koord_model.json_objects import inside
 
 from koord_manager.profiles.core.document import ColocationProfile
 from koord_manager.profiles.core.matching import read_all
-from koord_manager.profiles.core.placing import inside
 from koord_manager.profiles.core.reconciler import change, managed, waits
 from koord_manager.profiles.core.view import ProfileView
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import Object, inside, placed, without
 from koord_model.keys import LABEL_PRIORITY, LABEL_QOS
 
 from koord_manager.profiles.core import merge_keys
 from koord_manager.profiles.core.document import ColocationProfile, Texts
-from koord_manager.profiles.core.placing import Object, inside, placed, without
 from koord_manager.profiles.core.strategic_merge import MergeType, merged
 
 

@@ -13,11 +13,10 @@ from typing import Any
 from koord_model import label_selector
 from koord_model.excerpt import excerpt
 from koord_model.fields import Fields, text
+from koord_model.json_objects import Object, inside
 from koord_model.keys import ANNOTATION_SKIP_UPDATE_RESOURCES, LABEL_CONTROLLER_MANAGED
 from koord_model.label_selector import LabelSelector
 from koord_model.qos import QoSClass
-
-from koord_manager.profiles.core.placing import Object, inside
 
 Texts = Mapping[str, str]
 

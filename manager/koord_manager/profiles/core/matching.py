@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import Object
 from koord_model.label_selector import LabelSelector
 
 from koord_manager.profiles.core.document import ColocationProfile, Texts, read
-from koord_manager.profiles.core.placing import Object
 
 _EVERYTHING = LabelSelector()
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import Object, inside, placed
 
 from koord_manager.profiles.core import applying, matching
 from koord_manager.profiles.core.document import ColocationProfile, Texts
-from koord_manager.profiles.core.placing import Object, inside, placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from koord_model.fields import shown
-
-from koord_manager.profiles.core.placing import Object, without
+from koord_model.json_objects import Object, without
 
 _PATCH, _RETAIN = "$patch", "$retainKeys"
 _ORDER, _DELETE = "$setElementOrder/", "$deleteFromPrimitiveList/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from koord_manager.profiles.core.placing import Object
+from koord_model.json_objects import Object
 
 
 @dataclass(frozen=True)

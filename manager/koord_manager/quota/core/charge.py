@@ -9,6 +9,7 @@ from typing import Any
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import amounts_in, parse
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import inside
 from koord_model.keys import (
     ANNOTATION_CHILD_REQUEST,
     ANNOTATION_QUOTA_ADMISSION,
@@ -25,7 +26,6 @@ from koord_model.keys import (
 )
 from koord_model.quantity import quantity_text
 
-from koord_manager.profiles.core.placing import inside
 from koord_manager.quota.core.amounts import encode, total
 
 _CHARGED = {

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from koord_model.elastic_quota import ROOT_QUOTA, amounts_in
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import Object, inside, placed
 from koord_model.keys import ANNOTATION_SHARED_WEIGHT, LABEL_QUOTA_PARENT, LABEL_QUOTA_TREE
 
-from koord_manager.profiles.core.placing import inside, placed
 from koord_manager.quota.core.topology import QuotaTopology
-
-Object = dict[str, Any]
 
 
 def with_defaults(given: Object, topology: QuotaTopology) -> Object:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from koord_model.demand import Amounts, amounts
 from koord_model.elastic_quota import parse
+from koord_model.json_objects import Object, inside
 from koord_model.keys import (
     ANNOTATION_TOTAL_RESOURCE,
     ANNOTATION_UNSCHEDULABLE_RESOURCE,
@@ -20,11 +20,8 @@ from koord_model.names import is_label_value
 from koord_model.quantity import quantity_texts
 
 from koord_manager.node_objects.core.nodes import ClusterNode
-from koord_manager.profiles.core.placing import inside
 from koord_manager.quota.core.amounts import encode, total
 from koord_manager.quota.core.profile import QuotaProfile
-
-Object = dict[str, Any]
 
 _UNBOUNDED = ((1 << 63) - 1) // 2000
 """Upper bound of a quota's every resource, in whole units: Koordinator's number."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from koord_model import label_selector
 from koord_model.elastic_quota import annotated_names
 from koord_model.excerpt import excerpt
 from koord_model.fields import Fields, plain_number
+from koord_model.json_objects import Object, inside
 from koord_model.keys import (
     ANNOTATION_RESOURCE_KEYS,
     CPU,
@@ -18,10 +18,6 @@ from koord_model.keys import (
 )
 from koord_model.label_selector import LabelSelector
 from koord_model.names import OBJECT, is_object_name
-
-from koord_manager.profiles.core.placing import inside
-
-Object = dict[str, Any]
 
 _RESOURCES = (CPU, MEMORY)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koord_model.elastic_quota import ElasticQuota, parse
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import inside
 from koord_serving.admission.core.admission import (
     ADMITTED,
     AdmissionOperation,
@@ -12,7 +13,6 @@ from koord_serving.admission.core.admission import (
     Object,
 )
 
-from koord_manager.profiles.core.placing import inside
 from koord_manager.quota.core.defaults import with_defaults
 from koord_manager.quota.core.review import (
     QuotaReview,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koord_model import label_selector
+from koord_model.json_objects import inside, placed
 from koord_model.keys import LABEL_QUOTA_TREE
 from koord_model.label_selector import LabelSelector, Operator
 from koord_serving.admission.core.admission import Object
 
-from koord_manager.profiles.core.placing import inside, placed
 from koord_manager.quota.core.view import QuotaView, quota_for_pod
 
 GATE = "MultiQuotaTree"

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from koord_model.demand import Amounts
 from koord_model.elastic_quota import RESERVED_QUOTAS
 from koord_model.excerpt import excerpt
+from koord_model.json_objects import inside
 from koord_model.keys import LABEL_QUOTA_NAME
 from koord_serving.admission.core.admission import AdmissionOperation, AdmissionRequest
 
-from koord_manager.profiles.core.placing import inside
 from koord_manager.quota.core.charge import QuotaCharge
 from koord_manager.quota.core.view import QuotaView, only_label_counts
 

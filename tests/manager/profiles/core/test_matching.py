@@ -5,7 +5,7 @@ import random
 import pytest
 from koord_manager.profiles.core.document import read
 from koord_manager.profiles.core.matching import drawn, for_labels, for_pod, read_all
-from koord_manager.profiles.core.placing import Object
+from koord_model.json_objects import Object
 
 WEB: Object = {"selector": {"matchLabels": {"app": "web"}}}
 COLOCATED: Object = {"namespaceSelector": {"matchLabels": {"colocated": "yes"}}}

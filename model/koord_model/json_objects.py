@@ -1,4 +1,4 @@
-"""Places in an object's JSON: read, and written into a copy of what is on the way. No IO."""
+"""Places in an object's JSON: read, and written into a copy of what is on the way."""
 
 from __future__ import annotations
 

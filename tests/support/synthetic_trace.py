@@ -18,19 +18,20 @@ On the third evening all services have half as much again to do for two hours. A
 hour or so and uses 80-100% of its request. Three services are rolled out anew on the second
 day, one leaks memory until it is restarted.
 
-``synthetic.csv.gz`` is ``trace.write(synthetic())``, gzipped. ``RandomState`` because numpy
-promises that its numbers stay the same for ever.
+``synthetic.csv.gz`` is ``write(synthetic())``, gzipped. ``RandomState`` because numpy promises
+that its numbers stay the same for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from koord_model.priority import PriorityClass
-
 from koord_prediction.amount import ResourceAmount
 from koord_prediction.histogram import Floats
 from koord_prediction.models import SYS
-from koord_prediction.trace import Trace, TracePod
+from koord_prediction.trace import COLUMNS, Trace, TracePod
 
 STEP = 300.0
 """Seconds."""
@@ -139,3 +140,20 @@ def synthetic() -> Trace:
         np.column_stack(maker.cpu),
         np.column_stack(maker.memory),
     )
+
+
+def write(trace: Trace) -> Iterator[str]:
+    """The trace as lines of CSV, in time order; what was not measured has no row."""
+    yield ",".join(COLUMNS) + "\n"
+    for index, time in enumerate(trace.times):
+        for column, pod in enumerate(trace.pods):
+            cpu, memory = trace.cpu[index, column], trace.memory[index, column]
+            if not (np.isnan(cpu) or np.isnan(memory)):
+                yield (
+                    f"{time:.10g},{_quoted(pod.name)},{pod.priority},{pod.request.cpu:.10g},"
+                    f"{pod.request.memory:.0f},{cpu:.10g},{memory:.0f}\n"
+                )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
