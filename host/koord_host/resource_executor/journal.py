@@ -144,7 +144,7 @@ class Journal:
         self._backups = backups
         self._lines: list[bytes] = []
         self._lock = threading.Lock()
-        self._file = -1
+        self._file: int | None = None
         self._size = 0
 
     def add(self, event: Event) -> None:
@@ -165,8 +165,7 @@ class Journal:
             return
         data = b"\n".join([*lines, b""])
         try:
-            self._open(len(data))
-            written = os.write(self._file, data)
+            written = os.write(self._open(len(data)), data)
             self._size += written
             if written < len(data):
                 raise OSError(f"only {written} of {len(data)} bytes fit")
@@ -181,27 +180,25 @@ class Journal:
             self._flush()
             self._shut()
 
-    def _open(self, more: int) -> None:
-        """See that the file is open and has room for so many bytes more."""
-        if self._file >= 0 and self._size + more > self._max_bytes and self._size:
+    def _open(self, more: int) -> int:
+        """Return the file, open and with room for so many bytes more."""
+        file = self._begin() if self._file is None else self._file
+        if self._size and self._size + more > self._max_bytes:
             self._shut()
             self._rotate()
-        if self._file < 0:
-            self._begin()
-            if self._size + more > self._max_bytes and self._size:
-                self._shut()
-                self._rotate()
-                self._begin()
+            file = self._begin()
+        return file
 
-    def _begin(self) -> None:
+    def _begin(self) -> int:
         Path(self._path).parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, _MODE)
-        os.fchmod(self._file, _MODE)
-        self._size = os.fstat(self._file).st_size
+        self._file = file = os.open(self._path, flags, _MODE)
+        os.fchmod(file, _MODE)
+        self._size = os.fstat(file).st_size
         if self._size and not _ends_a_line(self._path):
             # A full disk or a crash left half a line: ours begins a new one.
-            self._size += os.write(self._file, b"\n")
+            self._size += os.write(file, b"\n")
+        return file
 
     def _rotate(self) -> None:
         for number in range(self._backups - 1, 0, -1):
@@ -214,9 +211,9 @@ class Journal:
             Path(self._path).unlink(missing_ok=True)
 
     def _shut(self) -> None:
-        if self._file >= 0:
+        if self._file is not None:
             os.close(self._file)
-            self._file = -1
+            self._file = None
 
     def _fail(self, error: OSError) -> None:
         self._shut()
@@ -256,4 +253,4 @@ def _cut(text: str) -> str:
 def _ends_a_line(path: str) -> bool:
     with open(path, "rb") as file:  # noqa: PTH123
         file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+        return file.read() == b"\n"

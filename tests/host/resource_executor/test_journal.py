@@ -54,6 +54,7 @@ def test_one_line_a_change(tmp_path: Path) -> None:
     }
     assert len(lines) == 2
     assert path.stat().st_mode & 0o777 == 0o640
+    assert path.parent.stat().st_mode & 0o777 == 0o750
 
 
 def test_rotated_by_size(tmp_path: Path) -> None:
@@ -91,6 +92,18 @@ def test_a_file_is_filled_to_its_last_byte(tmp_path: Path, *, restarts: bool) ->
     sizes = {file.name: file.stat().st_size for file in tmp_path.iterdir()}
     assert sizes == {"j": line, "j.1": 3 * line, "j.2": 3 * line}
     assert [entry.old for entry in read(str(path))] == list(range(7))
+
+
+def test_the_end_of_half_a_line_counts_too(tmp_path: Path) -> None:
+    path, line = tmp_path / "j", len(msgspec.json.encode(change(0))) + 1
+    path.write_bytes(b"x" * line)  # a disk was full
+    book = journal(path, max_bytes=2 * line)
+    book.add(change(0))
+    book.close()
+    assert {file.name: file.stat().st_size for file in tmp_path.iterdir()} == {
+        "j": line,
+        "j.1": line + 1,
+    }
 
 
 def test_of_one_group_or_pod(tmp_path: Path) -> None:

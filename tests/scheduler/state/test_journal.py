@@ -1,6 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.state.journal import RowJournal
+from koord_scheduler.state.journal import FEW, RowJournal
 
 
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(0, 30))
@@ -15,3 +15,8 @@ def test_it_has_the_rows_since_a_position_or_has_forgotten_them(rows: list[int],
         assert found is None
     else:
         assert found.tolist() == sorted(set(rows[since:]))
+    few = journal.few_since(since)
+    if len(rows) - since > FEW:
+        assert few is None
+    else:
+        assert sorted(few) == sorted(set(rows[since:]))
