@@ -107,11 +107,21 @@ async def test_pods_that_have_ended_are_read_where_they_are_missing() -> None:
     cluster.pod("b", "Running")
     await reconcile_due(cluster.controller)
     assert cluster.written == []
-    cluster.gangs.remove_member("d/a")
-    cluster.gangs.remove_member("d/b")
-    cluster.ended = ["Succeeded", "Succeeded"]
-    await reconcile_due(cluster.controller)
-    [request] = cluster.written
-    assert request.body is not None
-    status = request.body["status"]
-    assert (status["phase"], status["running"], status["succeeded"]) == ("Finished", 0, 2)
+    for name, phase, expected in (("a", "Succeeded", "Running"), ("b", "Failed", "Failed")):
+        cluster.gangs.remove_member(f"d/{name}")
+        cluster.ended.append(phase)
+        await reconcile_due(cluster.controller)
+        body = cluster.written[-1].body
+        assert body is not None
+        assert (body["status"]["phase"], body["status"]["scheduled"]) == (expected, 2)
+    status = body["status"]
+    assert (status["running"], status["succeeded"], status["failed"]) == (0, 1, 1)
+
+
+def test_a_new_leader_looks_at_all_groups_once() -> None:
+    cluster = Controller()
+    cluster.pod_group()
+    assert list(cluster.controller.due()) == ["d/g"]
+    assert list(cluster.controller.due()) == []
+    successor = PodGroupController(cluster.gangs, cluster._write, cluster._ended)
+    assert list(successor.due()) == ["d/g"]

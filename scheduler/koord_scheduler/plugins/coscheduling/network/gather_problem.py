@@ -57,9 +57,8 @@ def gather_problem(
     leaves = _Leaves(request.nodes, tree, placed)
     requests, free = leaves.amounts([pod_class.pods[0].waiting.usage for pod_class in classes])
     slots = np.array([leaves.slots(request, pod_class.pods) for pod_class in classes])
-    for one, asked in zip(slots, requests, strict=True):
-        # What a reservation or an extender provides is no part of what is free.
-        free = np.where(one > 0, np.maximum(free, asked[:, None]), free)
+    # What a reservation or an extender provides is no part of what is free.
+    provided = np.where(slots[:, None] > 0, requests[:, :, None], -np.inf).max(axis=0)
     bound = leaves.pods([*gang.bound, *gang.assumed] for gang in request.gangs)
     return GatherProblem(
         tree,
@@ -67,7 +66,7 @@ def gather_problem(
         tuple(len(pod_class.pods) for pod_class in classes),
         slots,
         requests,
-        free,
+        np.maximum(free, provided),
         bound,
         bound + leaves.pods(_near(request)),
     )
@@ -119,14 +118,18 @@ def _near(request: GangRequest) -> Iterator[Iterable[str]]:
             yield [pod for pod in there if gang.members[pod].gather_selector == selector]
 
 
+_OUTSIDE = -1
+"""Place of nodes that are not in a tree."""
+
+
 class _Leaves:
-    """State of nodes by their places in a tree; -1 is the place of those outside."""
+    """State of nodes by their places in a tree."""
 
     def __init__(self, nodes: ClusterState, tree: NetworkTree, placed: PlacedPods) -> None:
         self._nodes = nodes
         self._tree = tree
         self._placed = placed
-        self._of_row: Codes = np.full(len(nodes), -1, np.intp)
+        self._of_row: Codes = np.full(len(nodes), _OUTSIDE, np.intp)
         self._of_row[tree.rows] = np.arange(len(tree.rows))
 
     def slots(self, request: GangRequest, pods: Sequence[QueuedPod]) -> Codes:
@@ -137,7 +140,7 @@ class _Leaves:
         found: Codes = np.zeros(len(self._tree.rows), np.intp)
         leaves = self._of_row[rows]
         slots = np.minimum(request.slots(pods[0], rows), most).astype(np.intp)
-        found[leaves[leaves >= 0]] = slots[leaves >= 0]
+        found[leaves[leaves != _OUTSIDE]] = slots[leaves != _OUTSIDE]
         return found
 
     def amounts(self, usages: Sequence[PodUsage]) -> tuple[Amounts, Amounts]:
@@ -156,6 +159,6 @@ class _Leaves:
         for key in chain.from_iterable(keys):
             pod = self._placed.by_key.get(key)
             row = self._nodes.row(pod.node) if pod is not None else None
-            if row is not None and self._of_row[row] >= 0:
+            if row is not None and self._of_row[row] != _OUTSIDE:
                 found[self._of_row[row]] += 1
         return found

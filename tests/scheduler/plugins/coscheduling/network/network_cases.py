@@ -100,6 +100,16 @@ def best_by_trying_all(problem: GatherProblem) -> BestPlacement | None:
     return BestPlacement(domain, best[domain])
 
 
+def fewest_new_domains(problem: GatherProblem) -> tuple[int, ...] | None:
+    """The best of all placements anywhere; ``None``: there is none."""
+    fills = (
+        [(leaf, counts) for leaf, counts in enumerate(placed) if any(counts)]
+        for placed in _placements(problem, 0, problem.counts)
+        if _keeps_multiples(problem, placed)
+    )
+    return min((new_domains(problem, Domain(0, 0), fill) for fill in fills), default=None)
+
+
 def _placements(
     problem: GatherProblem, leaf: int, remaining: Counts
 ) -> Iterator[tuple[Counts, ...]]:

@@ -121,7 +121,7 @@ def test_bound_members_draw_the_others_near() -> None:
         ((5,), [[2, 2, 1, 0, 1, 1, 1, 1]], GatherNeeds(RACK, ANY), [], ["rack", "5", "4"]),
         ((2,), [[1] * 8], GatherNeeds(RACK, ANY), [1, 0, 0, 0, 1, 0, 0, 0], ["block-0/rack-0"]),
         ((4,), [[1] * 8], GatherNeeds(RACK, ANY), [1, 0, 0, 0, 0, 0, 0, 0], ["beside 1", "for 2"]),
-        ((3,), [[2] * 8], EVEN_NODES, [], ["3", "2", "node"]),
+        ((4,), [[2] * 8], EVEN_NODES, [1, 0, 0, 0, 0, 0, 0, 0], ["5", "2", "node"]),
         ((3,), [[2] * 8], GatherNeeds(0, ANY, "pod"), [], ["pod"]),
         ((9,), [[1] * 8], NO_NEEDS, [], ["8", "9"]),
     ],
@@ -137,6 +137,12 @@ def test_a_reason_names_the_layer_and_the_numbers(
     assert gather(problem) is None
     why = why_not_gathered(problem)
     assert all(one in why for one in expected), why
+
+
+def test_a_reason_names_the_domain_with_most_room_of_many() -> None:
+    free, needs = [1] * 9 + [3], GatherNeeds(RACK, ANY)
+    why = why_not_gathered(problem_of(tree_of([[1] * 10]), (4,), [free], needs=needs))
+    assert why.endswith("block-0/rack-9 has room for 3")
 
 
 def test_multiples_hold_in_each_domain() -> None:

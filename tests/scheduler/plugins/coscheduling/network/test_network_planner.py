@@ -191,24 +191,64 @@ def test_members_that_wait_for_long_beside_others_hold_nothing() -> None:
     assert len(cluster.scheduler.nominations) == 0
 
 
+ON_A_PORT = {"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}
+
+
 def apart_from(app: str) -> dict[str, Any]:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    anti = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": anti}}
 
 
-@pytest.mark.parametrize("others", ["app", "other"])
-def test_pods_that_keep_apart_share_a_rack(others: str) -> None:
-    """Of their own kind, which the plan knows; of another kind, which shows when it is tried."""
+@pytest.mark.parametrize(
+    ("spec", "apps", "rack"),
+    [
+        (apart_from("app"), ("app", "app"), "r5"),
+        (apart_from("app"), ("app", "other"), "r5"),  # which shows when it is tried
+        (apart_from("else"), ("app", "app"), "r0"),
+        ({"containers": [ON_A_PORT]}, ("app", "app"), "r5"),
+    ],
+)
+def test_pods_that_keep_apart_share_a_rack(
+    spec: dict[str, Any], apps: tuple[str, str], rack: str
+) -> None:
+    """A plan knows that equal pods exclude each other: it tries no five racks in vain."""
     cluster = GangCluster(gathers=True, more=[EnabledPlugin(InterPodAffinity(), weight=0)])
     cluster.put("ClusterNetworkTopology", "default", TOPOLOGY)
-    for node, rack in {"n1": "r1", "n2": "r1", "n3": "r2", "n4": "r2"}.items():
-        cluster.node(node, 4, rack=rack, block="b", host=node)
+    several = apps[0] != apps[1]
+    for number, nodes in enumerate([1, 1, 1, 1, 1, 2]):
+        if not several or number > 3:
+            for node in range(nodes):
+                name = f"r{number}-n{node}"
+                cluster.node(name, 4, rack=f"r{number}", block="b", host=name)
     annotations = gang_annotations("g", 2, network_topology_spec=gather("rack"))
-    for number, app in enumerate(("app", others)):
-        labels, affinity = {"app": app}, apart_from("app")
-        cluster.pod(f"g-{number}", annotations, labels=labels, affinity=affinity)
-    placed = nodes_of(cluster)
-    assert set(placed.values()) in ({"n1", "n2"}, {"n3", "n4"})
+    for number, app in enumerate(apps):
+        cluster.pod(f"g-{number}", annotations, labels={"app": app}, **spec)
+    assert racks_of(nodes_of(cluster)) == {rack}
+
+
+def test_nodes_outside_the_network_have_no_part_in_it() -> None:
+    cluster = GangCluster("outside", gathers=True)
+    annotations = {
+        **gang_annotations("g", 2, network_topology_spec=gather("rack")),
+        SELECTOR: "team",
+    }
+    cluster.pod("near", annotations | gang_annotations("h", 1), nodeName="outside")
+    cluster.put("ClusterNetworkTopology", "default", TOPOLOGY)
+    for rack, cpus in (("r0", 2), ("r1", 3)):
+        cluster.node(f"{rack}-n0", cpus, rack=rack, block="b")
+    for number in range(2):
+        cluster.pod(f"g-{number}", annotations)
+    assert racks_of(nodes_of(cluster)) == {"r0"}
+
+
+def test_a_class_takes_nothing_of_what_it_does_not_ask_for() -> None:
+    cluster = cluster_of(1, 2)
+    annotations = gang_annotations("g", 2, network_topology_spec=gather("rack"))
+    for name, requests in (("a", {"cpu": "1"}), ("b", {"cpu": "1", "memory": "64Gi"})):
+        container = {"name": "c", "resources": {"requests": requests}}
+        cluster.pod(name, annotations, containers=[container])
+    assert racks_of(nodes_of(cluster)) == {"r0"}
 
 
 @pytest.mark.parametrize("seed", range(8))
