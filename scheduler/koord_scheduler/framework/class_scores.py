@@ -8,12 +8,12 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 
 from koord_scheduler.framework.class_plugin import ClassPlugin
-from koord_scheduler.framework.lru_cache import HasSize
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.row_scores import RowScores, SharedScores
 from koord_scheduler.plugin import AcrossNodes, Limit, Plugin, PreFilterResult, Reason
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, both, span
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.lru_cache import HasSize
 from koord_scheduler.state.pod_class import PodClass
 from koord_scheduler.state.pod_usage import PodUsage
 

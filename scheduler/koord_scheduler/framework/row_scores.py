@@ -7,13 +7,13 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 import numpy as np
 
 from koord_scheduler.framework.class_plugin import ClassPlugin, class_plugin
-from koord_scheduler.framework.lru_cache import LRUCache
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.single_row import SingleRow
 from koord_scheduler.plugin import Plugin, PreFilterResult
 from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.journal import RowJournal
+from koord_scheduler.state.lru_cache import LRUCache
 from koord_scheduler.state.pod_class import PodClass
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from koord_scheduler.framework.class_scores import ClassScores
 from koord_scheduler.framework.held_scores import class_scores
-from koord_scheduler.framework.lru_cache import LRUCache
 from koord_scheduler.framework.profile import Profile
 from koord_scheduler.framework.row_scores import SharedScores
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.lru_cache import LRUCache
 from koord_scheduler.state.pod_class import PodClass
 
 MOST_BYTES = 128 << 20

@@ -6,8 +6,6 @@ what differs, their names, is some hundred bytes each.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -19,6 +17,7 @@ from koord_scheduler.objects.annotations import NO_ANNOTATIONS, without_granted
 from koord_scheduler.objects.pod import PodCondition, PodInfo, read_pod
 from koord_scheduler.objects.pod_times import NO_TIMES, PodTimes, pod_times
 from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.lru_cache import LRUCache
 from koord_scheduler.state.placed_pod import placed_usage
 from koord_scheduler.state.pod_class import PodClass, pod_class, spread_controller
 from koord_scheduler.state.pod_parts import NO_PARTS, PodParts
@@ -27,10 +26,10 @@ from koord_scheduler.state.stand_in import StandIn
 
 _Made = TypeVar("_Made")
 
-_MOST_REMEMBERED = 1 << 12
-"""Of each kind; what is forgotten is compiled again."""
-_MOST_REMEMBERED_BYTES = 8 << 20
-"""Of each kind, as JSON: a pod may be a megabyte, most are a kilobyte."""
+_MOST_BYTES = 8 << 20
+"""Of each kind, as JSON: a pod may be a megabyte; what is forgotten is compiled again."""
+_FEWEST_BYTES = 2 << 10
+"""Of one, however short it is as JSON."""
 _NO_TIME = float("-inf")
 
 
@@ -74,14 +73,23 @@ class ClusterPod(NamedTuple):
     parts: PodParts = NO_PARTS
 
 
+class _Compiled(NamedTuple, Generic[_Made]):
+    """Result for a document of ``size`` bytes."""
+
+    made: _Made
+    size: int
+
+
 class PodReader:
     """Reads pods for one set of columns."""
 
     def __init__(self, nodes: ClusterState) -> None:
         self._nodes = nodes
-        self._usages: _Remembered[PodUsage] = _Remembered()
-        self._classes: _Remembered[tuple[PodClass, PodUsage]] = _Remembered()
-        self._alike: _Remembered[PodClass] = _Remembered()
+        self._usages: LRUCache[bytes, _Compiled[PodUsage]] = LRUCache(_MOST_BYTES, fewest=1)
+        self._classes: LRUCache[bytes, _Compiled[tuple[PodClass, PodUsage]]] = LRUCache(
+            _MOST_BYTES, fewest=1
+        )
+        self._alike: LRUCache[PodClass, _Compiled[PodClass]] = LRUCache(_MOST_BYTES, fewest=1)
         self._version = -1
         self._encode = msgspec.msgpack.Encoder().encode
         self._signing = nodes.hooks("signature")
@@ -135,29 +143,13 @@ class PodReader:
         return PodParts(part for pod_parts in self._own for part in pod_parts(pod))
 
     def _waiting(self, pod: PodInfo) -> WaitingPod:
-        spec = pod.spec
-        parts = *self._signature(pod), spread_controller(pod)
-        key = self._encode(parts)
-        nodes = self._nodes
-        if self._version != nodes.selected_labels.version:
-            self._classes, self._version = _Remembered(), nodes.selected_labels.version
-        found = self._classes.get(key)
-        if found is None:
-            made = pod_class(pod, nodes.features.values())
-            nodes.selected_labels.add(made.selectors())
-            nodes.selected_labels.add_keys(
-                key for constraint in made.spread for key in constraint.match_keys
-            )
-            made = replace(made, labels=nodes.selected_labels.of(made.labels))
-            made = self._alike.get(made) or self._alike.set(made, made, len(key))
-            usage = placed_usage(pod, nodes, made.parts)
-            found = self._classes.set(key, (made, usage), len(key))
+        spec, metadata = pod.spec, pod.metadata
+        own, usage = self._class(pod)
         if self._classifying:
-            metadata = pod.metadata
-            name, uid = f"{metadata.namespace}/{metadata.name}", metadata.uid
-            found = nodes.class_of(found[0], name, uid), found[1]
+            own = self._nodes.class_of(own, f"{metadata.namespace}/{metadata.name}", metadata.uid)
         return WaitingPod(
-            *found,
+            own,
+            usage,
             spec.scheduler_name,
             created_at(pod),
             tuple(gate.name for gate in spec.scheduling_gates or ()),
@@ -165,6 +157,32 @@ class PodReader:
             pod.status.nominated_node_name or "",
             _unschedulable(pod.status.conditions or ()),
         )
+
+    def _class(self, pod: PodInfo) -> tuple[PodClass, PodUsage]:
+        parts = *self._signature(pod), spread_controller(pod)
+        key = self._encode(parts)
+        version = self._nodes.selected_labels.version
+        if self._version != version:
+            self._classes, self._version = LRUCache(_MOST_BYTES, fewest=1), version
+        found = self._classes.get(key)
+        if found is None:
+            found = self._compiled_class(pod, len(key))
+            self._classes.add(key, found)
+        return found.made
+
+    def _compiled_class(self, pod: PodInfo, size: int) -> _Compiled[tuple[PodClass, PodUsage]]:
+        nodes = self._nodes
+        made = pod_class(pod, nodes.features.values())
+        nodes.selected_labels.add(made.selectors())
+        nodes.selected_labels.add_keys(
+            key for constraint in made.spread for key in constraint.match_keys
+        )
+        made = replace(made, labels=nodes.selected_labels.of(made.labels))
+        alike = self._alike.get(made)
+        if alike is None:
+            alike = _compiled(made, size)
+            self._alike.add(made, alike)
+        return _compiled((alike.made, placed_usage(pod, nodes, alike.made.parts)), size)
 
     def _signature(self, pod: PodInfo) -> tuple[object, ...]:
         return _signature(pod), *(signature(pod) for signature in self._signing)
@@ -188,8 +206,13 @@ class PodReader:
         )
         found = self._usages.get(key)
         if found is None:
-            found = self._usages.set(key, placed_usage(pod, self._nodes), len(key))
-        return found
+            found = _compiled(placed_usage(pod, self._nodes), len(key))
+            self._usages.add(key, found)
+        return found.made
+
+
+def _compiled(made: _Made, size: int) -> _Compiled[_Made]:
+    return _Compiled(made, max(size, _FEWEST_BYTES))
 
 
 def created_at(pod: PodInfo) -> float:
@@ -228,27 +251,3 @@ def _unschedulable(conditions: list[PodCondition] | tuple[()]) -> str:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message
     return ""
-
-
-class _Remembered(Generic[_Made]):
-    """The last so many, and what was made of so many bytes, by key."""
-
-    def __init__(self) -> None:
-        self._made: OrderedDict[Hashable, tuple[_Made, int]] = OrderedDict()
-        self.size = 0
-        """Bytes of what they were made of."""
-
-    def get(self, key: Hashable) -> _Made | None:
-        found = self._made.get(key)
-        if found is None:
-            return None
-        self._made.move_to_end(key)
-        return found[0]
-
-    def set(self, key: Hashable, made: _Made, size: int) -> _Made:
-        self._made[key] = made, size
-        self.size += size
-        while len(self._made) > _MOST_REMEMBERED or self.size > _MOST_REMEMBERED_BYTES:
-            _, (_, forgotten) = self._made.popitem(last=False)
-            self.size -= forgotten
-        return made

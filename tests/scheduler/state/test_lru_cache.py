@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
-from koord_scheduler.framework.lru_cache import LRUCache
+from koord_scheduler.state.lru_cache import LRUCache
 
 
 @dataclass
