@@ -26,6 +26,8 @@ class DeschedulerPlugin:
 
     name: ClassVar[str]
     Args: ClassVar[type[PluginArgs]] = PluginArgs
+    evicts: ClassVar[bool] = False
+    """True if moves can be carried out its way (extension point Evict)."""
     dry_run = False
     """True: its moves are notes of the plan, and nothing else."""
 

@@ -47,19 +47,21 @@ def refuse_if(problems: Iterable[str]) -> None:
         raise SchedulerConfigError(found)
 
 
-def convert(document: object, kind: type[T], path: str = "") -> T:
+def convert(
+    document: object, kind: type[T], path: str = "", of: str = "KubeSchedulerConfiguration v1"
+) -> T:
     """A document as a structure whose fields are all known and of the right types.
 
     Raises:
-        SchedulerConfigError: it is not one; ``path`` is where it was found.
+        SchedulerConfigError: it is not one; ``path`` is where it was found, ``of`` what it is.
     """
     try:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
-        raise SchedulerConfigError([_of_msgspec(str(error), document, path)]) from None
+        raise SchedulerConfigError([_of_msgspec(str(error), document, path, of)]) from None
 
 
-def _of_msgspec(message: str, document: Any, path: str) -> str:
+def _of_msgspec(message: str, document: Any, path: str, of: str) -> str:
     match = _PLACE.fullmatch(message)
     what, inside = (match["what"], match["path"] or "") if match else (message, "")
     value = document
@@ -68,7 +70,7 @@ def _of_msgspec(message: str, document: Any, path: str) -> str:
     at = ".".join(part for part in (path, inside) if part).replace(".[", "[")
     if unknown := _UNKNOWN.fullmatch(what):
         field = f"{at}.{unknown[1]}" if at else unknown[1]
-        return f"{field} is not a field of KubeSchedulerConfiguration v1; correct or remove it"
+        return f"{field} is not a field of {of}; correct or remove it"
     expected = what.removeprefix("Expected ").split(",")[0].replace("`", "")
     kind, space, bound = expected.partition(" ")
     at, of_map, _ = at.partition("[...]")  # msgspec does not say of which name

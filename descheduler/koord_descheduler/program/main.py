@@ -1,0 +1,106 @@
+"""The ``koord-descheduler`` program: settings in, a run of it, an exit code."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+from koord_kube.client import Limits
+from koord_kube.connect import connect
+from koord_scheduler.arguments.problems import SchedulerConfigError
+from koord_scheduler.config.scheduler_config import (
+    SchedulerConfig,
+    default_scheduler_config,
+    read_scheduler_config,
+)
+from koord_service import logs, memory
+from koord_service.program_end import run_program
+from koord_service.settings import parse_or_exit
+
+from koord_descheduler.config.descheduler_config import (
+    DeschedulerConfig,
+    default_descheduler_config,
+    read_descheduler_config,
+    written_config,
+)
+from koord_descheduler.program.program import DeschedulerProgram
+from koord_descheduler.program.settings import IGNORED, DeschedulerSettings
+
+PROGRAM = "koord-descheduler"
+
+log = logs.get_log("descheduler")
+
+
+def main() -> None:
+    """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
+    settings = parse_or_exit(
+        DeschedulerSettings,
+        prog=PROGRAM,
+        description="Moves pods to where they are better off, and says why.",
+        environ=os.environ,
+        ignored=IGNORED,
+    )
+    memory.collect_young_only()
+    memory.keep_freed()
+    logs.configure(settings.log_format, settings.log_level)
+    IGNORED.report(log)
+    run_program(PROGRAM, _run(settings), log)
+
+
+def _write(path: str, config: DeschedulerConfig) -> None:
+    try:
+        Path(path).write_text(written_config(config))
+    except OSError as error:
+        raise ValueError(f"--write-config-to: cannot write {path}: {error}") from None
+
+
+async def _run(settings: DeschedulerSettings) -> None:
+    config = read_config(settings.configuration)
+    scheduler = read_scheduler(settings.scheduler_configuration)
+    if settings.write_config_to:
+        _write(settings.write_config_to, config)
+        return
+    for line in config.without_effect:
+        log.warning("settings without effect", what=line)
+    kubeconfig = settings.kubeconfig or config.kubeconfig
+    async with await connect(kubeconfig, Limits(qps=0)) as client:
+        identity = f"{settings.pod_name or socket.gethostname()}_{secrets.token_hex(4)}"
+        await DeschedulerProgram(settings, config, scheduler, client, identity).serve()
+
+
+def read_config(path: str) -> DeschedulerConfig:
+    """The configuration in a file, or the default one.
+
+    Raises:
+        ValueError: it cannot be read, or not be honoured; one line.
+    """
+    if not path:
+        return default_descheduler_config()
+    return read_descheduler_config(_text(path, "--config"))
+
+
+def read_scheduler(path: str) -> SchedulerConfig:
+    """The scheduler's configuration in a file, or the default one.
+
+    Raises:
+        ValueError: as ``read_config``.
+    """
+    if not path:
+        return default_scheduler_config()
+    try:
+        return read_scheduler_config(_text(path, "--scheduler-config"))
+    except SchedulerConfigError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _text(path: str, flag: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{flag}: cannot read {path}: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""One replica of the descheduler: its parts, and their life."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+
+import anyio
+from koord_kube.answers import TaskSubmitter
+from koord_kube.background_writer import BackgroundWriter
+from koord_kube.client import Client
+from koord_kube.core.events import EventSource, reference
+from koord_kube.core.evictions import EvictionOutcome, EvictionResult
+from koord_kube.event_recorder import EventRecorder
+from koord_kube.leadership import Leadership
+from koord_kube.lease_flags import lease_settings
+from koord_kube.pod_evictor import PodEvictor
+from koord_kube.program import ControlPlaneProgram, settle_for_ever
+from koord_kube.protocol.resources import PODS
+from koord_scheduler.config.scheduler_config import SchedulerConfig
+from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
+from koord_service.logs import get_log
+from koord_service.status import MakePage, StatusServer, metrics_page
+from prometheus_client import CollectorRegistry
+
+from koord_descheduler.config.descheduler_config import DeschedulerConfig
+from koord_descheduler.framework.round import RoundSettings
+from koord_descheduler.io.cluster_follower import ClusterFollower
+from koord_descheduler.io.direct_evictor import DirectEvictor
+from koord_descheduler.planner.budgets import MoveLimit, of_target
+from koord_descheduler.planner.cluster import ClusterModel
+from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.program.history import RoundHistory
+from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
+from koord_descheduler.program.pages import DeschedulerPageSources, pages
+from koord_descheduler.program.plan_document import Document, plan_document
+from koord_descheduler.program.round_loop import MoveExecutor, RoundLoop
+from koord_descheduler.program.round_planner import RoundPlanner
+from koord_descheduler.program.settings import DeschedulerSettings
+
+log = get_log("descheduler")
+
+_RESULTS = {
+    EvictionResult.EVICTED: "success",
+    EvictionResult.GONE: "success",
+    EvictionResult.REFUSED: "refused",
+}
+"""Labels of the metric; "error" for all else."""
+_MOST_NOTES = 20
+
+
+class DeschedulerProgram:
+    """One run of it; ``identity`` is this run's alone. It observes its rounds."""
+
+    def __init__(
+        self,
+        settings: DeschedulerSettings,
+        config: DeschedulerConfig,
+        scheduler: SchedulerConfig,
+        client: Client,
+        identity: str,
+    ) -> None:
+        self._settings = settings
+        self._config = config
+        self._warn = LogLimiter(log, SECONDS_OF_PROBLEMS).problem
+        self.registry = CollectorRegistry()
+        lease = lease_settings(settings, config.leader_election)
+        self._leadership = Leadership(client, identity, lease, on_warning=self._warn)
+        self._cluster = ClusterModel(scheduler)
+        self._follower = ClusterFollower(
+            client, self._cluster, self._changed, on_warning=self._warn
+        )
+        self._history = RoundHistory()
+        self._recorder: EventRecorder | None = None
+        self._nodes_version = -1
+        self._metrics = DeschedulerMetrics(self.registry, self._status)
+        self._planner = self._make_planner()
+        self._loop = RoundLoop(
+            self._planner,
+            self._history,
+            self,
+            interval=config.interval,
+            silence=self._follower.silence,
+            dry_run=settings.dry_run or config.dry_run,
+        )
+        self._program = ControlPlaneProgram(
+            "descheduler",
+            self._leadership,
+            self._lead,
+            parts=(
+                partial(settle_for_ever, self._follower.wait_synced),
+                self._follower.run,
+            ),
+            not_ready=lambda: next(self._follower.problems(), ""),
+            log=log,
+        )
+
+    def _make_planner(self) -> RoundPlanner:
+        settings, most = self._settings, self._settings.max_pods_per_target
+        targets = [MoveLimit("--max-pods-per-target", most, of_target)] if most else []
+        return RoundPlanner(
+            self._cluster,
+            [profile.profile for profile in self._config.profiles],
+            [*self._config.limits, *targets],
+            RoundSettings(settings.cool_down, settings.move_memory),
+        )
+
+    async def serve(self) -> None:
+        """Until SIGTERM or SIGINT; then hand over.
+
+        Raises:
+            OSError: an address cannot be listened at.
+        """
+        await self._program.run(self._status_servers())
+
+    def _changed(self) -> None:
+        """Nodes came, went, or have other labels or taints: pods may be better off elsewhere."""
+        version = self._cluster.scheduler.nodes.version
+        if version != self._nodes_version:
+            self._nodes_version = version
+            self._loop.trigger()
+
+    # ---- leading
+
+    async def _lead(self, api: Client, _term: int) -> None:
+        """Plan and carry out rounds in one term."""
+        await self._follower.wait_synced()
+        await self._follower.catch_up()
+        submitter = TaskSubmitter(api.write)
+        events = BackgroundWriter(
+            submitter.submit,
+            api.backoff,
+            on_warning=lambda line: self._warn(f"{line} (not reported)"),
+        )
+        source = EventSource("koord-descheduler", self._settings.pod_name)
+        self._recorder = recorder = EventRecorder(events, source)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(recorder.run)
+                await self._loop.run(self._executors(api))
+                await anyio.sleep_forever()
+        finally:
+            self._recorder = None
+            with anyio.CancelScope(shield=True):
+                await submitter.close()
+
+    def _executors(self, api: Client) -> dict[str, MoveExecutor]:
+        """The executors of moves by profile."""
+        evictor = PodEvictor(api.write, api.backoff)
+        return {profile.profile.name: DirectEvictor(evictor) for profile in self._config.profiles}
+
+    # ---- what became of rounds
+
+    def planned(self, plan: RoundPlan, seconds: float) -> None:
+        """Count a round, and log what is in it."""
+        self._metrics.round_seconds.observe(seconds)
+        for name, note in plan.notes.items():
+            if name.endswith("/defect"):
+                log.error("a plugin failed", plugin=name.removesuffix("/defect"), error=note)
+        if plan.moves:
+            log.info("round planned", moves=len(plan.moves), stay=len(plan.refusals))
+
+    def not_planned(self, reason: str) -> None:
+        """Count a round that could not be planned."""
+        self._metrics.failed_rounds.labels("not ready").inc()
+        self._warn(f"no round: {reason}")
+
+    def executed(self, move: Move, outcome: EvictionOutcome) -> None:
+        """Count a move, log it, and report it to the pod's owner."""
+        pod, result = move.pod, _RESULTS.get(outcome.end, "error")
+        self._metrics.evicted.labels(result, move.plugin, pod.namespace, move.source).inc()
+        log.info(
+            "move",
+            pod=pod.key,
+            source=move.source,
+            target=move.target or "any",
+            plugin=move.plugin,
+            reason=move.reason,
+            result=outcome.end.value,
+            why=outcome.reason,
+        )
+        if self._recorder is None or outcome.pod_stays or self._loop.is_dry_run:
+            return
+        about = reference(PODS, pod.name, pod.namespace, pod.uid)
+        message = f"Pod evicted from node {move.source!r} by the reason {move.reason!r}"
+        self._recorder.record(about, "Descheduled", message)
+
+    # ---- status
+
+    def _status(self) -> DeschedulerStatus:
+        """Called in threads, of what changes in the event loop."""
+        return self._program.health.look_up(self._present)
+
+    def _present(self) -> DeschedulerStatus:
+        plan = self._history.last
+        return DeschedulerStatus(
+            self._leadership.leads,
+            len(plan.moves) if plan is not None else 0,
+            Counter(refusal.rule for refusal in plan.refusals) if plan is not None else {},
+            len(self._planner.under_way(time.time())),
+        )
+
+    def _status_document(self) -> Document:
+        now = self._present()
+        return {
+            "identity": self._leadership.identity,
+            "leads": now.leads,
+            "leader": self._leadership.leader,
+            "dry_run": self._loop.is_dry_run,
+            "profiles": [profile.profile.name for profile in self._config.profiles],
+            "problems": list(self._follower.problems()),
+            "obstacle": self._follower.silence() or self._planner.obstacle(),
+            "nodes": len(self._cluster.nodes),
+            "pods": len(self._cluster.pods),
+            "under_way": now.under_way,
+            "rounds": self._history.rounds(),
+            "results": list(islice(self._history.results(), _MOST_NOTES)),
+        }
+
+    def _plan_document(self) -> Document:
+        reason = self._follower.silence() or self._planner.obstacle()
+        if reason:
+            return {"reason": reason}
+        return plan_document(self._loop.plan())
+
+    def _last_document(self) -> Document:
+        plan = self._history.last
+        return plan_document(plan) if plan is not None else {"reason": "no round was planned yet"}
+
+    def _why(self, pod: str) -> Document:
+        if pod not in self._cluster.pods and not self._history.knows(pod):
+            return {"pod": pod, "state": "unknown", "reason": f"there is no pod {pod}"}
+        return self._history.why(pod)
+
+    def _status_servers(self) -> Sequence[StatusServer]:
+        settings = self._settings
+        if not settings.port:
+            return []
+        look_up = self._program.health.look_up
+        sources = DeschedulerPageSources(
+            status=lambda: look_up(self._status_document),
+            plan=lambda: look_up(self._plan_document),
+            last=lambda: look_up(self._last_document),
+            why=lambda pod: look_up(lambda: self._why(pod)),
+        )
+        shown: dict[str, MakePage] = {
+            "/metrics": lambda _: metrics_page(self.registry),
+            **pages(sources),
+            **self._program.probes,
+        }
+        address = f"{settings.bind_address}:{settings.port}"
+        return [StatusServer(address, shown, network=True)]
