@@ -157,7 +157,6 @@ def test_limits() -> None:
             profile(plugins=balance("Shar")),
             'profiles[0].plugins.balance.enabled[0].name is "Shar"; expected Share?',
         ),
-        ),
         (
             profile(plugins=balance("DefaultEvictor")),
             'profiles[0].plugins.balance is "DefaultEvictor"; expected a plugin that can balance',
