@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +21,14 @@ class Operator(StrEnum):
     DOES_NOT_EXIST = "DoesNotExist"
 
 
+_BETWEEN_TERMS = re.compile(r",(?![^(]*\))")
+_NAME = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
+_TERM = re.compile(
+    rf"(?P<of>{_NAME})\s+(?P<sets>in|notin)\s*\((?P<values>[-A-Za-z0-9_.,\s]*)\)"
+    rf"|(?P<key>{_NAME})\s*(?P<sign>==?|!=)\s*(?P<value>[-A-Za-z0-9_.]*)"
+    rf"|(?P<no>!?)\s*(?P<alone>{_NAME})"
+)
+_SETS = {"in": Operator.IN, "notin": Operator.NOT_IN}
 _WITH_VALUES = {Operator.IN, Operator.NOT_IN}
 
 
@@ -74,6 +83,32 @@ def parse(given: object, where: str) -> LabelSelector:
         for index, expression in enumerate(expressions)
     ]
     return LabelSelector((*equal, *others))
+
+
+def parse_text(text: str, where: str) -> LabelSelector:
+    """The selector in a text such as ``a=b,c!=d,e in (f,g),!h``; ``where`` names it.
+
+    Raises:
+        ValueError: it is none; one line says what of it.
+    """
+    terms = [term.strip() for term in _BETWEEN_TERMS.split(text)] if text.strip() else []
+    return LabelSelector(tuple(_term(term, where) for term in terms))
+
+
+def _term(term: str, where: str) -> Requirement:
+    found = _TERM.fullmatch(term)
+    if found is None:
+        raise ValueError(
+            f'{where} has "{term}"; expected terms such as a=b, a!=b, a in (b,c), a or !a'
+        )
+    if found["sets"]:
+        values = frozenset(value.strip() for value in found["values"].split(","))
+        return Requirement(found["of"], _SETS[found["sets"]], values)
+    if found["sign"]:
+        operator = Operator.NOT_IN if found["sign"] == "!=" else Operator.IN
+        return Requirement(found["key"], operator, frozenset({found["value"]}))
+    operator = Operator.DOES_NOT_EXIST if found["no"] else Operator.EXISTS
+    return Requirement(found["alone"], operator)
 
 
 def _equal(key: object, value: object, where: str) -> Requirement:

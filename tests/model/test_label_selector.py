@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from koord_model.label_selector import parse
+from koord_model.label_selector import parse, parse_text
 
 _LABELS = {"tier": "web", "zone": "a"}
 
@@ -49,3 +49,27 @@ def test_says_what_is_wrong(given: object, said: str) -> None:
     with pytest.raises(ValueError, match=r"^selector") as caught:
         parse(given, "selector")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("tier=web", True),
+        ("tier == web, zone!=b", True),
+        ("tier!=web", False),
+        ("zone in (a, b),tier", True),
+        ("zone notin (a,b)", False),
+        ("absent notin (a)", True),
+        ("!absent", True),
+        ("!tier", False),
+        ("absent", False),
+    ],
+)
+def test_a_selector_written_as_text(text: str, matches: bool) -> None:
+    assert parse_text(text, "selector").matches(_LABELS) is matches
+
+
+def test_a_text_that_is_no_selector() -> None:
+    with pytest.raises(ValueError, match=r'^selector has "a in b"; expected terms such as'):
+        parse_text("c=d,a in b", "selector")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,6 +163,11 @@ class ProfileRound:
     def is_trial(self) -> bool:
         """True: nothing follows from the round, so a plugin that counts rounds leaves it out."""
         return self._round.is_trial
+
+    @property
+    def moving(self) -> Iterator[ObservedPod]:
+        """The pods of these moves, and of those under way."""
+        return (move.pod for move in (*self._round.under_way, *self._round.moves))
 
     def usages(self, expires: float) -> Usages:
         """Usage of nodes whose NodeMetric is not older than ``expires`` seconds."""

@@ -23,6 +23,21 @@ from koord_scheduler.objects.pod import Toleration
 _MOST_TEMPLATES = 1 << 14
 
 
+_TEMPLATE_HASH = "pod-template-hash"
+
+
+class WorkloadName(NamedTuple):
+    """The controller whose replicas count: of a Deployment's ReplicaSets the Deployment."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
 class _EmptyDir(msgspec.Struct, frozen=True, gc=False):
     pass
 
@@ -133,6 +148,18 @@ class PodTraits(msgspec.Struct, frozen=True, dict=True):
     def controller(self) -> OwnerReference | None:
         """The owner that makes it anew."""
         return next((owner for owner in self.owners if owner.controller), None)
+
+    @cached_property
+    def workload(self) -> WorkloadName | None:
+        """The workload that it is a copy of, by the names that Deployments give ReplicaSets."""
+        owner = self.controller
+        if owner is None:
+            return None
+        suffix = f"-{self.labels.get(_TEMPLATE_HASH, '')}"
+        if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+            name = owner.name.removesuffix(suffix)
+            return WorkloadName(owner.api_version, "Deployment", self.namespace, name)
+        return WorkloadName(owner.api_version, owner.kind, self.namespace, owner.name)
 
     @cached_property
     def qos(self) -> QoSClass:

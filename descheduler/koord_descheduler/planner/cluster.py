@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from koord_kube.protocol.resources import NODE_METRICS, NODES, PODS
@@ -21,7 +21,14 @@ from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_reader import ClusterPod, PodReader
 
 from koord_descheduler.objects.observed_node import ObservedNode, read_observed_node
-from koord_descheduler.objects.observed_pod import ObservedPod, ObservedPodReader
+from koord_descheduler.objects.observed_pod import (
+    ObservedPod,
+    ObservedPodReader,
+    WorkloadName,
+)
+from koord_descheduler.planner.workloads import Workloads
+
+K = TypeVar("K")
 
 
 class KnownPod(NamedTuple):
@@ -48,6 +55,9 @@ class ClusterModel:
         self._views = ObservedPodReader()
         self._pods: dict[str, KnownPod] = {}
         self._on: dict[str, dict[str, KnownPod]] = {}
+        self._copies: dict[WorkloadName, dict[str, KnownPod]] = {}
+        self._pod_handlers: list[Callable[[str], None]] = []
+        self.workloads = Workloads()
         self._nodes: dict[str, ObservedNode] = {}
         self._reports: dict[str, NodeReport] = {}
 
@@ -73,6 +83,14 @@ class ClusterModel:
     def pods_by_key(self, node: str) -> Mapping[str, KnownPod]:
         """The pods of a node by namespace/name."""
         return self._on.get(node) or {}
+
+    def copies(self, workload: WorkloadName) -> Iterable[KnownPod]:
+        """The pods of a workload, those that ended too."""
+        return self._copies.get(workload, {}).values()
+
+    def subscribe(self, handler: Callable[[str], None]) -> None:
+        """Call ``handler`` with the key of each pod that came, changed or went."""
+        self._pod_handlers.append(handler)
 
     def kinds(self, now: Callable[[], float]) -> Iterator[ClusterKind]:
         """The kinds of objects to follow, and where they go; ``now`` is in monotonic seconds."""
@@ -129,23 +147,31 @@ class ClusterModel:
         self._pods[key] = pod
         if pod.view.node:
             self._on.setdefault(pod.view.node, {})[key] = pod
+        if (workload := pod.view.template.workload) is not None:
+            self._copies.setdefault(workload, {})[key] = pod
         if pod.view.has_ended:
             self.scheduler.remove_pod(key)
         else:
             self.scheduler.set_pod(pod.placed, now)
+        self._notify(key)
 
     def remove_pod(self, key: str) -> None:
         """A pod is gone."""
         self._forget(key)
         self.scheduler.remove_pod(key)
+        self._notify(key)
+
+    def _notify(self, key: str) -> None:
+        for handler in self._pod_handlers:
+            handler(key)
 
     def _forget(self, key: str) -> None:
         pod = self._pods.pop(key, None)
-        if pod is not None and pod.view.node:
-            on = self._on[pod.view.node]
-            del on[key]
-            if not on:
-                del self._on[pod.view.node]
+        if pod is None:
+            return
+        _discard(self._on, pod.view.node, key)
+        if (workload := pod.view.template.workload) is not None:
+            _discard(self._copies, workload, key)
 
     def _put_node(self, name: str, node: Any) -> None:
         self._nodes[name] = node
@@ -154,3 +180,11 @@ class ClusterModel:
     def _drop_node(self, name: str) -> None:
         del self._nodes[name]
         self.scheduler.nodes.remove(name)
+
+
+def _discard(index: dict[K, dict[str, KnownPod]], of: K, key: str) -> None:
+    pods = index.get(of)
+    if pods is not None:
+        pods.pop(key, None)
+        if not pods:
+            del index[of]

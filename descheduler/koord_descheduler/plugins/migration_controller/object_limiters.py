@@ -1,0 +1,82 @@
+"""Pace of evictions of one workload or namespace: Koordinator's object limiters. No IO."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.plugins.migration_controller.args import (
+    MigrationControllerArgs,
+    ObjectLimiter,
+)
+from koord_descheduler.plugins.migration_controller.limits import limit_of
+
+_MOST = 1 << 14
+"""Workloads and namespaces that are remembered: some 300 bytes each."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    rate: float
+    tokens: float
+    at: float
+
+    def fill(self, now: float, burst: int) -> None:
+        self.tokens = min(burst, self.tokens + max(0.0, now - self.at) * self.rate)
+        self.at = max(self.at, now)
+
+
+class ObjectLimiters:
+    """A token bucket of each controller and namespace; ``now`` is in seconds of one clock."""
+
+    def __init__(self, args: MigrationControllerArgs) -> None:
+        self._args = args
+        self._limiters = {
+            name: limiter for name, limiter in args.object_limiters.items() if limiter.seconds > 0
+        }
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+
+    def wait(self, owner: str, namespace: str, now: float) -> float:
+        """Seconds until a pod of this controller (its uid) may be evicted; 0: it may."""
+        longest = 0.0
+        for name, limiter in self._limiters.items():
+            bucket = self._buckets.get((name, _key(name, owner, namespace)))
+            if bucket is not None:
+                bucket.fill(now, limiter.burst or 1)
+                if bucket.tokens < 1:
+                    longest = max(longest, (1 - bucket.tokens) / bucket.rate)
+        return longest
+
+    def obstacle(self, pod: ObservedPod, now: float) -> str:
+        """Return why a pod may not be evicted now, in a line; "" if it may."""
+        wait = self.wait(pod.owner, pod.namespace, now)
+        return f"objectLimiters allow the next one in {wait:.0f} s" if wait else ""
+
+    def spend(self, owner: str, namespace: str, replicas: int | None, now: float) -> None:
+        """A pod of a controller with so many ``replicas`` is evicted; ``None``: nobody knows."""
+        for name, limiter in self._limiters.items():
+            key = _key(name, owner, namespace)
+            rate = self._rate(name, limiter, replicas)
+            if not key or not rate:
+                continue
+            burst = limiter.burst or 1
+            bucket = self._buckets.setdefault((name, key), _Bucket(rate, burst, now))
+            self._buckets.move_to_end((name, key))
+            bucket.rate = rate
+            bucket.fill(now, burst)
+            bucket.tokens -= 1
+        while len(self._buckets) > _MOST:
+            self._buckets.popitem(last=False)
+
+    def _rate(self, name: str, limiter: ObjectLimiter, replicas: int | None) -> float:
+        most = limiter.max_migrating
+        if name == "namespace":
+            return (most if isinstance(most, int) else 0) / limiter.seconds
+        given = self._args.max_migrating_per_workload if most is None else most
+        number = 1 if replicas is None else limit_of(replicas, given)
+        return number / limiter.seconds
+
+
+def _key(name: str, owner: str, namespace: str) -> str:
+    return namespace if name == "namespace" else owner

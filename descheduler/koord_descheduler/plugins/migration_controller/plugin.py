@@ -1,0 +1,56 @@
+"""The plugin MigrationController: a filter of pods, and the limits of its jobs. No IO."""
+
+from __future__ import annotations
+
+from koord_descheduler.framework.round import ProfileRound
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.plugin import DeschedulerPlugin
+from koord_descheduler.plugins.migration_controller.args import (
+    EvictionGate,
+    MigrationControllerArgs,
+)
+from koord_descheduler.plugins.migration_controller.object_limiters import ObjectLimiters
+from koord_descheduler.plugins.migration_controller.who_may_move import (
+    MovementRules,
+    lasting_obstacle,
+    passing_obstacle,
+    scheduler_obstacle,
+    workload_state,
+)
+
+
+class MigrationControllerPlugin(DeschedulerPlugin):
+    """Says who may move; its moves become PodMigrationJobs (``koord_descheduler.migration``)."""
+
+    name = "MigrationController"
+    Args = MigrationControllerArgs
+
+    def __init__(self, args: MigrationControllerArgs) -> None:
+        super().__init__(args)
+        self.args = args
+        self.rules = MovementRules(args)
+        self.limiters = ObjectLimiters(args)
+        self._nodes = args.nodes
+
+    def filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
+        workload = workload_state(pod, cluster.cluster)
+        return scheduler_obstacle(pod, self.args) or lasting_obstacle(pod, self.rules, workload)
+
+    def pre_eviction_filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
+        workload = workload_state(pod, cluster.cluster)
+        return (
+            passing_obstacle(pod, self.rules, cluster.moving, workload)
+            or self.limiters.obstacle(pod, cluster.now)
+            or self._node_fit(pod, cluster)
+        )
+
+    def _node_fit(self, pod: ObservedPod, cluster: ProfileRound) -> str:
+        """The pod has left its node on the virtual cluster, which says where it would fit."""
+        if not self.args.node_fit or self.args.skips(EvictionGate.NODE_FIT):
+            return ""
+        state = cluster.cluster.scheduler.nodes
+        for row in cluster.virtual.fitting(cluster.cluster.pods[pod.key]).tolist():
+            node = cluster.cluster.nodes.get(state.name(row))
+            if node is not None and node.name != pod.node and self._nodes.matches(node.labels):
+                return ""
+        return "it fits on no other node (nodeFit)"

@@ -1,0 +1,55 @@
+"""Pods of one controller are evicted with pauses, whatever the jobs are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
+from koord_descheduler.plugins.migration_controller.object_limiters import ObjectLimiters
+from koord_scheduler.arguments.problems import convert
+
+
+def limiters(**given: Any) -> ObjectLimiters:
+    return ObjectLimiters(convert({"objectLimiters": given}, MigrationControllerArgs))
+
+
+def test_one_of_three_replicas_in_five_minutes() -> None:
+    found = ObjectLimiters(MigrationControllerArgs())
+    assert found.wait("u", "ns", 0.0) == 0
+    found.spend("u", "ns", 3, 0.0)
+    assert (found.wait("u", "ns", 0.0), found.wait("v", "ns", 0.0)) == (300.0, 0)
+    assert round(found.wait("u", "ns", 100.0)) == 200
+    assert found.wait("u", "ns", 300.0) == 0
+
+
+def test_the_rate_follows_the_limit_of_the_workload() -> None:
+    found = ObjectLimiters(MigrationControllerArgs())
+    found.spend("u", "ns", 100, 0.0)
+    assert round(found.wait("u", "ns", 0.0)) == 30
+    found = limiters(workload={"duration": "60s", "maxMigrating": "50%", "burst": 2})
+    found.spend("u", "ns", 4, 0.0)
+    assert found.wait("u", "ns", 0.0) == 0
+    found.spend("u", "ns", 4, 0.0)
+    assert found.wait("u", "ns", 0.0) == 30
+
+
+def test_namespaces_have_limiters_of_their_own() -> None:
+    found = limiters(namespace={"duration": "10s", "maxMigrating": 1})
+    found.spend("", "ns", None, 0.0)
+    assert (found.wait("u", "ns", 0.0), found.wait("u", "other", 0.0)) == (10.0, 0)
+
+
+def test_bare_pods_and_limiters_without_a_duration_have_no_pause() -> None:
+    found = limiters(workload={"duration": "0s"}, namespace={"duration": "1m"})
+    for now in (0.0, 0.0):
+        found.spend("u", "ns", 1, now)
+    found.spend("", "ns", None, 0.0)
+    assert found.wait("u", "ns", 0.0) == found.wait("", "ns", 0.0) == 0
+
+
+def test_a_clock_that_goes_back_adds_no_tokens() -> None:
+    """State is rebuilt from jobs, the oldest first; a clock that went back adds nothing."""
+    found = ObjectLimiters(MigrationControllerArgs())
+    found.spend("u", "ns", 1, 100.0)
+    assert found.wait("u", "ns", 50.0) == 300.0
+    assert round(found.wait("u", "ns", 150.0)) == 250
