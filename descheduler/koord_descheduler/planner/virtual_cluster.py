@@ -121,23 +121,19 @@ class VirtualCluster:
         preferred = scores.first_preferred(rows)
         if len(preferred) < len(rows):
             totals = np.where(np.isin(rows, preferred), np.inf, totals)
-        order = np.argsort(-totals, kind="stable")
         source = nodes.row(pod.view.node)
         at_source = totals[rows == source] if source is not None else totals[:0]
         source_score = float(at_source[0]) if len(at_source) else None
+        possible = np.ones(len(rows), np.bool_) if among is None else among[rows]
+        if not may_stay:
+            possible &= rows != source
         refused = NoTarget("Target", "no other node comes into question")
-        for place in order.tolist():
-            row = int(rows[place])
-            if row == source and not may_stay:
-                continue
-            score = float(totals[place])
-            if not may_stay and source_score is not None and source_score > score:
-                if refused.rule == "Target":
-                    why = f"the scheduler would put it back on {pod.view.node}"
-                    refused = NoTarget("Return", why)
-                break
-            if among is not None and not among[row]:
-                continue
+        if not may_stay and source_score is not None and possible.any():
+            possible &= totals >= source_score
+            refused = NoTarget("Return", f"the scheduler would put it back on {pod.view.node}")
+        places = np.flatnonzero(possible)
+        for place in places[np.argsort(-totals[places], kind="stable")].tolist():
+            row, score = int(rows[place]), float(totals[place])
             name = nodes.name(row)
             if why := accepts(name):
                 refused = NoTarget("Target", f"{name}: {why}")
@@ -148,7 +144,7 @@ class VirtualCluster:
                 refused = NoTarget("Fit", f"{name}: {error}")
                 continue
             self._moved[pod.view.key] = name
-            return MoveTarget(name, score, source_score, place == order[0])
+            return MoveTarget(name, score, source_score, score == totals.max())
         return refused
 
     def put(self, pod: KnownPod, node: str) -> bool:
