@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -163,7 +162,7 @@ async def test_what_is_reserved_is_taken_back_before_a_pods_turn_comes_again(
         api.outcomes.append((placement.pod.key, TAKEN))
 
     binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS, take_back=take_back)
-    binder.bind(replace(placement("p"), reserved=("something",)))
+    binder.bind(placement("p")._replace(reserved=("something",)))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)
         await until(lambda: binder.unsent == 0, "an outcome")
@@ -192,7 +191,7 @@ async def test_devices_of_a_reservation_are_written_before_it_is_available(
     api = Api(writes, [])
     devices = AssumedDevices((), ((ANNOTATION_DEVICE_ALLOCATED, "{}"),))
     binder = Binder(submitting(api.write), api.read, api, NO_EXTENDERS, wall=lambda: 0.0)
-    binder.bind(replace(reserved("r"), reserved=(devices,)))
+    binder.bind(reserved("r")._replace(reserved=(devices,)))
     async with anyio.create_task_group() as group:
         group.start_soon(binder.run)
         await until(lambda: binder.unsent == 0, "an outcome")

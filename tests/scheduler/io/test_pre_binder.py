@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -216,7 +215,7 @@ async def test_annotations_of_all_plugins_are_written_at_once(cell: Cell) -> Non
     cpus = AssumedNUMA(NUMAAllocation(), (("a", "1"), ("b", None)))
     reserved = ReservationAllocation("r", (("c", "2"),))
     before = cell.api.count("patch", "pods")
-    assert await cell.binder.run(replace(placement, reserved=(cpus, reserved))) == ""
+    assert await cell.binder.run(placement._replace(reserved=(cpus, reserved))) == ""
     assert cell.api.get(PODS, "p", "shop")["metadata"]["annotations"] == {"a": "1", "c": "2"}
     assert cell.api.count("patch", "pods") == before + 1
 
@@ -224,7 +223,7 @@ async def test_annotations_of_all_plugins_are_written_at_once(cell: Cell) -> Non
 async def test_annotations_are_taken_back_with_a_placement(cell: Cell) -> None:
     placement = cell.placement()
     reserved = ReservationAllocation("r", (("reserved", "2"), ("gone", None)))
-    placement = replace(placement, reserved=(reserved,))
+    placement = placement._replace(reserved=(reserved,))
     await cell.binder.run(placement)
     await cell.binder.take_back(placement)
     assert not cell.api.get(PODS, "p", "shop")["metadata"].get("annotations")
