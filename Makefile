@@ -18,7 +18,7 @@ WORKERS := $(shell expr $$(nproc) '*' 3 / 2)
 AGAIN := $(PYTEST) --last-failed --last-failed-no-failures none
 RUNTIME ?= embedded
 
-.PHONY: help demo demo-scheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants proto clean
+.PHONY: help demo demo-scheduler demo-descheduler test test-here test-vm-beside unit conformance whole integration test-vm lint format bench chaos chaos-whole chaos-scheduler fuzz mutants proto clean
 .DELETE_ON_ERROR:
 
 help: ## Show what there is.
@@ -29,6 +29,9 @@ demo: $(STAMP)demo ## Run a batch pod through proxy and koordlet, and show what 
 
 demo-scheduler: $(STAMP)demo ## Place 10,000 pods on 1,000 nodes with the scheduler's own code, without a cluster.
 	@$(BIN)/python -m koord_demo.scheduling
+
+demo-descheduler: $(STAMP)demo ## Cool down a hot cluster with the descheduler's own code, without a cluster.
+	@$(BIN)/python -m koord_demo.descheduling
 
 test: $(STAMP)test-all ## Check style and layers, then run every test (as root also on real containerds and in a VM).
 	@tools/system_packages test

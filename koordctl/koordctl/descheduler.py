@@ -86,14 +86,16 @@ def why_lines(found: Json) -> Iterator[str]:
     if state == "stays":
         refusal = found["refusal"]
         yield f"{pod} stays on {clean(refusal['node'])}: {clean(refusal['why'])}"
-        yield f"  {clean(refusal['plugin'])} wanted to move it; rule {clean(refusal['rule'])}"
+        at, plugin = clean(refusal["at"]), clean(refusal["plugin"])
+        yield f"  {plugin} wanted to move it at {at}; rule {clean(refusal['rule'])}"
     elif state == "to move":
         yield from _move_lines(pod, found["move"], "is to move")
-    else:
+    elif not found["moved"]:
         yield f"{pod}: {clean(found['reason'])}."
     moved = found["moved"]
     if moved:
-        yield ""
+        if "refusal" in found or "move" in found:
+            yield ""
         yield from _move_lines(pod, moved, f"was moved at {clean(moved['at'])}")
         why = f": {clean(moved['why'])}" if moved["why"] else ""
         yield f"  result: {clean(moved['result'])}{why}"

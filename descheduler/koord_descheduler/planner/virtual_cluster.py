@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
+from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.plugin import CannotReserve
 from koord_scheduler.state.arrays import Mask, Rows
@@ -114,7 +115,7 @@ class VirtualCluster:
             return NoTarget("Admission", reason)
         rows = self._scheduler.fitting_rows(waiting)
         if not len(rows):
-            return NoTarget("Fit", "no node can have it")
+            return NoTarget("Fit", fit_error_message(self._scheduler.diagnosis(waiting)))
         scores = self._scheduler.scores(waiting)
         nodes = self._scheduler.nodes
         totals = scores.totals(rows) + nodes.tie_break[rows]

@@ -24,6 +24,7 @@ class MigrationControllerPlugin(DeschedulerPlugin):
 
     name = "MigrationController"
     Args = MigrationControllerArgs
+    evicts = True
 
     def __init__(self, args: MigrationControllerArgs) -> None:
         super().__init__(args)
