@@ -1,0 +1,1 @@
+"""Upstream's DefaultEvictor: pods that may be evicted, by the Eviction API. No IO."""
