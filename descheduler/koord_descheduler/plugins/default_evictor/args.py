@@ -124,7 +124,7 @@ class DefaultEvictorArgs(PluginArgs, frozen=True):
             yield problem(f"{path}.priorityThreshold.name", threshold.name, expected)
 
     def _firm_problems(self, path: str) -> Iterator[str]:
-        """What is asked for, and nothing does."""
+        """Return errors of what is asked for, and nothing does."""
         for field, is_on in (
             ("evictDaemonSetPods", self.evict_daemon_set_pods),
             ("evictSystemCriticalPods", self.evict_system_critical_pods),
