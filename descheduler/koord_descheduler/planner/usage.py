@@ -8,12 +8,13 @@ since count with an estimate of their requests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from koord_scheduler.plugins.load_aware.node_metric import NodeReport
 from koord_scheduler.state.resources import PODS
 
+from koord_descheduler.objects.observed_node import ObservedNode
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
 
@@ -38,14 +39,42 @@ class NodeUsage(NamedTuple):
     prod: dict[str, float]
 
 
-class Usages:
+class NodeUsages(Protocol):
+    """Amounts of nodes that count as used by now, with the moves of a round."""
+
+    word: ClassVar[str]
+    """The word for them in reasons."""
+
+    def capacity(self, node: ObservedNode) -> Mapping[str, float]:
+        """The amounts of a node that they are compared with."""
+        ...
+
+    def of(self, node: str) -> NodeUsage | None:
+        """The amounts of a node; ``None`` where they are not known."""
+        ...
+
+    def of_pod(self, pod: KnownPod) -> Mapping[str, float]:
+        """The amounts that a pod takes along."""
+        ...
+
+    def counted(self, pod: KnownPod) -> Mapping[str, float]:
+        """The part of its node's amounts that is a pod's."""
+        ...
+
+
+class Usages(NodeUsages):
     """Usage of all nodes that have a report not older than ``expires`` seconds at ``now``."""
+
+    word = "usage"
 
     def __init__(self, cluster: ClusterModel, now: float, expires: float) -> None:
         self._cluster = cluster
         self._now = now
         self._expires = expires
         self._known: dict[str, NodeUsage | None] = {}
+
+    def capacity(self, node: ObservedNode) -> Mapping[str, float]:
+        return node.capacity
 
     def of(self, node: str) -> NodeUsage | None:
         """The usage of a node by now; ``None`` where there is no report that still counts."""
@@ -109,6 +138,29 @@ class Usages:
                     prod[name] = prod.get(name, 0) + amount
         used[PODS], prod[PODS] = number, prods
         return NodeUsage(used, prod)
+
+
+class RequestUsages(NodeUsages):
+    """Requests in place of usage, of all nodes."""
+
+    word = "requests"
+
+    def __init__(self, cluster: ClusterModel) -> None:
+        self._state = cluster.scheduler.nodes
+
+    def capacity(self, node: ObservedNode) -> Mapping[str, float]:
+        row = self._state.row(node.name)
+        return self._state.resources.allocatable_on(row) if row is not None else _NOTHING
+
+    def of(self, node: str) -> NodeUsage | None:
+        row = self._state.row(node)
+        return NodeUsage(self._state.resources.asked_on(row), {}) if row is not None else None
+
+    def of_pod(self, pod: KnownPod) -> Mapping[str, float]:
+        return dict(pod.placed.usage.request)
+
+    def counted(self, pod: KnownPod) -> Mapping[str, float]:
+        return self.of_pod(pod)
 
 
 def fractions(

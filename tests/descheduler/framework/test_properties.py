@@ -16,6 +16,10 @@ from koord_descheduler.planner.move import RoundPlan
 from koord_descheduler.plugin import DeschedulerPlugin
 from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
 from koord_descheduler.plugins.low_node_load.plugin import LowNodeLoad
+from koord_descheduler.plugins.low_node_utilization import (
+    LowNodeUtilization,
+    LowNodeUtilizationArgs,
+)
 from koord_scheduler.framework.self_check import SelfCheck
 
 from tests.descheduler.static_load import StaticLoad, fits, rounds, static_loads
@@ -36,7 +40,13 @@ def low_node_load(**more: Any) -> LowNodeLoad:
 
 
 def every_plugin() -> list[DeschedulerPlugin]:
-    return [low_node_load(**PROD)]
+    little = {"thresholds": {"cpu": 30}}
+    return [
+        low_node_load(**PROD),
+        LowNodeUtilization(
+            msgspec.convert(little | {"targetThresholds": {"cpu": 60}}, LowNodeUtilizationArgs)
+        ),
+    ]
 
 
 def moves(plan: RoundPlan) -> list[tuple[str, str, str]]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from koord_model import duration, label_selector
+from koord_model import duration
 from koord_model.keys import CPU, MEMORY
-from koord_scheduler.arguments.base_args import PluginArgs
 from koord_scheduler.arguments.fields import Int64, NotNegative, Seconds, Strict
 from koord_scheduler.arguments.problems import problem
 from msgspec.structs import replace
 
-from koord_descheduler.framework.pod_selection import EvictableNamespaces
-from koord_descheduler.plugins.low_node_load.pool_settings import AnomalyCondition, PoolSettings
+from koord_descheduler.framework.balancing.pool_settings import AnomalyCondition, PoolSettings
+from koord_descheduler.framework.pod_selection import SelectingArgs, parsed, selector_problems
 
 _Thresholds = dict[str, float]
 _THRESHOLDS = {
@@ -38,13 +37,6 @@ class LoadAnomalyCondition(Strict, frozen=True):
 _CONDITION = LoadAnomalyCondition(None, 5, 3)
 
 
-class LowNodeLoadPodSelector(Strict, frozen=True):
-    """Pods that may move."""
-
-    name: str = ""
-    selector: dict[str, Any] | None = None
-
-
 class LowNodeLoadNodePool(Strict, frozen=True):
     """Nodes with thresholds of their own; what is absent is inherited from the arguments."""
 
@@ -60,8 +52,7 @@ class LowNodeLoadNodePool(Strict, frozen=True):
 
     def problems(self, path: str) -> Iterator[str]:
         """Return Koordinator's errors in it, and thresholds that would have no effect."""
-        if self.node_selector is not None:
-            yield from _of_selector(self.node_selector, f"{path}.nodeSelector")
+        yield from selector_problems(self.node_selector, f"{path}.nodeSelector")
         for field, known_as in _THRESHOLDS.items():
             for name, per_cent in (getattr(self, field) or {}).items():
                 if per_cent < 0:
@@ -92,16 +83,11 @@ class LowNodeLoadNodePool(Strict, frozen=True):
                 yield problem(f"{path}.{_THRESHOLDS[lower]}.{name}", per_cent, expected)
 
 
-class LowNodeLoadArgs(PluginArgs, frozen=True):
+class LowNodeLoadArgs(SelectingArgs, frozen=True):
     """Arguments of LowNodeLoad."""
 
-    paused: bool = False
-    dry_run: bool = False
     number_of_nodes: NotNegative = 0
     node_metric_expiration_seconds: Seconds = 180
-    evictable_namespaces: EvictableNamespaces | None = None
-    node_selector: dict[str, Any] | None = None
-    pod_selectors: tuple[LowNodeLoadPodSelector, ...] = ()
     node_fit: bool = True
     use_deviation_thresholds: bool = False
     high_thresholds: _Thresholds | None = None
@@ -114,14 +100,10 @@ class LowNodeLoadArgs(PluginArgs, frozen=True):
     node_pools: tuple[LowNodeLoadNodePool, ...] = ()
 
     def problems(self, path: str) -> Iterator[str]:
-        if self.evictable_namespaces is not None:
-            yield from self.evictable_namespaces.problems(f"{path}.evictableNamespaces")
-        for place, given in enumerate(self.pod_selectors):
-            if given.selector is not None:
-                yield from _of_selector(given.selector, f"{path}.podSelectors[{place}].selector")
+        yield from super().problems(path)
         yield from _of_duration(self.detector_cache_timeout, f"{path}.detectorCacheTimeout")
         default, *pools = self._pools()
-        yield from default.problems(path)
+        yield from replace(default, node_selector=None).problems(path)
         for place, pool in enumerate(pools):
             yield from pool.problems(f"{path}.nodePools[{place}]")
 
@@ -171,15 +153,18 @@ def _completed(
 
 
 def _settings(pool: LowNodeLoadNodePool) -> PoolSettings:
-    selector, condition = pool.node_selector, pool.anomaly_condition or _CONDITION
+    condition = pool.anomaly_condition or _CONDITION
+    low, prod_low = pool.low_thresholds or {}, pool.prod_low_thresholds or {}
+    if pool.use_deviation_thresholds:  # a distance of 0 means no threshold
+        low, prod_low = ({name: n for name, n in of.items() if n} for of in (low, prod_low))
     timeout = duration.seconds(condition.timeout) if condition.timeout else 0.0
     return PoolSettings(
         pool.name,
-        None if selector is None else label_selector.parse(selector, "nodeSelector"),
+        parsed(pool.node_selector),
         pool.use_deviation_thresholds,
-        pool.low_thresholds or {},
+        low,
         pool.high_thresholds or {},
-        pool.prod_low_thresholds or {},
+        prod_low,
         pool.prod_high_thresholds or {},
         pool.resource_weights or {},
         AnomalyCondition(
@@ -188,13 +173,6 @@ def _settings(pool: LowNodeLoadNodePool) -> PoolSettings:
             condition.consecutive_normalities,
         ),
     )
-
-
-def _of_selector(given: Mapping[str, Any], path: str) -> Iterator[str]:
-    try:
-        label_selector.parse(given, path)
-    except ValueError as error:
-        yield str(error)
 
 
 def _of_duration(given: str, path: str) -> Iterator[str]:

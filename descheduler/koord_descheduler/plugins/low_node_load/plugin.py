@@ -7,12 +7,15 @@ from typing import ClassVar
 
 from koord_model import duration
 
+from koord_descheduler.framework.balancing.anomaly import AnomalyDetectors
+from koord_descheduler.framework.balancing.pool_balance import BalanceRules, PoolBalance
+from koord_descheduler.framework.balancing.pool_loads import Audience, PoolLoads
+from koord_descheduler.framework.pod_selection import PodSelection
 from koord_descheduler.framework.round import ProfileRound
+from koord_descheduler.objects.eviction_order import eviction_order
+from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.plugin import DeschedulerPlugin
-from koord_descheduler.plugins.low_node_load.anomaly import AnomalyDetectors
 from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
-from koord_descheduler.plugins.low_node_load.pool_balance import PoolBalance
-from koord_descheduler.plugins.low_node_load.pool_loads import Audience, PoolLoads
 
 
 class LowNodeLoad(DeschedulerPlugin):
@@ -23,6 +26,7 @@ class LowNodeLoad(DeschedulerPlugin):
 
     def __init__(self, args: LowNodeLoadArgs) -> None:
         self._args = args
+        self._selection = PodSelection(args)
         self.dry_run = args.dry_run
         self._pools = args.pools()
         forgets = duration.seconds(args.detector_cache_timeout)
@@ -35,14 +39,20 @@ class LowNodeLoad(DeschedulerPlugin):
         if self._args.paused:
             return
         usages = cluster.usages(self._args.node_metric_expiration_seconds)
+
+        def may_move(pod: ObservedPod) -> bool:
+            if self._args.node_fit and not usages.is_reported(pod):
+                return cluster.refuse(pod, "NoUsage", "its node's NodeMetric does not have it")
+            return self._selection.may_move(pod, cluster)
+
+        rules = BalanceRules(may_move, eviction_order, self._args.number_of_nodes)
         seen: set[str] = set()
         for pool, detectors in zip(self._pools, self._detectors, strict=True):
             nodes = (
                 node
                 for name, node in cluster.nodes.items()
-                if name not in seen
-                and (pool.selector is None or pool.selector.matches(node.labels))
+                if name not in seen and pool.selector.matches(node.labels)
             )
             loads = PoolLoads(pool, nodes, usages)
             kept = deepcopy(detectors) if cluster.is_trial else detectors
-            seen |= PoolBalance(self._args, pool, kept, cluster, loads).run()
+            seen |= PoolBalance(pool, rules, kept, cluster, loads).run()

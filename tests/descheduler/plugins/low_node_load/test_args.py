@@ -32,11 +32,11 @@ def test_pools_inherit_what_they_do_not_say() -> None:
     assert (own.name, own.low, own.anomaly) == (
         "__default_node_pool__", {"cpu": 45}, (120.0, 5, 9),
     )  # fmt: skip
-    assert own.selector is not None
-    assert own.uses_deviation
+    assert (own.uses_deviation, own.selector.matches({})) == (True, False)
     assert own.weights == {"cpu": 3, "memory": 1}
     assert (pool.name, pool.low, pool.high) == ("x", {"cpu": 45}, {"cpu": 60})
-    assert (pool.selector, pool.uses_deviation, pool.anomaly) == (None, False, (60.0, 7, 9))
+    assert (pool.uses_deviation, pool.selector.matches({})) == (False, True)
+    assert pool.anomaly == (60.0, 7, 9)
     assert pool.weights == own.weights
 
 

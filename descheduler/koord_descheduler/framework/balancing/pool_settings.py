@@ -29,12 +29,12 @@ class AnomalyCondition(NamedTuple):
 class PoolSettings:
     """Thresholds of a pool, in per cent by resource, of nodes and of their production pods.
 
-    In deviation mode they are distances from the mean of the pool. ``selector`` is ``None`` for all
-    nodes.
+    In deviation mode they are distances from the mean of the pool. What has no low threshold has
+    no high one.
     """
 
     name: str
-    selector: LabelSelector | None
+    selector: LabelSelector
     uses_deviation: bool
     low: Thresholds
     high: Thresholds

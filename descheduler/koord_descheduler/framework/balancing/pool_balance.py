@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-from koord_model import label_selector
 from koord_scheduler.state.arrays import Mask
 
+from koord_descheduler.framework.balancing.anomaly import AnomalyDetectors
+from koord_descheduler.framework.balancing.pool_loads import Audience, PoolLoads
+from koord_descheduler.framework.balancing.pool_settings import PoolSettings
 from koord_descheduler.framework.round import ProfileRound
-from koord_descheduler.objects.eviction_order import eviction_order
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.cluster import KnownPod
-from koord_descheduler.plugins.low_node_load.anomaly import AnomalyDetectors
-from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
-from koord_descheduler.plugins.low_node_load.pool_loads import Audience, PoolLoads
-from koord_descheduler.plugins.low_node_load.pool_settings import PoolSettings
 
 _NO_TARGET = "no underused node stays below its high thresholds with it, and makes loads more even"
+
+
+class BalanceRules(NamedTuple):
+    """The pods that may move, and in what order; the nodes that have to be underused."""
+
+    may_move: Callable[[ObservedPod], bool]
+    order: Callable[[ObservedPod], tuple[int, ...]]
+    number_of_nodes: int
+    most_of_source: int | None = None
+    """At most so many moves from one node; ``None``: any number."""
 
 
 class PoolBalance:
@@ -26,36 +33,32 @@ class PoolBalance:
 
     def __init__(
         self,
-        args: LowNodeLoadArgs,
         pool: PoolSettings,
+        rules: BalanceRules,
         detectors: Mapping[Audience, AnomalyDetectors],
         cluster: ProfileRound,
         loads: PoolLoads,
     ) -> None:
-        self._args = args
         self._pool = pool
+        self._rules = rules
         self._detectors = detectors
         self._cluster = cluster
-        self._usages = cluster.usages(args.node_metric_expiration_seconds)
         self._loads = loads
-        self._selectors = [
-            label_selector.parse(given.selector, "selector")
-            for given in args.pod_selectors
-            if given.selector is not None
-        ]
+        self._usages = loads.usages
         self._state_rows = cluster.virtual.rows_of(loads.names)
 
     def run(self) -> set[str]:
         """Move pods; returns the nodes that were sources, whether they could be served or not."""
         loads, pool = self._loads, self._pool
         high = {Audience.NODE: loads.high(Audience.NODE)}
-        low = loads.low(Audience.NODE)
+        low = loads.low(Audience.NODE) & loads.schedulable
         targets = {Audience.NODE: low}
         if pool.has_prod:
             prod_high = loads.high(Audience.PROD)
             high[Audience.PROD] = prod_high & ~high[Audience.NODE]
             targets[Audience.NODE] = low & ~prod_high
-            targets[Audience.PROD] = loads.low(Audience.PROD) & ~high[Audience.NODE]
+            targets[Audience.PROD] = loads.low(Audience.PROD) & loads.schedulable
+            targets[Audience.PROD] &= ~high[Audience.NODE]
         sources = {of: self._anomalies(of, rows, targets[of]) for of, rows in high.items()}
         under = np.logical_or.reduce(list(targets.values()))
         numbers = {
@@ -82,8 +85,8 @@ class PoolBalance:
     def _idle(self, under: int, anomalies: int) -> str:
         if not anomalies:
             return "no node is overused for long enough"
-        if under <= self._args.number_of_nodes:
-            return f"{under} nodes are underused; numberOfNodes is {self._args.number_of_nodes}"
+        if under <= (least := self._rules.number_of_nodes):
+            return f"{under} nodes are underused; numberOfNodes is {least}"
         return ""
 
     def _worst_first(self, names: set[str], audience: Audience) -> list[int]:
@@ -94,8 +97,10 @@ class PoolBalance:
 
     def _serve(self, row: int, audience: Audience, targets: Mask) -> None:
         """Move pods until the node is below its high thresholds, or none is left that helps."""
-        left = self._candidates(row, audience)
+        left, known = self._candidates(row, audience), len(self._cluster.moves)
         while over := self._loads.overages(row, audience):
+            if len(self._cluster.moves) - known == self._rules.most_of_source:
+                return
             left = [pod for pod in left if self._suits(pod, over)]
             left.sort(key=lambda pod: self._order(pod, over))
             for place, pod in enumerate(left):
@@ -112,18 +117,8 @@ class PoolBalance:
             for pod in self._cluster.pods_on(self._loads.names[row])
             if (audience is Audience.NODE or pod.view.template.is_prod)
             and not pod.view.has_ended
-            and self._may_move(pod.view)
+            and self._rules.may_move(pod.view)
         ]
-
-    def _may_move(self, pod: ObservedPod) -> bool:
-        namespaces = self._args.evictable_namespaces
-        if namespaces is not None and (why := namespaces.refusal(pod.namespace)):
-            return self._cluster.refuse(pod, "EvictableNamespaces", why)
-        if self._selectors and not any(one.matches(pod.labels) for one in self._selectors):
-            return self._cluster.refuse(pod, "PodSelectors", "none of podSelectors selects it")
-        if self._args.node_fit and not self._usages.is_reported(pod):
-            return self._cluster.refuse(pod, "NoUsage", "its node's NodeMetric does not have it")
-        return self._cluster.may_move(pod)
 
     def _suits(self, pod: KnownPod, over: Mapping[str, float]) -> bool:
         return self._fit(pod, over) > 0
@@ -131,7 +126,7 @@ class PoolBalance:
     def _order(self, pod: KnownPod, over: Mapping[str, float]) -> tuple[object, ...]:
         """Least important first; of equals the smallest that alone suffices, then the newest."""
         view = pod.view
-        return *eviction_order(view), -self._fit(pod, over), -view.created, view.key
+        return *self._rules.order(view), -self._fit(pod, over), -view.created, view.key
 
     def _fit(self, pod: KnownPod, over: Mapping[str, float]) -> float:
         """Koordinator's score of how well a pod's usage fits what is too much."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from koord_descheduler.plugins.low_node_load.anomaly import AnomalyDetectors
-from koord_descheduler.plugins.low_node_load.pool_settings import AnomalyCondition
+from koord_descheduler.framework.balancing.anomaly import AnomalyDetectors
+from koord_descheduler.framework.balancing.pool_settings import AnomalyCondition
 
 
 def anomalies(loads: str, *, step: float = 10.0, forgets: float = 300.0, **changed: float) -> str:

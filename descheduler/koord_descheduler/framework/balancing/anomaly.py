@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from koord_descheduler.plugins.low_node_load.pool_settings import AnomalyCondition
+from koord_descheduler.framework.balancing.pool_settings import AnomalyCondition
 
 
 class _Detector:

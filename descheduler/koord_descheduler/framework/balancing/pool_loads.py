@@ -10,9 +10,9 @@ import numpy.typing as npt
 from koord_model.keys import CPU, MEMORY
 from koord_scheduler.state.arrays import Mask
 
+from koord_descheduler.framework.balancing.pool_settings import PoolSettings, Thresholds
 from koord_descheduler.objects.observed_node import ObservedNode
-from koord_descheduler.planner.usage import Usages
-from koord_descheduler.plugins.low_node_load.pool_settings import PoolSettings, Thresholds
+from koord_descheduler.planner.usage import NodeUsages
 
 _Amounts = npt.NDArray[np.float64]
 _LEAST_GAIN = 1e-9
@@ -38,18 +38,20 @@ class PoolLoads:
     worse of both is the load of a node.
     """
 
-    def __init__(self, pool: PoolSettings, nodes: Iterable[ObservedNode], usages: Usages) -> None:
+    def __init__(
+        self, pool: PoolSettings, nodes: Iterable[ObservedNode], usages: NodeUsages
+    ) -> None:
         self._pool = pool
-        self._usages = usages
+        self.usages = usages
         self.nodes = [node for node in nodes if usages.of(node.name) is not None]
         self.names = [node.name for node in self.nodes]
         self.rows = {name: row for row, name in enumerate(self.names)}
         self.resources = tuple(sorted({CPU, MEMORY, *pool.resources}))
         shape = len(self.names), len(self.resources)
-        capacity = np.array([self.vector(node.capacity) for node in self.nodes], np.float64)
+        capacity = np.array([self.vector(usages.capacity(node)) for node in self.nodes], np.float64)
         self._capacity: _Amounts = capacity.reshape(shape)
         self._used: _Amounts = np.zeros((len(Audience), *shape))
-        self._schedulable = np.array([node.is_schedulable for node in self.nodes], np.bool_)
+        self.schedulable = np.array([node.is_schedulable for node in self.nodes], np.bool_)
         self._worst = [self.resources.index(CPU), self.resources.index(MEMORY)]
         compared = self._capacity[:, self._worst]
         self._parts: _Amounts = np.divide(
@@ -66,7 +68,7 @@ class PoolLoads:
         """Read what these nodes use again; other nodes than the pool's are left out."""
         for name in names:
             row = self.rows.get(name)
-            usage = self._usages.of(name) if row is not None else None
+            usage = self.usages.of(name) if row is not None else None
             if usage is not None:
                 self._used[Audience.NODE, row] = self.vector(usage.used)
                 self._used[Audience.PROD, row] = self.vector(usage.prod)
@@ -98,7 +100,7 @@ class PoolLoads:
             return [given.get(name, 100.0) if name in low else 100.0 for name in self.resources]
         means = self.per_cent(audience).sum(axis=0) / max(len(self.names), 1)
         return [
-            min(max(mean + sign * given.get(name, 100.0), 0.0), 100.0) if low.get(name) else 100.0
+            min(max(mean + sign * given.get(name, 100.0), 0.0), 100.0) if name in low else 100.0
             for name, mean in zip(self.resources, means.tolist(), strict=True)
         ]
 
@@ -117,9 +119,9 @@ class PoolLoads:
         return found
 
     def low(self, audience: Audience) -> Mask:
-        """The nodes that pods may go to, and that use no more than any low threshold."""
+        """The nodes that use no more than any low threshold."""
         found: Mask = (self._used[audience] <= self._low[audience]).all(axis=1)
-        return found & self._schedulable
+        return found
 
     def overages(self, row: int, audience: Audience) -> dict[str, float]:
         """Amounts by resource that a node uses beyond its high thresholds."""
@@ -180,12 +182,21 @@ class PoolLoads:
         per_cent = self.per_cent(audience)[row].tolist()
         over = self.overages(row, audience)
         infos = (
-            f"{audience.word} {name} usage({per_cent[place]:.2f}%)"
+            f"{audience.word} {name} {self.usages.word}({per_cent[place]:.2f}%)"
             f">threshold({self._highs[audience][place]:.2f}%)"
             for place, name in enumerate(self.resources)
             if name in over
         )
         return f"node is overutilized, {', '.join(infos)}"
+
+    def within(self, row: int) -> str:
+        """Return why a node is below its low thresholds, in the same words."""
+        per_cent = self.per_cent(Audience.NODE)[row].tolist()
+        return ", ".join(
+            f"node {name} {self.usages.word}({used:.2f}%)<=threshold({self._pool.low[name]:.2f}%)"
+            for name, used in zip(self.resources, per_cent, strict=True)
+            if name in self._pool.low
+        )
 
     def change(
         self, name: str, usage: Mapping[str, float], sign: int, audience: Audience

@@ -1,0 +1,1 @@
+"""Balancing of nodes: pods go from nodes above thresholds to nodes below others. No IO."""
