@@ -33,6 +33,7 @@ COMPONENTS = (
     "gangs",
     "network-topology",
     "quotas",
+    "descheduler",
 )
 
 

@@ -1,0 +1,156 @@
+"""koord-descheduler beside a real API server, with the rights that deploy/ gives it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+
+import anyio
+import pytest
+from koord_kube.client import Client
+from koord_kube.protocol.resources import EVENTS
+
+from tests.apiserver.deployed_scheduler import deployed_scheduler
+from tests.apiserver.played_cluster import NAMESPACE, App, PlayedCluster
+from tests.apiserver.real_cluster import RealCluster
+from tests.apiserver.scheduler_cluster import admin_client
+from tests.support.listing import listed
+from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.waiting import until
+
+SCHEDULER = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling, weight: 5}]}}
+"""
+HIGH = 65
+CONFIG = f"""
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+deschedulingInterval: 2s
+maxNoOfPodsToEvictPerNode: 2
+maxNoOfPodsToEvictTotal: 6
+profiles:
+  - name: direct
+    plugins:
+      balance: {{enabled: [{{name: LowNodeLoad}}]}}
+      evict: {{enabled: [{{name: DefaultEvictor}}], disabled: [{{name: "*"}}]}}
+      filter: {{enabled: [{{name: DefaultEvictor}}], disabled: [{{name: "*"}}]}}
+    pluginConfig:
+      - name: LowNodeLoad
+        args:
+          lowThresholds: {{cpu: 40, memory: 80}}
+          highThresholds: {{cpu: {HIGH}, memory: 90}}
+          anomalyCondition: {{consecutiveAbnormalities: 1}}
+"""
+HOT, COOL = ("hot-0", "hot-1"), tuple(f"cool-{number}" for number in range(8))
+
+
+@pytest.fixture
+async def client(cluster: RealCluster) -> AsyncIterator[Client]:
+    cluster.namespace(NAMESPACE)
+    async with await admin_client(cluster.server) as made:
+        yield made
+
+
+@pytest.fixture
+def deschedulers(cluster: RealCluster) -> Iterator[list[SchedulerProgram]]:
+    """Two that are to be started."""
+    folder, network = cluster.server.folder, cluster.server.network
+    (folder / "descheduler.yaml").write_text(CONFIG)
+    (folder / "scheduler.yaml").write_text(SCHEDULER)
+    flags = (
+        *QUICK,
+        "--cool-down=0",
+        f"--config={folder / 'descheduler.yaml'}",
+        f"--scheduler-config={folder / 'scheduler.yaml'}",
+    )
+    made = []
+    with ExitStack() as stack:
+        for name in ("d1", "d2"):
+            kubeconfig = cluster.server.kubeconfig(name, cluster.token("koord-descheduler"))
+            program = SchedulerProgram(
+                name,
+                folder,
+                kubeconfig,
+                *flags,
+                host=network.address,
+                inside=network.inside([]),
+                module="koord_descheduler",
+            )
+            stack.callback(program.close)
+            made.append(program)
+        yield made
+    for program in made:
+        assert "Traceback" not in program.said, program.said
+        assert "forbidden" not in program.said.lower(), program.said
+
+
+async def test_hot_nodes_cool_down_though_leaders_are_killed(
+    cluster: RealCluster, client: Client, deschedulers: list[SchedulerProgram]
+) -> None:
+    apps = [
+        App("web", 8),
+        App("budgeted", 4, min_available=3),
+        App("steady", 3, min_available=3),
+    ]
+    played = PlayedCluster(client, [*HOT, *COOL], apps)
+    first, second = deschedulers
+    with deployed_scheduler(cluster, SCHEDULER) as scheduler:
+        try:
+            await played.create(
+                {"web": [*HOT * 4], "budgeted": [*HOT * 2], "steady": ["hot-0", "hot-1", "cool-0"]}
+            )
+            await played.step()
+            await played.step()
+            assert max(played.load().values()) * 100 > HIGH
+            played.fewest.clear()
+            scheduler.start()
+            await until(lambda: scheduler.ready, "the scheduler is ready")
+            async with anyio.create_task_group() as group:
+                group.start_soon(played.run)
+                first.start()
+                await until(lambda: bool(played.ended), "the first eviction")
+                first.kill()
+                second.start()
+                await until(lambda: _is_cool(played), "no node is hot")
+                await _check_why(second, played)
+                await anyio.sleep(5)
+                group.cancel_scope.cancel()
+            assert _is_cool(played)
+            assert len(played.ended) == len(set(played.ended)), "no pod was evicted twice"
+            assert played.fewest["budgeted"] >= 3
+            assert played.fewest["steady"] == 3, "its budget allows no eviction"
+            await _check_events(client, played)
+        finally:
+            await played.clean()
+
+
+def _is_cool(played: PlayedCluster) -> bool:
+    enough = sum(app.replicas for app in played.apps.values())
+    placed = [pod for pod in played.pods.values() if pod["spec"].get("nodeName")]
+    return len(placed) == enough and max(played.load().values()) * 100 <= HIGH
+
+
+async def _check_why(program: SchedulerProgram, played: PlayedCluster) -> None:
+    status = await anyio.to_thread.run_sync(program.page, "/v1/status")
+    assert status["leads"]
+    assert status["problems"] == []
+    plan = await anyio.to_thread.run_sync(program.page, "/v1/plan")
+    assert plan["moves"] == [], "nothing more is to move"
+
+
+async def _check_events(client: Client, played: PlayedCluster) -> None:
+    """Evicted pods have an Event, but for those whose descheduler was killed before it wrote it."""
+    events, _ = await listed(client, EVENTS, NAMESPACE)
+    reported = [
+        event["involvedObject"]["uid"] for event in events if event["reason"] == "Descheduled"
+    ]
+    assert set(reported) <= set(played.ended)
+    assert len(set(reported)) == len(reported)
+    assert reported
+    for event in events:
+        if event["reason"] == "Descheduled":
+            assert "node is overutilized" in event["message"]
