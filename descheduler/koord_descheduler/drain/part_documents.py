@@ -14,6 +14,11 @@ from koord_kube.protocol.resources import (
     RESERVATIONS,
     Resource,
 )
+from koord_model.keys import (
+    ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_RESERVATION_ALLOCATED,
+    ANNOTATION_RESOURCE_STATUS,
+)
 
 from koord_descheduler.drain.drain_acts import MakeJob, MakeReservation
 from koord_descheduler.drain.drain_objects import LABEL_DRAIN
@@ -22,6 +27,12 @@ from koord_descheduler.drain.drain_view import DrainView
 _REASON = "koordinator.sh/evict-reason"
 _TRIGGER = "koordinator.sh/evict-trigger"
 _DROPPED = ("nodeName", "ephemeralContainers")
+_OF_ITS_NODE = (
+    ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_RESERVATION_ALLOCATED,
+    ANNOTATION_RESOURCE_STATUS,
+)
+"""Annotations that say what a pod has where it is."""
 
 
 def job_document(view: DrainView, act: MakeJob) -> Object:
@@ -49,9 +60,13 @@ def reservation_document(view: DrainView, act: MakeReservation, pod: Object) -> 
     It lasts until the drain deletes it.
     """
     meta, target = pod["metadata"], act.state.target
-    kept = {name: meta[name] for name in ("labels", "annotations") if meta.get(name)}
+    annotations = (meta.get("annotations") or {}).items()
     template = {
-        "metadata": kept | {"namespace": meta["namespace"]},
+        "metadata": {
+            "namespace": meta["namespace"],
+            "labels": meta.get("labels") or {},
+            "annotations": {name: v for name, v in annotations if name not in _OF_ITS_NODE},
+        },
         "spec": _on(target, {k: v for k, v in pod["spec"].items() if k not in _DROPPED}),
     }
     made = _part(view, RESERVATIONS, act.name)

@@ -1,0 +1,205 @@
+"""Drains nodes as DrainNodes ask: reads what there is, takes a step, and carries it out.
+
+All that it knows is in the API: after a restart it goes on where it, or another one, was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+from typing import TypeVar
+
+import anyio
+import msgspec
+from koord_kube.client import Client
+from koord_kube.core.reflector import ReflectorTiming
+from koord_kube.core.warnings import OnWarning
+from koord_kube.event_recorder import EventRecorder
+from koord_kube.informer import Informer
+from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError, Object
+from koord_kube.protocol.resources import (
+    DRAIN_NODES,
+    NODES,
+    POD_MIGRATION_JOBS,
+    RESERVATIONS,
+    Resource,
+)
+from koord_kube.protocol.selectors import label_is
+from koord_kube.reconcile_loop import ReconcileLoop
+
+from koord_descheduler.drain.act_writer import ActWriter
+from koord_descheduler.drain.drain_decision import decide
+from koord_descheduler.drain.drain_document import OtherDrains, observe, status_document
+from koord_descheduler.drain.drain_objects import (
+    LABEL_DRAIN,
+    DrainedNode,
+    read_job,
+    read_node,
+    read_reservation,
+)
+from koord_descheduler.drain.drain_view import DrainView
+from koord_descheduler.drain.other_drains import other_drains
+from koord_descheduler.drain.phases import DrainPhase
+from koord_descheduler.drain.pod_states import DrainParts
+from koord_descheduler.planner.cluster import ClusterModel
+
+POLL_SECONDS = 5.0
+"""Between two looks at a drain in which nothing changes."""
+_SOON_SECONDS = 0.5
+_WARNED = (DrainPhase.BLOCKED, DrainPhase.FAILED)
+
+T = TypeVar("T", bound=tuple[object, ...])
+
+
+class DrainController:
+    """Runs while this descheduler leads: ``api`` must write only then.
+
+    ``silence`` says why nothing may be decided at present.
+    """
+
+    def __init__(
+        self,
+        api: Client,
+        cluster: ClusterModel,
+        recorder: EventRecorder,
+        *,
+        on_warning: OnWarning,
+        silence: Callable[[], str] = lambda: "",
+        poll: float = POLL_SECONDS,
+        pace: ReflectorTiming | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._api = api
+        self._cluster = cluster
+        self._recorder = recorder
+        self._silence = silence
+        self._poll = poll
+        self._wall = wall
+        self._acts = ActWriter(api, wall)
+        # One worker: each plan counts on those before it.
+        self.loop = ReconcileLoop(
+            "drainnode", self._reconcile, workers=1, on_warning=on_warning, backoff=api.backoff
+        )
+        self._drains: Informer[Object] = Informer(
+            api,
+            DRAIN_NODES,
+            decode=msgspec.json.Decoder(Object).decode,
+            on_change=lambda key, _before, _now: self.loop.add(key),
+            on_warning=on_warning,
+            optional=True,
+            timing=pace,
+        )
+
+    @property
+    def problem(self) -> str:
+        """Reason why drains may not go on, in a line; "" while there is none."""
+        return self._drains.problem or self.loop.problem
+
+    async def run(self) -> None:
+        """For ever; the cluster has to be known before."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._drains.run)
+            group.start_soon(self.loop.run)
+
+    async def _reconcile(self, name: str) -> float | None:
+        if not self._drains.synced or self._silence():
+            return _SOON_SECONDS
+        try:
+            document = await self._api.get(DRAIN_NODES, name)
+        except NotFoundError:
+            return None
+        try:
+            view = await self._observe(document)
+        except ValueError as error:
+            self._record(document, "InvalidDrainNode", str(error), warning=True)
+            await self._write_status(document, {"message": str(error)})
+            return None
+        return await self._step(document, view)
+
+    async def _step(self, document: Object, view: DrainView) -> float | None:
+        """Record the next phase first: what is done in it is done again after a crash."""
+        decision = decide(view)
+        status = decision.status
+        try:
+            document = await self._write_status(document, status_document(view, status))
+        except ConflictError:
+            return _SOON_SECONDS
+        except NotFoundError:
+            return None
+        if status.phase is not view.status.phase:
+            is_warning = status.phase in _WARNED
+            self._record(document, status.phase.value, status.message, warning=is_warning)
+        for act in decision.acts:
+            try:
+                await self._acts.perform(act, view, document)
+            except (ConflictError, NotFoundError):
+                continue  # it is done, or has changed meanwhile: the next step shows it
+            except NotLeadingError:
+                raise
+            except ApiError as error:
+                self._record(document, "FailedDrainStep", str(error), warning=True)
+                raise
+        if decision.acts:
+            return _SOON_SECONDS
+        is_over = status.phase in (DrainPhase.FAILED, DrainPhase.ABORTED)
+        return None if is_over else self._poll
+
+    async def _observe(self, document: Object) -> DrainView:
+        name = document["metadata"]["name"]
+        uid = document["metadata"]["uid"]
+        reservations, reserves = await self._parts(RESERVATIONS, uid, read_reservation)
+        jobs, _ = await self._parts(POD_MIGRATION_JOBS, uid, read_job)
+        others = self._others(name)
+        spec, given = document.get("spec") or {}, document.get("status") or {}
+        node = await self._node(given.get("nodeName") or str(spec.get("nodeName") or ""))
+        parts = DrainParts(
+            uid, {each.name: each for each in reservations}, {each.name: each for each in jobs}
+        )
+        now = self._wall()
+        return observe(document, self._cluster, node, parts, others, now, reserves=reserves)
+
+    async def _node(self, name: str) -> DrainedNode | None:
+        try:
+            return read_node(await self._api.get(NODES, name))
+        except NotFoundError:
+            return None
+
+    async def _parts(
+        self, resource: Resource, uid: str, read: Callable[[Object], T]
+    ) -> tuple[list[T], bool]:
+        """The objects of a drain, and whether the API server has their kind."""
+        found: list[T] = []
+        selector = label_is(LABEL_DRAIN, uid)
+        try:
+            async with aclosing(self._api.pages(resource, label_selector=selector)) as pages:
+                async for page in pages:
+                    items: Iterable[Object] = map(msgspec.json.decode, page.items)
+                    found = [*([] if page.first else found), *map(read, items)]
+        except NotFoundError:
+            return [], False
+        return found, True
+
+    def _others(self, name: str) -> OtherDrains:
+        return other_drains(name, self._drains.objects)
+
+    async def _write_status(self, document: Object, status: Object) -> Object:
+        """The document after it; nothing is written where nothing changes."""
+        old, meta = document.get("status") or {}, document["metadata"]
+        desired = {name: value for name, value in status.items() if value is not None}
+        removed = any(name in old for name, value in status.items() if value is None)
+        if not removed and desired.items() <= old.items():
+            return document
+        return await self._api.patch(
+            DRAIN_NODES,
+            meta["name"],
+            {"status": status},
+            subresource="status",
+            version=meta["resourceVersion"],
+        )
+
+    def _record(self, document: Object, reason: str, message: str, *, warning: bool) -> None:
+        kind = {"apiVersion": f"{DRAIN_NODES.group}/{DRAIN_NODES.version}", "kind": "DrainNode"}
+        self._recorder.record(
+            kind | document, reason, message, warning=warning, is_numbered=not warning
+        )
