@@ -243,27 +243,31 @@ class ProfileRound:
         if not self.may_move(view):
             return False
         mark = self.virtual.mark()
-        group = self._together(pod)
-        for one in group:
+        group, pods = self._together(pod)
+        for other in pods[1:]:
+            rule, why = self._obstacle(other.view)
+            if rule:
+                return self.refuse(view, rule, f"{other.view.key} of its gang stays: {why}")
+        for one in pods:
             self.virtual.take(one)
-        for one in group:
+        for one in pods:
             refusal = self._move_one(
-                one, reason, destination, among, accepts, arithmetic or {}, len(group) > 1
+                one, reason, destination, among, accepts, arithmetic or {}, group
             )
             if refusal:
                 self.virtual.undo(mark)
                 rule, why = refusal
-                prefix = f"{one.view.key}: " if one is not pod else ""
+                prefix = f"{one.view.key} of its gang stays: " if one is not pod else ""
                 return self.refuse(view, rule, prefix + why)
         self._round.refusals.pop(view.key, None)
         return True
 
-    def _together(self, pod: KnownPod) -> list[KnownPod]:
-        """A pod, and those of its gang group: they run together or not at all."""
+    def _together(self, pod: KnownPod) -> tuple[str, list[KnownPod]]:
+        """A pod, and those of its gang group, by name: they run together or not at all."""
         gangs = self.cluster.scheduler.nodes.find(Gangs)
         gang = gangs.gang_of(pod.view.key) if gangs is not None else None
         if gangs is None or gang is None:
-            return [pod]
+            return "", [pod]
         keys = (
             key
             for _, member in gangs.of_group(gang.group_id)
@@ -271,7 +275,8 @@ class ProfileRound:
             for key in member.members
         )
         others = (self.cluster.pods.get(key) for key in keys if key != pod.view.key)
-        return [pod, *(other for other in others if other is not None and other.view.node)]
+        placed = [other for other in others if other is not None and other.view.node]
+        return gang.group_id, [pod, *placed]
 
     def _move_one(
         self,
@@ -281,7 +286,7 @@ class ProfileRound:
         among: Mask | None,
         accepts: Accepts,
         arithmetic: Arithmetic,
-        in_group: bool,
+        group: str,
     ) -> tuple[str, str] | None:
         view = pod.view
         for plugin in self._profile.filters:
@@ -289,7 +294,6 @@ class ProfileRound:
                 return plugin.name, why
         if why := self._round.disruptions.refusal(view):
             return "DisruptionBudget", why
-        group = f"{view.namespace}" if in_group else ""
         move = Move(view, "", self._profile.name, self._name, reason, group)
         if why := self._round.budgets.refusal(move):
             return "Budget", why

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from koord_descheduler.framework.round import ProfileRound, RoundSettings
@@ -10,8 +13,11 @@ from koord_descheduler.planner.budgets import MoveLimit, of_namespace, of_node, 
 from koord_descheduler.planner.move import Destination, RoundPlan
 from koord_descheduler.planner.move_memory import MoveMemory
 from koord_descheduler.plugin import DeschedulerPlugin
+from koord_model.keys import ANNOTATION_EVICTION_COST
+from koord_scheduler.config.scheduler_config import read_scheduler_config
 
-from tests.descheduler.clusters import NOW, TestCluster, node, node_metric, pod
+from tests.descheduler.clusters import NOW, Document, TestCluster, node, node_metric, pod
+from tests.support.gangs import gang_annotations
 
 
 class Emptying(DeschedulerPlugin):
@@ -179,3 +185,54 @@ def test_usage_follows_moves_and_their_undoing(small: TestCluster) -> None:
     )
     small.round(Looking())
     assert seen == [[500, 2100]] * 2 + [[2500, 100]] * 2
+
+
+GANG_PLUGINS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}
+"""
+
+
+@pytest.fixture
+def gang() -> TestCluster:
+    """Two pods of a gang on a node that is cordoned, and room for them elsewhere."""
+    found = TestCluster(read_scheduler_config(GANG_PLUGINS))
+    found.put(node("a", unschedulable=True), node("b", cpu="3"), node("c", cpu="3"))
+    found.put(*(gang_pod(f"p{number}") for number in range(2)))
+    return found
+
+
+def gang_pod(name: str, **more: Any) -> Document:
+    annotations = gang_annotations("g", 2) | more.pop("annotations", {})
+    return pod(name, "a", cpu="2", annotations=annotations, **more)
+
+
+def test_a_gang_moves_as_a_whole(gang: TestCluster) -> None:
+    plan = gang.round(Emptying())
+    assert sorted(moves(plan)) in ([("p0", "b"), ("p1", "c")], [("p0", "c"), ("p1", "b")])
+    assert {move.group for move in plan.moves} == {"default/g"}
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "why"),
+    [
+        (lambda: node("c", cpu="1"), "Fit", "default/p1 of its gang stays: 0/3 nodes are"),
+        (
+            lambda: gang_pod("p1", annotations={ANNOTATION_EVICTION_COST: str(2**31 - 1)}),
+            "Protected",
+            "default/p1 of its gang stays: has the highest",
+        ),
+    ],
+)
+def test_a_gang_stays_as_a_whole(
+    gang: TestCluster, change: Callable[[], Document], rule: str, why: str
+) -> None:
+    gang.put(change())
+    plan = gang.round(Emptying())
+    assert plan.moves == ()
+    refusal = next(one for one in plan.refusals if one.pod.name == "p0")
+    assert refusal.rule == rule
+    assert refusal.why.startswith(why)
