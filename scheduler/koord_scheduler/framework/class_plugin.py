@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.plugin import AcrossNodes, Dependence, Filter, Plugin, Score
@@ -10,8 +10,7 @@ from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.pod_class import PodClass
 
 
-@dataclass(frozen=True, slots=True)
-class ClassPlugin:
+class ClassPlugin(NamedTuple):
     """A plugin's answer about a class."""
 
     plugin: Plugin

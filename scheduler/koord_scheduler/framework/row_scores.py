@@ -10,7 +10,7 @@ from koord_scheduler.framework.class_plugin import ClassPlugin, class_plugin
 from koord_scheduler.framework.profile import EnabledPlugin
 from koord_scheduler.framework.single_row import SingleRow
 from koord_scheduler.plugin import Plugin, PreFilterResult
-from koord_scheduler.state.arrays import Amounts, Mask, Rows, span
+from koord_scheduler.state.arrays import Amounts, Mask, Rows, copied, span
 from koord_scheduler.state.cluster_state import ClusterState
 from koord_scheduler.state.journal import RowJournal
 from koord_scheduler.state.lru_cache import LRUCache
@@ -118,7 +118,7 @@ class RowScores:
     def _update(self, rows: Rows) -> None:
         at = span(rows)
         fits, self.local[at] = self.ask(rows)
-        if self._feasible is not None and (self.fits[at] != fits).any():
+        if self._feasible is not None and self.fits[at].tobytes() != fits.tobytes():
             self._feasible = None
         self.fits[at] = fits
         for (_, raw), (_, scores) in zip(self.relative, self.ask_relative(rows), strict=True):
@@ -154,9 +154,9 @@ class RowScores:
 
     def ask(self, rows: Rows) -> tuple[Mask, Amounts]:
         """Return the values of ``fits`` and ``local`` for these rows; ``base`` is up to date."""
-        base, at, nodes = self._base, span(rows), self._nodes
-        fits = np.array((nodes.is_node if base is None else base.fits)[at])
-        local = np.array((nodes.tie_break if base is None else base.local)[at])
+        base, nodes = self._base, self._nodes
+        fits = copied(nodes.is_node if base is None else base.fits, rows)
+        local = copied(nodes.tie_break if base is None else base.local, rows)
         for plugin in self._plugins:
             if plugin.filter is not None:
                 fits &= plugin.filter(rows)

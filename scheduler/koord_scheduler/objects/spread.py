@@ -32,8 +32,8 @@ class SpreadConstraint:
 
     def selects(self, labels: Mapping[str, str]) -> LabelSelector | None:
         """Return the selector of pods that count beside one with these labels; ``None``: none."""
-        if self.selector is None:
-            return None
+        if self.selector is None or not self.match_keys:
+            return self.selector
         equal = tuple(
             Requirement(key, Operator.IN, frozenset({labels[key]}))
             for key in self.match_keys

@@ -101,11 +101,9 @@ def _score_of_both(room: RowsRoom, amount: Amounts) -> Amounts:
 def _score(after: Amounts, before: Amounts) -> Amounts:
     """Higher where a pod makes a node evener; ``after`` is overwritten, all are whole numbers."""
     after -= before
-    after += _HALF
+    after += _HALF + MAX_SCORE  # half of MAX_SCORE is added last, halved here
     after *= 0.5
-    np.floor(after, out=after)
-    after += _HALF
-    return after
+    return np.floor(after, out=after)
 
 
 def _evenness(deviation: Amounts) -> Amounts:

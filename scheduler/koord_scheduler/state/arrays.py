@@ -48,6 +48,12 @@ def span(rows: Rows) -> Rows | slice:
     return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
+def copied(values: NDArray[_Kind], rows: Rows) -> NDArray[_Kind]:
+    """A copy of these rows."""
+    at = span(rows)
+    return values[at].copy() if isinstance(at, slice) else values[at]
+
+
 def picked(table: Amounts, numbers: Rows, rows: Rows) -> Amounts:
     """Of a table by number and row, a copy of these numbers and rows."""
     at = span(rows)

@@ -160,18 +160,19 @@ class PodCounts:
 
     def counter(self, selector: PodSelector) -> PodCounter:
         """The counter of a selector; for as long as it is held, it is kept up to date."""
-        known = self._counters.get(selector.label, {}).get(selector)
+        label = selector.label
+        known = self._counters.get(label, {}).get(selector)
         found = known() if known is not None else None
         if found is None:
-            found = self._count(selector)
+            found = self._count(selector, label)
         self._last.append(found)
         while len(self._last) * 8 * self._length > self._most_bytes:
             self._last.popleft()
         return found
 
-    def _count(self, selector: PodSelector) -> PodCounter:
+    def _count(self, selector: PodSelector, label: PodLabel | None) -> PodCounter:
         self._forget_dead()
-        made, label = PodCounter(self._length), selector.label
+        made = PodCounter(self._length)
         made_ref = ref(made, lambda _: self._dead.append(selector))
         if label is not None and label not in self._counters:
             self._keys[label.key] += 1
@@ -188,13 +189,14 @@ class PodCounts:
         """Not at once when a counter ends, which may be while something here is looked up."""
         while self._dead:
             selector = self._dead.pop()
-            counters = self._counters.get(selector.label, {})
+            label = selector.label
+            counters = self._counters.get(label, {})
             known = counters.get(selector)
             if known is not None and known() is None:  # else there is another one by now
                 del counters[selector]
                 if not counters:
-                    del self._counters[selector.label]
-                    self._forget_key(selector.label)
+                    del self._counters[label]
+                    self._forget_key(label)
 
     def _forget_key(self, label: PodLabel | None) -> None:
         """Index pods no longer by a key that no selector requires."""

@@ -57,7 +57,7 @@ def most_allocated(taken: Amounts, has: Amounts) -> Amounts:
 
 def least_of_one(taken: float, has: float) -> float:
     """As ``least_allocated``."""
-    return math.floor(max(has - taken, 0.0) * MAX_SCORE / max(has, 1.0))
+    return math.floor((has - taken) * MAX_SCORE / has) if has > taken else 0
 
 
 def most_of_one(taken: float, has: float) -> float:

@@ -255,6 +255,5 @@ def _decrement(counter: Counter[_Key], key: _Key) -> None:
 
 def claim_stamps(pod: PodClass, nodes: ClusterState) -> Callable[[], Hashable] | None:
     """Something that becomes another when anything behind a pod's claims changes."""
-    objects, claims = nodes.use(VolumeColumns).objects, pod.of(VOLUMES).claims
-    keys = [claim.key for claim in claims]
-    return partial(objects.stamps, keys) if keys else None
+    keys = [claim.key for claim in pod.of(VOLUMES).claims]
+    return partial(nodes.use(VolumeColumns).objects.stamps, keys) if keys else None
