@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from functools import cache
-
-import pytest
 
 from tests.test_layout import COMPONENTS, ROOT
 
@@ -125,7 +122,6 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
 _CONCERNED = (ast.ImportFrom, ast.Constant, ast.Call, ast.Attribute)
 
 
-@cache
 def _found() -> dict[str, set[str]]:
     """The modules of each place; the demo and the simulation are no programs of a cluster."""
     found: dict[str, set[str]] = {what: set() for what in PLACES}
@@ -145,6 +141,6 @@ def _concerned(module: ast.Module) -> list[ast.AST]:
     return [node for node in ast.walk(module) if isinstance(node, _CONCERNED)]
 
 
-@pytest.mark.parametrize("what", PLACES)
-def test_who_does_this_is_known(what: str) -> None:
-    assert _found()[what] == PLACES[what][1]
+def test_who_does_this_is_known() -> None:
+    """All at once: to parse all modules takes seconds."""
+    assert _found() == {what: modules for what, (_, modules) in PLACES.items()}

@@ -214,7 +214,7 @@ def test_restarts_lose_no_call(manager: Manager) -> None:
     for kubelet in kubelets:
         kubelet.start()
     try:
-        for _ in range(10):
+        for _ in range(4):
             before = sum(kubelet.calls for kubelet in kubelets)
             until(lambda before=before: sum(kubelet.calls for kubelet in kubelets) > before + 50)
             assert manager.stop() == 0
