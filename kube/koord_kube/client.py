@@ -154,8 +154,10 @@ class Client:
         made._leads, made._writes = leads, writes  # noqa: SLF001 - it is of this class
         return made
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
-        request = Request("GET", resource, name, namespace, is_of_one=True)
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", subresource: str = ""
+    ) -> Object:
+        request = Request("GET", resource, name, namespace, subresource, is_of_one=True)
         return request.decode(OBJECT, await self._answer(request))
 
     async def read(

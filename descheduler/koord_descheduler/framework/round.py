@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.state.arrays import Mask
 
 from koord_descheduler.objects.observed_node import ObservedNode
@@ -14,6 +13,7 @@ from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.budgets import Budgets
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
 from koord_descheduler.planner.disruptions import Disruptions
+from koord_descheduler.planner.gang_group import gang_group
 from koord_descheduler.planner.move import Destination, Move, MoveRefusal, RoundPlan
 from koord_descheduler.planner.move_memory import MoveMemory
 from koord_descheduler.planner.protection import protection
@@ -243,16 +243,17 @@ class ProfileRound:
         if not self.may_move(view):
             return False
         mark = self.virtual.mark()
-        group, pods = self._together(pod)
-        for other in pods[1:]:
+        gang = gang_group(self.cluster, view.key)
+        for other in gang.others:
             rule, why = self._obstacle(other.view)
             if rule:
                 return self.refuse(view, rule, f"{other.view.key} of its gang stays: {why}")
+        pods = (pod, *gang.others)
         for one in pods:
             self.virtual.take(one)
         for one in pods:
             refusal = self._move_one(
-                one, reason, destination, among, accepts, arithmetic or {}, group
+                one, reason, destination, among, accepts, arithmetic or {}, gang.group_id
             )
             if refusal:
                 self.virtual.undo(mark)
@@ -261,22 +262,6 @@ class ProfileRound:
                 return self.refuse(view, rule, prefix + why)
         self._round.refusals.pop(view.key, None)
         return True
-
-    def _together(self, pod: KnownPod) -> tuple[str, list[KnownPod]]:
-        """A pod, and those of its gang group, by name: they run together or not at all."""
-        gangs = self.cluster.scheduler.nodes.find(Gangs)
-        gang = gangs.gang_of(pod.view.key) if gangs is not None else None
-        if gangs is None or gang is None:
-            return "", [pod]
-        keys = (
-            key
-            for _, member in gangs.of_group(gang.group_id)
-            if member is not None
-            for key in member.members
-        )
-        others = (self.cluster.pods.get(key) for key in keys if key != pod.view.key)
-        placed = [other for other in others if other is not None and other.view.node]
-        return gang.group_id, [pod, *placed]
 
     def _move_one(
         self,

@@ -5,10 +5,7 @@ from __future__ import annotations
 from koord_kube.core.evictions import DisruptionTarget, EvictedPod, EvictionOutcome
 from koord_kube.pod_evictor import PodEvictor
 
-from koord_descheduler.planner.move import Move
-
-REASON = "EvictionByDescheduler"
-"""Reason of the pod's condition DisruptionTarget."""
+from koord_descheduler.planner.move import DISRUPTION_REASON, Move
 
 
 class DirectEvictor:
@@ -21,5 +18,5 @@ class DirectEvictor:
     async def execute(self, move: Move) -> EvictionOutcome:
         """Evict the pod of a move, and none that has its name after it."""
         pod = EvictedPod(move.pod.namespace, move.pod.name, move.pod.uid)
-        target = DisruptionTarget(REASON, f"{move.plugin}: {move.reason}")
+        target = DisruptionTarget(DISRUPTION_REASON, f"{move.plugin}: {move.reason}")
         return await self._evictor.evict(pod, target, grace_seconds=self._grace_seconds)

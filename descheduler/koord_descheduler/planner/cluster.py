@@ -88,9 +88,13 @@ class ClusterModel:
         """The pods of a workload, those that ended too."""
         return self._copies.get(workload, {}).values()
 
-    def subscribe(self, handler: Callable[[str], None]) -> None:
-        """Call ``handler`` with the key of each pod that came, changed or went."""
+    def subscribe(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        """Call ``handler`` with the key of each pod that came, changed or went.
+
+        Call what is returned to end that.
+        """
         self._pod_handlers.append(handler)
+        return lambda: self._pod_handlers.remove(handler)
 
     def kinds(self, now: Callable[[], float]) -> Iterator[ClusterKind]:
         """The kinds of objects to follow, and where they go; ``now`` is in monotonic seconds."""

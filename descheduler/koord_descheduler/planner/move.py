@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from koord_descheduler.objects.observed_pod import ObservedPod
 
+DISRUPTION_REASON = "EvictionByDescheduler"
+"""Reason of the condition DisruptionTarget of pods that are evicted."""
+
 
 class Destination(StrEnum):
     """The place that there has to be for a pod before it is evicted."""

@@ -131,8 +131,10 @@ class Api(Protocol):
     except that after a 401 the token is read again and the request repeated once.
     """
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object:
-        """One object."""
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", subresource: str = ""
+    ) -> Object:
+        """One object, or its ``subresource`` ("scale")."""
         ...
 
     def pages(

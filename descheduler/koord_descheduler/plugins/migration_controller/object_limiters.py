@@ -37,6 +37,15 @@ class ObjectLimiters:
         }
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
+    @property
+    def longest(self) -> float:
+        """Seconds after which no eviction counts any more."""
+        return max((limiter.seconds for limiter in self._limiters.values()), default=0.0)
+
+    def clear(self) -> None:
+        """Forget all evictions."""
+        self._buckets.clear()
+
     def wait(self, owner: str, namespace: str, now: float) -> float:
         """Seconds until a pod of this controller (its uid) may be evicted; 0: it may."""
         longest = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.gang_group import gang_group
 from koord_descheduler.plugin import DeschedulerPlugin
 from koord_descheduler.plugins.migration_controller.args import (
     EvictionGate,
@@ -39,8 +40,9 @@ class MigrationControllerPlugin(DeschedulerPlugin):
 
     def pre_eviction_filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
         workload = workload_state(pod, cluster.cluster)
+        fellows = gang_group(cluster.cluster, pod.key).keys
         return (
-            passing_obstacle(pod, self.rules, cluster.moving, workload)
+            passing_obstacle(pod, self.rules, cluster.moving, workload, fellows)
             or self.limiters.obstacle(pod, cluster.now)
             or self._node_fit(pod, cluster)
         )

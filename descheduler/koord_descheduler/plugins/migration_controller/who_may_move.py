@@ -6,7 +6,7 @@ pass ``lasting_obstacle`` never will; ``passing_obstacle`` may be gone later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from koord_scheduler.objects.annotations import read_annotations
@@ -96,12 +96,23 @@ def passing_obstacle(
     rules: MovementRules,
     moving: Iterable[ObservedPod],
     workload: WorkloadState | None,
+    fellows: Collection[str] = (),
 ) -> str:
-    """Return why a pod may not move now, while pods that are ``moving`` do."""
+    """Return why a pod may not move now, while pods that are ``moving`` do.
+
+    ``fellows`` are keys of pods that move with it or not at all: limits of a workload, which are
+    to keep it at work, do not count them.
+    """
     if rules.may_bypass(pod):
         return ""
     others = list({other.uid: other for other in moving if other.uid != pod.uid}.values())
-    return _migrating(pod, rules.args, others) or _of_workload(pod, rules.args, others, workload)
+    if why := _migrating(pod, rules.args, others):
+        return why
+    if workload is not None and fellows:
+        others = [other for other in others if other.key not in fellows]
+        rest = tuple(copy for copy in workload.pods if copy.key not in fellows)
+        workload = workload._replace(pods=rest)
+    return _of_workload(pod, rules.args, others, workload)
 
 
 def _bare(pod: ObservedPod, args: MigrationControllerArgs) -> str:

@@ -1,0 +1,134 @@
+"""Jobs that may begin: all that wait, in order, each by the rules of who may move. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from koord_descheduler.migration.core.job import MigrationJob
+from koord_descheduler.objects.eviction_order import eviction_order
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.cluster import ClusterModel
+from koord_descheduler.planner.disruptions import Disruptions
+from koord_descheduler.planner.gang_group import PlacedGang, gang_group
+from koord_descheduler.plugins.migration_controller.who_may_move import (
+    MovementRules,
+    lasting_obstacle,
+    passing_obstacle,
+    workload_state,
+)
+
+
+class WaitingJob(NamedTuple):
+    """A job that waits, and its pod."""
+
+    job: MigrationJob
+    pod: ObservedPod
+
+
+class ArbitrationResult(NamedTuple):
+    """A job that begins, or why it never will, or why it waits."""
+
+    waiting: WaitingJob
+    failed: str = ""
+    waits: str = ""
+
+    @property
+    def begins(self) -> bool:
+        """True if nothing holds it."""
+        return not (self.failed or self.waits)
+
+
+def in_order(waiting: Iterable[WaitingJob], moving: Iterable[ObservedPod]) -> list[WaitingJob]:
+    """Koordinator's order, by sorts in turn: the last one counts most.
+
+    Newest jobs, cheapest pods; pods of one Job beside each other; Jobs with more moving pods
+    before others.
+    """
+    jobs = sorted(waiting, key=lambda one: int(one.job.created), reverse=True)
+    jobs.sort(key=lambda one: eviction_order(one.pod))
+    first: dict[str, int] = {}
+    for place, one in enumerate(jobs):
+        first.setdefault(_job_of(one.pod) or one.job.uid, place)
+    jobs.sort(key=lambda one: first[_job_of(one.pod) or one.job.uid])
+    numbers = Counter(filter(None, map(_job_of, moving)))
+    jobs.sort(key=lambda one: numbers[_job_of(one.pod)], reverse=True)
+    return jobs
+
+
+class Arbitration:
+    """One arbitration, while pods are ``moving``, of which ``evicting`` are not gone yet."""
+
+    def __init__(
+        self,
+        cluster: ClusterModel,
+        rules: MovementRules,
+        moving: Sequence[ObservedPod],
+        evicting: Iterable[ObservedPod],
+    ) -> None:
+        self._cluster = cluster
+        self._rules = rules
+        self._moving = list(moving)
+        self._disruptions = Disruptions(cluster.scheduler.budgets)
+        for pod in evicting:
+            self._disruptions.charge(pod)
+
+    def decide(self, waiting: Iterable[WaitingJob]) -> list[ArbitrationResult]:
+        """Say of each job if it begins; those before it in order that do count as moving."""
+        jobs = in_order(waiting, self._moving)
+        by_key = {one.pod.key: one for one in jobs}
+        found: dict[str, ArbitrationResult] = {}
+        for one in jobs:
+            if one.job.name not in found:
+                for result in self._together(one, by_key):
+                    found[result.waiting.job.name] = result
+        return list(found.values())
+
+    def _together(
+        self, one: WaitingJob, by_key: dict[str, WaitingJob]
+    ) -> Iterator[ArbitrationResult]:
+        """A job, and those of its pod's gang: all begin, or none."""
+        gang = gang_group(self._cluster, one.pod.key)
+        if not gang.others or self._rules.may_bypass(one.pod):
+            yield self._judge(one, PlacedGang())
+            return
+        group = [one, *(by_key[key] for key in sorted(gang.keys) if key in by_key)]
+        moving = {pod.key for pod in self._moving}
+        missing = sorted(gang.keys - by_key.keys() - moving)
+        if missing:
+            why = f"its gang moves as a whole, and {', '.join(missing)} has no job"
+            yield from (ArbitrationResult(member, waits=why) for member in group)
+            return
+        mark = len(self._moving)
+        results = [self._judge(member, gang) for member in group]
+        held = next((result for result in results if not result.begins), None)
+        if held is None:
+            yield from results
+            return
+        for pod in self._moving[mark:]:
+            self._disruptions.refund(pod)
+        del self._moving[mark:]
+        key = held.waiting.pod.key
+        for result in results:
+            failed = held.failed and f"its gang stays: {key} {held.failed}"
+            waits = held.waits and f"its gang waits: {key}: {held.waits}"
+            yield ArbitrationResult(result.waiting, failed, waits)
+
+    def _judge(self, one: WaitingJob, gang: PlacedGang) -> ArbitrationResult:
+        pod, workload = one.pod, workload_state(one.pod, self._cluster)
+        if why := lasting_obstacle(pod, self._rules, workload):
+            return ArbitrationResult(one, failed=why)
+        why = passing_obstacle(pod, self._rules, self._moving, workload, gang.keys)
+        why = why or self._disruptions.refusal(pod)
+        if why:
+            return ArbitrationResult(one, waits=why)
+        self._moving.append(pod)
+        self._disruptions.charge(pod)
+        return ArbitrationResult(one)
+
+
+def _job_of(pod: ObservedPod) -> str:
+    """The uid of a pod's Job; "" if it is none's."""
+    controller = pod.template.controller
+    return controller.uid if controller is not None and controller.kind == "Job" else ""
