@@ -1,0 +1,144 @@
+"""RemovePodsViolatingTopologySpreadConstraint of the upstream descheduler. No IO."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from koord_model.label_selector import LabelSelector
+from koord_scheduler.objects.spread import SpreadConstraint
+from koord_scheduler.state.pod_class import PodClass
+
+from koord_descheduler.framework.round import ProfileRound
+from koord_descheduler.framework.selected_pods import SelectedPods, SelectedPodsArgs
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.cluster import KnownPod
+from koord_descheduler.plugin import DeschedulerPlugin
+
+_Policy = Literal["DoNotSchedule", "ScheduleAnyway"]
+
+
+class SpreadConstraintArgs(SelectedPodsArgs, frozen=True):
+    """Arguments of RemovePodsViolatingTopologySpreadConstraint.
+
+    ``topologyBalanceNodeFit`` holds anyway: rounds find a place for each pod.
+    """
+
+    constraints: tuple[_Policy, ...] = ("DoNotSchedule",)
+    topology_balance_node_fit: bool = True
+
+
+class _Spread(NamedTuple):
+    """Pods that a constraint counts together, and a class that has it."""
+
+    namespace: str
+    constraint: SpreadConstraint
+    selector: LabelSelector | None
+
+
+class RemovePodsViolatingTopologySpreadConstraint(DeschedulerPlugin):
+    """Upstream's plugin of that name: pods go from the fullest domains to the emptiest ones."""
+
+    name: ClassVar[str] = "RemovePodsViolatingTopologySpreadConstraint"
+    Args: ClassVar[type[SpreadConstraintArgs]] = SpreadConstraintArgs
+
+    def __init__(self, args: SpreadConstraintArgs) -> None:
+        self._pods = SelectedPods(args)
+        self._hard = "DoNotSchedule" in args.constraints
+        self._soft = "ScheduleAnyway" in args.constraints
+
+    def balance(self, cluster: ProfileRound) -> None:
+        spreads: dict[_Spread, PodClass] = {}
+        for pod in self._pods.of(cluster):
+            waiting = pod.replacement.waiting
+            if waiting is None or pod.view.has_ended:
+                continue
+            for constraint in waiting.pod_class.spread:
+                if self._hard if constraint.is_hard else self._soft:
+                    selector = constraint.selects(pod.view.template.labels)
+                    spread = _Spread(pod.view.namespace, constraint, selector)
+                    spreads.setdefault(spread, waiting.pod_class)
+        for spread, pod_class in spreads.items():
+            _Domains(cluster, spread, pod_class, self._pods).balance()
+
+
+class _Domains:
+    """The pods of one constraint by domain."""
+
+    def __init__(
+        self, cluster: ProfileRound, spread: _Spread, pod_class: PodClass, pods: SelectedPods
+    ) -> None:
+        self._cluster = cluster
+        self._spread = spread
+        self._domain_of = dict(_domains(cluster, spread.constraint, pod_class))
+        self._pods: dict[str, list[KnownPod]] = {name: [] for name in self._domain_of.values()}
+        self._movable: dict[str, list[KnownPod]] = defaultdict(list)
+        for node, domain in self._domain_of.items():
+            for pod in cluster.pods_on(node):
+                if self._counts(pod.view):
+                    self._pods[domain].append(pod)
+                    if pods.selects(pod.view) and _has(pod, spread.constraint):
+                        self._movable[domain].append(pod)
+        self._counts_by_domain = {name: len(found) for name, found in self._pods.items()}
+
+    def _counts(self, pod: ObservedPod) -> bool:
+        selector = self._spread.selector
+        is_there = not pod.has_ended and pod.deleted is None
+        is_meant = selector is not None and selector.matches(pod.template.labels)
+        return is_there and is_meant and pod.namespace == self._spread.namespace
+
+    def balance(self) -> None:
+        """Move pods until the domains differ by no more than ``maxSkew``, or none can go."""
+        counts, most = self._counts_by_domain, self._spread.constraint.max_skew
+        if len(counts) < 2 or max(counts.values()) - min(counts.values()) <= most:
+            return
+        for domain in sorted(counts, key=lambda name: (-counts[name], name)):
+            for pod in sorted(self._movable[domain], key=_least_important_first):
+                if counts[domain] - min(counts.values()) <= most:
+                    break
+                self._move(pod, domain)
+
+    def _move(self, pod: KnownPod, domain: str) -> None:
+        counts = self._counts_by_domain
+
+        def accepts(node: str) -> str:
+            target = self._domain_of.get(node)
+            if target is None:
+                return "it has no domain of the constraint"
+            has = counts[target]
+            return f"{target} has {has} of these pods" if has + 1 >= counts[domain] else ""
+
+        key, skew = self._spread.constraint.key, self._spread.constraint.max_skew
+        least = min(counts.values())
+        reason = f"{key} {domain} has {counts[domain]} of these pods, another {least}"
+        if self._cluster.move(pod, f"{reason}: maxSkew is {skew}", accepts=accepts):
+            counts[domain] -= 1
+            counts[self._domain_of[self._cluster.virtual.node_of(pod.view.key)]] += 1
+
+
+def _domains(
+    cluster: ProfileRound, constraint: SpreadConstraint, pod_class: PodClass
+) -> Iterator[tuple[str, str]]:
+    """The domain of each node that counts for a constraint."""
+    state = cluster.cluster.scheduler.nodes
+    for name, node in cluster.nodes.items():
+        domain, row = node.labels.get(constraint.key), state.row(name)
+        if domain is None or row is None:
+            continue
+        at = np.array([row], np.intp)
+        if constraint.honors_affinity and not state.matches(pod_class.required, at)[0]:
+            continue
+        if constraint.honors_taints and state.untolerated(pod_class.tolerations).of(at)[0]:
+            continue
+        yield name, domain
+
+
+def _has(pod: KnownPod, constraint: SpreadConstraint) -> bool:
+    waiting = pod.replacement.waiting
+    return waiting is not None and constraint in waiting.pod_class.spread
+
+
+def _least_important_first(pod: KnownPod) -> tuple[int, float, str]:
+    return pod.view.template.priority or 0, -pod.view.created, pod.view.key
