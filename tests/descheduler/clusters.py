@@ -19,10 +19,25 @@ from koord_descheduler.planner.move_memory import MoveMemory
 from koord_descheduler.plugin import DeschedulerPlugin
 from koord_kube.protocol.resources import NODE_METRICS, NODES, PODS
 from koord_model.times import rfc3339
-from koord_scheduler.config.scheduler_config import default_scheduler_config
+from koord_scheduler.config.scheduler_config import (
+    default_scheduler_config,
+    read_scheduler_config,
+)
 
 NOW = 1_700_000_000.0
 Document = dict[str, Any]
+FILLING = read_scheduler_config("""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+  plugins:
+    score: {disabled: [{name: NodeResourcesBalancedAllocation}]}
+""")
+"""A scheduler that fills nodes one after the other."""
 
 
 class TestCluster:

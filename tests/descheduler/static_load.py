@@ -21,13 +21,14 @@ class StaticLoad:
     """Pods by name, each with its document and what it uses; ``nodes`` are documents by name."""
 
     def __init__(self, nodes: list[Document], pods: list[tuple[Document, dict[str, int]]]) -> None:
+        self.config: Any = None
         self.nodes = {document["metadata"]["name"]: document for document in nodes}
         self.pods = {document["metadata"]["name"]: document for document, _ in pods}
         self._used = {document["metadata"]["name"]: used for document, used in pods}
 
     def cluster(self) -> TestCluster:
         """All of it as it is now, in a new cluster."""
-        found = TestCluster()
+        found = TestCluster(self.config)
         found.put(*self.nodes.values(), *self.pods.values(), *self._reports())
         return found
 

@@ -96,6 +96,10 @@ class PodSelection:
         """True if a selector of pods selects it, or there are none."""
         return not self._pods or any(one.matches(pod.labels) for one in self._pods)
 
+    def names(self, pod: ObservedPod) -> bool:
+        """True if a pod and its namespace are selected."""
+        return self.selects(pod) and not self._namespaces.refusal(pod.namespace)
+
     def may_move(self, pod: ObservedPod, cluster: ProfileRound) -> bool:
         """True if a pod is selected, and nothing that costs little keeps it; refusals are noted."""
         if why := self._namespaces.refusal(pod.namespace):

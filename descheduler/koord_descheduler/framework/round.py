@@ -14,7 +14,13 @@ from koord_descheduler.planner.budgets import Budgets
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
 from koord_descheduler.planner.disruptions import Disruptions
 from koord_descheduler.planner.gang_group import gang_group
-from koord_descheduler.planner.move import Destination, Move, MoveRefusal, RoundPlan
+from koord_descheduler.planner.move import (
+    DesiredAnnotations,
+    Destination,
+    Move,
+    MoveRefusal,
+    RoundPlan,
+)
 from koord_descheduler.planner.move_memory import MoveMemory
 from koord_descheduler.planner.protection import protection
 from koord_descheduler.planner.usage import Usages
@@ -72,6 +78,7 @@ class DeschedulingRound:
         self.virtual = VirtualCluster(self.cluster)
         self.disruptions = Disruptions(self.cluster.scheduler.budgets)
         self.moves: list[Move] = []
+        self.annotations: list[DesiredAnnotations] = []
         self.refusals: dict[str, MoveRefusal] = {}
         self.notes: dict[str, Any] = {}
         self._usages: dict[float, Usages] = {}
@@ -123,7 +130,11 @@ class DeschedulingRound:
     def plan(self) -> RoundPlan:
         """The plan; the cluster is as it was before."""
         found = RoundPlan(
-            self.now, tuple(self.moves), tuple(self.refusals.values()), dict(self.notes)
+            self.now,
+            tuple(self.moves),
+            tuple(self.refusals.values()),
+            dict(self.notes),
+            tuple(self.annotations),
         )
         self.virtual.undo()
         return found
@@ -201,10 +212,11 @@ class ProfileRound:
 
     def may_move(self, pod: ObservedPod) -> bool:
         """True if nothing that costs little keeps a pod; a refusal is noted."""
-        rule, why = self._obstacle(pod)
+        rule, why = self.obstacle(pod)
         return not rule or self.refuse(pod, rule, why)
 
-    def _obstacle(self, pod: ObservedPod) -> tuple[str, str]:
+    def obstacle(self, pod: ObservedPod) -> tuple[str, str]:
+        """Return the rule that costs little and keeps a pod, and why; twice "" if none does."""
         if why := protection(pod):
             return "Protected", why
         if self._round.moves_already(pod):
@@ -222,6 +234,12 @@ class ProfileRound:
         refusal = MoveRefusal(pod, self._profile.name, self._name, rule, why)
         self._round.refusals[pod.key] = refusal
         return False
+
+    def annotate(self, pod: ObservedPod, values: Mapping[str, str | None]) -> None:
+        """Have annotations of a pod written; ``None`` for a value removes one."""
+        desired = DesiredAnnotations(pod, values, self._profile.name, self._name)
+        self._round.annotations.append(desired)
+        self.virtual.on_undo(lambda: self._round.annotations.remove(desired))
 
     def move(
         self,
@@ -245,7 +263,7 @@ class ProfileRound:
         mark = self.virtual.mark()
         gang = gang_group(self.cluster, view.key)
         for other in gang.others:
-            rule, why = self._obstacle(other.view)
+            rule, why = self.obstacle(other.view)
             if rule:
                 return self.refuse(view, rule, f"{other.view.key} of its gang stays: {why}")
         pods = (pod, *gang.others)

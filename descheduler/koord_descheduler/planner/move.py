@@ -55,13 +55,24 @@ class MoveRefusal(NamedTuple):
     why: str
 
 
+class DesiredAnnotations(NamedTuple):
+    """Annotations of a pod to be written in one patch; ``None`` for a value removes one."""
+
+    pod: ObservedPod
+    values: Mapping[str, str | None]
+    profile: str
+    plugin: str
+
+
 class RoundPlan(NamedTuple):
     """The result of a round at ``at`` (seconds since the epoch); moves in order of execution.
 
     ``notes`` are what plugins say of their rounds, by plugin: why nothing is to do, what nodes are.
+    ``annotations`` are written beside the moves.
     """
 
     at: float
     moves: tuple[Move, ...]
     refusals: tuple[MoveRefusal, ...]
     notes: Mapping[str, Any] = {}
+    annotations: tuple[DesiredAnnotations, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,14 +15,27 @@ from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.budgets import MoveLimit, of_node, of_owner, of_target
 from koord_descheduler.planner.move import RoundPlan
 from koord_descheduler.plugin import DeschedulerPlugin
+from koord_descheduler.plugins.fragmentation_aware import (
+    FragmentationAware,
+    FragmentationAwareArgs,
+)
+from koord_descheduler.plugins.high_node_utilization import (
+    HighNodeUtilization,
+    HighNodeUtilizationArgs,
+)
 from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
 from koord_descheduler.plugins.low_node_load.plugin import LowNodeLoad
 from koord_descheduler.plugins.low_node_utilization import (
     LowNodeUtilization,
     LowNodeUtilizationArgs,
 )
+from koord_descheduler.plugins.scale_down_bin_pack import (
+    ScaleDownBinPack,
+    ScaleDownBinPackArgs,
+)
 from koord_scheduler.framework.self_check import SelfCheck
 
+from tests.descheduler.clusters import FILLING
 from tests.descheduler.static_load import StaticLoad, fits, rounds, static_loads
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}
@@ -39,14 +53,38 @@ def low_node_load(**more: Any) -> LowNodeLoad:
     return LowNodeLoad(msgspec.convert(AT_ONCE | NODE | more, LowNodeLoadArgs))
 
 
-def every_plugin() -> list[DeschedulerPlugin]:
-    little = {"thresholds": {"cpu": 30}}
+def balancing() -> list[DeschedulerPlugin]:
+    thresholds = {"thresholds": {"cpu": 30}, "targetThresholds": {"cpu": 60}}
     return [
         low_node_load(**PROD),
-        LowNodeUtilization(
-            msgspec.convert(little | {"targetThresholds": {"cpu": 60}}, LowNodeUtilizationArgs)
-        ),
+        LowNodeUtilization(msgspec.convert(thresholds, LowNodeUtilizationArgs)),
     ]
+
+
+def spreading() -> list[DeschedulerPlugin]:
+    return [*balancing(), FragmentationAware(FragmentationAwareArgs())]
+
+
+def filling() -> list[DeschedulerPlugin]:
+    direct = {"strategy": "EvictDirectly", "maxPodsToEvict": 3}
+    return [
+        ScaleDownBinPack(msgspec.convert(direct, ScaleDownBinPackArgs)),
+        HighNodeUtilization(msgspec.convert({"thresholds": {"cpu": 20}}, HighNodeUtilizationArgs)),
+    ]
+
+
+class Case(NamedTuple):
+    """A load, and plugins that want the same as its scheduler."""
+
+    load: StaticLoad
+    plugins: Callable[[], list[DeschedulerPlugin]]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    case = Case(draw(static_loads()), draw(st.sampled_from([spreading, spreading, filling])))
+    case.load.config = FILLING if case.plugins is filling else None
+    return case
 
 
 def moves(plan: RoundPlan) -> list[tuple[str, str, str]]:
@@ -62,32 +100,32 @@ def test_imbalance_never_rises_through_low_node_load(load: StaticLoad, deviation
         before = now
 
 
-@given(load=static_loads())
-def test_a_static_load_comes_to_rest(load: StaticLoad) -> None:
-    *_, (_, last) = rounds(load, *every_plugin())
+@given(case=cases())
+def test_a_static_load_comes_to_rest(case: Case) -> None:
+    *_, (_, last) = rounds(case.load, *case.plugins())
     assert moves(last) == []
 
 
-@given(load=static_loads())
-def test_targets_are_the_schedulers_and_nothing_else_changes(load: StaticLoad) -> None:
-    cluster = load.cluster()
+@given(case=cases())
+def test_targets_are_the_schedulers_and_nothing_else_changes(case: Case) -> None:
+    cluster = case.load.cluster()
     scheduler = cluster.cluster.scheduler
     before = scheduler.nodes.resources.requested.copy()
-    plan = cluster.round(*every_plugin())
+    plan = cluster.round(*case.plugins())
     assert np.array_equal(scheduler.nodes.resources.requested, before)
     check = SelfCheck(scheduler.nodes, scheduler.placed)
     assert [name for _ in range(300) for name in check.check_some()] == []
-    again = cluster.round(*every_plugin())
+    again = cluster.round(*case.plugins())
     assert moves(again) == moves(plan)
     for move in plan.moves:
-        assert fits(load, move)
-        load.carry_out(move)
+        assert fits(case.load, move)
+        case.load.carry_out(move)
 
 
-@given(load=static_loads(), most=st.integers(0, 2))
-def test_no_limit_is_exceeded(load: StaticLoad, most: int) -> None:
+@given(case=cases(), most=st.integers(0, 2))
+def test_no_limit_is_exceeded(case: Case, most: int) -> None:
     limits = [MoveLimit(of.__name__, most, of) for of in (of_node, of_target, of_owner)]
-    plan = load.cluster().round(*every_plugin(), limits=limits)
+    plan = case.load.cluster().round(*case.plugins(), limits=limits)
     for limit in limits:
         assert max(Counter(map(limit.of, plan.moves)).values(), default=0) <= most
 
@@ -109,7 +147,8 @@ class Refusing(DeschedulerPlugin):
 
 @given(load=static_loads(), kept=st.sets(st.sampled_from([f"p{n}" for n in range(16)])))
 def test_only_chosen_moves_spend_room(load: StaticLoad, kept: set[str]) -> None:
+    plugins = balancing()
     early, late = (
-        load.cluster().round(*every_plugin(), Refusing(kept, late=late)) for late in (False, True)
+        load.cluster().round(*plugins, Refusing(kept, late=late)) for late in (False, True)
     )
     assert moves(early) == moves(late)

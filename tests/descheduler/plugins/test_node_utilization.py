@@ -15,22 +15,10 @@ from koord_descheduler.plugins.low_node_utilization import (
     LowNodeUtilization,
     LowNodeUtilizationArgs,
 )
-from koord_scheduler.config.scheduler_config import read_scheduler_config
 
-from tests.descheduler.clusters import TestCluster, node, node_metric, pod
+from tests.descheduler.clusters import FILLING, TestCluster, node, node_metric, pod
 
 THRESHOLDS = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}}
-FILLING = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-  pluginConfig:
-  - name: NodeResourcesFit
-    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
-  plugins:
-    score: {disabled: [{name: NodeResourcesBalancedAllocation}]}
-"""
 
 
 def low(**more: Any) -> LowNodeUtilization:
@@ -91,7 +79,7 @@ def test_deviation_is_from_the_mean(uneven: TestCluster) -> None:
 
 
 def test_a_node_that_is_asked_for_little_is_emptied() -> None:
-    cluster = TestCluster(read_scheduler_config(FILLING))
+    cluster = TestCluster(FILLING)
     cluster.put(node("a", cpu="10"), node("b", cpu="10"), node("c", cpu="10", unschedulable=True))
     cluster.put(*(pod(f"p{n}", "a", cpu="500m") for n in range(2)), pod("q", "b", cpu="4"))
     plan = cluster.round(high())
