@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
@@ -27,6 +27,7 @@ from koord_service.status import MakePage, StatusServer, metrics_page
 from prometheus_client import CollectorRegistry
 
 from koord_descheduler.config.descheduler_config import DeschedulerConfig
+from koord_descheduler.drain.controller import DrainController
 from koord_descheduler.framework.round import RoundSettings
 from koord_descheduler.io.cluster_follower import ClusterFollower
 from koord_descheduler.io.direct_evictor import DirectEvictor
@@ -75,6 +76,7 @@ class DeschedulerProgram:
         )
         self._history = RoundHistory()
         self._recorder: EventRecorder | None = None
+        self._drains: DrainController | None = None
         self._nodes_version = -1
         self._metrics = DeschedulerMetrics(self.registry, self._status)
         self._planner = self._make_planner()
@@ -137,13 +139,18 @@ class DeschedulerProgram:
         )
         source = EventSource("koord-descheduler", self._settings.pod_name)
         self._recorder = recorder = EventRecorder(events, source)
+        silence = self._follower.silence
+        self._drains = drains = DrainController(
+            api, self._cluster, recorder, on_warning=self._warn, silence=silence
+        )
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(recorder.run)
+                group.start_soon(drains.run)
                 await self._loop.run(self._executors(api))
                 await anyio.sleep_forever()
         finally:
-            self._recorder = None
+            self._recorder = self._drains = None
             with anyio.CancelScope(shield=True):
                 await submitter.close()
 
@@ -211,7 +218,7 @@ class DeschedulerProgram:
             "leader": self._leadership.leader,
             "dry_run": self._loop.is_dry_run,
             "profiles": [profile.profile.name for profile in self._config.profiles],
-            "problems": list(self._follower.problems()),
+            "problems": list(self._problems()),
             "obstacle": self._follower.silence() or self._planner.obstacle(),
             "nodes": len(self._cluster.nodes),
             "pods": len(self._cluster.pods),
@@ -219,6 +226,11 @@ class DeschedulerProgram:
             "rounds": self._history.rounds(),
             "results": list(islice(self._history.results(), _MOST_NOTES)),
         }
+
+    def _problems(self) -> Iterator[str]:
+        yield from self._follower.problems()
+        if self._drains is not None and self._drains.problem:
+            yield self._drains.problem
 
     def _plan_document(self) -> Document:
         reason = self._follower.silence() or self._planner.obstacle()
