@@ -30,7 +30,7 @@ from koord_kube.reconcile_loop import ReconcileLoop
 
 from koord_descheduler.drain.act_writer import ActWriter
 from koord_descheduler.drain.drain_decision import decide
-from koord_descheduler.drain.drain_document import OtherDrains, observe, status_document
+from koord_descheduler.drain.drain_document import observe, status_document
 from koord_descheduler.drain.drain_objects import (
     LABEL_DRAIN,
     DrainedNode,
@@ -39,9 +39,11 @@ from koord_descheduler.drain.drain_objects import (
     read_reservation,
 )
 from koord_descheduler.drain.drain_view import DrainView
+from koord_descheduler.drain.group_controller import DrainGroupController
 from koord_descheduler.drain.other_drains import other_drains
 from koord_descheduler.drain.phases import DrainPhase
 from koord_descheduler.drain.pod_states import DrainParts
+from koord_descheduler.drain.status_writer import write_status
 from koord_descheduler.planner.cluster import ClusterModel
 
 POLL_SECONDS = 5.0
@@ -53,7 +55,7 @@ T = TypeVar("T", bound=tuple[object, ...])
 
 
 class DrainController:
-    """Runs while this descheduler leads: ``api`` must write only then.
+    """Runs while this descheduler leads: ``api`` must write only then; groups too.
 
     ``silence`` says why nothing may be decided at present.
     """
@@ -90,17 +92,29 @@ class DrainController:
             optional=True,
             timing=pace,
         )
+        self._groups = DrainGroupController(
+            api,
+            cluster,
+            recorder,
+            self._drains,
+            on_warning=on_warning,
+            silence=silence,
+            poll=poll,
+            pace=pace,
+            wall=wall,
+        )
 
     @property
     def problem(self) -> str:
         """Reason why drains may not go on, in a line; "" while there is none."""
-        return self._drains.problem or self.loop.problem
+        return self._drains.problem or self.loop.problem or self._groups.problem
 
     async def run(self) -> None:
         """For ever; the cluster has to be known before."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._drains.run)
             group.start_soon(self.loop.run)
+            group.start_soon(self._groups.run)
 
     async def _reconcile(self, name: str) -> float | None:
         if not self._drains.synced or self._silence():
@@ -113,7 +127,7 @@ class DrainController:
             view = await self._observe(document)
         except ValueError as error:
             self._record(document, "InvalidDrainNode", str(error), warning=True)
-            await self._write_status(document, {"message": str(error)})
+            await write_status(self._api, DRAIN_NODES, document, {"message": str(error)})
             return None
         return await self._step(document, view)
 
@@ -122,7 +136,8 @@ class DrainController:
         decision = decide(view)
         status = decision.status
         try:
-            document = await self._write_status(document, status_document(view, status))
+            shown = status_document(view, status)
+            document = await write_status(self._api, DRAIN_NODES, document, shown)
         except ConflictError:
             return _SOON_SECONDS
         except NotFoundError:
@@ -150,7 +165,9 @@ class DrainController:
         uid = document["metadata"]["uid"]
         reservations, reserves = await self._parts(RESERVATIONS, uid, read_reservation)
         jobs, _ = await self._parts(POD_MIGRATION_JOBS, uid, read_job)
-        others = self._others(name)
+        others = other_drains(name, self._drains.objects)
+        reluctant = self._groups.reluctant(document)
+        others = others._replace(reluctant=reluctant - others.nodes)
         spec, given = document.get("spec") or {}, document.get("status") or {}
         node = await self._node(given.get("nodeName") or str(spec.get("nodeName") or ""))
         parts = DrainParts(
@@ -179,24 +196,6 @@ class DrainController:
         except NotFoundError:
             return [], False
         return found, True
-
-    def _others(self, name: str) -> OtherDrains:
-        return other_drains(name, self._drains.objects)
-
-    async def _write_status(self, document: Object, status: Object) -> Object:
-        """The document after it; nothing is written where nothing changes."""
-        old, meta = document.get("status") or {}, document["metadata"]
-        desired = {name: value for name, value in status.items() if value is not None}
-        removed = any(name in old for name, value in status.items() if value is None)
-        if not removed and desired.items() <= old.items():
-            return document
-        return await self._api.patch(
-            DRAIN_NODES,
-            meta["name"],
-            {"status": status},
-            subresource="status",
-            version=meta["resourceVersion"],
-        )
 
     def _record(self, document: Object, reason: str, message: str, *, warning: bool) -> None:
         kind = {"apiVersion": f"{DRAIN_NODES.group}/{DRAIN_NODES.version}", "kind": "DrainNode"}

@@ -18,6 +18,7 @@ from koord_kube.core.events import EventSource
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.resources import (
+    DRAIN_NODE_GROUPS,
     DRAIN_NODES,
     EVENTS,
     NODES,
@@ -71,6 +72,11 @@ class DrainBench:
 
     def status(self, name: str = "d") -> Document:
         found: Document = self.api.get(DRAIN_NODES, name).get("status") or {}
+        return found
+
+    @property
+    def group(self) -> Document:
+        found: Document = self.api.get(DRAIN_NODE_GROUPS, "g").get("status") or {}
         return found
 
     async def until(self, check: Callable[[], bool]) -> None:
@@ -181,3 +187,23 @@ def _condition(document: Document, name: str) -> str:
 
 def _reasons(bench: DrainBench) -> list[str]:
     return [each["reason"] for key, each in bench.api.objects.items() if key[0] == EVENTS]
+
+
+async def test_a_group_drains_its_nodes_one_by_one(bench: DrainBench) -> None:
+    for name in "ab":
+        bench.api.put(NODES, node(name, cpu="4", labels={"pool": "old"}))
+    spec: Document = {"nodeSelector": {"matchLabels": {"pool": "old"}}}
+    bench.api.put(DRAIN_NODE_GROUPS, {"metadata": {"name": "g"}, "spec": spec})
+    await bench.until(lambda: bench.group.get("phase") == "Waiting")
+    assert sorted(each["name"] for each in bench.group["nodes"]) == ["a", "b"]
+    assert bench.count(POD_MIGRATION_JOBS) == 0, "without a partition nothing is confirmed"
+    targets = {each["targetNode"] for each in bench.status("g-a")["pods"]}
+    assert targets == {"c"}, "no pod goes to a node that is to be drained too"
+    change = {"spec": {"executionPolicy": {"partition": 2}}}
+    await bench.client.patch(DRAIN_NODE_GROUPS, "g", change)
+    await bench.until(lambda: bench.group.get("phase") == "Succeeded")
+    assert bench.group["counts"]["drained"] == 2
+    change = {"spec": {"confirmState": "Aborted"}}
+    await bench.client.patch(DRAIN_NODE_GROUPS, "g", change)
+    await bench.until(lambda: bench.group.get("message") == "all is undone")
+    assert not any(bench.api.get(NODES, name)["spec"].get("unschedulable") for name in "ab")
