@@ -64,7 +64,7 @@ def decide_group(view: GroupView) -> GroupDecision:
         return GroupDecision(group.phase, _ended(drains), ())
     if view.active:
         return GroupDecision(GroupPhase.PENDING, f"DrainNodeGroup {view.active} is under way", ())
-    confirmed = tuple(_confirmations(group, drains))
+    confirmed: tuple[GroupAct, ...] = tuple(_confirmations(group, drains))
     limit = _limit(view)
     if limit or not view.candidates:
         phase, message = _planned(drains, limit)
@@ -82,8 +82,8 @@ def decide_group(view: GroupView) -> GroupDecision:
 def _abort(drains: Sequence[GroupDrain]) -> GroupDecision:
     left = [drain for drain in drains if drain.phase is not DrainPhase.ABORTED]
     message = f"{len(left)} nodes are being undone" if left else "all is undone"
-    acts = [SetConfirm(each.name, "Aborted") for each in left if each.confirm != "Aborted"]
-    return GroupDecision(GroupPhase.ABORTED, message, (*acts,))
+    acts = tuple(SetConfirm(each.name, "Aborted") for each in left if each.confirm != "Aborted")
+    return GroupDecision(GroupPhase.ABORTED, message, acts)
 
 
 def _confirmations(group: DrainGroup, drains: Sequence[GroupDrain]) -> Iterator[SetConfirm]:
@@ -118,7 +118,9 @@ def _planned(drains: Sequence[GroupDrain], limit: str) -> tuple[GroupPhase, str]
     if open_ones:
         blocked = [drain for drain in open_ones if drain.phase is DrainPhase.BLOCKED]
         about = f"; node {blocked[0].node} is blocked: {blocked[0].message}" if blocked else ""
-        return _phase(drains, GroupPhase.WAITING), f"{reason}{about}"
+        is_planned = not any(drain.phase in _UNPLANNED for drain in open_ones)
+        otherwise = GroupPhase.WAITING if is_planned else GroupPhase.PLANNING
+        return _phase(drains, otherwise), f"{reason}{about}"
     failed = any(drain.is_failed for drain in drains)
     return (GroupPhase.FAILED if failed else GroupPhase.SUCCEEDED), _ended(drains)
 

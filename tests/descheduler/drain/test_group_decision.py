@@ -52,6 +52,7 @@ def test_one_node_is_planned_after_the_other() -> None:
     for phase in ("Waiting", "Blocked", "Failed"):
         assert decide(group(), drain("a", phase), nodes="b").acts == (PlanNode("b"),)
     assert decide(group(), drain("a", "Waiting")).phase is GroupPhase.WAITING
+    assert decide(group(), drain("a", "Pending")).phase is GroupPhase.PLANNING
 
 
 @pytest.mark.parametrize(
