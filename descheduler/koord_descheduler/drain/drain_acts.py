@@ -180,12 +180,11 @@ def _drop(job: MigrationState | None, reservation: ReservationState | None) -> I
 
 def _undo(view: DrainView) -> Iterator[DrainAct]:
     yield from _drop_all(view)
-    node = view.node
-    is_own = node is not None and node.claim is not None and node.claim.uid == view.uid
-    if node is not None and node.claim is not None and is_own:
+    node, claim = view.node, view.own_claim
+    if node is not None and claim is not None:
         changes = tuple(_change_conditions(node, {IN_PROGRESS: False, DRAINED: False}))
-        yield from changes or (ReleaseNode(node.version, not node.claim.was_cordoned),)
-    elif view.has_finalizer and not (view.parts.jobs or view.parts.reservations):
+        yield from changes or (ReleaseNode(node.version, not claim.was_cordoned),)
+    elif view.has_finalizer and view.is_undone:
         yield KeepFinalizer(keep=False)
 
 

@@ -29,7 +29,7 @@ def decide(view: DrainView) -> DrainDecision:
         phase=phase,
         was_cordoned=_was_cordoned(view),
         confirmed_at=_confirmed_at(view, phase),
-        ended_at=_ended_at(before, phase, view.now),
+        ended_at=_ended_at(view, phase),
         drained=max(before.drained, _succeeded(view)),
     )
     status = status._replace(message=_message(view, status, seen))
@@ -37,7 +37,7 @@ def decide(view: DrainView) -> DrainDecision:
 
 
 def _was_cordoned(view: DrainView) -> bool:
-    claim = view.node.claim if view.node is not None and view.is_claimed else None
+    claim = view.own_claim
     return claim.was_cordoned if claim is not None else view.status.was_cordoned
 
 
@@ -50,10 +50,14 @@ def _confirmed_at(view: DrainView, phase: DrainPhase) -> float | None:
     return before
 
 
-def _ended_at(before: DrainStatus, phase: DrainPhase, now: float) -> float | None:
+def _ended_at(view: DrainView, phase: DrainPhase) -> float | None:
+    """An abort has ended once all is undone."""
     if phase not in (DrainPhase.DRAINED, DrainPhase.FAILED, DrainPhase.ABORTED):
         return None
-    return before.ended_at if phase is before.phase else now
+    before = view.status
+    if phase is before.phase and before.ended_at is not None:
+        return before.ended_at
+    return view.now if phase is not DrainPhase.ABORTED or view.is_undone else None
 
 
 def _succeeded(view: DrainView) -> int:
@@ -90,8 +94,7 @@ def _message(view: DrainView, status: DrainStatus, seen: Set[DrainSignal]) -> st
         case DrainPhase.FAILED:
             return f"node {view.spec.node} is gone, or is not this drain's any more"
         case _:
-            parts = len(view.parts.reservations) + len(view.parts.jobs)
-            return f"{parts} Reservations and jobs are to be deleted" if parts else "all is undone"
+            return "all is undone" if view.is_undone else "all that was done is being undone"
 
 
 def _pending_message(view: DrainView) -> str:

@@ -92,11 +92,17 @@ class GroupDrain(NamedTuple):
     confirm: str
     message: str
     is_dry_run: bool = False
+    has_ended: bool = True
 
     @property
     def is_confirmed(self) -> bool:
         """True if its pods may move, or have moved."""
         return self.confirm == "Confirmed"
+
+    @property
+    def is_undone(self) -> bool:
+        """True if nothing of it is left."""
+        return self.phase is DrainPhase.ABORTED and self.has_ended
 
     @property
     def is_failed(self) -> bool:
@@ -176,6 +182,7 @@ def _drain(document: Object) -> GroupDrain:
         spec.get("confirmState") or "WaitForConfirm",
         status.get("message", ""),
         bool(spec.get("dryRun")),
+        bool(status.get("endTime")),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from koord_descheduler.drain.drain_objects import DrainedNode
+from koord_descheduler.drain.drain_objects import DrainedNode, NodeClaim
 from koord_descheduler.drain.drain_spec import DrainSpec
 from koord_descheduler.drain.phases import DrainPhase
 from koord_descheduler.drain.pod_states import DrainParts, PodState
@@ -37,10 +37,20 @@ class DrainView(NamedTuple):
     claimants: frozenset[str] = frozenset()
 
     @property
+    def own_claim(self) -> NodeClaim | None:
+        """The claim of the node if it is this drain's."""
+        claim = self.node.claim if self.node is not None else None
+        return claim if claim is not None and claim.uid == self.uid else None
+
+    @property
     def is_claimed(self) -> bool:
         """True if the node is this drain's; a dry run needs none."""
-        claim = self.node.claim if self.node is not None else None
-        return self.spec.is_dry_run or (claim is not None and claim.uid == self.uid)
+        return self.spec.is_dry_run or self.own_claim is not None
+
+    @property
+    def is_undone(self) -> bool:
+        """True if nothing of the drain is left."""
+        return not (self.own_claim or self.parts.reservations or self.parts.jobs)
 
 
 def is_overdue(view: DrainView) -> bool:

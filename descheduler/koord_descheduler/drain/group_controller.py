@@ -36,7 +36,6 @@ from koord_descheduler.drain.group_decision import (
     decide_group,
     group_status,
 )
-from koord_descheduler.drain.phases import DrainPhase
 from koord_descheduler.drain.status_writer import write_status
 from koord_descheduler.planner.cluster import ClusterModel
 
@@ -132,7 +131,7 @@ class DrainGroupController:
                 await self._perform(act, group)
         except (ConflictError, NotFoundError):
             return self._poll  # it has changed meanwhile
-        is_undone = all(drain.phase is DrainPhase.ABORTED for drain in drains)
+        is_undone = all(drain.is_undone for drain in drains)
         is_over = decision.phase.is_end and (decision.phase is not GroupPhase.ABORTED or is_undone)
         return None if is_over else self._poll
 

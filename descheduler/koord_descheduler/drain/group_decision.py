@@ -80,7 +80,7 @@ def decide_group(view: GroupView) -> GroupDecision:
 
 
 def _abort(drains: Sequence[GroupDrain]) -> GroupDecision:
-    left = [drain for drain in drains if drain.phase is not DrainPhase.ABORTED]
+    left = [drain for drain in drains if not drain.is_undone]
     message = f"{len(left)} nodes are being undone" if left else "all is undone"
     acts = tuple(SetConfirm(each.name, "Aborted") for each in left if each.confirm != "Aborted")
     return GroupDecision(GroupPhase.ABORTED, message, acts)

@@ -121,6 +121,8 @@ def test_an_abort_undoes_all_and_an_end_is_an_end() -> None:
     found = decide(group("Running", confirmState="Aborted"), *drains, nodes="c")
     assert found.phase is GroupPhase.ABORTED
     assert found.acts == (SetConfirm("g-a", "Aborted"),)
+    under_way = drain("a", "Aborted", "Aborted", has_ended=False)
+    assert decide(group("Aborted"), under_way).message == "1 nodes are being undone"
     assert decide(group("Aborted"), drains[1], nodes="c").message == "all is undone"
     assert decide(group("Succeeded"), drains[0], nodes="c").acts == ()
 
