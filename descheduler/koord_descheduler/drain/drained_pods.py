@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from koord_model.never_evicted import is_static
-
 from koord_descheduler.drain.drain_spec import DrainBehavior, DrainSpec, PodRule
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
-from koord_descheduler.planner.protection import protection
+from koord_descheduler.planner.protection import belongs_to_node, protection
 
 
 class DrainedPod(NamedTuple):
@@ -57,9 +55,7 @@ def drained_pods(cluster: ClusterModel, spec: DrainSpec) -> list[DrainedPod]:
 
 
 def _may_be_drained(pod: ObservedPod) -> bool:
-    controller = pod.template.controller
-    is_daemon = controller is not None and controller.kind == "DaemonSet"
-    return not (pod.has_ended or is_daemon or is_static(pod.annotations))
+    return not (pod.has_ended or belongs_to_node(pod))
 
 
 def _rule_of(pod: ObservedPod, rules: Iterable[PodRule]) -> PodRule | None:

@@ -15,6 +15,7 @@ from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.budgets import MoveLimit, of_node, of_owner, of_target
 from koord_descheduler.planner.move import RoundPlan
 from koord_descheduler.plugin import DeschedulerPlugin
+from koord_descheduler.plugins.custom_priority import CustomPriority, CustomPriorityArgs
 from koord_descheduler.plugins.fragmentation_aware import (
     FragmentationAware,
     FragmentationAwareArgs,
@@ -73,6 +74,15 @@ def filling() -> list[DeschedulerPlugin]:
     ]
 
 
+def cheapening() -> list[DeschedulerPlugin]:
+    zones = ({"name": z, "nodeSelector": {"matchLabels": {"zone": z}}} for z in ("z0", "z1"))
+    order = {"evictionOrder": list(zones)}
+    return [
+        CustomPriority(msgspec.convert(order | {"mode": mode}, CustomPriorityArgs))
+        for mode in ("DrainNode", "BestEffort")
+    ]
+
+
 class Case(NamedTuple):
     """A load, and plugins that want the same as its scheduler."""
 
@@ -82,7 +92,9 @@ class Case(NamedTuple):
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    case = Case(draw(static_loads()), draw(st.sampled_from([spreading, spreading, filling])))
+    case = Case(
+        draw(static_loads()), draw(st.sampled_from([spreading, spreading, filling, cheapening]))
+    )
     case.load.config = FILLING if case.plugins is filling else None
     return case
 
