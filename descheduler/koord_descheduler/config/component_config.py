@@ -55,7 +55,11 @@ class DeschedulerLeaderElection(LeaderElectionConfiguration, frozen=True):
 
 
 class DeschedulerConfiguration(Strict, frozen=True):
-    """The document; addresses, profiling and content types are read and have no effect."""
+    """The document; addresses, profiling and content types are read and have no effect.
+
+    ``node_selector`` is a label selector, or the text of one. ``grace_period_seconds`` is
+    upstream's: the time that pods have to end; ``None``: what they say themselves.
+    """
 
     api_version: str = ""
     kind: str = ""
@@ -68,7 +72,8 @@ class DeschedulerConfiguration(Strict, frozen=True):
     descheduling_interval: str = "0s"
     dry_run: bool = False
     profiles: tuple[ProfileConfiguration, ...] = ()
-    node_selector: dict[str, Any] | None = None
+    node_selector: dict[str, Any] | str | None = None
+    grace_period_seconds: NotNegative | None = None
     max_no_of_pods_to_evict_per_node: NotNegative | None = None
     max_no_of_pods_to_evict_per_namespace: NotNegative | None = None
     max_no_of_pods_to_evict_total: NotNegative | None = None

@@ -26,6 +26,7 @@ from koord_descheduler.config.component_config import (
 )
 from koord_descheduler.config.plugin_catalogue import Plugins, own_plugins
 from koord_descheduler.config.profiles import ProfileWithEvictor, configured_profile, selector
+from koord_descheduler.config.upstream_policy import POLICY_KIND, translated_policy
 from koord_descheduler.planner.budgets import (
     MoveLimit,
     of_all,
@@ -47,6 +48,7 @@ class DeschedulerConfig:
     limits: tuple[MoveLimit, ...]
     leader_election: LeaderElectionSettings
     kubeconfig: str
+    grace_seconds: int | None
     without_effect: tuple[str, ...]
     document: DeschedulerConfiguration
 
@@ -68,11 +70,13 @@ def read_descheduler_config(text: str, added: Plugins | None = None) -> Deschedu
 def descheduler_config(
     document: Mapping[str, Any], added: Plugins | None = None
 ) -> DeschedulerConfig:
-    """The configuration in a document.
+    """The configuration in a document, of ours or upstream's.
 
     Raises:
         SchedulerConfigError: as ``read_descheduler_config``.
     """
+    if document.get("kind") == POLICY_KIND:
+        document = translated_policy(document)
     for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(field) != expected:
             raise SchedulerConfigError([problem(field, document.get(field), expected)])
@@ -91,6 +95,7 @@ def descheduler_config(
         tuple(_limits(given)),
         leader_election_settings(given.leader_election),
         given.client_connection.kubeconfig,
+        given.grace_period_seconds,
         tuple(_without_effect(given)),
         given,
     )

@@ -65,8 +65,8 @@ def configured_profile(
     return ProfileWithEvictor(profile, names["evict"][0], names, args)
 
 
-def selector(given: Mapping[str, Any] | None, path: str) -> LabelSelector | None:
-    """The label selector in a document; ``None``: there is none.
+def selector(given: Mapping[str, Any] | str | None, path: str) -> LabelSelector | None:
+    """The label selector in a document or a text; ``None``: there is none.
 
     Raises:
         SchedulerConfigError: it is not valid.
@@ -74,6 +74,8 @@ def selector(given: Mapping[str, Any] | None, path: str) -> LabelSelector | None
     if given is None:
         return None
     try:
+        if isinstance(given, str):
+            return label_selector.parse_text(given, path)
         return label_selector.parse(dict(given), path)
     except ValueError as error:
         raise SchedulerConfigError([str(error)]) from None

@@ -25,6 +25,7 @@ from koord_descheduler.config.descheduler_config import (
     read_descheduler_config,
     written_config,
 )
+from koord_descheduler.program.added_plugins import added_plugins
 from koord_descheduler.program.program import DeschedulerProgram
 from koord_descheduler.program.settings import IGNORED, DeschedulerSettings
 
@@ -78,7 +79,11 @@ def read_config(path: str) -> DeschedulerConfig:
     """
     if not path:
         return default_descheduler_config()
-    return read_descheduler_config(_text(path, "--config"))
+    text = _text(path, "--config")
+    try:
+        return read_descheduler_config(text, added_plugins())
+    except SchedulerConfigError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def read_scheduler(path: str) -> SchedulerConfig:

@@ -20,6 +20,7 @@ from koord_kube.lease_flags import lease_settings
 from koord_kube.pod_evictor import PodEvictor
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.resources import PODS
+from koord_model import duration
 from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
@@ -84,7 +85,7 @@ class DeschedulerProgram:
             self._planner,
             self._history,
             self,
-            interval=config.interval,
+            interval=_interval(settings, config),
             silence=self._follower.silence,
             dry_run=settings.dry_run or config.dry_run,
         )
@@ -156,8 +157,11 @@ class DeschedulerProgram:
 
     def _executors(self, api: Client) -> dict[str, MoveExecutor]:
         """The executors of moves by profile."""
-        evictor = PodEvictor(api.write, api.backoff)
-        return {profile.profile.name: DirectEvictor(evictor) for profile in self._config.profiles}
+        evictor, grace = PodEvictor(api.write, api.backoff), self._config.grace_seconds
+        return {
+            profile.profile.name: DirectEvictor(evictor, grace_seconds=grace)
+            for profile in self._config.profiles
+        }
 
     # ---- what became of rounds
 
@@ -265,3 +269,8 @@ class DeschedulerProgram:
         }
         address = f"{settings.bind_address}:{settings.port}"
         return [StatusServer(address, shown, network=True)]
+
+
+def _interval(settings: DeschedulerSettings, config: DeschedulerConfig) -> float:
+    text = settings.descheduling_interval
+    return duration.seconds(text) if text else config.interval

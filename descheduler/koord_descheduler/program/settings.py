@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koord_model import duration
 from koord_service.go_flags import go_flags
 from koord_service.settings import option
 
@@ -69,6 +70,9 @@ class DeschedulerSettings:
         "", "write the configuration with all defaults to this file, and exit"
     )
     kubeconfig: str = option("", "path of a kubeconfig file; default: the pod's service account")
+    descheduling_interval: str = option(
+        "", "time between rounds like 5m, 0s for one alone; default: as the configuration has it"
+    )
     dry_run: bool = option(False, "plan rounds and show them, evict nothing")
     cool_down: float = option(60.0, "for so long a pod stays where it was scheduled")
     move_memory: float = option(
@@ -105,6 +109,13 @@ class DeschedulerSettings:
         """
         if not 0 <= self.port < 1 << 16:
             raise ValueError(f"--port is {self.port}; expected 0 to 65535")
+        try:
+            duration.seconds(self.descheduling_interval or "0s")
+        except ValueError:
+            text = self.descheduling_interval
+            raise ValueError(
+                f'--descheduling-interval is "{text}"; expected a duration like 60s or 5m'
+            ) from None
         for flag, value in (
             ("--cool-down", self.cool_down),
             ("--move-memory", self.move_memory),

@@ -217,3 +217,56 @@ def test_the_written_configuration_reads_as_the_same() -> None:
     again = read_descheduler_config(text, KNOWN)
     assert again.profiles[0].names == given.profiles[0].names
     assert written_config(again) == text
+
+
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+nodeSelector: "pool=x"
+maxNoOfPodsToEvictPerNode: 3
+gracePeriodSeconds: 7
+profiles:
+  - name: mine
+    pluginConfig:
+      - name: DefaultEvictor
+        args: {minPodAge: 5m}
+      - name: Share
+        args: {share: 9}
+    plugins:
+      balance: {enabled: [Share]}
+"""
+
+
+def test_upstreams_policy_is_read() -> None:
+    found = read_descheduler_config(POLICY, {"Share": Share})
+    [mine] = found.profiles
+    assert (mine.profile.name, mine.evictor) == ("mine", "DefaultEvictor")
+    assert mine.names["filter"] == ("DefaultEvictor",)
+    assert [plugin.args.share for plugin in mine.profile.balance] == [9]
+    assert mine.args["DefaultEvictor"].min_age == 300
+    assert [(limit.name, limit.most) for limit in found.limits] == [
+        ("maxNoOfPodsToEvictPerNode", 3)
+    ]
+    assert found.grace_seconds == 7
+    assert mine.profile.selects({"pool": "x"})
+    assert not mine.profile.selects({"pool": "y"})
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("metricsProviders: [{source: Prometheus}]", "metricsProviders is an object; expected"),
+        ("strategies: {}", "strategies is not a field of DeschedulerPolicy v1alpha2"),
+    ],
+)
+def test_what_of_a_policy_cannot_be_honoured_is_refused(line: str, expected: str) -> None:
+    with pytest.raises(SchedulerConfigError) as caught:
+        read_descheduler_config(POLICY + line + "\n", {"Share": Share})
+    assert caught.value.problems[0].startswith(expected)
+
+
+def test_sort_plugins_of_a_policy_are_refused() -> None:
+    with pytest.raises(SchedulerConfigError) as caught:
+        read_descheduler_config(POLICY + "      sort: {enabled: [Share]}\n", {"Share": Share})
+    [found] = caught.value.problems
+    assert found.startswith('profiles[0].plugins.sort.enabled is "Share"; expected nothing')
