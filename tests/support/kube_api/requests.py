@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 from koord_kube.protocol.api import Object
-from koord_kube.protocol.resources import EVENTS, PODS, Resource
+from koord_kube.protocol.resources import EVENTS, PODS, REPLICATION_CONTROLLERS, Resource
 from koord_model.label_selector import LabelSelector, Operator, Requirement
 
 from tests.support.kube_api.kinds import BUILT_IN, REVIEWS, Causes, Key, Refused, bad_request
@@ -103,6 +103,7 @@ def find(path: str, installed: Iterable[Resource], with_status: Iterable[Resourc
             "status": resource in with_status,
             "eviction": of_pods,
             "binding": of_pods,
+            "scale": resource.group == "apps" or resource == REPLICATION_CONTROLLERS,
         }
         if not misplaced and not unplaced and known.get(sub):
             return Route(Key(resource, namespace, name), sub)
@@ -128,6 +129,7 @@ def check_method(verb: str, route: Route) -> None:
         or (verb == "delete" and bool(sub))
         or (sub in ("eviction", "binding") and verb != "create")
         or (sub == "status" and verb == "create")
+        or (sub == "scale" and verb != "get")
         or (key.resource in REVIEWS and verb != "create")
     )
     if wrong:

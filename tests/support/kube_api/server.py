@@ -210,7 +210,8 @@ class KubeApi(Writes):
         if verb == "list":
             return self._list(request, route.key)
         if verb == "get":
-            return _json(self._existing(route.key))
+            found = self._existing(route.key)
+            return _json(_scale(found) if route.subresource == "scale" else found)
         is_strategic = request.content_type == STRATEGIC
         answer, status = await self._written(
             Write(verb, route.key, route.subresource, body, who, is_strategic)
@@ -379,6 +380,14 @@ def _body(request: web.Request, raw: bytes) -> Any:
 def _json(given: Object, status: int = 200) -> web.Response:
     body = msgspec.json.encode(given)
     return web.Response(body=body, status=status, content_type="application/json")
+
+
+def _scale(given: Object) -> Object:
+    """Of a workload no more than how many pods it is to have."""
+    replicas = given.get("spec", {}).get("replicas", 1)
+    metadata = {name: given["metadata"][name] for name in ("name", "namespace", "uid")}
+    kind = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
+    return {**kind, "metadata": metadata, "spec": {"replicas": replicas}}
 
 
 def _number(text: str) -> int:
