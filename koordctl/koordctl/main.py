@@ -27,6 +27,7 @@ from koordctl import (
     crds,
     descheduler,
     devices,
+    drain,
     events,
     gangs,
     hooks,
@@ -90,8 +91,8 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
         description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
-        "koord-manager and koord-scheduler decide for the cluster. Only restore, hooks remove and "
-        "crds install change anything.",
+        "koord-manager and koord-scheduler decide for the cluster. Only restore, hooks remove, "
+        "crds install and drain change anything.",
         epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 invalid "
         "arguments, 130 interrupted.",
         allow_abbrev=False,
@@ -308,6 +309,15 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
         shown.set_defaults(kernel=KernelFilesystem)
         yield shown
     yield from _add_descheduler(commands)
+    emptied = _command(
+        commands,
+        "drain",
+        drain.run,
+        "empty a node: plan, confirm or abort it",
+        drain.DESCRIPTION,
+    )
+    drain.add_arguments(emptied)
+    yield emptied
     words = "custom resource definitions"
     definitions = commands.add_parser(
         "crds", help=words, description=f"Shows or installs our {words}.", allow_abbrev=False
