@@ -8,6 +8,7 @@ from bench import (
     batch_month,
     cache,
     colocation,
+    descheduler_rounds,
     docker,
     gpu_fragmentation,
     kube_writes,
@@ -67,6 +68,7 @@ def main() -> None:
     node_resource.main(arguments.rounds)
     reports.main()
     scheduler_core.main()
+    descheduler_rounds.main()
     scheduler_end_to_end.main()
     scheduler_peer.main()
     scheduler_perf.main()
