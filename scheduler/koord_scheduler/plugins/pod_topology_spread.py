@@ -101,16 +101,23 @@ class _Constraint(NamedTuple):
             return np.zeros(self.domains.number + 1)
         return self.counter.in_domains(self.domains).by_code
 
-    def has_room_everywhere(self) -> bool:
-        """That this is sure for all nodes: it is cheap to see where there are few domains."""
+    def fits(self) -> Mask | None:
+        """Of each domain, and at the end of nodes without one, whether a pod can run there.
+
+        ``None``: on all nodes. Plain numbers are faster where there are few domains.
+        """
         spread, domains = self.spread, self.domains
-        if not domains.few_present or not domains.are_of_all or self.counter is None:
-            return False
+        if not domains.few_present or self.counter is None:
+            found = self.has_room()
+            found[-1] = False
+            return found
         counts = self.counter.in_domains(domains).by_code.tolist()
-        counts.pop()
         is_counted = len(domains.few_present) >= spread.min_domains
         least = min([counts[code] for code in domains.few_present]) if is_counted else 0.0
-        return bool(max(counts) + self.self_match - least <= spread.max_skew)
+        most = least + spread.max_skew - self.self_match
+        if domains.are_of_all and max(counts) <= most:
+            return None
+        return np.array([*[count <= most for count in counts[:-1]], False])
 
     def has_room(self) -> Mask:
         """Of each domain, and at the end of nodes without one, whether a pod more is not uneven."""
@@ -152,11 +159,9 @@ class _Spread:
         self._refresh()
         found: Mask | None = None
         for constraint in self._hard:
-            if constraint.has_room_everywhere():
-                continue
-            has_room = constraint.has_room()
-            has_room[-1] = False
-            found = both(found, constraint.domains.rows_where(has_room, rows))
+            fits = constraint.fits()
+            if fits is not None:
+                found = both(found, constraint.domains.rows_where(fits, rows))
         return found
 
     def reasons(self, rows: Rows) -> list[Reason]:

@@ -116,6 +116,19 @@ def test_each_sample_has_the_next_nodes_until_all_had_their_turn() -> None:
     assert len(seen) == len(set(seen)) == NUMBER // SIZE * SIZE
 
 
+def test_samples_are_of_the_nodes_that_are_there() -> None:
+    nodes = columns.__wrapped__()
+    nodes.set(Node(AnnotatedMeta(name="more")))
+    sampler = NodeSampler(nodes)
+    sampler.take(sampler.size(0))
+    gone = nodes.row("n7")
+    nodes.remove("n7")
+    seen = np.concatenate([sampler.take(sampler.size(0)) for _ in range(NUMBER // SIZE + 1)])
+    assert gone not in seen
+    nodes.remove("n8")
+    assert not sampler.size(0)
+
+
 @pytest.mark.parametrize(
     ("nodes", "per_cent", "enough"),
     # As kube-scheduler 1.36.2's numFeasibleNodesToFind.
