@@ -44,6 +44,7 @@ from koord_descheduler.drain.other_drains import other_drains
 from koord_descheduler.drain.phases import DrainPhase
 from koord_descheduler.drain.pod_states import DrainParts
 from koord_descheduler.drain.status_writer import write_status
+from koord_descheduler.migration.core.documents import kind_of
 from koord_descheduler.planner.cluster import ClusterModel
 
 POLL_SECONDS = 5.0
@@ -57,7 +58,8 @@ T = TypeVar("T", bound=tuple[object, ...])
 class DrainController:
     """Runs while this descheduler leads: ``api`` must write only then; groups too.
 
-    ``silence`` says why nothing may be decided at present.
+    ``silence`` says why nothing may be decided at present. In a ``dry_run`` all drains are planned
+    only, and undone where somebody aborts them.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class DrainController:
         *,
         on_warning: OnWarning,
         silence: Callable[[], str] = lambda: "",
+        dry_run: bool = False,
         poll: float = POLL_SECONDS,
         pace: ReflectorTiming | None = None,
         wall: Callable[[], float] = time.time,
@@ -76,6 +79,7 @@ class DrainController:
         self._cluster = cluster
         self._recorder = recorder
         self._silence = silence
+        self._dry_run = dry_run
         self._poll = poll
         self._wall = wall
         self._acts = ActWriter(api, wall)
@@ -174,6 +178,8 @@ class DrainController:
             uid, {each.name: each for each in reservations}, {each.name: each for each in jobs}
         )
         now = self._wall()
+        if self._dry_run:
+            document = document | {"spec": spec | {"dryRun": True}}
         return observe(document, self._cluster, node, parts, others, now, reserves=reserves)
 
     async def _node(self, name: str) -> DrainedNode | None:
@@ -198,7 +204,7 @@ class DrainController:
         return found, True
 
     def _record(self, document: Object, reason: str, message: str, *, warning: bool) -> None:
-        kind = {"apiVersion": f"{DRAIN_NODES.group}/{DRAIN_NODES.version}", "kind": "DrainNode"}
+        kind = kind_of(DRAIN_NODES)
         self._recorder.record(
             kind | document, reason, message, warning=warning, is_numbered=not warning
         )

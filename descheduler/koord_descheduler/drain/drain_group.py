@@ -16,6 +16,7 @@ from koord_model.label_selector import LabelSelector
 from koord_descheduler.drain.drain_objects import DOMAIN
 from koord_descheduler.drain.drain_spec import read_drain_spec
 from koord_descheduler.drain.phases import DrainPhase
+from koord_descheduler.migration.core.documents import kind_of
 
 LABEL_GROUP = f"{DOMAIN}/node-group-uid"
 """Of DrainNodes: the UID of their group."""
@@ -147,11 +148,11 @@ def group_drains(group_uid: str, documents: Iterable[Object]) -> list[GroupDrain
 
 def drain_document(group: DrainGroup, node: str) -> Object:
     """The DrainNode for a node of a group: planned, and not confirmed."""
-    owner = {**_type(DRAIN_NODE_GROUPS), "name": group.name, "uid": group.uid}
+    owner = {**kind_of(DRAIN_NODE_GROUPS), "name": group.name, "uid": group.uid}
     labels = {LABEL_GROUP: group.uid}
     metadata = {"name": _name(group, node), "labels": labels, "ownerReferences": [owner]}
     return {
-        **_type(DRAIN_NODES),
+        **kind_of(DRAIN_NODES),
         "metadata": metadata,
         "spec": {"nodeName": node, **group.template},
     }
@@ -184,7 +185,3 @@ def _drain(document: Object) -> GroupDrain:
         bool(spec.get("dryRun")),
         bool(status.get("endTime")),
     )
-
-
-def _type(resource: Any) -> dict[str, str]:
-    return {"apiVersion": f"{resource.group}/{resource.version}", "kind": resource.kind}

@@ -37,6 +37,7 @@ from koord_descheduler.drain.group_decision import (
     group_status,
 )
 from koord_descheduler.drain.status_writer import write_status
+from koord_descheduler.migration.core.documents import kind_of
 from koord_descheduler.planner.cluster import ClusterModel
 
 
@@ -181,8 +182,7 @@ class DrainGroupController:
                 await self._api.patch(DRAIN_NODES, drain, {"spec": {"confirmState": state}})
 
     def _record(self, document: Object, reason: str, message: str, *, warning: bool) -> None:
-        resource = DRAIN_NODE_GROUPS
-        kind = {"apiVersion": f"{resource.group}/{resource.version}", "kind": resource.kind}
+        kind = kind_of(DRAIN_NODE_GROUPS)
         self._recorder.record(
             kind | document, reason, message, warning=warning, is_numbered=not warning
         )

@@ -142,7 +142,12 @@ class DeschedulerProgram:
         self._recorder = recorder = EventRecorder(events, source)
         silence = self._follower.silence
         self._drains = drains = DrainController(
-            api, self._cluster, recorder, on_warning=self._warn, silence=silence
+            api,
+            self._cluster,
+            recorder,
+            on_warning=self._warn,
+            silence=silence,
+            dry_run=self._loop.is_dry_run,
         )
         try:
             async with anyio.create_task_group() as group:

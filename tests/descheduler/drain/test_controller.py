@@ -53,12 +53,13 @@ class DrainBench:
         for name in ("p", "q"):
             api.put(PODS, pod(name, "a"), "default")
 
-    def controller(self) -> DrainController:
+    def controller(self, *, dry_run: bool = False) -> DrainController:
         return DrainController(
             self.client,
             self.cluster,
             self.recorder,
             on_warning=self.warnings.append,
+            dry_run=dry_run,
             poll=0.02,
             pace=PACE,
         )
@@ -97,7 +98,12 @@ class DrainBench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[DrainBench]:
+def dry_run() -> bool:
+    return False
+
+
+@pytest.fixture
+async def bench(dry_run: bool) -> AsyncIterator[DrainBench]:
     limits = Limits(qps=0, answer=PATIENCE, watch=20.0, grace=5.0)
     async with (
         KubeApi() as api,
@@ -108,7 +114,7 @@ async def bench() -> AsyncIterator[DrainBench]:
         runs = (made.follower.run(), made.recorder.run(), made.players.play())
         tasks = [group.create_task(each) for each in runs]
         await made.follower.wait_synced()
-        tasks.append(group.create_task(made.controller().run()))
+        tasks.append(group.create_task(made.controller(dry_run=dry_run).run()))
         yield made
         for task in tasks:
             task.cancel()
@@ -165,6 +171,14 @@ async def test_without_reservations_places_are_simulated(bench: DrainBench) -> N
     await bench.until(lambda: bench.count(POD_MIGRATION_JOBS) == 2)
     jobs = [each for key, each in bench.api.objects.items() if key[0] == POD_MIGRATION_JOBS]
     assert {job["spec"]["mode"] for job in jobs} == {"EvictDirectly"}
+
+
+@pytest.mark.parametrize("dry_run", [True])
+async def test_a_descheduler_that_runs_dry_plans_only(bench: DrainBench) -> None:
+    bench.ask(confirmState="Confirmed")
+    await bench.phase("Waiting")
+    assert bench.status()["message"] == "dry run: 2 pods have a place; nothing is done"
+    assert not bench.node["spec"].get("unschedulable")
 
 
 async def test_a_bad_spec_is_shown(bench: DrainBench) -> None:

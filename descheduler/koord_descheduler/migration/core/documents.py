@@ -5,19 +5,13 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import POD_MIGRATION_JOBS, RESERVATIONS, Resource
 from koord_model import duration
-from koord_model.keys import (
-    ANNOTATION_DEVICE_ALLOCATED,
-    ANNOTATION_RESERVATION_ALLOCATED,
-    ANNOTATION_RESOURCE_STATUS,
-    LABEL_RESERVATION_ORDER,
-)
+from koord_model.keys import LABEL_RESERVATION_ORDER
 from koord_model.times import rfc3339
 
 from koord_descheduler.migration.core.job import (
@@ -32,6 +26,13 @@ from koord_descheduler.migration.core.job import (
     JobOrigin,
     MigrationJob,
 )
+from koord_descheduler.migration.core.reserved_pod import (
+    node_affinity,
+    node_field,
+    pod_owners,
+    pod_template,
+    require_nodes,
+)
 from koord_descheduler.migration.core.situation import ANNOTATION_SOFT_EVICTION
 from koord_descheduler.planner.move import Move
 from koord_descheduler.plugins.migration_controller.args import (
@@ -41,13 +42,6 @@ from koord_descheduler.plugins.migration_controller.args import (
 
 LABEL_CREATED_BY = "app.kubernetes.io/created-by"
 _CREATOR = "koord-descheduler"
-_NOT_COPIED = (
-    ANNOTATION_DEVICE_ALLOCATED,
-    ANNOTATION_RESERVATION_ALLOCATED,
-    ANNOTATION_RESOURCE_STATUS,
-    ANNOTATION_SOFT_EVICTION,
-)
-"""Annotations that say what a pod has where it is."""
 
 
 def request_of(
@@ -117,11 +111,10 @@ def reservation_document(job: MigrationJob, pod: Object, now: float) -> Object:
     """
     given: Object = copy.deepcopy(dict(job.template or {}))
     metadata, spec = given.get("metadata") or {}, given.get("spec") or {}
-    template = spec.get("template") or {"metadata": _pod_metadata(pod), "spec": pod["spec"]}
-    template = copy.deepcopy(template)
+    template = spec.get("template") or pod_template(pod)
     template.setdefault("spec", {}).pop("nodeName", None)
     _choose_node(template["spec"], pod.get("spec", {}).get("nodeName", ""), job.annotations)
-    owners = spec.get("owners") or _owners(pod)
+    owners = spec.get("owners") or pod_owners(pod)
     if not owners:
         raise ValueError("nothing makes the pod anew that could take it; use mode EvictDirectly")
     if not (spec.get("ttl") or spec.get("expires")):
@@ -157,61 +150,16 @@ def kind_of(resource: Resource) -> dict[str, str]:
     return {"apiVersion": f"{group}{resource.version}", "kind": resource.kind}
 
 
-def _pod_metadata(pod: Object) -> Object:
-    metadata = pod["metadata"]
-    found = {name: metadata[name] for name in ("name", "namespace", "labels") if name in metadata}
-    annotations = metadata.get("annotations") or {}
-    kept = {name: value for name, value in annotations.items() if name not in _NOT_COPIED}
-    return {**found, "annotations": kept} if kept else found
-
-
-def _owners(pod: Object) -> list[Object]:
-    """The pod itself while it waits for a node, else its controller."""
-    metadata, status = pod["metadata"], pod.get("status", {})
-    waits = any(
-        (condition.get("type"), condition.get("status")) == ("PodScheduled", "False")
-        for condition in status.get("conditions") or ()
-    )
-    namespace = metadata.get("namespace", "")
-    if status.get("phase") == "Pending" and waits:
-        name, uid = metadata["name"], metadata.get("uid", "")
-        return [{"object": {"kind": "Pod", "name": name, "namespace": namespace, "uid": uid}}]
-    return [
-        {"controller": {**owner, "namespace": namespace}}
-        for owner in metadata.get("ownerReferences") or ()
-        if owner.get("controller")
-    ]
-
-
 def _choose_node(spec: Object, source: str, annotations: Mapping[str, str]) -> None:
     """Exclude the node that the pod is on; require or prefer the planned one."""
     required = annotations.get(ANNOTATION_REQUIRED_NODE, "")
     preferred = annotations.get(ANNOTATION_PREFERRED_NODE, "")
-    fields = []
-    if source:
-        fields.append(_field("NotIn", source))
+    fields = [node_field("NotIn", source)] if source else []
     if required:
-        fields.append(_field("In", required))
-    if not (fields or preferred):
-        return
-    affinity = _child(_child(spec, "affinity"), "nodeAffinity")
+        fields.append(node_field("In", required))
     if fields:
-        terms = _child(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
-        terms["nodeSelectorTerms"] = [
-            {**term, "matchFields": [*(term.get("matchFields") or ()), *fields]}
-            for term in terms.get("nodeSelectorTerms") or [{}]
-        ]
+        require_nodes(spec, *fields)
     if preferred:
-        key = "preferredDuringSchedulingIgnoredDuringExecution"
-        term = {"weight": 100, "preference": {"matchFields": [_field("In", preferred)]}}
+        affinity, key = node_affinity(spec), "preferredDuringSchedulingIgnoredDuringExecution"
+        term = {"weight": 100, "preference": {"matchFields": [node_field("In", preferred)]}}
         affinity[key] = [*(affinity.get(key) or ()), term]
-
-
-def _child(of: Object, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = of.get(name) or {}
-    of[name] = found
-    return found
-
-
-def _field(operator: str, node: str) -> Object:
-    return {"key": "metadata.name", "operator": operator, "values": [node]}
