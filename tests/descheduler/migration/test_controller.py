@@ -51,7 +51,7 @@ async def test_a_pod_leaves_once_there_is_a_place(bench: MigrationBench) -> None
         "PodBoundReservation": "True",
         "BoundPodReady": "True",
     }
-    assert not list(controller.under_way())
+    await bench.until(lambda: not list(controller.under_way()))
     expected = {
         "PodMigrationJob ReservationCreated",
         "PodMigrationJob ReservationScheduled",
