@@ -107,7 +107,7 @@ def written_config(config: DeschedulerConfig) -> str:
     document |= {"apiVersion": API_VERSION, "kind": KIND}
     for profile, configured in zip(document["profiles"], config.profiles, strict=True):
         profile["plugins"] = {
-            point: {"enabled": [{"name": name} for name in names]}
+            point: {"enabled": [{"name": name} for name in names], "disabled": [{"name": "*"}]}
             for point, names in configured.names.items()
         }
         profile["pluginConfig"] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from koord_scheduler.arguments.fields import NotNegative, Strict
 from koord_scheduler.arguments.problems import convert, problem, refuse_if
 from koord_scheduler.config.component_config import PluginConfig
@@ -13,6 +14,7 @@ from koord_descheduler.config.component_config import API_VERSION, KIND
 
 POLICY_KIND = "DeschedulerPolicy"
 _EVICTOR = "DefaultEvictor"
+_METRICS = "KubernetesMetrics"
 
 
 class PolicyPlugins(Strict, frozen=True):
@@ -22,13 +24,14 @@ class PolicyPlugins(Strict, frozen=True):
     disabled: tuple[str, ...] = ()
 
 
-class PolicyPoints(Strict, frozen=True, rename=None):
-    """The plugins of a profile by extension point, spelled as upstream does."""
+class PolicyPoints(Strict, frozen=True):
+    """The plugins of a profile; upstream documents ``preEvictionFilter``, and reads the other."""
 
     deschedule: PolicyPlugins = PolicyPlugins()
     balance: PolicyPlugins = PolicyPlugins()
     filter: PolicyPlugins = PolicyPlugins()
     preevictionfilter: PolicyPlugins = PolicyPlugins()
+    pre_eviction_filter: PolicyPlugins = PolicyPlugins()
     presort: PolicyPlugins = PolicyPlugins()
     sort: PolicyPlugins = PolicyPlugins()
 
@@ -47,6 +50,13 @@ class MetricsCollector(Strict, frozen=True):
     enabled: bool = False
 
 
+class MetricsProvider(Strict, frozen=True):
+    """A source of usage."""
+
+    source: str = ""
+    prometheus: dict[str, Any] | None = None
+
+
 class DeschedulerPolicy(Strict, frozen=True):
     """The document."""
 
@@ -60,14 +70,14 @@ class DeschedulerPolicy(Strict, frozen=True):
     grace_period_seconds: NotNegative | None = None
     eviction_failure_event_notification: bool = False
     metrics_collector: MetricsCollector = MetricsCollector()
-    metrics_providers: tuple[Any, ...] = ()
+    metrics_providers: tuple[MetricsProvider, ...] = ()
 
 
 def translated_policy(document: Mapping[str, Any]) -> dict[str, Any]:
     """A DeschedulerConfiguration that means the same as a policy.
 
     Upstream's ``evictionFailureEventNotification`` is always on: a pod's page says what failed.
-    NodeMetrics take the place of its metrics collector.
+    NodeMetrics take the place of its metrics collector, and of Kubernetes' metrics.
 
     Raises:
         SchedulerConfigError: it is not a policy, or cannot be honoured.
@@ -86,12 +96,12 @@ def translated_policy(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _profile(given: PolicyProfile) -> dict[str, Any]:
     points = given.plugins
-    filters = [*points.filter.enabled, *points.preevictionfilter.enabled]
-    own = [] if _EVICTOR in points.filter.disabled else [_EVICTOR]
+    before = (points.preevictionfilter, points.pre_eviction_filter)
+    filters = [name for point in (points.filter, *before) for name in point.enabled]
     enabled = {
         "deschedule": points.deschedule.enabled,
         "balance": points.balance.enabled,
-        "filter": dict.fromkeys([*own, *filters]),
+        "filter": dict.fromkeys([_EVICTOR, *filters]),
         "evict": [_EVICTOR],
     }
     return {
@@ -107,12 +117,16 @@ def _profile(given: PolicyProfile) -> dict[str, Any]:
 
 
 def _problems(given: DeschedulerPolicy) -> Iterator[str]:
-    if given.metrics_providers:
-        expected = "nothing: usage is that of NodeMetrics"
-        yield problem("metricsProviders", {}, expected)
+    for place, provider in enumerate(given.metrics_providers):
+        if provider.source != _METRICS:
+            at, expected = f"metricsProviders[{place}].source", f"{_METRICS}: that of NodeMetrics"
+            yield problem(at, provider.source, expected)
     for place, profile in enumerate(given.profiles):
-        for point in ("presort", "sort"):
-            names = getattr(profile.plugins, point).enabled
-            if names:
-                at = f"profiles[{place}].plugins.{point}.enabled"
-                yield problem(at, ", ".join(names), "nothing: rounds order pods themselves")
+        for point, names in msgspec.to_builtins(profile.plugins).items():
+            at = f"profiles[{place}].plugins.{point}"
+            if names["enabled"] and point in ("presort", "sort"):
+                expected = "nothing: rounds order pods themselves"
+                yield problem(f"{at}.enabled", ", ".join(names["enabled"]), expected)
+            if names["disabled"]:
+                expected = "nothing: upstream does not read it either"
+                yield problem(f"{at}.disabled", ", ".join(names["disabled"]), expected)

@@ -300,7 +300,7 @@ class ProfileRound:
         move = Move(view, "", self._profile.name, self._name, reason, group)
         if why := self._round.budgets.refusal(move):
             return "Budget", why
-        if destination is not Destination.NOWHERE:
+        if destination is not Destination.NOWHERE and not view.has_ended:
             place = self._place(pod, destination, among, accepts)
             if isinstance(place, NoTarget):
                 return place

@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from koord_scheduler.arguments.fields import NotNegative, Strict
 from koord_scheduler.arguments.problems import problem
 
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.framework.selected_pods import SelectedPods, SelectedPodsArgs
-from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.objects.observed_pod import ConditionState, ObservedPod
 from koord_descheduler.planner.move import Destination
 from koord_descheduler.plugin import DeschedulerPlugin
+
+PodState = Literal[
+    "Running",
+    "Pending",
+    "Succeeded",
+    "Failed",
+    "Unknown",
+    "NodeAffinity",
+    "NodeLost",
+    "Shutdown",
+    "UnexpectedAdmissionError",
+    "PodInitializing",
+    "ContainerCreating",
+    "ImagePullBackOff",
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "ErrImagePull",
+    "CreateContainerError",
+    "InvalidImageName",
+    "OOMKilled",
+    "Error",
+    "Completed",
+    "DeadlineExceeded",
+    "Evicted",
+    "ContainerCannotRun",
+    "StartError",
+]
+"""Phases of pods, their reasons, reasons of containers that wait, and of those that ended."""
 
 
 class LifeTimeCondition(Strict, frozen=True):
@@ -21,7 +49,7 @@ class LifeTimeCondition(Strict, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
-    min_time_since_last_transition_seconds: NotNegative = 0
+    min_time_since_last_transition_seconds: NotNegative | None = None
 
 
 class OwnerKinds(Strict, frozen=True):
@@ -38,7 +66,7 @@ class PodLifeTimeArgs(SelectedPodsArgs, frozen=True):
     """
 
     max_pod_life_time_seconds: NotNegative | None = None
-    states: tuple[str, ...] = ()
+    states: tuple[PodState, ...] = ()
     conditions: tuple[LifeTimeCondition, ...] = ()
     exit_codes: tuple[int, ...] = ()
     owner_kinds: OwnerKinds | None = None
@@ -47,9 +75,13 @@ class PodLifeTimeArgs(SelectedPodsArgs, frozen=True):
 
     def problems(self, path: str) -> Iterator[str]:
         yield from super().problems(path)
-        if self.max_pod_life_time_seconds is None and not self.conditions:
-            at = f"{path}.maxPodLifeTimeSeconds"
-            yield problem(at, None, "a number of seconds, or conditions")
+        others = self.states or self.conditions or self.exit_codes
+        if self.max_pod_life_time_seconds is None and not others:
+            expected = "a number of seconds, or states, conditions or exitCodes"
+            yield problem(f"{path}.maxPodLifeTimeSeconds", None, expected)
+        for place, condition in enumerate(self.conditions):
+            if condition == LifeTimeCondition():
+                yield problem(f"{path}.conditions[{place}]", {}, "a type, status, reason or time")
         kinds = self.owner_kinds
         if kinds is not None and kinds.include and kinds.exclude:
             yield problem(f"{path}.ownerKinds", "include and exclude", "one of them")
@@ -73,20 +105,18 @@ class PodLifeTime(DeschedulerPlugin):
         pods = (pod for pod in self._pods.of(cluster) if self._is_meant(pod.view, now))
         # The oldest first: budgets may not be enough for all.
         for pod in sorted(pods, key=lambda pod: (pod.view.created, pod.view.key)):
-            has_ended = pod.view.has_ended
-            destination = Destination.NOWHERE if has_ended else Destination.ANYWHERE
-            cluster.move(pod, self._reason(pod.view, now), destination=destination)
+            cluster.move(pod, self._reason(pod.view, now), destination=Destination.ANYWHERE)
 
     def _reason(self, pod: ObservedPod, now: float) -> str:
         most = self._args.max_pod_life_time_seconds
         if most is None:
-            return "its conditions are those of PodLifeTime"
+            return "states, conditions or exitCodes of PodLifeTime are as it is"
         return f"it is {now - pod.created:.0f} s old, maxPodLifeTimeSeconds is {most}"
 
     def _is_meant(self, pod: ObservedPod, now: float) -> bool:
         args, most = self._args, self._args.max_pod_life_time_seconds
         return (
-            (most is None or now - pod.created > most)
+            (most is None or int(now - pod.created) > most)
             and (not args.states or bool(self._states(pod) & {*args.states}))
             and self._has_owner(pod)
             and (not args.exit_codes or bool(self._exit_codes(pod) & {*args.exit_codes}))
@@ -103,7 +133,8 @@ class PodLifeTime(DeschedulerPlugin):
         } - {""}
 
     def _exit_codes(self, pod: ObservedPod) -> set[int]:
-        codes = (one.exit_code for one in pod.containers if one.kind in self._kinds)
+        kinds = self._kinds - {"ephemeral"}
+        codes = (one.exit_code for one in pod.containers if one.kind in kinds)
         return {code for code in codes if code is not None}
 
     def _has_owner(self, pod: ObservedPod) -> bool:
@@ -121,6 +152,10 @@ def _holds(pod: ObservedPod, asked: LifeTimeCondition, now: float) -> bool:
         asked.type in ("", one.type)
         and asked.status in ("", one.status)
         and asked.reason in ("", one.reason)
-        and now - one.since >= asked.min_time_since_last_transition_seconds
+        and _lasts(one, asked.min_time_since_last_transition_seconds, now)
         for one in pod.conditions
     )
+
+
+def _lasts(condition: ConditionState, seconds: int | None, now: float) -> bool:
+    return seconds is None or bool(condition.since and now - condition.since >= seconds)

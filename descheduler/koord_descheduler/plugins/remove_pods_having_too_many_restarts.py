@@ -10,7 +10,7 @@ from koord_scheduler.arguments.problems import problem
 
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.framework.selected_pods import SelectedPods, SelectedPodsArgs
-from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.objects.observed_pod import ContainerState, ObservedPod
 from koord_descheduler.planner.move import Destination
 from koord_descheduler.plugin import DeschedulerPlugin
 
@@ -41,16 +41,20 @@ class RemovePodsHavingTooManyRestarts(DeschedulerPlugin):
 
     def deschedule(self, cluster: ProfileRound) -> None:
         most = self._args.pod_restart_threshold
-        for pod in self._pods.of(cluster):
-            restarts = self._restarts(pod.view)
+        found = [(self._restarts(pod.view), pod) for pod in self._pods.of(cluster)]
+        # Those that restart most first: budgets may not be enough for all.
+        for restarts, pod in sorted(found, key=lambda pair: (-pair[0], pair[1].view.key)):
             if restarts >= most and self._is_in_state(pod.view):
-                reason = f"its containers restarted {restarts} times, at most {most} are allowed"
+                reason = f"its containers restarted {restarts} times, podRestartThreshold is {most}"
                 cluster.move(pod, reason, destination=Destination.ANYWHERE)
 
-    def _restarts(self, pod: ObservedPod) -> int:
+    def _containers(self, pod: ObservedPod) -> list[ContainerState]:
         kinds = ("", "init") if self._args.including_init_containers else ("",)
-        return sum(one.restarts for one in pod.containers if one.kind in kinds)
+        return [container for container in pod.containers if container.kind in kinds]
+
+    def _restarts(self, pod: ObservedPod) -> int:
+        return sum(container.restarts for container in self._containers(pod))
 
     def _is_in_state(self, pod: ObservedPod) -> bool:
-        states = {pod.phase, *(one.waiting for one in pod.containers)}
+        states = {pod.phase, *(container.waiting for container in self._containers(pod))}
         return not self._args.states or bool(states & {*self._args.states})

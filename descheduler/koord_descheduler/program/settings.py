@@ -59,6 +59,7 @@ class DeschedulerSettings:
         "",
         "path of a DeschedulerConfiguration, or of upstream's DeschedulerPolicy (v1alpha2)",
         flag="--config",
+        aliases=("--policy-config-file",),
     )
     scheduler_configuration: str = option(
         "",

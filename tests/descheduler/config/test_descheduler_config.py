@@ -255,7 +255,10 @@ def test_upstreams_policy_is_read() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("metricsProviders: [{source: Prometheus}]", "metricsProviders is an object; expected"),
+        (
+            "metricsProviders: [{source: KubernetesMetrics}, {source: Prometheus}]",
+            'metricsProviders[1].source is "Prometheus"; expected KubernetesMetrics',
+        ),
         ("strategies: {}", "strategies is not a field of DeschedulerPolicy v1alpha2"),
     ],
 )
@@ -265,8 +268,24 @@ def test_what_of_a_policy_cannot_be_honoured_is_refused(line: str, expected: str
     assert caught.value.problems[0].startswith(expected)
 
 
-def test_sort_plugins_of_a_policy_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("sort: {enabled: [Share]}", 'profiles[0].plugins.sort.enabled is "Share"; expected noth'),
+        ("filter: {disabled: [Share]}", 'profiles[0].plugins.filter.disabled is "Share"; expected'),
+    ],
+)
+def test_plugins_that_a_policy_cannot_have_are_refused(line: str, expected: str) -> None:
     with pytest.raises(SchedulerConfigError) as caught:
-        read_descheduler_config(POLICY + "      sort: {enabled: [Share]}\n", {"Share": Share})
+        read_descheduler_config(f"{POLICY}      {line}\n", {"Share": Share})
     [found] = caught.value.problems
-    assert found.startswith('profiles[0].plugins.sort.enabled is "Share"; expected nothing')
+    assert found.startswith(expected)
+
+
+@pytest.mark.parametrize("spelling", ["preevictionfilter", "preEvictionFilter"])
+def test_a_policy_is_written_as_a_configuration(spelling: str) -> None:
+    policy = POLICY + f"      {spelling}: {{enabled: [Share]}}\n"
+    found = read_descheduler_config(policy, {"Share": Share})
+    assert found.profiles[0].names["filter"] == ("DefaultEvictor", "Share")
+    text = written_config(found)
+    assert written_config(read_descheduler_config(text, {"Share": Share})) == text

@@ -90,6 +90,13 @@ def test_restarts_of_init_containers_count_where_that_is_said() -> None:
     assert moved(given, name, **most, includingInitContainers=True).keys() == {"p"}
 
 
+def test_pods_that_restart_most_go_first() -> None:
+    cluster = TestCluster()
+    cluster.put(*NODES, *(pod(f"p{n}", "a", status=state(restartCount=n)) for n in (3, 5, 4)))
+    plan = cluster.round(plugin("RemovePodsHavingTooManyRestarts", podRestartThreshold=3))
+    assert [move.pod.name for move in plan.moves] == ["p5", "p4", "p3"]
+
+
 OLD = {"type": "Ready", "status": "False", "reason": "Probe"}
 
 
@@ -113,6 +120,14 @@ OLD = {"type": "Ready", "status": "False", "reason": "Probe"}
             True,
         ),
         ({"maxPodLifeTimeSeconds": 1, "exitCodes": [137]}, {}, False),
+        ({"exitCodes": [1]}, failed(), True),
+        ({"states": ["Failed"]}, failed(), True),
+        ({"conditions": [{"type": "Ready"}]}, {"conditions": [{"type": "Ready"}]}, True),
+        (
+            {"conditions": [{"type": "Ready", "minTimeSinceLastTransitionSeconds": 0}]},
+            {"conditions": [{"type": "Ready"}]},
+            False,
+        ),
         (
             {"conditions": [{"type": "Ready", "status": "False"}]},
             {"conditions": [{**OLD, "lastTransitionTime": rfc3339(NOW - 10)}]},
@@ -255,6 +270,7 @@ def test_topology_spread(spec: Document, args: Any, expected: int) -> None:
     ("name", "args", "line"),
     [
         ("PodLifeTime", {}, "args.maxPodLifeTimeSeconds is missing; expected a number of seconds"),
+        ("PodLifeTime", {"conditions": [{}]}, "args.conditions[0] is an object; expected a type"),
         (
             "RemovePodsHavingTooManyRestarts",
             {},

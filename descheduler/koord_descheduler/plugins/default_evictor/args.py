@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from koord_model import duration, label_selector
@@ -33,15 +33,9 @@ _DEFAULT = frozenset(
         PodProtection.DAEMON_SET,
     }
 )
-_FIRM = (PodProtection.SYSTEM_CRITICAL, PodProtection.DAEMON_SET)
+_FIRM = frozenset({PodProtection.SYSTEM_CRITICAL, PodProtection.DAEMON_SET})
 """Of pods that nothing evicts."""
-
-
-class NoEvictionPolicy(StrEnum):
-    """The meaning of the annotation ``…/prefer-no-eviction``: a wish, or a rule."""
-
-    PREFERRED = "Preferred"
-    MANDATORY = "Mandatory"
+_OF_FIRM = ("evictDaemonSetPods", "evictSystemCriticalPods")
 
 
 class EvictionPriorityThreshold(Strict, frozen=True):
@@ -51,15 +45,47 @@ class EvictionPriorityThreshold(Strict, frozen=True):
     name: str = ""
 
 
+class ClaimProtection(Strict, frozen=True):
+    """Storage classes whose claims keep pods where they are."""
+
+    protected_storage_classes: tuple[dict[str, str], ...] = ()
+
+
+class ProtectionSettings(Strict, frozen=True):
+    """Settings of protections."""
+
+    claims: ClaimProtection = msgspec.field(default=ClaimProtection(), name="PodsWithPVC")
+
+
 class PodProtections(Strict, frozen=True):
     """Protections that hold by default and shall not, and others that shall."""
 
     default_disabled: tuple[PodProtection, ...] = ()
     extra_enabled: tuple[PodProtection, ...] = ()
+    config: ProtectionSettings = ProtectionSettings()
+
+    def problems(self, path: str) -> Iterator[str]:
+        """Return errors of lists, and of what is asked for and nothing does."""
+        for field, given, allowed in (
+            ("defaultDisabled", self.default_disabled, _DEFAULT - _FIRM),
+            ("extraEnabled", self.extra_enabled, frozenset(PodProtection) - _DEFAULT),
+        ):
+            for protection in sorted({*given} - allowed):
+                yield problem(f"{path}.{field}", protection.value, " or ".join(sorted(allowed)))
+            if len({*given}) < len(given):
+                yield problem(f"{path}.{field}", ", ".join(given), "each protection once")
+        if self.config.claims.protected_storage_classes:
+            at = f"{path}.config.PodsWithPVC.protectedStorageClasses"
+            expected = "nothing: PodsWithPVC holds for claims of all classes"
+            yield problem(at, self.config.claims.protected_storage_classes[0], expected)
 
 
 class DefaultEvictorArgs(PluginArgs, frozen=True):
-    """Arguments of DefaultEvictor; ``nodeFit`` holds anyway: rounds find a place for each pod."""
+    """Arguments of DefaultEvictor.
+
+    ``nodeSelector`` chooses the nodes that count for ``nodeFit``. Without both a pod that moves
+    has a place, too: rounds find it.
+    """
 
     node_fit: bool = False
     node_selector: str = ""
@@ -68,7 +94,7 @@ class DefaultEvictorArgs(PluginArgs, frozen=True):
     priority_threshold: EvictionPriorityThreshold | None = None
     min_replicas: NotNegative = 0
     min_pod_age: str | None = None
-    no_eviction_policy: NoEvictionPolicy = NoEvictionPolicy.PREFERRED
+    no_eviction_policy: Literal["", "Preferred", "Mandatory"] = "Preferred"
     pod_protections: PodProtections = PodProtections()
     evict_local_storage_pods: bool = False
     evict_daemon_set_pods: bool = False
@@ -125,13 +151,18 @@ class DefaultEvictorArgs(PluginArgs, frozen=True):
 
     def _firm_problems(self, path: str) -> Iterator[str]:
         """Return errors of what is asked for, and nothing does."""
+        protections = self.pod_protections
+        yield from protections.problems(f"{path}.podProtections")
+        is_mixed = protections.default_disabled or protections.extra_enabled
         for field, is_on in (
             ("evictDaemonSetPods", self.evict_daemon_set_pods),
             ("evictSystemCriticalPods", self.evict_system_critical_pods),
+            ("evictLocalStoragePods", self.evict_local_storage_pods),
+            ("evictFailedBarePods", self.evict_failed_bare_pods),
+            ("ignorePvcPods", self.ignore_pvc_pods),
+            ("ignorePodsWithoutPDB", self.ignore_pods_without_pdb),
         ):
-            if is_on:
+            if is_on and field in _OF_FIRM:
                 yield problem(f"{path}.{field}", True, "false: nothing evicts such pods")
-        for protection in self.pod_protections.default_disabled:
-            if protection in _FIRM:
-                at = f"{path}.podProtections.defaultDisabled"
-                yield problem(at, protection.value, "others: nothing evicts such pods")
+            elif is_on and is_mixed:
+                yield problem(f"{path}.{field}", True, "podProtections alone to say it")

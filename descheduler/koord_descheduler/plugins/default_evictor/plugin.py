@@ -9,19 +9,19 @@ from koord_model.label_selector import LabelSelector
 from koord_scheduler.objects.annotations import read_annotations
 from koord_scheduler.state.pod_labels import pod_labels
 
+from koord_descheduler.framework.node_fit import node_fit_obstacle
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.plugin import DeschedulerPlugin
 from koord_descheduler.plugins.default_evictor.args import (
     DefaultEvictorArgs,
-    NoEvictionPolicy,
     PodProtection,
 )
 
 ANNOTATION_EVICT = "descheduler.alpha.kubernetes.io/evict"
 """With any value: the pod may move, whatever the rules here say."""
 ANNOTATION_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-"""With any value: the pod would rather stay."""
+"""With any value: the pod would rather stay, or has to where ``noEvictionPolicy`` says so."""
 
 read_annotations(ANNOTATION_EVICT, ANNOTATION_NO_EVICTION)
 
@@ -54,9 +54,11 @@ class DefaultEvictor(DeschedulerPlugin):
         )
 
     def pre_eviction_filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
-        if ANNOTATION_EVICT in pod.annotations:
-            return ""
-        return self._age(pod, cluster) or self._replicas(pod, cluster)
+        asks_for_it = ANNOTATION_EVICT in pod.annotations
+        why = "" if asks_for_it else self._age(pod, cluster) or self._replicas(pod, cluster)
+        if why or not self._args.node_fit:
+            return why
+        return node_fit_obstacle(pod, cluster, self._nodes)
 
     def _bare(self, pod: ObservedPod) -> str:
         if pod.template.owners:
@@ -77,12 +79,12 @@ class DefaultEvictor(DeschedulerPlugin):
         return ""
 
     def _wishes(self, pod: ObservedPod) -> str:
-        mandatory = self._args.no_eviction_policy is NoEvictionPolicy.MANDATORY
+        mandatory = self._args.no_eviction_policy == "Mandatory"
         if mandatory and ANNOTATION_NO_EVICTION in pod.annotations:
             return f"it has the annotation {ANNOTATION_NO_EVICTION}"
-        priority = pod.template.priority or 0
-        if self._threshold is not None and priority >= self._threshold:
-            return f"its priority {priority} is not below priorityThreshold {self._threshold}"
+        priority, most = pod.template.priority, self._threshold
+        if priority is not None and most is not None and priority >= most:
+            return f"its priority {priority} is not below priorityThreshold {most}"
         return ""
 
     def _selection(self, pod: ObservedPod, cluster: ProfileRound) -> str:
@@ -92,9 +94,6 @@ class DefaultEvictor(DeschedulerPlugin):
             labels = cluster.cluster.scheduler.nodes.namespaces.labels(pod.namespace)
             if not self._namespaces.matches(dict(labels)):
                 return f"namespaceLabelSelector does not select its namespace {pod.namespace}"
-        node = cluster.cluster.nodes.get(pod.node)
-        if node is not None and not self._nodes.matches(node.labels):
-            return f"nodeSelector does not select its node {pod.node}"
         return ""
 
     def _budget(self, pod: ObservedPod, cluster: ProfileRound) -> str:

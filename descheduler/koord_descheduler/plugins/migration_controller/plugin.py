@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koord_descheduler.framework.node_fit import node_fit_obstacle
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.gang_group import gang_group
@@ -48,12 +49,6 @@ class MigrationControllerPlugin(DeschedulerPlugin):
         )
 
     def _node_fit(self, pod: ObservedPod, cluster: ProfileRound) -> str:
-        """The pod has left its node on the virtual cluster, which says where it would fit."""
         if not self.args.node_fit or self.args.skips(EvictionGate.NODE_FIT):
             return ""
-        state = cluster.cluster.scheduler.nodes
-        for row in cluster.virtual.fitting(cluster.cluster.pods[pod.key]).tolist():
-            node = cluster.cluster.nodes.get(state.name(row))
-            if node is not None and node.name != pod.node and self._nodes.matches(node.labels):
-                return ""
-        return "it fits on no other node (nodeFit)"
+        return node_fit_obstacle(pod, cluster, self._nodes)

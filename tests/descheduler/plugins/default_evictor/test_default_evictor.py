@@ -64,6 +64,7 @@ NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "defa
             "its priority 10 is not below priorityThreshold 10",
         ),
         ({"spec": {"priority": 9}}, {"priorityThreshold": {"value": 10}}, ""),
+        ({}, {"priorityThreshold": {"value": -1}}, ""),
         (
             {},
             {"labelSelector": {"matchLabels": {"app": "other"}}},
@@ -74,7 +75,8 @@ NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "defa
             {"namespaceLabelSelector": {"matchLabels": {"team": "x"}}},
             "namespaceLabelSelector does not select its namespace default",
         ),
-        ({}, {"nodeSelector": "pool=y"}, "nodeSelector does not select its node a"),
+        ({}, {"nodeFit": True, "nodeSelector": "pool=x"}, "it fits on no other node (nodeFit)"),
+        ({}, {"nodeFit": True, "nodeSelector": "pool!=x"}, ""),
         ({}, {"nodeSelector": "pool=x"}, ""),
         (
             {},
@@ -120,13 +122,38 @@ def test_copies_and_namespaces_count() -> None:
         ),
         (
             {"podProtections": {"defaultDisabled": ["DaemonSetPods"]}},
-            'a.podProtections.defaultDisabled is "DaemonSetPods"; expected others',
+            'a.podProtections.defaultDisabled is "DaemonSetPods"; expected FailedBarePods or Pods',
+        ),
+        (
+            {"podProtections": {"extraEnabled": ["FailedBarePods"]}},
+            'a.podProtections.extraEnabled is "FailedBarePods"; expected PodsWithPVC or PodsWith',
+        ),
+        (
+            {"podProtections": {"extraEnabled": ["PodsWithPVC", "PodsWithPVC"]}},
+            'a.podProtections.extraEnabled is "PodsWithPVC, PodsWithPVC"; expected each',
+        ),
+        (
+            {"podProtections": {"extraEnabled": ["PodsWithPVC"]}, "evictFailedBarePods": True},
+            "a.evictFailedBarePods is true; expected podProtections alone to say it",
+        ),
+        (
+            {
+                "podProtections": {
+                    "config": {"PodsWithPVC": {"protectedStorageClasses": [{"name": "fast"}]}}
+                }
+            },
+            "a.podProtections.config.PodsWithPVC.protectedStorageClasses is an object; expected",
         ),
     ],
 )
 def test_errors(fields: Mapping[str, Any], line: str) -> None:
     [found] = args(**fields).problems("a")
     assert found.startswith(line)
+
+
+def test_pods_that_ended_need_no_node_that_they_fit_on() -> None:
+    ended = {"owner": "x", "status": {"phase": "Failed"}}
+    assert why(pod("p", "a", **ended), nodeFit=True, nodeSelector="pool=x") == ""
 
 
 def test_a_pod_without_a_start_counts_from_its_creation() -> None:
