@@ -56,11 +56,11 @@ class JobEvictor:
 
     def wait(self, job: MigrationJob) -> float:
         """Seconds until something may be sent for a job (again)."""
-        return max(0.0, self._not_before.get(job.uid, 0.0) - self._monotonic())
+        return max(0.0, self._not_before.get(job.name, 0.0) - self._monotonic())
 
-    def forget(self, uid: str) -> None:
+    def forget(self, name: str) -> None:
         """A job is gone."""
-        self._not_before.pop(uid, None)
+        self._not_before.pop(name, None)
 
     async def evict(self, situation: JobSituation) -> EvictionOutcome | None:
         """Send what ends the pod of a job; ``None``: it is not its turn.
@@ -70,14 +70,14 @@ class JobEvictor:
         """
         job = situation.job
         if not self._turns.allow(self._monotonic()):
-            self._not_before[job.uid] = self._monotonic() + self._pause
+            self._not_before[job.name] = self._monotonic() + self._pause
             return None
-        is_first = job.uid not in self._not_before
+        is_first = job.name not in self._not_before
         outcome = await self._send(situation, is_first=is_first)
         again = outcome.again_after or _REFUSED_SECONDS
         if outcome.end is EvictionResult.EVICTED:
             again = _ENDING_SECONDS
-        self._not_before[job.uid] = self._monotonic() + again
+        self._not_before[job.name] = self._monotonic() + again
         return outcome
 
     async def _send(self, situation: JobSituation, *, is_first: bool) -> EvictionOutcome:

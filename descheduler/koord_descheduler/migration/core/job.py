@@ -189,6 +189,12 @@ class MigrationJob(NamedTuple):
         return self.annotations.get(ANNOTATION_REASON, "") or self.trigger or "NotSet"
 
     @property
+    def planned_node(self) -> str:
+        """The node that was planned for the pod; "" for none."""
+        required = self.annotations.get(ANNOTATION_REQUIRED_NODE, "")
+        return required or self.annotations.get(ANNOTATION_PREFERRED_NODE, "")
+
+    @property
     def origin(self) -> JobOrigin:
         """The pod as it was; nothing before the job began, or where somebody wrote nonsense."""
         try:
