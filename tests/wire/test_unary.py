@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_wire import frames
 from koord_wire.frames import ProtocolError, frame
-from koord_wire.unary import MAX_BODY, Event, Response, StreamFailure, UnaryConnection
+from koord_wire.unary import CREDIT, MAX_BODY, Event, Response, StreamFailure, UnaryConnection
 
 TOKEN = b"Bearer " + b"t" * 900
 
@@ -133,6 +133,25 @@ def test_a_token_is_sent_once_until_it_changes() -> None:
     assert sizes[3] < 200
 
 
+@pytest.mark.parametrize(("size", "is_kept"), [(4096 - 32 - 13, True), (4096 - 32 - 12, False)])
+def test_a_token_larger_than_the_table_is_sent_each_time(size: int, *, is_kept: bool) -> None:
+    pair = Pair()
+    pair.exchange()
+    pair.post(token=b"t" * size)
+    pair.exchange()
+    pair.post(token=b"t" * size)
+    assert (len(pair.client.take_output()) < 200) is is_kept
+
+
+def test_headers_larger_than_a_frame_go_in_several() -> None:
+    pair = Pair()
+    pair.exchange()
+    stream = pair.post(token=b"t" * 40_000)
+    pair.exchange()
+    assert pair.requests[stream]["authorization"] == "t" * 40_000
+    assert pair.bodies[stream] == b"{}"
+
+
 def test_no_more_requests_than_the_server_allows() -> None:
     pair = Pair({SettingCodes.MAX_CONCURRENT_STREAMS: 2})
     pair.exchange()
@@ -153,9 +172,46 @@ def test_a_large_answer_is_let_in_and_a_huge_one_is_not() -> None:
     (answer,) = pair.exchange()
     assert isinstance(answer, Response)
     assert len(answer.body) == MAX_BODY - 1
-    pair.answer(huge, body=b"x" * MAX_BODY)
-    (failure,) = pair.exchange()
-    assert isinstance(failure, Response) or failure.processed
+    pair.client.receive(_headers(huge, b"\x88", 0))
+    part = frame(frames.DATA, 0, huge, b"x" * frames.DEFAULT_MAX_FRAME_SIZE)
+    *parts, last = [part] * (MAX_BODY // frames.DEFAULT_MAX_FRAME_SIZE)
+    assert [event for part in parts for event in pair.client.receive(part)] == []
+    (failure,) = pair.client.receive(last)
+    assert isinstance(failure, StreamFailure)
+    assert (failure.stream, failure.processed) == (huge, True)
+    assert pair.client.take_output().endswith(frames.rst_stream(huge, frames.CANCEL))
+
+
+def test_what_was_received_is_credited_to_the_connection() -> None:
+    """Else it stops after two gigabytes of answers."""
+    pair = Pair()
+    pair.exchange()
+    part = frame(frames.DATA, 0, 1, b"x" * frames.DEFAULT_MAX_FRAME_SIZE)
+    for number in range(2 * CREDIT // frames.DEFAULT_MAX_FRAME_SIZE):
+        pair.client.receive(part)  # of a stream that was cancelled
+        given = (number + 1) * frames.DEFAULT_MAX_FRAME_SIZE % CREDIT == 0
+        assert pair.client.take_output() == (frames.window_update(0, CREDIT) if given else b"")
+
+
+def test_a_window_that_grows_meanwhile_lets_more_of_a_body_out() -> None:
+    pair = Pair({SettingCodes.INITIAL_WINDOW_SIZE: 10})
+    pair.exchange()
+    stream = pair.post(b"x" * 100)
+    pair._serve(pair.client.take_output())
+    assert len(pair.bodies[stream]) == 10
+    pair.client.receive(frame(frames.SETTINGS, 0, 0, b"\0\4\0\0\0\x28"))
+    ack, body = frame(frames.SETTINGS, frames.ACK, 0), frame(frames.DATA, 0, stream, b"x" * 30)
+    assert pair.client.take_output() == ack + body
+
+
+def test_a_ping_is_answered_and_an_answer_is_not() -> None:
+    pair = Pair()
+    pair.exchange()
+    pair.client.receive(frame(frames.PING, 0, 0, b"12345678"))
+    answer = frame(frames.PING, frames.ACK, 0, b"12345678")
+    assert pair.client.take_output() == answer
+    pair.client.receive(answer)
+    assert pair.client.take_output() == b""
 
 
 def test_going_away_says_which_requests_were_processed() -> None:
@@ -163,14 +219,15 @@ def test_going_away_says_which_requests_were_processed() -> None:
     first, second = pair.post(), pair.post()
     pair.exchange()
     assert pair.client.usable
-    pair.server.close_connection(last_stream_id=first)
+    pair.server.close_connection(2, b"so long", last_stream_id=first)
     down = pair.server.data_to_send()
     events = pair.client.receive(down + _headers(first, b"\x88", frames.END_STREAM))
     assert [(one.stream, type(one)) for one in events] == [
         (second, StreamFailure),
         (first, Response),
     ]
-    assert [one.processed for one in events if isinstance(one, StreamFailure)] == [False]
+    reason = "the server closes the connection (2) so long"
+    assert events[0] == StreamFailure(second, reason, processed=False)
     assert not pair.client.usable
     assert pair.client.free == 0
 
@@ -264,6 +321,7 @@ def test_statuses(sent: bytes, status: int) -> None:
     (answer,) = pair.client.receive(sent)
     assert isinstance(answer, Response)
     assert answer.status == status
+    assert pair.client.receive(frame(frames.PING, 0, 0, b"12345678")) == []
 
 
 @pytest.mark.parametrize(
