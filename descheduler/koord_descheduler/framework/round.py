@@ -117,10 +117,11 @@ class DeschedulingRound:
         self.disruptions.charge(move.pod)
         for usages in self._usages.values():
             usages.move(pod, move.target)
-        self.virtual.on_undo(lambda: self._uncount(pod, move))
+        self.virtual.on_undo(lambda: self._uncount(pod))
 
-    def _uncount(self, pod: KnownPod, move: Move) -> None:
-        self.moves.remove(move)
+    def _uncount(self, pod: KnownPod) -> None:
+        """Undo the last move that was counted."""
+        move = self.moves.pop()
         for usages in self._usages.values():
             usages.move(pod, move.target, back=True)
         self._moving.discard(move.pod.uid)
@@ -239,7 +240,7 @@ class ProfileRound:
         """Have annotations of a pod written; ``None`` for a value removes one."""
         desired = DesiredAnnotations(pod, values, self._profile.name, self._name)
         self._round.annotations.append(desired)
-        self.virtual.on_undo(lambda: self._round.annotations.remove(desired))
+        self.virtual.on_undo(self._round.annotations.pop)
 
     def move(
         self,
