@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,22 +43,14 @@ class PoolBalance:
         self._rules = rules
         self._detectors = detectors
         self._cluster = cluster
-        self._loads = loads
+        self.loads = loads
         self._usages = loads.usages
         self._state_rows = cluster.virtual.rows_of(loads.names)
 
-    def run(self) -> set[str]:
-        """Move pods; returns the nodes that were sources, whether they could be served or not."""
-        loads, pool = self._loads, self._pool
-        high = {Audience.NODE: loads.high(Audience.NODE)}
-        low = loads.low(Audience.NODE) & loads.schedulable
-        targets = {Audience.NODE: low}
-        if pool.has_prod:
-            prod_high = loads.high(Audience.PROD)
-            high[Audience.PROD] = prod_high & ~high[Audience.NODE]
-            targets[Audience.NODE] = low & ~prod_high
-            targets[Audience.PROD] = loads.low(Audience.PROD) & loads.schedulable
-            targets[Audience.PROD] &= ~high[Audience.NODE]
+    def run(self) -> None:
+        """Move pods."""
+        loads = self.loads
+        high, targets = loads.classes()
         sources = {of: self._anomalies(of, rows, targets[of]) for of, rows in high.items()}
         under = np.logical_or.reduce(list(targets.values()))
         numbers = {
@@ -68,16 +60,15 @@ class PoolBalance:
             "anomalies": {of.word: len(names) for of, names in sources.items()},
         }
         idle = self._idle(int(under.sum()), sum(map(len, sources.values())))
-        self._cluster.note(pool.name, numbers | ({"nothingToDo": idle} if idle else {}))
+        self._cluster.note(self._pool.name, numbers | ({"nothingToDo": idle} if idle else {}))
         if not idle:
             for audience, names in sources.items():
-                for row in self._worst_first(names, audience):
+                for row in self.worst_first(names, audience):
                     self._serve(row, audience, targets[audience])
-        return {loads.names[row] for rows in high.values() for row in np.flatnonzero(rows).tolist()}
 
     def _anomalies(self, audience: Audience, high: Mask, low: Mask) -> set[str]:
         """Nodes whose loads were too high for long enough."""
-        names, detectors = np.array(self._loads.names, object), self._detectors[audience]
+        names, detectors = np.array(self.loads.names, object), self._detectors[audience]
         for name in names[low].tolist():
             detectors.reset(name)
         return detectors.mark(set(names[high]), set(names[~high]), self._cluster.now)
@@ -89,44 +80,54 @@ class PoolBalance:
             return f"{under} nodes are underused; numberOfNodes is {least}"
         return ""
 
-    def _worst_first(self, names: set[str], audience: Audience) -> list[int]:
-        scores = self._loads.scores(audience)
-        return sorted((self._loads.rows[name] for name in names), key=lambda row: -scores[row])
+    def worst_first(self, names: Iterable[str], audience: Audience) -> list[int]:
+        """The rows of sources, in the order in which they are served."""
+        scores = self.loads.scores(audience)
+        rows = (self.loads.rows[name] for name in names)
+        return sorted(rows, key=lambda row: (-scores[row], row))
 
     # ---- one source
 
     def _serve(self, row: int, audience: Audience, targets: Mask) -> None:
         """Move pods until the node is below its high thresholds, or none is left that helps."""
-        left, known = self._candidates(row, audience), len(self._cluster.moves)
-        while over := self._loads.overages(row, audience):
+        left, known = self.candidates(row, audience), len(self._cluster.moves)
+        while over := self.loads.overages(row, audience):
             if len(self._cluster.moves) - known == self._rules.most_of_source:
                 return
-            left = [pod for pod in left if self._suits(pod, over)]
-            left.sort(key=lambda pod: self._order(pod, over))
+            left = self.in_order(left, over)
             for place, pod in enumerate(left):
                 if self._move(pod, row, audience, targets):
                     left = left[place + 1 :]
                     break
             else:
                 return
-        self._detectors[audience].reset(self._loads.names[row])
+        self._detectors[audience].reset(self.loads.names[row])
 
-    def _candidates(self, row: int, audience: Audience) -> list[KnownPod]:
+    def candidates(self, row: int, audience: Audience) -> list[KnownPod]:
+        """The pods of a source that may move."""
         return [
             pod
-            for pod in self._cluster.pods_on(self._loads.names[row])
+            for pod in self._cluster.pods_on(self.loads.names[row])
             if (audience is Audience.NODE or pod.view.template.is_prod)
             and not pod.view.has_ended
             and self._rules.may_move(pod.view)
         ]
 
-    def _suits(self, pod: KnownPod, over: Mapping[str, float]) -> bool:
-        return self._fit(pod, over) > 0
+    def in_order(self, pods: Iterable[KnownPod], over: Mapping[str, float]) -> list[KnownPod]:
+        """Those that use of what is too much, least important first.
 
-    def _order(self, pod: KnownPod, over: Mapping[str, float]) -> tuple[object, ...]:
-        """Least important first; of equals the smallest that alone suffices, then the newest."""
-        view = pod.view
-        return *self._rules.order(view), -self._fit(pod, over), -view.created, view.key
+        Of equals the smallest that alone suffices comes first, then the newest.
+        """
+
+        def key(pod: KnownPod) -> tuple[object, ...]:
+            view = pod.view
+            return *self._rules.order(view), -self._fit(pod, over), -view.created, view.key
+
+        return sorted((pod for pod in pods if self._helps(pod, over)), key=key)
+
+    def _helps(self, pod: KnownPod, over: Mapping[str, float]) -> bool:
+        usage = self._usages.counted(pod)
+        return any(usage.get(name, 0.0) > 0 for name in over)
 
     def _fit(self, pod: KnownPod, over: Mapping[str, float]) -> float:
         """Koordinator's score of how well a pod's usage fits what is too much."""
@@ -141,7 +142,7 @@ class PoolBalance:
         return total / weights if weights else 0.0
 
     def _move(self, pod: KnownPod, row: int, audience: Audience, targets: Mask) -> bool:
-        cluster, loads = self._cluster, self._loads
+        cluster, loads = self._cluster, self.loads
         usage = loads.vector(self._usages.of_pod(pod))
         is_prod = pod.view.template.is_prod
         accepting = targets & loads.accepting(row, usage, audience, is_prod=is_prod)
@@ -168,14 +169,14 @@ class PoolBalance:
 
     def _is_worse(self, touched: Sequence[str], before: float, audience: Audience) -> bool:
         """True if pods that moved together overload a node, or make loads less even."""
-        loads = self._loads
+        loads = self.loads
         rows = [loads.rows[name] for name in touched]
         overloaded = any(bool(loads.high(of)[rows].any()) for of in Audience)
         return overloaded or loads.imbalance(audience) > before
 
     def _arithmetic(self, pod: KnownPod, target: str, audience: Audience) -> dict[str, Any]:
         """Usage of a pod, and per cent of both nodes before and after its move."""
-        usage, loads = self._usages.of_pod(pod), self._loads
+        usage, loads = self._usages.of_pod(pod), self.loads
         return {
             "pool": self._pool.name,
             "usage": {name: round(usage.get(name, 0.0)) for name in loads.resources},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,13 @@ class Audience(IntEnum):
     def word(self) -> str:
         """Koordinator's word for it."""
         return self.name.lower()
+
+
+class NodeClasses(NamedTuple):
+    """The nodes whose pods shall move, and the nodes that may have them, by whose usage counts."""
+
+    sources: dict[Audience, Mask]
+    targets: dict[Audience, Mask]
 
 
 class PoolLoads:
@@ -123,6 +131,23 @@ class PoolLoads:
         found: Mask = (self._used[audience] <= self._low[audience]).all(axis=1)
         return found
 
+    def classes(self) -> NodeClasses:
+        """The nodes that use too much, and those that use little and can have pods."""
+        high = {Audience.NODE: self.high(Audience.NODE)}
+        targets = {Audience.NODE: self.low(Audience.NODE) & self.schedulable}
+        if self._pool.has_prod:
+            prod_high = self.high(Audience.PROD)
+            high[Audience.PROD] = prod_high & ~high[Audience.NODE]
+            targets[Audience.NODE] &= ~prod_high
+            targets[Audience.PROD] = self.low(Audience.PROD) & self.schedulable
+            targets[Audience.PROD] &= ~high[Audience.NODE]
+        return NodeClasses(high, targets)
+
+    def sources(self) -> set[str]:
+        """The names of the nodes that use too much."""
+        masks = self.classes().sources.values()
+        return {self.names[row] for rows in masks for row in np.flatnonzero(rows).tolist()}
+
     def overages(self, row: int, audience: Audience) -> dict[str, float]:
         """Amounts by resource that a node uses beyond its high thresholds."""
         over = self._used[audience, row] - self._high[audience, row]
@@ -133,8 +158,10 @@ class PoolLoads:
         }
 
     def scores(self, audience: Audience) -> list[int]:
-        """Koordinator's scores of how much nodes use, by the weights of resources."""
-        weights = np.array([self._pool.weights.get(name, 0) for name in self.resources])
+        """Koordinator's scores of how much nodes use, by the weights of limited resources."""
+        weights = np.array(
+            [self._pool.weights.get(name, 0) * self._is_limited(name) for name in self.resources]
+        )
         parts = np.minimum(self.per_cent(audience) / 100.0, 1.0)
         total = max(int(weights.sum()), 1)
         found: list[int] = (np.floor(parts * 1000).astype(np.int64) @ weights // total).tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import ClassVar
 
@@ -36,8 +37,12 @@ class LowNodeLoad(DeschedulerPlugin):
         ]
 
     def balance(self, cluster: ProfileRound) -> None:
-        if self._args.paused:
-            return
+        if not self._args.paused:
+            for pool in self.pools(cluster):
+                pool.run()
+
+    def pools(self, cluster: ProfileRound) -> Iterator[PoolBalance]:
+        """The pools in order; sources of one belong to no later one."""
         usages = cluster.usages(self._args.node_metric_expiration_seconds)
 
         def may_move(pod: ObservedPod) -> bool:
@@ -54,5 +59,6 @@ class LowNodeLoad(DeschedulerPlugin):
                 if name not in seen and pool.selector.matches(node.labels)
             )
             loads = PoolLoads(pool, nodes, usages)
+            seen |= loads.sources()
             kept = deepcopy(detectors) if cluster.is_trial else detectors
-            seen |= PoolBalance(pool, rules, kept, cluster, loads).run()
+            yield PoolBalance(pool, rules, kept, cluster, loads)

@@ -1,0 +1,57 @@
+"""Rounds of the descheduler on recorded clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from koord_descheduler.framework.round import (
+    DeschedulerProfile,
+    DeschedulingRound,
+    ProfileRound,
+    RoundSettings,
+)
+from koord_descheduler.planner.budgets import Budgets
+from koord_descheduler.planner.cluster import KnownPod
+from koord_descheduler.planner.move_memory import MoveMemory
+from koord_descheduler.plugin import DeschedulerPlugin
+
+from tests.conformance.vectors import Object
+from tests.descheduler.clusters import TestCluster
+
+_KINDS = {
+    "namespaces": "Namespace",
+    "nodes": "Node",
+    "nodeMetrics": "NodeMetric",
+    "pdbs": "PodDisruptionBudget",
+    "pods": "Pod",
+}
+
+
+class AskedRound(ProfileRound):
+    """A round on recorded objects, in which each pod that may move counts as moved."""
+
+    def __init__(self, given: Object, filters: Iterable[DeschedulerPlugin] = ()) -> None:
+        now = datetime.fromisoformat(given["now"]).timestamp()
+        objects = TestCluster()
+        for field, kind in _KINDS.items():
+            objects.put(*({"kind": kind} | document for document in given.get(field, ())))
+        shared = DeschedulingRound(
+            objects.cluster, Budgets([]), MoveMemory(0.0), now, RoundSettings(cool_down=0.0)
+        )
+        self._filters = tuple(filters)
+        super().__init__(shared, DeschedulerProfile("recorded", filters=self._filters))
+        self.asked: list[str] = []
+
+    def lets_go(self, pod: KnownPod) -> bool:
+        """True if no filter keeps the pod."""
+        if not self.may_move(pod.view):
+            return False
+        return not any(one.pre_eviction_filter(pod.view, self) for one in self._filters)
+
+    def move(self, pod: KnownPod, reason: str, **_: Any) -> bool:
+        if self.lets_go(pod) and pod.view.key not in self.asked:
+            self.asked.append(pod.view.key)
+            return True
+        return False
