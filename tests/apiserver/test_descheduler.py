@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import anyio
 import pytest
 from koord_kube.client import Client
-from koord_kube.protocol.resources import EVENTS
+from koord_kube.protocol.api import NotFoundError
+from koord_kube.protocol.resources import EVENTS, POD_MIGRATION_JOBS, RESERVATIONS
 
 from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.played_cluster import NAMESPACE, App, PlayedCluster
@@ -23,15 +24,26 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
   - schedulerName: default-scheduler
-    plugins: {multiPoint: {enabled: [{name: LoadAwareScheduling, weight: 5}]}}
+    plugins:
+      multiPoint:
+        enabled: [{name: LoadAwareScheduling, weight: 5}, {name: Reservation, weight: 5000}]
 """
 HIGH = 65
-CONFIG = f"""
+HEAD = """
 apiVersion: descheduler/v1alpha2
 kind: DeschedulerConfiguration
 deschedulingInterval: 2s
 maxNoOfPodsToEvictPerNode: 2
 maxNoOfPodsToEvictTotal: 6
+"""
+LOAD = f"""
+      - name: LowNodeLoad
+        args:
+          lowThresholds: {{cpu: 40, memory: 80}}
+          highThresholds: {{cpu: {HIGH}, memory: 90}}
+          anomalyCondition: {{consecutiveAbnormalities: 1}}
+"""
+BY_EVICTION = f"""{HEAD}
 profiles:
   - name: direct
     plugins:
@@ -39,12 +51,20 @@ profiles:
       evict: {{enabled: [{{name: DefaultEvictor}}], disabled: [{{name: "*"}}]}}
       filter: {{enabled: [{{name: DefaultEvictor}}], disabled: [{{name: "*"}}]}}
     pluginConfig:
-      - name: LowNodeLoad
+{LOAD}"""
+BY_JOBS = f"""{HEAD}
+profiles:
+  - name: jobs
+    plugins: {{balance: {{enabled: [{{name: LowNodeLoad}}]}}}}
+    pluginConfig:
+      - name: MigrationController
         args:
-          lowThresholds: {{cpu: 40, memory: 80}}
-          highThresholds: {{cpu: {HIGH}, memory: 90}}
-          anomalyCondition: {{consecutiveAbnormalities: 1}}
-"""
+          schedulerNames: [default-scheduler]
+          objectLimiters: {{workload: {{duration: 1s, maxMigrating: 8, burst: 8}}}}
+          maxMigratingPerWorkload: 2
+          maxUnavailablePerWorkload: 2
+          maxConcurrentReconciles: 4
+{LOAD}"""
 HOT, COOL = ("hot-0", "hot-1"), tuple(f"cool-{number}" for number in range(8))
 
 
@@ -55,11 +75,16 @@ async def client(cluster: RealCluster) -> AsyncIterator[Client]:
         yield made
 
 
+@pytest.fixture(params=[BY_EVICTION, BY_JOBS], ids=["by eviction", "by jobs"])
+def config(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def deschedulers(cluster: RealCluster) -> Iterator[list[SchedulerProgram]]:
+def deschedulers(cluster: RealCluster, config: str) -> Iterator[list[SchedulerProgram]]:
     """Two that are to be started."""
     folder, network = cluster.server.folder, cluster.server.network
-    (folder / "descheduler.yaml").write_text(CONFIG)
+    (folder / "descheduler.yaml").write_text(config)
     (folder / "scheduler.yaml").write_text(SCHEDULER)
     flags = (
         *QUICK,
@@ -89,7 +114,7 @@ def deschedulers(cluster: RealCluster) -> Iterator[list[SchedulerProgram]]:
 
 
 async def test_hot_nodes_cool_down_though_leaders_are_killed(
-    cluster: RealCluster, client: Client, deschedulers: list[SchedulerProgram]
+    cluster: RealCluster, client: Client, deschedulers: list[SchedulerProgram], config: str
 ) -> None:
     apps = [
         App("web", 8),
@@ -124,6 +149,8 @@ async def test_hot_nodes_cool_down_though_leaders_are_killed(
             assert played.fewest["budgeted"] >= 3
             assert played.fewest["steady"] == 3, "its budget allows no eviction"
             await _check_events(client, played)
+            if config is BY_JOBS:
+                await _check_jobs(client)
         finally:
             await played.clean()
 
@@ -154,3 +181,22 @@ async def _check_events(client: Client, played: PlayedCluster) -> None:
     for event in events:
         if event["reason"] == "Descheduled":
             assert "node is overutilized" in event["message"]
+
+
+async def _check_jobs(client: Client) -> None:
+    """Every job is over, and leaves no Reservation that keeps room for nobody."""
+
+    async def all_over() -> bool:
+        jobs, _ = await listed(client, POD_MIGRATION_JOBS)
+        phases = [job.get("status", {}).get("phase", "") for job in jobs]
+        return bool(phases) and set(phases) <= {"Succeeded", "Failed"}
+
+    await until(all_over, "all jobs are over")
+    jobs, _ = await listed(client, POD_MIGRATION_JOBS)
+    assert any(job["status"]["phase"] == "Succeeded" for job in jobs)
+    reservations, _ = await listed(client, RESERVATIONS)
+    assert [one for one in reservations if one["status"]["phase"] in ("Pending", "Available")] == []
+    for resource, found in ((POD_MIGRATION_JOBS, jobs), (RESERVATIONS, reservations)):
+        for one in found:
+            with suppress(NotFoundError):  # that of a job goes with it
+                await client.delete(resource, one["metadata"]["name"])

@@ -33,7 +33,7 @@ class ProfileWithEvictor:
     """
 
     profile: DeschedulerProfile
-    evictor: str
+    evictor: DeschedulerPlugin
     names: Mapping[str, tuple[str, ...]]
     args: Mapping[str, PluginArgs]
 
@@ -62,7 +62,7 @@ def configured_profile(
         [made[name] for name in names[point]] for point in ("deschedule", "balance", "filter")
     )
     profile = DeschedulerProfile(given.name, deschedule, balance, filters, selects)
-    return ProfileWithEvictor(profile, names["evict"][0], names, args)
+    return ProfileWithEvictor(profile, made[names["evict"][0]], names, args)
 
 
 def selector(given: Mapping[str, Any] | str | None, path: str) -> LabelSelector | None:

@@ -38,6 +38,9 @@ class MigrationController:
     after a restart.
     """
 
+    keeps_track = True
+    """As the executor of moves: ``under_way`` has them."""
+
     def __init__(
         self,
         api: Api,

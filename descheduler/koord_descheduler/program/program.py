@@ -12,14 +12,13 @@ import anyio
 from koord_kube.answers import TaskSubmitter
 from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
-from koord_kube.core.events import EventSource, reference
+from koord_kube.core.events import EventSource
 from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership
 from koord_kube.lease_flags import lease_settings
 from koord_kube.pod_evictor import PodEvictor
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
-from koord_kube.protocol.resources import PODS
 from koord_model import duration
 from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
@@ -32,9 +31,12 @@ from koord_descheduler.drain.controller import DrainController
 from koord_descheduler.framework.round import RoundSettings
 from koord_descheduler.io.cluster_follower import ClusterFollower
 from koord_descheduler.io.direct_evictor import DirectEvictor
+from koord_descheduler.migration.controller import MigrationController
+from koord_descheduler.migration.workload_reader import WorkloadReader
 from koord_descheduler.planner.budgets import MoveLimit, of_target
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.plugins.migration_controller.plugin import MigrationControllerPlugin
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
 from koord_descheduler.program.pages import DeschedulerPageSources, pages
@@ -76,8 +78,8 @@ class DeschedulerProgram:
             client, self._cluster, self._changed, on_warning=self._warn
         )
         self._history = RoundHistory()
-        self._recorder: EventRecorder | None = None
-        self._drains: DrainController | None = None
+        self._migrations: dict[str, MigrationController] = {}
+        self._controllers: list[DrainController | MigrationController] = []
         self._nodes_version = -1
         self._metrics = DeschedulerMetrics(self.registry, self._status)
         self._planner = self._make_planner()
@@ -87,6 +89,7 @@ class DeschedulerProgram:
             self,
             interval=_interval(settings, config),
             silence=self._follower.silence,
+            jobs=self._jobs,
             dry_run=settings.dry_run or config.dry_run,
         )
         self._program = ControlPlaneProgram(
@@ -139,9 +142,9 @@ class DeschedulerProgram:
             on_warning=lambda line: self._warn(f"{line} (not reported)"),
         )
         source = EventSource("koord-descheduler", self._settings.pod_name)
-        self._recorder = recorder = EventRecorder(events, source)
+        recorder = EventRecorder(events, source)
         silence = self._follower.silence
-        self._drains = drains = DrainController(
+        drains = DrainController(
             api,
             self._cluster,
             recorder,
@@ -149,24 +152,50 @@ class DeschedulerProgram:
             silence=silence,
             dry_run=self._loop.is_dry_run,
         )
+        self._migrations = self._make_migrations(api, recorder)
+        self._controllers = [drains, *self._migrations.values()]
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(recorder.run)
-                group.start_soon(drains.run)
-                await self._loop.run(self._executors(api))
+                group.start_soon(WorkloadReader(api, self._cluster.workloads).run)
+                for controller in self._controllers:
+                    group.start_soon(controller.run)
+                await self._loop.run(self._executors(api, recorder))
                 await anyio.sleep_forever()
         finally:
-            self._recorder = self._drains = None
+            self._migrations, self._controllers = {}, []
             with anyio.CancelScope(shield=True):
                 await submitter.close()
 
-    def _executors(self, api: Client) -> dict[str, MoveExecutor]:
+    def _make_migrations(
+        self, api: Client, recorder: EventRecorder
+    ) -> dict[str, MigrationController]:
+        """The controllers of the profiles whose moves are PodMigrationJobs, by their names."""
+        found: dict[str, MigrationController] = {}
+        for profile in self._config.profiles:
+            if isinstance(profile.evictor, MigrationControllerPlugin):
+                found[profile.profile.name] = MigrationController(
+                    api,
+                    api.write,
+                    self._cluster,
+                    profile.evictor,
+                    recorder,
+                    created_by=profile.profile.name,
+                    on_warning=self._warn,
+                    takes_unsigned=not found,
+                )
+        return found
+
+    def _executors(self, api: Client, recorder: EventRecorder) -> dict[str, MoveExecutor]:
         """The executors of moves by profile."""
-        evictor, grace = PodEvictor(api.write, api.backoff), self._config.grace_seconds
-        return {
-            profile.profile.name: DirectEvictor(evictor, grace_seconds=grace)
-            for profile in self._config.profiles
-        }
+        grace = self._config.grace_seconds
+        direct = DirectEvictor(PodEvictor(api.write, api.backoff), recorder, grace_seconds=grace)
+        names = (profile.profile.name for profile in self._config.profiles)
+        return {name: self._migrations.get(name, direct) for name in names}
+
+    def _jobs(self) -> Iterator[Move]:
+        for migrations in self._migrations.values():
+            yield from migrations.under_way()
 
     # ---- what became of rounds
 
@@ -198,11 +227,6 @@ class DeschedulerProgram:
             result=outcome.end.value,
             why=outcome.reason,
         )
-        if self._recorder is None or outcome.pod_stays or self._loop.is_dry_run:
-            return
-        about = reference(PODS, pod.name, pod.namespace, pod.uid)
-        message = f"Pod evicted from node {move.source!r} by the reason {move.reason!r}"
-        self._recorder.record(about, "Descheduled", message)
 
     # ---- status
 
@@ -216,8 +240,12 @@ class DeschedulerProgram:
             self._leadership.leads,
             len(plan.moves) if plan is not None else 0,
             Counter(refusal.rule for refusal in plan.refusals) if plan is not None else {},
-            len(self._planner.under_way(time.time())),
+            self._under_way(),
         )
+
+    def _under_way(self) -> int:
+        moves = (*self._planner.under_way(time.time()), *self._jobs())
+        return len({move.pod.uid for move in moves})
 
     def _status_document(self) -> Document:
         now = self._present()
@@ -238,8 +266,9 @@ class DeschedulerProgram:
 
     def _problems(self) -> Iterator[str]:
         yield from self._follower.problems()
-        if self._drains is not None and self._drains.problem:
-            yield self._drains.problem
+        for controller in self._controllers:
+            if controller.problem:
+                yield controller.problem
 
     def _plan_document(self) -> Document:
         reason = self._follower.silence() or self._planner.obstacle()

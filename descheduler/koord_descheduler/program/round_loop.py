@@ -18,7 +18,13 @@ DRY_RUN = EvictionOutcome(EvictionResult.EVICTED, "dry run: nothing was done")
 
 
 class MoveExecutor(Protocol):
-    """The way in which a profile's moves are carried out."""
+    """The way in which a profile's moves are carried out.
+
+    One that ``keeps_track`` knows itself which moves are under way, and reports on them.
+    """
+
+    @property
+    def keeps_track(self) -> bool: ...
 
     async def execute(self, move: Move) -> EvictionOutcome:
         """Begin a move.
@@ -114,17 +120,19 @@ class RoundLoop:
         for move in plan.moves:
             if move.group and move.group in failed:
                 continue
-            outcome = DRY_RUN if self.is_dry_run else await self._execute(executors, move)
+            executor = executors[move.profile]
+            outcome = DRY_RUN if self.is_dry_run else await self._execute(executor, move)
             if outcome.pod_stays and move.group:
                 failed.add(move.group)
             if not outcome.pod_stays:
-                self._planner.begin(move, self._wall())
+                is_tracked = executor.keeps_track and not self.is_dry_run
+                self._planner.begin(move, self._wall(), is_tracked=is_tracked)
             self._history.executed(move, outcome.end.value, outcome.reason, self._wall())
             self._observer.executed(move, outcome)
 
-    async def _execute(self, executors: Mapping[str, MoveExecutor], move: Move) -> EvictionOutcome:
+    async def _execute(self, executor: MoveExecutor, move: Move) -> EvictionOutcome:
         try:
-            return await executors[move.profile].execute(move)
+            return await executor.execute(move)
         except NotLeadingError:
             raise
         except ApiError as error:

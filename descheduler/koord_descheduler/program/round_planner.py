@@ -15,6 +15,8 @@ from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move, RoundPlan
 from koord_descheduler.planner.move_memory import MoveMemory
 
+_UNTIL_SEEN = 10.0
+"""Seconds until whoever keeps track of a move knows of it."""
 FEWEST_NODES = 2
 """With fewer ready nodes no pod can go elsewhere."""
 
@@ -49,7 +51,8 @@ class RoundPlanner:
 
     def plan(self, now: float, jobs: Iterable[Move] = (), *, is_trial: bool = False) -> RoundPlan:
         """Plan a round, with moves of migration ``jobs`` under way; a trial is to be shown only."""
-        under_way = [*self.under_way(now), *jobs]
+        found = {move.pod.uid: move for move in (*self.under_way(now), *jobs)}
+        under_way = list(found.values())
         shared = DeschedulingRound(
             self.cluster,
             Budgets(self._limits),
@@ -61,16 +64,17 @@ class RoundPlanner:
         )
         return run_round(shared, self._profiles)
 
-    def begin(self, move: Move, now: float) -> None:
-        """A move is carried out, or pretended."""
-        self._begun[move.pod.uid] = now, move
+    def begin(self, move: Move, now: float, *, is_tracked: bool = False) -> None:
+        """A move is carried out, or pretended; one that ``is_tracked`` is among jobs soon."""
+        until = now + (_UNTIL_SEEN if is_tracked else self._settings.memory)
+        self._begun[move.pod.uid] = until, move
         self._memory.add(move, now)
 
     def under_way(self, now: float) -> list[Move]:
         """The moves that were begun and have not ended."""
-        pods, longest = self.cluster.pods, self._settings.memory
-        for uid, (began, move) in list(self._begun.items()):
+        pods = self.cluster.pods
+        for uid, (until, move) in list(self._begun.items()):
             pod = pods.get(move.pod.key)
-            if pod is None or pod.view.uid != uid or now - began > longest:
+            if pod is None or pod.view.uid != uid or now > until:
                 del self._begun[uid]
         return [move for _, move in self._begun.values()]

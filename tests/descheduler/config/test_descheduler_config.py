@@ -76,7 +76,7 @@ ONLY = {"disabled": [{"name": "*"}]}
 def test_defaults() -> None:
     found = config()
     [one] = found.profiles
-    assert (one.profile.name, one.evictor) == ("koord-descheduler", "MigrationController")
+    assert (one.profile.name, one.evictor.name) == ("koord-descheduler", "MigrationController")
     assert one.names == {
         "deschedule": (),
         "balance": (),
@@ -103,7 +103,7 @@ def test_arguments_reach_the_plugin() -> None:
 def test_another_evictor_takes_the_place_of_the_default_one() -> None:
     evict = {"enabled": [{"name": "DefaultEvictor"}], "disabled": [{"name": "*"}]}
     [found] = config(**profile(plugins={"evict": evict})).profiles
-    assert found.evictor == "DefaultEvictor"
+    assert found.evictor.name == "DefaultEvictor"
 
 
 def test_profiles_keep_their_order_and_choose_nodes() -> None:
@@ -240,7 +240,7 @@ profiles:
 def test_upstreams_policy_is_read() -> None:
     found = read_descheduler_config(POLICY, {"Share": Share})
     [mine] = found.profiles
-    assert (mine.profile.name, mine.evictor) == ("mine", "DefaultEvictor")
+    assert (mine.profile.name, mine.evictor.name) == ("mine", "DefaultEvictor")
     assert mine.names["filter"] == ("DefaultEvictor",)
     assert [plugin.args.share for plugin in mine.profile.balance] == [9]
     assert mine.args["DefaultEvictor"].min_age == 300

@@ -24,6 +24,8 @@ REFUSED = EvictionOutcome(EvictionResult.REFUSED, "a budget forbids it")
 class Executor:
     """Carries out nothing; ``outcomes`` by pod."""
 
+    keeps_track = False
+
     def __init__(self, **outcomes: EvictionOutcome | ApiError) -> None:
         self.outcomes = outcomes
         self.moved: list[str] = []
@@ -102,6 +104,15 @@ async def test_a_dry_run_deducts_what_it_shows(cluster: TestCluster) -> None:
     assert executor.moved == []
     assert [name for name, _ in observer.results] == ["p0", "p1"]
     assert [len(plan.moves) for plan in observer.plans] == [1, 1, 0]
+
+
+def test_moves_that_others_keep_track_of_are_theirs_soon(cluster: TestCluster) -> None:
+    planned = planner(cluster)
+    first, *_ = planned.plan(NOW).moves
+    planned.begin(first, NOW, is_tracked=True)
+    assert [move.pod.name for move in planned.plan(NOW + 9).moves] == ["p1"]
+    assert [move.pod.name for move in planned.plan(NOW + 11, [first]).moves] == ["p1"]
+    assert len(planned.plan(NOW + 11).moves) == 2
 
 
 def test_moves_that_never_end_are_forgotten(cluster: TestCluster) -> None:
