@@ -45,7 +45,10 @@ class App:
 
 
 class PlayedCluster:
-    """``ended`` has the uids of pods that were evicted, ``fewest`` the fewest ready pods by app."""
+    """``ended`` has the uids of pods that were evicted, ``fewest`` the fewest ready pods by app.
+
+    ``uids`` are those of all pods that ever were.
+    """
 
     def __init__(self, client: Client, nodes: Iterable[str], apps: Iterable[App]) -> None:
         self.client = client
@@ -54,6 +57,7 @@ class PlayedCluster:
         self.ended: list[str] = []
         self.fewest: dict[str, int] = {}
         self.pods: dict[str, Object] = {}
+        self.uids: set[str] = set()
         self._uids: dict[str, str] = {}
         self._number = 0
 
@@ -79,6 +83,7 @@ class PlayedCluster:
         """Everybody looks once."""
         found, _ = await listed(self.client, PODS, NAMESPACE)
         self.pods = {pod["metadata"]["name"]: pod for pod in found}
+        self.uids.update(pod["metadata"]["uid"] for pod in found)
         for pod in found:
             await self._kubelet(pod)
         by_app: dict[str, list[Object]] = defaultdict(list)
