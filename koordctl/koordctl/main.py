@@ -33,6 +33,7 @@ from koordctl import (
     hooks,
     koordlet_client,
     metrics,
+    migrations,
     node,
     predict_show,
     quota,
@@ -318,6 +319,14 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     drain.add_arguments(emptied)
     yield emptied
+    moved = _command(
+        commands,
+        "migrations",
+        migrations.run,
+        "pods that leave their nodes, where to, and why some do not",
+    )
+    migrations.add_arguments(moved)
+    yield moved
     words = "custom resource definitions"
     definitions = commands.add_parser(
         "crds", help=words, description=f"Shows or installs our {words}.", allow_abbrev=False

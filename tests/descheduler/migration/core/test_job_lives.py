@@ -66,11 +66,13 @@ class JobLives(RuleBasedStateMachine):
         self.jobs[of] = merged(self.jobs[of], patch)
         self.jobs[of]["metadata"]["resourceVersion"] = self.next_number()
 
-    @initialize(name=NAMES, direct=st.booleans(), steps=st.integers(0, 8))
-    def begin(self, name: str, direct: bool, steps: int) -> None:
+    @initialize(name=NAMES, direct=st.booleans(), steps=st.integers(0, 8), arbitrates=st.booleans())
+    def begin(self, name: str, direct: bool, steps: int, arbitrates: bool) -> None:
+        """A job, whose user has marked it as if it had passed its arbitration."""
         self.make_job(name, direct, by_hand=False)
-        self.go_on(1)
-        self.go_on(steps)
+        for job in self.jobs:
+            self.change(job, {"metadata": {"annotations": {ANNOTATION_PASSED: "true"}}})
+        self.go_on(1 + steps, arbitrates=arbitrates)
 
     @rule(data=st.data(), what=st.integers(0, 6), steps=st.integers(0, 3), stale=st.booleans())
     def live(self, data: st.DataObject, what: int, steps: int, stale: bool) -> None:
