@@ -9,19 +9,21 @@ from typing import NamedTuple
 from koord_descheduler.drain.drain_spec import DrainBehavior, DrainSpec, PodRule
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
+from koord_descheduler.planner.gang_group import gang_group
 from koord_descheduler.planner.protection import belongs_to_node, protection
 
 
 class DrainedPod(NamedTuple):
     """A pod that has to leave; ``waits`` until it has ended by itself.
 
-    ``obstacle`` is why it may not be moved, in a line.
+    ``obstacle`` is why it may not be moved, in a line; ``is_ordered`` if a rule says that it moves.
     """
 
     known: KnownPod
     wave: int
     waits: bool = False
     obstacle: str = ""
+    is_ordered: bool = False
 
     @property
     def view(self) -> ObservedPod:
@@ -47,10 +49,12 @@ def drained_pods(cluster: ClusterModel, spec: DrainSpec) -> list[DrainedPod]:
         rule = _rule_of(pod.view, spec.rules)
         if rule is None:
             wave = _wave_of(pod.view, spec)
-            found.append(DrainedPod(pod, wave, False, _obstacle(pod.view, replicas)))
+            obstacle = _obstacle(pod.view, replicas) or _gang_obstacle(cluster, pod.view)
+            found.append(DrainedPod(pod, wave, obstacle=obstacle))
         elif rule.behavior is not DrainBehavior.SKIP:
             wave = _wave_of(pod.view, spec) if rule.order is None else rule.order
-            found.append(DrainedPod(pod, wave, rule.behavior is DrainBehavior.WAIT))
+            waits = rule.behavior is DrainBehavior.WAIT
+            found.append(DrainedPod(pod, wave, waits, is_ordered=not waits))
     return sorted(found, key=lambda pod: (pod.wave, pod.view.key))
 
 
@@ -92,3 +96,12 @@ def _obstacle(pod: ObservedPod, replicas: Counter[str]) -> str:
     if replicas[pod.owner] < 2:
         return "it is the only replica of its owner"
     return ""
+
+
+def _gang_obstacle(cluster: ClusterModel, pod: ObservedPod) -> str:
+    """A gang runs as a whole or not at all, so no part of it is moved."""
+    others = gang_group(cluster, pod.key).others
+    elsewhere = [other.view.key for other in others if other.view.node != pod.node]
+    if pod.deleted is not None or not elsewhere:
+        return ""
+    return f"its gang would stop: {min(elsewhere)} is on another node"

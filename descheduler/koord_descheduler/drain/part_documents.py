@@ -23,13 +23,19 @@ from koord_descheduler.migration.core.reserved_pod import (
     pod_template,
     require_nodes,
 )
+from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
 
 
 def job_document(view: DrainView, act: MakeJob) -> Object:
-    """The job that moves a pod: to its Reservation, or by its eviction alone."""
+    """The job that moves a pod: to its Reservation, or by its eviction alone.
+
+    Where a rule says that the pod moves, rules of migrations do not keep it.
+    """
     pod, reservation = act.state.pod.view, act.state.reservation
     reason = f"node {view.spec.node} is drained" + (view.spec.reason and f": {view.spec.reason}")
     annotations = {ANNOTATION_REASON: reason, ANNOTATION_TRIGGER: f"DrainNode/{view.name}"}
+    if act.state.pod.is_ordered:
+        annotations[ANNOTATION_EVICT] = view.name
     spec: dict[str, Any] = {
         "podRef": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
         "mode": "ReservationFirst" if reservation is not None else "EvictDirectly",

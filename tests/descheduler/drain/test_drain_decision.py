@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from koord_descheduler.drain.drain_decision import decide
 from koord_descheduler.drain.drain_objects import ANNOTATION_CLAIM
 from koord_descheduler.drain.phases import TRANSITIONS, DrainPhase, DrainSignal, next_phase
+from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
 
 from tests.descheduler.clusters import node
 from tests.descheduler.drain.drain_world import DrainWorld
@@ -87,8 +88,10 @@ def test_a_pod_that_cannot_move_blocks_before_anything_is_confirmed() -> None:
     )
     assert found.status["pods"][0]["state"] == "Blocked"
     assert not found.jobs
-    found.ask(podRules=[{"behavior": "Drain"}])
+    found.ask(podRules=[{"behavior": "Drain", "selector": {"matchLabels": {"app": "bare"}}}])
     assert found.settle() == "Drained"
+    annotations = [job["metadata"]["annotations"] for job in found.jobs.values()]
+    assert sum(ANNOTATION_EVICT in each for each in annotations) == 1
 
 
 def test_a_drain_that_does_not_fit_as_a_whole_blocks() -> None:

@@ -9,8 +9,10 @@ import pytest
 from koord_descheduler.drain.drain_spec import DrainSpec, read_drain_spec
 from koord_descheduler.drain.drained_pods import drained_pods
 from koord_descheduler.drain.place_plan import PlannedPlace, plan_places
+from koord_scheduler.config.scheduler_config import read_scheduler_config
 
 from tests.descheduler.clusters import TestCluster, node, pod
+from tests.descheduler.framework.test_round import GANG_PLUGINS, gang_pod
 
 _CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
 _LOCAL = {"volumes": [{"name": "v", "emptyDir": {}}]}
@@ -137,3 +139,14 @@ def test_the_preference_of_the_scheduler_for_the_node_keeps_no_pod(cluster: Test
 def test_bad_specs_are_refused_in_a_line(change: dict[str, Any], line: str) -> None:
     with pytest.raises(ValueError, match=re.escape(line)):
         spec(**change)
+
+
+def test_a_gang_of_which_a_part_is_elsewhere_blocks() -> None:
+    cluster = TestCluster(read_scheduler_config(GANG_PLUGINS))
+    cluster.put(node("a"), node("b"), gang_pod("p0"), gang_pod("p1"))
+    assert [pod.obstacle for pod in drained_pods(cluster.cluster, spec())] == ["", ""]
+    elsewhere = gang_pod("p1")
+    elsewhere["spec"]["nodeName"] = "b"
+    cluster.put(elsewhere)
+    (found,) = drained_pods(cluster.cluster, spec())
+    assert found.obstacle == "its gang would stop: default/p1 is on another node"

@@ -12,6 +12,7 @@ from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.disruptions import Disruptions
 from koord_descheduler.planner.gang_group import PlacedGang, gang_group
+from koord_descheduler.planner.protection import belongs_to_node
 from koord_descheduler.plugins.migration_controller.who_may_move import (
     MovementRules,
     lasting_obstacle,
@@ -90,7 +91,7 @@ class Arbitration:
     ) -> Iterator[ArbitrationResult]:
         """A job, and those of its pod's gang: all begin, or none."""
         gang = gang_group(self._cluster, one.pod.key)
-        if not gang.others or self._rules.may_bypass(one.pod):
+        if not gang.others or one.job.is_ordered or self._rules.may_bypass(one.pod):
             yield self._judge(one, PlacedGang())
             return
         group = [one, *(by_key[key] for key in sorted(gang.keys) if key in by_key)]
@@ -117,7 +118,11 @@ class Arbitration:
 
     def _judge(self, one: WaitingJob, gang: PlacedGang) -> ArbitrationResult:
         pod, workload = one.pod, workload_state(one.pod, self._cluster)
-        if why := lasting_obstacle(pod, self._rules, workload):
+        if one.job.is_ordered:
+            why = "it would start again on its node" if belongs_to_node(pod) else ""
+        else:
+            why = lasting_obstacle(pod, self._rules, workload)
+        if why:
             return ArbitrationResult(one, failed=why)
         why = passing_obstacle(pod, self._rules, self._moving, workload, gang.keys)
         why = why or self._disruptions.refusal(pod)

@@ -13,6 +13,7 @@ from koord_model import duration
 from koord_model.times import from_rfc3339
 
 from koord_descheduler.objects.observed_pod import ObservedPod, PodTraits, WorkloadName
+from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
 
 ANNOTATION_REASON = "koordinator.sh/evict-reason"
 ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
@@ -177,6 +178,14 @@ class MigrationJob(NamedTuple):
     def created_by(self) -> str:
         """The descheduler that made it; "" by hand."""
         return self.annotations.get(ANNOTATION_CREATED_BY, "")
+
+    @property
+    def is_ordered(self) -> bool:
+        """True if whoever made it answers for it, by the annotation ``ANNOTATION_EVICT``.
+
+        Rules of who may never move, and object limiters, do not count then.
+        """
+        return ANNOTATION_EVICT in self.annotations
 
     @property
     def trigger(self) -> str:

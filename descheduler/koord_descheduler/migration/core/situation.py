@@ -15,7 +15,6 @@ from koord_descheduler.migration.core.job import (
 from koord_descheduler.migration.core.job_reservation import NO_RESERVATION, JobReservation
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.plugins.migration_controller.args import EvictionPolicy, MigrationMode
-from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
 
 ANNOTATION_SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
 
@@ -108,7 +107,7 @@ class JobSituation:
     @property
     def bypasses_limiters(self) -> bool:
         """True if the job says so."""
-        return ANNOTATION_EVICT in self.job.annotations
+        return self.job.is_ordered
 
     @property
     def successor(self) -> PodReference | None:

@@ -8,7 +8,10 @@ import pytest
 from koord_descheduler.migration.core.arbitration import Arbitration, WaitingJob, in_order
 from koord_descheduler.planner.workloads import Replicas
 from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
-from koord_descheduler.plugins.migration_controller.who_may_move import MovementRules
+from koord_descheduler.plugins.migration_controller.who_may_move import (
+    ANNOTATION_EVICT,
+    MovementRules,
+)
 from koord_scheduler.arguments.problems import convert
 from koord_scheduler.config.scheduler_config import scheduler_config
 
@@ -89,6 +92,25 @@ def test_what_will_never_do_fails(jobs: Jobs) -> None:
     found = jobs.decide()
     assert found["bare"].startswith("it has no owner")
     assert found["single"] == "ReplicaSet default/single has one replica (ExpectedReplicas)"
+
+
+def test_a_job_that_somebody_answers_for_begins(jobs: Jobs) -> None:
+    """But for pods that would start again where they are; limits and budgets count."""
+    daemon = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d",
+               "controller": True}]  # fmt: skip
+    jobs.add("bare", owner=None)
+    jobs.add("critical", namespace="default", spec={"priority": 2_000_000_000})
+    jobs.add("daemon", ownerReferences=daemon)
+    jobs.add("single", owner="single", replicas=1)
+    for name, waiting in jobs.waiting.items():
+        ordered = waiting.job._replace(annotations={ANNOTATION_EVICT: "d"})
+        jobs.waiting[name] = waiting._replace(job=ordered)
+    assert jobs.decide() == {
+        "bare": "begins",
+        "critical": "begins",
+        "daemon": "it would start again on its node",
+        "single": "begins",
+    }
 
 
 @pytest.mark.parametrize(("evicting", "waits"), [(True, True), (False, False)])
