@@ -23,6 +23,10 @@ def plan_document(plan: RoundPlan) -> Document:
         "refusals": [refusal_document(one) for one in plan.refusals[:_MOST_REFUSALS]],
         "refused": dict(Counter(one.rule for one in plan.refusals).most_common()),
         "notes": dict(plan.notes),
+        "annotations": [
+            {"pod": one.pod.key, "plugin": one.plugin, "values": dict(one.values)}
+            for one in plan.annotations[:_MOST_REFUSALS]
+        ],
     }
 
 

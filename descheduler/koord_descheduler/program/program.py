@@ -31,6 +31,7 @@ from koord_descheduler.drain.controller import DrainController
 from koord_descheduler.framework.round import RoundSettings
 from koord_descheduler.io.cluster_follower import ClusterFollower
 from koord_descheduler.io.direct_evictor import DirectEvictor
+from koord_descheduler.io.pod_annotator import PodAnnotator
 from koord_descheduler.migration.controller import MigrationController
 from koord_descheduler.migration.workload_reader import WorkloadReader
 from koord_descheduler.planner.budgets import MoveLimit, of_target
@@ -160,7 +161,8 @@ class DeschedulerProgram:
                 group.start_soon(WorkloadReader(api, self._cluster.workloads).run)
                 for controller in self._controllers:
                     group.start_soon(controller.run)
-                await self._loop.run(self._executors(api, recorder))
+                annotator = PodAnnotator(api.write, self._warn)
+                await self._loop.run(self._executors(api, recorder), annotator.write)
                 await anyio.sleep_forever()
         finally:
             self._migrations, self._controllers = {}, []

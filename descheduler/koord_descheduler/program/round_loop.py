@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 import anyio
 from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_kube.protocol.api import ApiError, NotLeadingError
 
-from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.planner.move import DesiredAnnotations, Move, RoundPlan
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.round_planner import RoundPlanner
 
 DRY_RUN = EvictionOutcome(EvictionResult.EVICTED, "dry run: nothing was done")
+
+
+Annotate = Callable[[DesiredAnnotations], Awaitable[None]]
+"""Write annotations of a pod."""
 
 
 class MoveExecutor(Protocol):
@@ -92,14 +96,14 @@ class RoundLoop:
         """Plan the next round, and do nothing of it."""
         return self._planner.plan(self._wall(), self._jobs(), is_trial=True)
 
-    async def run(self, executors: Mapping[str, MoveExecutor]) -> None:
+    async def run(self, executors: Mapping[str, MoveExecutor], annotate: Annotate) -> None:
         """Until cancelled, or after one round where there is no interval.
 
         Raises:
             NotLeadingError: another one leads by now.
         """
         while True:
-            await self._round(executors)
+            await self._round(executors, annotate)
             if not self._interval:
                 return
             with anyio.move_on_after(self._interval):
@@ -107,7 +111,7 @@ class RoundLoop:
                 await anyio.sleep(self._settle)
             self._triggered = anyio.Event()
 
-    async def _round(self, executors: Mapping[str, MoveExecutor]) -> None:
+    async def _round(self, executors: Mapping[str, MoveExecutor], annotate: Annotate) -> None:
         if reason := self._silence() or self._planner.obstacle():
             self._observer.not_planned(reason)
             return
@@ -129,6 +133,8 @@ class RoundLoop:
                 self._planner.begin(move, self._wall(), is_tracked=is_tracked)
             self._history.executed(move, outcome.end.value, outcome.reason, self._wall())
             self._observer.executed(move, outcome)
+        for desired in () if self.is_dry_run else plan.annotations:
+            await annotate(desired)
 
     async def _execute(self, executor: MoveExecutor, move: Move) -> EvictionOutcome:
         try:

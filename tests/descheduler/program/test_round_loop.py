@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import anyio
 import pytest
-from koord_descheduler.framework.round import DeschedulerProfile, RoundSettings
+from koord_descheduler.framework.round import DeschedulerProfile, ProfileRound, RoundSettings
 from koord_descheduler.planner.budgets import MoveLimit, of_all
-from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.planner.move import DesiredAnnotations, Move, RoundPlan
+from koord_descheduler.plugin import DeschedulerPlugin
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.round_loop import RoundLoop
 from koord_descheduler.program.round_planner import RoundPlanner
@@ -78,9 +79,39 @@ def loop(planned: RoundPlanner, observer: Observer, **more: object) -> RoundLoop
     return RoundLoop(planned, RoundHistory(), observer, **given)  # type: ignore[arg-type]
 
 
+async def not_annotated(_desired: DesiredAnnotations) -> None:
+    raise AssertionError
+
+
+class Annotating(DeschedulerPlugin):
+    """Asks for an annotation of each pod of node a."""
+
+    name = "Annotating"
+
+    def __init__(self) -> None:
+        pass
+
+    def balance(self, cluster: ProfileRound) -> None:
+        for one in cluster.pods_on("a"):
+            cluster.annotate(one.view, {"key": "value"})
+
+
+@pytest.mark.parametrize(("dry_run", "number"), [(False, 3), (True, 0)])
+async def test_annotations_are_written(cluster: TestCluster, dry_run: bool, number: int) -> None:
+    profile = DeschedulerProfile("test", (), (Annotating(),))
+    planned = RoundPlanner(cluster.cluster, [profile], (), RoundSettings())
+    written: list[DesiredAnnotations] = []
+
+    async def annotate(desired: DesiredAnnotations) -> None:
+        written.append(desired)
+
+    await loop(planned, Observer(), dry_run=dry_run).run({}, annotate)
+    assert [one.values for one in written] == [{"key": "value"}] * number
+
+
 async def test_moves_are_carried_out_in_order(cluster: TestCluster) -> None:
     observer, executor = Observer(), Executor(p0=REFUSED)
-    await loop(planner(cluster), observer).run({"test": executor})
+    await loop(planner(cluster), observer).run({"test": executor}, not_annotated)
     assert executor.moved == ["p0", "p1"]
     assert observer.results == [("p0", "refused"), ("p1", "evicted")]
     assert [(one.pod.name, one.rule) for one in observer.plans[0].refusals] == [("p2", "Fit")]
@@ -88,8 +119,8 @@ async def test_moves_are_carried_out_in_order(cluster: TestCluster) -> None:
 
 async def test_a_failed_move_is_tried_again_and_a_begun_one_counts(cluster: TestCluster) -> None:
     observer, planned = Observer(), planner(cluster)
-    await loop(planned, observer).run({"test": Executor(p0=ApiError("no answer"))})
-    await loop(planned, observer).run({"test": Executor()})
+    await loop(planned, observer).run({"test": Executor(p0=ApiError("no answer"))}, not_annotated)
+    await loop(planned, observer).run({"test": Executor()}, not_annotated)
     assert observer.results == [("p0", "failed"), ("p1", "evicted"), ("p0", "evicted")]
     # p1 is still there: it counts where it goes, and nobody moves it twice.
     assert {one.pod.name: one.rule for one in observer.plans[1].refusals} == {"p2": "Fit"}
@@ -100,7 +131,7 @@ async def test_a_dry_run_deducts_what_it_shows(cluster: TestCluster) -> None:
     limits = [MoveLimit("maxNoOfPodsToEvictTotal", 1, of_all)]
     planned = planner(cluster, limits)
     for _ in range(3):
-        await loop(planned, observer, dry_run=True).run({"test": executor})
+        await loop(planned, observer, dry_run=True).run({"test": executor}, not_annotated)
     assert executor.moved == []
     assert [name for name, _ in observer.results] == ["p0", "p1"]
     assert [len(plan.moves) for plan in observer.plans] == [1, 1, 0]
@@ -129,7 +160,7 @@ async def test_the_rest_of_a_group_stays_if_one_pod_does(cluster: TestCluster) -
     plan = made.plan(NOW)
     plan = plan._replace(moves=tuple(move._replace(group="g") for move in plan.moves))
     made.plan = lambda now, jobs=(): plan  # type: ignore[method-assign]
-    await loop(made, observer).run({"test": executor})
+    await loop(made, observer).run({"test": executor}, not_annotated)
     assert executor.moved == ["p0"]
 
 
@@ -140,7 +171,9 @@ async def test_the_rest_of_a_group_stays_if_one_pod_does(cluster: TestCluster) -
 async def test_no_round_in_the_dark(cluster: TestCluster, silence: str, reason: str) -> None:
     cluster.remove("Node", "b")
     observer = Observer()
-    await loop(planner(cluster), observer, silence=lambda: silence).run({"test": Executor()})
+    await loop(planner(cluster), observer, silence=lambda: silence).run(
+        {"test": Executor()}, not_annotated
+    )
     assert observer.reasons[0].startswith(reason)
     assert observer.plans == []
 
@@ -149,7 +182,7 @@ async def test_a_trigger_starts_a_round_early(cluster: TestCluster) -> None:
     observer = Observer()
     rounds = loop(planner(cluster), observer, interval=3600.0, settle=0.0)
     async with anyio.create_task_group() as group:
-        group.start_soon(rounds.run, {"test": Executor()})
+        group.start_soon(rounds.run, {"test": Executor()}, not_annotated)
         with anyio.fail_after(5):
             while len(observer.plans) < 2:
                 rounds.trigger()
