@@ -19,6 +19,7 @@ PAGES = (
     DOCS / "operations/monitoring.md",
     DOCS / "manager/monitoring.md",
     DOCS / "scheduler/monitoring.md",
+    DOCS / "descheduler/monitoring.md",
 )
 RULE = ROOT / "deploy" / "components" / "alerts" / "rule.yaml"
 MADE = "# Made by tools/alert_rules.py of tables in docs; do not edit.\n"

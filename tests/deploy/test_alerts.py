@@ -20,7 +20,7 @@ OBJECT = installed("alerts")["PrometheusRule", NAMESPACE, "koordinator"]
 ALERTS = [one for group in groups().values() for one in group]
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool (Debian: prometheus)")
-_NAME = r"((?:koord|pykoord_|scheduler_)\w+)"
+_NAME = r"((?:koord|pykoord_|scheduler_|descheduler_)\w+)"
 _METRIC = re.compile(rf"\b{_NAME}(?:\{{([^}}]*)\}})?")
 
 

@@ -16,6 +16,7 @@ from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetric
 from prometheus_client import CollectorRegistry
 
 from tests.support.decided import busy_decisions
+from tests.support.descheduler_metrics import full_descheduler_registry
 from tests.support.observed import full_node
 from tests.support.scheduler_metrics import full_registry
 
@@ -29,7 +30,7 @@ PANELS = [
     for panel in dashboard["panels"]
     if panel["type"] != "row"
 ]
-_SELECTOR = re.compile(r"\b((?:koordlet|scheduler|pykoord)_\w+)(?:\{([^}]*)\})?")
+_SELECTOR = re.compile(r"\b((?:koordlet|scheduler|descheduler|pykoord)_\w+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r"(\w+)=~?\"")
 _BY = re.compile(r"(?:by|on) \(([^)]*)\)")
 _SCRAPED = {"instance"}
@@ -53,6 +54,7 @@ def served() -> dict[str, dict[str, set[str]]]:
     registries = {
         "koordlet": _registry_of_koordlet(),
         "koord-scheduler": full_registry(),
+        "koord-descheduler": full_descheduler_registry(),
     }
     found: dict[str, dict[str, set[str]]] = {program: {} for program in registries}
     for program, registry in registries.items():

@@ -48,6 +48,7 @@ from tests.docs.words import (
     texts,
 )
 from tests.support.decided import busy_decisions
+from tests.support.descheduler_metrics import full_descheduler_registry
 from tests.support.observed import full_node
 from tests.support.scheduler_metrics import full_registry
 from tools import flag_tables
@@ -55,6 +56,7 @@ from tools import flag_tables
 HOOK_SERVERS, KOORDLET = page("operations/hook-servers.md"), page("operations/koordlet.md")
 MONITORING, LOGS = page("operations/monitoring.md"), page("operations/logs.md")
 MANAGER, SCHEDULER = page("manager/monitoring.md"), page("scheduler/monitoring.md")
+DESCHEDULER = page("descheduler/monitoring.md")
 
 Served = Callable[[], Iterator[tuple[str, str, set[str]]]]
 
@@ -126,6 +128,11 @@ def _served_by_the_scheduler() -> Iterator[tuple[str, str, set[str]]]:
     yield from _families(full_registry())
 
 
+def _served_by_the_descheduler() -> Iterator[tuple[str, str, set[str]]]:
+    """The same of a descheduler."""
+    yield from _families(full_descheduler_registry())
+
+
 def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]]:
     page = metrics_page(registry).body.decode()
     for family in text_string_to_metric_families(page):
@@ -141,8 +148,9 @@ def _families(registry: CollectorRegistry) -> Iterator[tuple[str, str, set[str]]
         (MONITORING, _served),
         (MANAGER, _served_by_the_manager),
         (SCHEDULER, _served_by_the_scheduler),
+        (DESCHEDULER, _served_by_the_descheduler),
     ],
-    ids=["node", "manager", "scheduler"],
+    ids=["node", "manager", "scheduler", "descheduler"],
 )
 def test_metrics_are_those_served(text: str, served: Served) -> None:
     assert sorted(metric_rows(text), key=str) == sorted(served(), key=str)
