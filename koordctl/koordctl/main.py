@@ -92,8 +92,8 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
         description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
-        "koord-manager and koord-scheduler decide for the cluster. Only restore, hooks remove, "
-        "crds install and drain change anything.",
+        "koord-manager, koord-scheduler and koord-descheduler decide for the cluster. Only restore, "
+        "hooks remove, crds install and drain change anything.",
         epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 invalid "
         "arguments, 130 interrupted.",
         allow_abbrev=False,
@@ -200,7 +200,7 @@ def _add_koordlet_address(parser: _Parser) -> None:
 
 
 def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
-    words = "how koordlet, koord-manager or koord-scheduler came to a decision"
+    words = "how koordlet or a program of the control plane came to a decision"
     parser = commands.add_parser(
         "why", help=words, description=f"Shows {words}.", allow_abbrev=False
     )
@@ -235,6 +235,11 @@ def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]
         why_node.add_arguments(offered)
         yield offered
     yield from _add_why_scheduling(below)
+    moved = _command(
+        below, "moved", descheduler.run_why, "why koord-descheduler moved a pod, or left it there"
+    )
+    descheduler.add_why(moved)
+    yield moved
 
 
 def _add_why_scheduling(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:

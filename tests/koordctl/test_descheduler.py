@@ -81,6 +81,7 @@ def test_why_a_pod_stays(run: Run, failing: Failing, serve: Serve, plan: RoundPl
         f"default/p1 stays on a: {NO_NODE}",
         "  Emptying wanted to move it at 2023-11-14T22:13:20Z; rule Fit",
     ]
+    assert run("why", "moved", "default/p1", "--address", address).startswith("default/p1 stays")
     assert history.why("default/other")["state"] == "not considered"
     assert failing("descheduler", "why", "p1", "--address", address)[0] == 2
 
