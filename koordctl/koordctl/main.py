@@ -92,8 +92,8 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog=PROGRAM,
         description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
-        "koord-manager, koord-scheduler and koord-descheduler decide for the cluster. Only restore, "
-        "hooks remove, crds install and drain change anything.",
+        "koord-manager, koord-scheduler and koord-descheduler decide for the cluster. Only "
+        "restore, hooks remove, crds install and drain change anything.",
         epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 invalid "
         "arguments, 130 interrupted.",
         allow_abbrev=False,
