@@ -200,16 +200,6 @@ class VirtualCluster:
         found[rows] = True
         return found
 
-    def rejections(self, pod: KnownPod) -> list[str]:
-        """Names of the scheduler's plugins that would keep a pod off the node that it has."""
-        mark = self.mark()
-        self.take(pod)
-        row = self._scheduler.nodes.row(pod.view.node)
-        scores = self._scheduler.scores(self._waiting(pod))
-        found = scores.rejections(row) if row is not None else []
-        self.undo(mark)
-        return found
-
     def fitting(self, pod: KnownPod) -> Rows:
         """The rows where a pod that left its node would fit."""
         return self._scheduler.fitting_rows(self._waiting(pod))

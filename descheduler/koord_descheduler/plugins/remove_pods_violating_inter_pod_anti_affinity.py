@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
+
+from koord_scheduler.objects.pod_affinity import AffinityTerm
+from koord_scheduler.state.cluster_state import ClusterState
+from koord_scheduler.state.domains import NodeScope
+from koord_scheduler.state.pod_counts import AffinitySelector
 
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.framework.selected_pods import SelectedPods, SelectedPodsArgs
 from koord_descheduler.planner.cluster import KnownPod
 from koord_descheduler.plugin import DeschedulerPlugin
-
-_RULE = "InterPodAffinity"
 
 
 class RemovePodsViolatingInterPodAntiAffinity(DeschedulerPlugin):
@@ -25,15 +29,30 @@ class RemovePodsViolatingInterPodAntiAffinity(DeschedulerPlugin):
         self._pods = SelectedPods(args)
 
     def deschedule(self, cluster: ProfileRound) -> None:
-        pods = [pod for pod in self._pods.of(cluster) if _keeps_others_off(pod)]
+        pods = [pod for pod in self._pods.of(cluster) if _terms(pod)]
         for pod in sorted(pods, key=_importance):
-            if _RULE in cluster.virtual.rejections(pod):
+            if _is_violated(pod, cluster.cluster.scheduler.nodes):
                 cluster.move(pod, "its anti-affinity forbids it to be beside a pod that is there")
 
 
-def _keeps_others_off(pod: KnownPod) -> bool:
+def _terms(pod: KnownPod) -> Sequence[AffinityTerm]:
     waiting = pod.replacement.waiting
-    return waiting is not None and bool(waiting.pod_class.affinity.anti) and not pod.view.has_ended
+    return () if waiting is None or pod.view.has_ended else waiting.pod_class.affinity.anti
+
+
+def _is_violated(pod: KnownPod, state: ClusterState) -> bool:
+    """True if another pod is in its domain of a term that means this other one."""
+    row, waiting = state.row(pod.view.node), pod.replacement.waiting
+    if row is None or waiting is None:
+        return False
+    for term in _terms(pod):
+        meant = AffinitySelector(((state.namespaces.of(term), term.selector),))
+        domains = state.domains(term.key, NodeScope((term.key,), None, None))
+        code = int(domains.codes[row])
+        there = state.pods.counter(meant).in_domains(domains).by_code[code]
+        if code >= 0 and there > meant.matches(waiting.pod_class.labels):
+            return True
+    return False
 
 
 def _importance(pod: KnownPod) -> tuple[int, float, str]:

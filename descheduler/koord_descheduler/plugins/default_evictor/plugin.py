@@ -49,16 +49,16 @@ class DefaultEvictor(DeschedulerPlugin):
             self._bare(pod)
             or self._storage(pod)
             or self._wishes(pod)
-            or self._selection(pod, cluster)
+            or self._selection(pod)
             or self._budget(pod, cluster)
+            or self._age(pod, cluster)
+            or self._replicas(pod, cluster)
         )
 
     def pre_eviction_filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
-        asks_for_it = ANNOTATION_EVICT in pod.annotations
-        why = "" if asks_for_it else self._age(pod, cluster) or self._replicas(pod, cluster)
-        if why or not self._args.node_fit:
+        if why := self._namespace(pod, cluster):
             return why
-        return node_fit_obstacle(pod, cluster, self._nodes)
+        return node_fit_obstacle(pod, cluster, self._nodes) if self._args.node_fit else ""
 
     def _bare(self, pod: ObservedPod) -> str:
         if pod.template.owners:
@@ -87,14 +87,15 @@ class DefaultEvictor(DeschedulerPlugin):
             return f"its priority {priority} is not below priorityThreshold {most}"
         return ""
 
-    def _selection(self, pod: ObservedPod, cluster: ProfileRound) -> str:
-        if self._labels is not None and not self._labels.matches(pod.template.labels):
-            return "labelSelector does not select it"
-        if self._namespaces is not None:
-            labels = cluster.cluster.scheduler.nodes.namespaces.labels(pod.namespace)
-            if not self._namespaces.matches(dict(labels)):
-                return f"namespaceLabelSelector does not select its namespace {pod.namespace}"
-        return ""
+    def _selection(self, pod: ObservedPod) -> str:
+        is_meant = self._labels is None or self._labels.matches(pod.template.labels)
+        return "" if is_meant else "labelSelector does not select it"
+
+    def _namespace(self, pod: ObservedPod, cluster: ProfileRound) -> str:
+        labels = cluster.cluster.scheduler.nodes.namespaces.labels(pod.namespace)
+        if self._namespaces is None or self._namespaces.matches(dict(labels)):
+            return ""
+        return f"namespaceLabelSelector does not select its namespace {pod.namespace}"
 
     def _budget(self, pod: ObservedPod, cluster: ProfileRound) -> str:
         if PodProtection.WITHOUT_PDB not in self._protections:
@@ -105,8 +106,10 @@ class DefaultEvictor(DeschedulerPlugin):
 
     def _age(self, pod: ObservedPod, cluster: ProfileRound) -> str:
         least = self._args.min_age
-        age = cluster.now - (pod.started if pod.started is not None else pod.created)
-        return f"it is {age:.0f} s old, minPodAge is {least:g} s" if age < least else ""
+        if not least or (pod.started is not None and cluster.now - pod.started >= least):
+            return ""
+        age = "not started" if pod.started is None else f"{cluster.now - pod.started:.0f} s old"
+        return f"it is {age}, minPodAge is {least:g} s"
 
     def _replicas(self, pod: ObservedPod, cluster: ProfileRound) -> str:
         least, workload = self._args.min_replicas, pod.template.workload
