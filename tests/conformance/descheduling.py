@@ -29,8 +29,8 @@ _KINDS = {
 }
 
 
-class AskedRound(ProfileRound):
-    """A round on recorded objects, in which each pod that may move counts as moved."""
+class RecordedRound(ProfileRound):
+    """A round on recorded objects."""
 
     def __init__(self, given: Object, filters: Iterable[DeschedulerPlugin] = ()) -> None:
         now = datetime.fromisoformat(given["now"]).timestamp()
@@ -42,16 +42,37 @@ class AskedRound(ProfileRound):
         )
         self._filters = tuple(filters)
         super().__init__(shared, DeschedulerProfile("recorded", filters=self._filters))
-        self.asked: list[str] = []
+
+    @property
+    def asked(self) -> list[str]:
+        """The pods that moved, in order."""
+        return [move.pod.key for move in self.moves]
+
+
+class AskedRound(RecordedRound):
+    """A round in which each pod that may move counts as moved, wherever that is."""
+
+    def __init__(self, given: Object, filters: Iterable[DeschedulerPlugin] = ()) -> None:
+        super().__init__(given, filters)
+        self._asked: list[str] = []
+
+    @property
+    def asked(self) -> list[str]:
+        return self._asked
 
     def lets_go(self, pod: KnownPod) -> bool:
         """True if no filter keeps the pod."""
         if not self.may_move(pod.view):
             return False
-        return not any(one.pre_eviction_filter(pod.view, self) for one in self._filters)
+        mark = self.virtual.mark()
+        self.virtual.take(pod)
+        try:
+            return not any(one.pre_eviction_filter(pod.view, self) for one in self._filters)
+        finally:
+            self.virtual.undo(mark)
 
     def move(self, pod: KnownPod, reason: str, **_: Any) -> bool:
-        if self.lets_go(pod) and pod.view.key not in self.asked:
-            self.asked.append(pod.view.key)
+        if self.lets_go(pod) and pod.view.key not in self._asked:
+            self._asked.append(pod.view.key)
             return True
         return False

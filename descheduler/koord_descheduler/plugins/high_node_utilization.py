@@ -53,7 +53,7 @@ class HighNodeUtilization(DeschedulerPlugin):
         self._namespaces = args.evictable_namespaces or EvictableNamespaces()
 
     def balance(self, cluster: ProfileRound) -> None:
-        loads = PoolLoads(self._pool, cluster.nodes.values(), RequestUsages(cluster.cluster))
+        loads = self.loads(cluster)
         low = loads.low(Audience.NODE)
         targets = loads.schedulable & ~low
         numbers = {"nodes": len(low), "underused": int(low.sum()), "targets": int(targets.sum())}
@@ -72,6 +72,10 @@ class HighNodeUtilization(DeschedulerPlugin):
             for pod in sorted(cluster.pods_on(loads.names[row]), key=_least_important):
                 if self._may_move(pod, cluster):
                     cluster.move(pod, reason, among=among)
+
+    def loads(self, cluster: ProfileRound) -> PoolLoads:
+        """The loads of the nodes."""
+        return PoolLoads(self._pool, cluster.nodes.values(), RequestUsages(cluster.cluster))
 
     def _may_move(self, pod: KnownPod, cluster: ProfileRound) -> bool:
         if why := self._namespaces.refusal(pod.view.namespace):

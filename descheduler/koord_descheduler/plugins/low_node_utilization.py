@@ -105,10 +105,7 @@ class LowNodeUtilization(DeschedulerPlugin):
         self._most = args.eviction_limits.node if args.eviction_limits is not None else None
 
     def balance(self, cluster: ProfileRound) -> None:
-        usages: NodeUsages = RequestUsages(cluster.cluster)
-        if self._args.metrics_utilization is not None:
-            usages = cluster.usages(_REPORT_EXPIRES)
-        loads = PoolLoads(self._pool, cluster.nodes.values(), usages)
+        loads = self.loads(cluster)
         detectors = {Audience.NODE: AnomalyDetectors(AT_ONCE, 0.0)}
 
         def may_move(pod: ObservedPod) -> bool:
@@ -118,3 +115,10 @@ class LowNodeUtilization(DeschedulerPlugin):
 
         rules = BalanceRules(may_move, importance, self._args.number_of_nodes, self._most)
         PoolBalance(self._pool, rules, detectors, cluster, loads).run()
+
+    def loads(self, cluster: ProfileRound) -> PoolLoads:
+        """The loads of the nodes."""
+        usages: NodeUsages = RequestUsages(cluster.cluster)
+        if self._args.metrics_utilization is not None:
+            usages = cluster.usages(_REPORT_EXPIRES)
+        return PoolLoads(self._pool, cluster.nodes.values(), usages)

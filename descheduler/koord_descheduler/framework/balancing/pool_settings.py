@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from koord_model.keys import MEMORY
 from koord_model.label_selector import LabelSelector
 
 Thresholds = Mapping[str, float]
@@ -42,11 +41,13 @@ class PoolSettings:
     prod_high: Thresholds
     weights: Mapping[str, int]
     anomaly: AnomalyCondition
+    whole: tuple[str, ...] = ()
+    """Resources that have 100 % for a threshold where they have no other."""
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
-        """Those with a threshold, and memory, as Koordinator has it; sorted."""
-        names = {MEMORY, *self.low, *self.high, *self.prod_low, *self.prod_high}
+        """Those with a threshold, sorted."""
+        names = {*self.whole, *self.low, *self.high, *self.prod_low, *self.prod_high}
         return tuple(sorted(names))
 
     @property

@@ -172,6 +172,7 @@ def _settings(pool: LowNodeLoadNodePool) -> PoolSettings:
             condition.consecutive_abnormalities,
             condition.consecutive_normalities,
         ),
+        (MEMORY,),
     )
 
 
