@@ -1,0 +1,221 @@
+"""A node is drained beside a real API server, by the programs themselves: Reservations first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import anyio
+import pytest
+from koord_descheduler.drain.drain_objects import ANNOTATION_CLAIM, LABEL_DRAIN
+from koord_kube.client import Client
+from koord_kube.protocol.resources import (
+    DRAIN_NODES,
+    NODES,
+    POD_MIGRATION_JOBS,
+    RESERVATIONS,
+    Resource,
+)
+from koordctl.main import main
+
+from tests.apiserver.deployed_scheduler import deployed_scheduler
+from tests.apiserver.played_cluster import NAMESPACE, App, PlayedCluster
+from tests.apiserver.real_cluster import RealCluster
+from tests.apiserver.scheduler_cluster import admin_client
+from tests.support.kube_apiserver import ADMIN
+from tests.support.listing import listed
+from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.waiting import until
+
+SCHEDULER = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {multiPoint: {enabled: [{name: Reservation, weight: 5000}]}}
+"""
+CONFIG = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+deschedulingInterval: 1h
+profiles:
+  - name: jobs
+    pluginConfig:
+      - name: MigrationController
+        args:
+          schedulerNames: [default-scheduler]
+          objectLimiters: {workload: {duration: 1s, maxMigrating: 8, burst: 8}}
+          maxMigratingPerWorkload: 2
+          maxUnavailablePerWorkload: 2
+"""
+NODES_OF_IT = ("old", "new-0", "new-1")
+
+
+@pytest.fixture
+async def client(cluster: RealCluster) -> AsyncIterator[Client]:
+    cluster.namespace(NAMESPACE)
+    async with await admin_client(cluster.server) as made:
+        yield made
+
+
+@pytest.fixture
+def deschedulers(cluster: RealCluster) -> Iterator[list[SchedulerProgram]]:
+    """Two that are to be started."""
+    folder, network = cluster.server.folder, cluster.server.network
+    (folder / "descheduler.yaml").write_text(CONFIG)
+    (folder / "scheduler.yaml").write_text(SCHEDULER)
+    flags = (
+        *QUICK,
+        f"--config={folder / 'descheduler.yaml'}",
+        f"--scheduler-config={folder / 'scheduler.yaml'}",
+    )
+    made = []
+    with ExitStack() as stack:
+        for name in ("d1", "d2"):
+            kubeconfig = cluster.server.kubeconfig(name, cluster.token("koord-descheduler"))
+            program = SchedulerProgram(
+                name,
+                folder,
+                kubeconfig,
+                *flags,
+                host=network.address,
+                inside=network.inside([]),
+                module="koord_descheduler",
+            )
+            stack.callback(program.close)
+            made.append(program)
+        yield made
+    for program in made:
+        assert "Traceback" not in program.said, program.said
+        assert "forbidden" not in program.said.lower(), program.said
+
+
+async def test_a_node_is_drained_as_was_planned_though_the_leader_is_killed(
+    cluster: RealCluster, client: Client, deschedulers: list[SchedulerProgram]
+) -> None:
+    played = PlayedCluster(client, NODES_OF_IT, [App("web", 4, min_available=3), App("db", 1)])
+    first, second = deschedulers
+    with deployed_scheduler(cluster, SCHEDULER) as scheduler:
+        try:
+            await played.create({"web": ["old"] * 4, "db": ["old"]})
+            await played.step()
+            await played.step()
+            scheduler.start()
+            first.start()
+            async with anyio.create_task_group() as group:
+                group.start_soon(played.run)
+                assert await _ctl(cluster, "--plan") == 1, "db is the only one of its kind"
+                assert not played.ended
+                rules = [{"selector": {"matchLabels": {"app": "db"}}, "behavior": "Drain"}]
+                drain = (await listed(client, DRAIN_NODES))[0][0]
+                name = drain["metadata"]["name"]
+                await client.patch(DRAIN_NODES, name, {"spec": {"podRules": rules}})
+                assert await _ctl(cluster, "--plan", wait="Waiting") == 0
+                planned = {
+                    pod["name"]: pod["targetNode"]
+                    for pod in (await client.get(DRAIN_NODES, name))["status"]["pods"]
+                }
+                assert len(planned) == 5
+                played.fewest.clear()
+                assert await _ctl(cluster, "--confirm") == 0
+                await until(lambda: bool(played.ended), "the first pod moves")
+                first.kill()
+                second.start()
+                await _phase(client, name, "Drained")
+                await until(lambda: _is_whole(played), "all pods are placed")
+                assert len(played.ended) == len(set(played.ended)) == 5
+                assert played.fewest["web"] >= 3, "its budget holds for drains too"
+                targets = sorted(pod["spec"]["nodeName"] for pod in played.pods.values())
+                assert targets == sorted(planned.values()), "it was done as it was planned"
+                assert _conditions(await client.get(NODES, "old"))["Drained"] == "True"
+                await client.delete(DRAIN_NODES, name)
+                await _until_undone(client, name)
+                node = await client.get(NODES, "old")
+                assert not node["spec"].get("unschedulable")
+                assert _conditions(node)["Drained"] == "False"
+                await _check_abort(cluster, client)
+                group.cancel_scope.cancel()
+        finally:
+            await played.clean()
+
+
+async def _check_abort(cluster: RealCluster, client: Client) -> None:
+    """A node that was cordoned before stays so, and nothing else is left."""
+    await client.patch(NODES, "new-0", {"spec": {"unschedulable": True}})
+    spec: dict[str, Any] = {"nodeName": "new-0", "podRules": [{"behavior": "Drain"}]}
+    document = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "DrainNode",
+        "metadata": {"name": "d"},
+        "spec": spec,
+    }
+    await client.create(DRAIN_NODES, document)
+    assert await _ctl(cluster, "--plan", node="new-0", wait="Waiting") == 0
+    assert await _ctl(cluster, "--abort", node="new-0") == 0
+    await _phase(client, "d", "Aborted")
+    while not (await client.get(DRAIN_NODES, "d"))["status"].get("endTime"):
+        await anyio.sleep(0.1)
+    node = await client.get(NODES, "new-0")
+    assert node["spec"]["unschedulable"]
+    assert ANNOTATION_CLAIM not in node["metadata"].get("annotations", {})
+    assert await _left(client, RESERVATIONS) == []
+    assert await _left(client, POD_MIGRATION_JOBS) == []
+    await client.delete(DRAIN_NODES, "d")
+
+
+async def _ctl(cluster: RealCluster, *words: str, node: str = "old", wait: str = "") -> int:
+    """``koordctl drain``, again until its plan is there."""
+    config = cluster.server.kubeconfig("admin", ADMIN)
+
+    def run() -> int:
+        try:
+            main(["drain", node, *words, f"--kubeconfig={config}"])
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    with anyio.move_on_after(60 if wait else 0.1):
+        while True:
+            code = await anyio.to_thread.run_sync(run)
+            if not (wait and code):
+                return code
+            await anyio.sleep(0.5)
+    return 1
+
+
+async def _phase(client: Client, name: str, phase: str) -> None:
+    """Wait for a phase."""
+    shown: dict[str, Any] = {}
+    with anyio.move_on_after(90):
+        while shown.get("phase") != phase:
+            await anyio.sleep(0.2)
+            shown = (await client.get(DRAIN_NODES, name)).get("status") or {}
+    assert shown.get("phase") == phase, shown
+
+
+async def _until_undone(client: Client, name: str) -> None:
+    with anyio.fail_after(60):
+        while any(
+            each["metadata"]["name"] == name for each in (await listed(client, DRAIN_NODES))[0]
+        ):
+            await anyio.sleep(0.2)
+    assert await _left(client, RESERVATIONS) == []
+
+
+async def _left(client: Client, resource: Resource) -> list[str]:
+    found, _ = await listed(client, resource)
+    return [
+        each["metadata"]["name"]
+        for each in found
+        if LABEL_DRAIN in each["metadata"].get("labels", {})
+    ]
+
+
+def _is_whole(played: PlayedCluster) -> bool:
+    placed = [pod for pod in played.pods.values() if pod["spec"].get("nodeName", "old") != "old"]
+    return len(placed) == 5
+
+
+def _conditions(node: dict[str, Any]) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in node["status"]["conditions"]}
