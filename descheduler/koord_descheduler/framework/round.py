@@ -282,6 +282,38 @@ class ProfileRound:
         self._round.refusals.pop(view.key, None)
         return True
 
+    def move_set(
+        self,
+        moves: Sequence[tuple[KnownPod, str]],
+        reason: str,
+        group: str,
+        *,
+        arithmetic: Arithmetic | None = None,
+    ) -> ObservedPod | None:
+        """Move pods to the nodes that a plugin chose, in this order, all of them or none.
+
+        Returns the pod that may not, which is noted. The moves are one ``group``.
+        """
+        mark = self.virtual.mark()
+        for pod, node in moves:
+            rule, why = self.obstacle(pod.view)
+            if not rule and gang_group(self.cluster, pod.view.key).group_id:
+                rule, why = "Gang", "the pods of its gang would have to move with it"
+            if not rule:
+                self.virtual.take(pod)
+                among, anywhere = self.virtual.rows([node]), Destination.ANYWHERE
+                numbers = arithmetic or {}
+                refusal = self._move_one(
+                    pod, reason, anywhere, among, accept_all, numbers, group, is_pinned=True
+                )
+                rule, why = refusal or ("", "")
+            if rule:
+                self.virtual.undo(mark)
+                self.refuse(pod.view, rule, why)
+                return pod.view
+            self._round.refusals.pop(pod.view.key, None)
+        return None
+
     def _move_one(
         self,
         pod: KnownPod,
@@ -291,6 +323,8 @@ class ProfileRound:
         accepts: Accepts,
         arithmetic: Arithmetic,
         group: str,
+        *,
+        is_pinned: bool = False,
     ) -> tuple[str, str] | None:
         view = pod.view
         for plugin in self._profile.filters:
@@ -298,7 +332,8 @@ class ProfileRound:
                 return plugin.name, why
         if why := self._round.disruptions.refusal(view):
             return "DisruptionBudget", why
-        move = Move(view, "", self._profile.name, self._name, reason, group)
+        names = self._profile.name, self._name
+        move = Move(view, "", *names, reason, group, is_pinned=is_pinned)
         if why := self._round.budgets.refusal(move):
             return "Budget", why
         if destination is not Destination.NOWHERE and not view.has_ended:

@@ -28,7 +28,7 @@ class Move(NamedTuple):
 
     ``target`` is the node that was planned for it, "" if none is needed. ``group`` is the same of
     pods that move together or not at all. ``arithmetic`` are the numbers that decided, as plain
-    data.
+    data. One that ``is_pinned`` goes to its target or not at all: others count on it.
     """
 
     pod: ObservedPod
@@ -38,6 +38,7 @@ class Move(NamedTuple):
     reason: str
     group: str = ""
     arithmetic: Mapping[str, Any] = {}
+    is_pinned: bool = False
 
     @property
     def source(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.plugin import CannotReserve
 from koord_scheduler.state.arrays import Mask, Rows
+from koord_scheduler.state.pod_reader import WaitingPod
 
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
 
@@ -185,6 +186,41 @@ class VirtualCluster:
             found[waiting.key] = self._scheduler.nodes.name(row)
         return found
 
+    def waiting(self) -> list[QueuedPod]:
+        """The pods that wait and have no node here, in the order of their turns."""
+        scheduler = self._scheduler
+        pods = (
+            pod
+            for key, pod in scheduler.queue.pods.items()
+            if key not in scheduler.placed.by_key and not scheduler.queue.is_gated(key)
+        )
+        return sorted(pods, key=lambda pod: pod.turn)
+
+    def let_in(self, pod: QueuedPod, node: str) -> bool:
+        """A pod that waits takes its room on a node; False if it may not have it."""
+        row = self._scheduler.nodes.row(node)
+        if self._scheduler.not_admitted(pod) or row not in self._scheduler.fitting_rows(pod):
+            return False
+        try:
+            self._put(pod, cast("int", row))
+        except CannotReserve:
+            return False
+        return True
+
+    def gang_obstacle(self, pod: QueuedPod) -> str:
+        """Return why the gang group of a waiting pod cannot start now; "" if it can."""
+        report = self._scheduler.gang_cycle.report(pod)
+        if report.reason or not report.failed:
+            return report.reason
+        return f"{report.fitted} of {report.needed} pods fit"
+
+    def eligible(self, pod: KnownPod | QueuedPod) -> Mask:
+        """The rows that may have a pod if nothing else was there; for reading only."""
+        queued = pod if isinstance(pod, QueuedPod) else _anew(pod)
+        base = self._scheduler.scores(queued).base
+        base.refresh()
+        return base.fits
+
     def rows(self, nodes: Iterable[str]) -> Mask:
         """A mask of the rows of these nodes, for ``place``."""
         return self.mask(self.rows_of(nodes))
@@ -218,3 +254,9 @@ class VirtualCluster:
 
     def _waiting(self, pod: KnownPod) -> QueuedPod:
         return self._scheduler.queue.pods[pod.view.key]
+
+
+def _anew(pod: KnownPod) -> QueuedPod:
+    """A pod as it would wait."""
+    waiting = cast("WaitingPod", pod.replacement.waiting)
+    return QueuedPod(pod.view.key, "", pod.placed.priority, waiting, 0, 0.0)

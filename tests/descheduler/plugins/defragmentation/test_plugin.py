@@ -1,0 +1,182 @@
+"""Defragmentation moves pods for a job that waits only if the job can start then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from koord_descheduler.planner.budgets import MoveLimit, of_namespace
+from koord_descheduler.planner.move import RoundPlan
+from koord_descheduler.plugins.defragmentation.args import DefragmentationArgs, MoveCosts
+from koord_descheduler.plugins.defragmentation.move_cost import ANNOTATION_CHECKPOINT, move_cost
+from koord_descheduler.plugins.defragmentation.plugin import Defragmentation
+from koord_model.times import rfc3339
+from koord_scheduler.config.scheduler_config import read_scheduler_config
+
+from tests.descheduler.clusters import NOW, TestCluster, node, pod
+from tests.support.gangs import gang_annotations
+
+GANG_PLUGINS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {multiPoint: {enabled: [{name: Coscheduling}]}}
+"""
+
+
+def plugin(**args: Any) -> Defragmentation:
+    return Defragmentation(msgspec.convert(args, DefragmentationArgs))
+
+
+def moves(plan: RoundPlan) -> list[tuple[str, str]]:
+    return [(move.pod.name, move.target) for move in plan.moves]
+
+
+@pytest.fixture
+def cluster() -> TestCluster:
+    """Two nodes with four CPUs free each, and a pod that waits for seven."""
+    found = TestCluster()
+    found.put(node("a"), node("b"), pod("small", "a", cpu="1"), pod("other", "a", cpu="3"))
+    found.put(pod("large", "b", cpu="4"), pod("waits", cpu="5", owner=None))
+    return found
+
+
+def test_pods_move_so_that_one_that_waits_has_room(cluster: TestCluster) -> None:
+    plan = cluster.round(plugin())
+    assert moves(plan) == [("small", "b")]
+    assert plan.moves[0].is_pinned
+    assert plan.moves[0].group == "Defragmentation/default/waits"
+    assert plan.moves[0].arithmetic["gained"] == "1 on a"
+    assert plan.notes["test/Defragmentation/default/waits"]["nodes"] == {"default/waits": "a"}
+
+
+def test_the_budget_of_a_plan_holds_for_all_its_moves(cluster: TestCluster) -> None:
+    cluster.put(pod("waits", cpu="8", owner=None), node("c", cpu="1"))
+    assert len(cluster.round(plugin(maxMoves=2)).moves) in (1, 2)
+    cluster.put(pod("large2", "b", cpu="1"), pod("large", "b", cpu="3"))
+    plan = cluster.round(plugin(maxMoves=1))
+    assert not plan.moves
+    why = plan.notes["test/Defragmentation/default/waits"]["why"]
+    assert why == "at most 1 moves make no room for 1 of 1"
+
+
+def test_limits_of_the_round_refuse_a_set_as_a_whole(cluster: TestCluster) -> None:
+    limit = MoveLimit("maxNoOfPodsToEvictPerNamespace", 0, of_namespace)
+    plan = cluster.round(plugin(), limits=[limit])
+    assert not plan.moves
+    assert {refusal.rule for refusal in plan.refusals} == {"Budget"}
+
+
+def test_disruption_budgets_hold(cluster: TestCluster) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "pdb", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "app"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    cluster.put(budget)
+    assert not cluster.round(plugin()).moves
+
+
+def test_a_protected_pod_in_the_way_is_named(cluster: TestCluster) -> None:
+    for name, cpu in (("small", "1"), ("other", "3")):
+        cluster.put(pod(name, "a", cpu=cpu, spec={"priority": 2_000_000_001}))
+    cluster.put(pod("large", "b", cpu="4", spec={"priority": 2_000_000_001}))
+    plan = cluster.round(plugin())
+    assert not plan.moves
+    assert plan.notes["test/Defragmentation/default/waits"]["stays"] == {"Protected": 3}
+
+
+def test_the_schedulers_rules_refuse_a_set_that_only_has_the_amounts(cluster: TestCluster) -> None:
+    """The search does not know of ports: the node that it proposes has the pod's port taken."""
+    ports = [{"hostPort": 80, "containerPort": 80}]
+    container = {"name": "c", "ports": ports, "resources": {"requests": {"cpu": "1"}}}
+    port = {"containers": [container]}
+    cluster.put(pod("small", "a", spec=port), pod("large", "b", spec=port))
+    cluster.put(pod("other", "a", cpu="3"), pod("more", "b", cpu="3"))
+    assert moves(cluster.round(plugin())) in ([("other", "b")], [("more", "a")])
+
+
+def test_a_pod_that_has_not_waited_long_moves_nobody(cluster: TestCluster) -> None:
+    assert not cluster.round(plugin(waiting={"minSeconds": 7200})).moves
+    assert not cluster.round(plugin(waiting={"namespaces": ["others"]})).moves
+
+
+def test_a_job_that_is_worth_little_moves_nobody(cluster: TestCluster) -> None:
+    assert not cluster.round(plugin(minValue=5.0)).moves
+
+
+def test_nodes_are_emptied(cluster: TestCluster) -> None:
+    cluster.remove("Pod", "default/waits")
+    plan = cluster.round(plugin(targets=["EmptyNodes"]))
+    assert moves(plan) == [("large", "a")]
+    assert plan.notes["test/Defragmentation/emptied"]["nodes"] == ["b"]
+
+
+def test_an_unknown_target_is_an_error_at_load() -> None:
+    with pytest.raises(msgspec.ValidationError, match="targets"):
+        msgspec.convert({"targets": ["Everything"]}, DefragmentationArgs)
+    empty = msgspec.convert({"targets": [], "costs": {"mid": 0}}, DefragmentationArgs)
+    assert [line.split()[0] for line in empty.problems("args")] == [
+        "args.targets",
+        "args.costs.mid",
+    ]
+
+
+@pytest.fixture
+def gang() -> TestCluster:
+    """A gang of two waits for six CPUs each; one node of two has so many."""
+    found = TestCluster(read_scheduler_config(GANG_PLUGINS))
+    found.put(node("a"), node("b"), node("c"), pod("large", "c", cpu="4"), pod("p", "b", cpu="3"))
+    waiting = {"annotations": gang_annotations("g", 2), "owner": "job"}
+    found.put(*(pod(f"g{number}", cpu="6", **waiting) for number in range(2)))
+    return found
+
+
+def test_pods_move_for_a_gang_that_starts_as_a_whole(gang: TestCluster) -> None:
+    plan = gang.round(plugin())
+    assert moves(plan) == [("p", "c")]
+    nodes = plan.notes["test/Defragmentation/default/g"]["nodes"]
+    assert nodes == {"default/g0": "a", "default/g1": "b"}
+
+
+def test_nobody_moves_for_a_gang_of_which_only_a_part_can_start(gang: TestCluster) -> None:
+    gang.put(node("a", cpu="5"))
+    plan = gang.round(plugin())
+    assert not plan.moves
+    assert plan.notes["test/Defragmentation/default/g"]["why"].endswith("no room for 1 of 2")
+
+
+def test_pods_of_a_gang_that_runs_are_no_victims(gang: TestCluster) -> None:
+    gang.put(pod("p", "b", cpu="3", annotations=gang_annotations("other", 1)))
+    plan = gang.round(plugin())
+    assert moves(plan) == [("large", "b")]
+
+
+def test_nobody_moves_for_a_gang_that_has_room(gang: TestCluster) -> None:
+    gang.remove("Pod", "default/p")
+    plan = gang.round(plugin())
+    assert (plan.moves, plan.notes) == ((), {})
+
+
+@pytest.mark.parametrize(
+    ("change", "hours", "cost"),
+    [
+        ({}, 2, 1.0),
+        ({"owner": None}, 2, 2.0),
+        ({"owner": None}, 1000, 5.0),
+        ({"owner": None, "annotations": {ANNOTATION_CHECKPOINT: rfc3339(NOW - 1800)}}, 2, 1.25),
+        ({"labels": {"koordinator.sh/priority-class": "koord-free"}}, 2, 0.4),
+    ],
+)
+def test_moving_costs_lost_work_and_less_for_low_priorities(
+    change: dict[str, Any], hours: int, cost: float
+) -> None:
+    document = pod("p", "a", status={"startTime": rfc3339(NOW - 3600 * hours)}, **change)
+    cluster = TestCluster()
+    cluster.put(node("a"), document)
+    view = cluster.cluster.pods["default/p"].view
+    assert move_cost(view, MoveCosts(), NOW) == pytest.approx(cost)
