@@ -30,6 +30,8 @@ from tests.support.listing import listed
 NAMESPACE = "shop"
 CORES = 4.0
 _SYSTEM = 0.2
+_REPORT_SECONDS = 2.0
+"""Between two reports of 100 nodes."""
 
 
 @dataclass
@@ -60,6 +62,7 @@ class PlayedCluster:
         self.uids: set[str] = set()
         self._uids: dict[str, str] = {}
         self._number = 0
+        self._reported = 0.0
 
     async def create(self, placed: Mapping[str, Iterable[str]]) -> None:
         """Make nodes, ReplicaSets and budgets; ``placed`` are nodes of apps' first pods."""
@@ -97,7 +100,9 @@ class PlayedCluster:
             self.fewest[app.name] = min(ready, self.fewest.get(app.name, app.replicas))
             if app.min_available is not None:
                 await self._allow(app, ready)
-        await self.report()
+        if time.monotonic() - self._reported > _REPORT_SECONDS * len(self.nodes) / 100:
+            self._reported = time.monotonic()
+            await self.report()
 
     async def report(self) -> None:
         """Every koordlet reports."""
