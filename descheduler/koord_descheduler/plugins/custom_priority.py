@@ -103,7 +103,7 @@ class CustomPriority(DeschedulerPlugin):
             ]
             if any(target.table.names for target in cheaper):
                 for name in self._sources(level, nodes, cluster):
-                    serve(name, level.name, _accepting(cheaper, cluster), cluster)
+                    serve(name, level.name, cheaper, cluster)
 
     def _levels(self, cluster: ProfileRound) -> list[dict[str, ObservedNode]]:
         """The nodes of each level; a node is of the first that selects it."""
@@ -132,25 +132,29 @@ class CustomPriority(DeschedulerPlugin):
         pods = (pod for pod in cluster.pods_on(name) if not pod.view.has_ended)
         return sorted(pods, key=_size)
 
-    def _relieve(self, name: str, level: str, among: Mask, cluster: ProfileRound) -> None:
+    def _relieve(
+        self, name: str, level: str, targets: list[_Target], cluster: ProfileRound
+    ) -> None:
         reason = f"evicting from {level} priority resource to lower priority resource"
         misfits = 0
         for pod in self._pods(name, cluster):
             if not self._selection.may_move(pod.view, cluster):
                 continue
+            among = _accepting(targets, cluster)
             misfits = 0 if cluster.move(pod, reason, among=among) else misfits + 1
             if misfits == _MOST_MISFITS:
                 return
 
-    def _drain(self, name: str, level: str, among: Mask, cluster: ProfileRound) -> None:
+    def _drain(self, name: str, level: str, targets: list[_Target], cluster: ProfileRound) -> None:
         """Move all pods of a node, but for those that belong to it, or none."""
         reason = f"drain node {name} (sourcePriority={level})"
         mark = cluster.virtual.mark()
         for pod in self._pods(name, cluster):
-            if belongs_to_node(pod.view) or pod.view.deleted is not None:
+            has_left = cluster.virtual.node_of(pod.view.key) != name  # with its gang
+            if has_left or belongs_to_node(pod.view) or pod.view.deleted is not None:
                 continue
             if not self._selection.may_move(pod.view, cluster) or not cluster.move(
-                pod, reason, among=among
+                pod, reason, among=_accepting(targets, cluster)
             ):
                 cluster.virtual.undo(mark)
                 cluster.note(name, f"stays, as {pod.view.key} does")

@@ -82,8 +82,19 @@ def test_pods_that_may_not_move_keep_a_node_from_being_drained(cluster: TestClus
 def test_thresholds_keep_and_reject_pods(cluster: TestCluster) -> None:
     keeping = level("dear", keepThreshold={"cpu": 61})
     assert moves(cluster.round(plugin(keeping, level("cheap")))) == []
-    rejecting = level("cheap", rejectThreshold={"cpu": 59})
-    assert moves(cluster.round(plugin(level("dear"), rejecting))) == []
+    keeping["keepThreshold"] = {"cpu": 60}
+    assert moves(cluster.round(plugin(keeping, level("cheap")))) != []
+    for per_cent, number in ((59, 0), (60, 1), (70, 2)):
+        rejecting = level("cheap", rejectThreshold={"cpu": per_cent})
+        assert len(cluster.round(plugin(level("dear"), rejecting)).moves) == number
+
+
+def test_after_some_pods_that_do_not_fit_bigger_ones_are_not_tried(cluster: TestCluster) -> None:
+    cluster.put(node("dear", cpu="99", labels={"price": "dear"}))
+    cluster.put(*(pod(f"big{number}", "dear", cpu="5") for number in range(9)))
+    plan = cluster.round(plugin())
+    assert moves(plan) == [("p1", "cheap"), ("p2", "cheap")]
+    assert len(plan.refusals) == 5
 
 
 @pytest.mark.parametrize(

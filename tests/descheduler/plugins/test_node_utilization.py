@@ -87,7 +87,15 @@ def test_a_node_that_is_asked_for_little_is_emptied() -> None:
     assert plan.moves[0].reason == (
         "node is underutilized, node cpu requests(10.00%)<=threshold(20.00%)"
     )
-    assert moves(cluster.round(high(numberOfNodes=2))) == []
+    assert plan.notes["test/HighNodeUtilization/nodes"] == {
+        "nodes": 3,
+        "underused": 2,
+        "targets": 1,
+    }
+    plan = cluster.round(high(numberOfNodes=2))
+    assert moves(plan) == []
+    assert "nothingToDo" in plan.notes["test/HighNodeUtilization/nodes"]
+    assert moves(cluster.round(high(evictableNamespaces={"exclude": ["default"]}))) == []
     only = high(
         thresholds={"example.com/x": 20, "cpu": 20}, evictionModes=["OnlyThresholdingResources"]
     )

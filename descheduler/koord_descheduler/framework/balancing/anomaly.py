@@ -35,11 +35,6 @@ class _Detector:
         self._ends = ends
         self._abnormal = self._normal = 0
 
-    @property
-    def is_idle(self) -> bool:
-        """True if it says no more than a new one."""
-        return self._ends is None and not self._abnormal
-
 
 class AnomalyDetectors:
     """Detectors of a pool's nodes; each node is marked once a round.
@@ -62,8 +57,6 @@ class AnomalyDetectors:
                 del self._known[name]
             elif name in others:
                 detector.mark(self._condition, now, is_high=False)
-                if detector.is_idle:
-                    del self._known[name]
         return {
             name
             for name in high

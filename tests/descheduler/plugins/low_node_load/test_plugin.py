@@ -11,8 +11,11 @@ from koord_descheduler.planner.move import RoundPlan
 from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
 from koord_descheduler.plugins.low_node_load.plugin import LowNodeLoad
 from koord_model.times import rfc3339
+from koord_scheduler.config.scheduler_config import read_scheduler_config
 
 from tests.descheduler.clusters import NOW, Document, TestCluster, node, node_metric, pod
+from tests.descheduler.framework.test_round import GANG_PLUGINS
+from tests.support.gangs import gang_annotations
 
 AT_ONCE = {"consecutiveAbnormalities": 1}
 
@@ -122,6 +125,34 @@ def test_an_exhausted_limit_of_one_node_does_not_stop_the_others(hot: TestCluste
     one_each = [MoveLimit("maxNoOfPodsToEvictPerNode", 1, of_node)]
     plan = hot.round(plugin(highThresholds={"cpu": 60, "memory": 80}), limits=one_each)
     assert (moves(plan), rules(plan)) == ([("p2", "b"), ("q1", "b")], {"q2": "Budget"})
+
+
+def test_the_number_of_pods_may_have_a_threshold(hot: TestCluster) -> None:
+    for name in ("a", "b"):
+        hot.put(node(name, cpu="100", allocatable={"pods": "10"}))
+    hot.put(pod("ended", "a", status={"phase": "Succeeded"}))
+    few = {"lowThresholds": {"pods": 10}, "highThresholds": {"pods": 30}}
+    plan = hot.round(plugin(**few))
+    assert len(plan.moves) == 1
+    assert plan.moves[0].reason == (
+        "node is overutilized, node pods usage(40.00%)>threshold(30.00%)"
+    )
+
+
+def test_a_gang_moves_only_if_all_of_it_makes_loads_more_even() -> None:
+    cluster = TestCluster(read_scheduler_config(GANG_PLUGINS))
+    cluster.put(*loaded("a", "1", {"p1": "4", "p2": "3900m"}), *loaded("b"))
+    gang = gang_annotations("g", 2)
+    cluster.put(*(pod(name, "a", cpu="500m", annotations=gang) for name in ("p1", "p2")))
+    cluster.put(pod("stays", "a", cpu="5", spec={"priority": 2_000_000_000}))
+    plan = cluster.round(plugin())
+    assert moves(plan) == []
+    assert {one.why for one in plan.refusals if one.rule == "Target"} == {
+        "with all of its gang, loads get worse"
+    }
+    cluster.put(*loaded("c"))
+    plan = cluster.round(plugin())
+    assert sorted(target for _, target in moves(plan)) == ["b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -254,6 +285,17 @@ def test_pools_have_their_own_thresholds_and_hide_their_sources(hot: TestCluster
     assert [move.reason[-18:] for move in plan.moves] == [">threshold(75.00%)"]
     plan = hot.round(plugin(highThresholds={"cpu": 90, "memory": 90}, nodePools=[of_x]))
     assert [move.reason[-18:] for move in plan.moves] == [">threshold(70.00%)"]
+
+
+def test_rounds_are_counted_for_each_pool_by_itself(hot: TestCluster) -> None:
+    """In Koordinator a node of two pools is counted twice a round."""
+    of_x = {"nodeSelector": {}, "highThresholds": {"cpu": 70, "memory": 80}}
+    made = plugin(
+        highThresholds={"cpu": 90, "memory": 90},
+        nodePools=[of_x],
+        anomalyCondition={"consecutiveAbnormalities": 2},
+    )
+    assert [len(hot.round(made).moves) for _ in range(3)] == [0, 0, 1]
 
 
 def test_moves_of_a_round_are_seen_by_the_next_pool(hot: TestCluster) -> None:
