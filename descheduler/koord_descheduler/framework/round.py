@@ -129,7 +129,9 @@ class DeschedulingRound:
         self.disruptions.refund(move.pod)
 
     def plan(self) -> RoundPlan:
-        """The plan; the cluster is as it was before."""
+        """The plan; the cluster is as it was before. Pods that move are refused by nobody."""
+        for move in self.moves:
+            self.refusals.pop(move.pod.key, None)
         found = RoundPlan(
             self.now,
             tuple(self.moves),

@@ -7,7 +7,7 @@ since count with an estimate of their requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, Protocol
 
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
@@ -161,17 +161,6 @@ class RequestUsages(NodeUsages):
 
     def counted(self, pod: KnownPod) -> Mapping[str, float]:
         return self.of_pod(pod)
-
-
-def fractions(
-    usage: Mapping[str, float], capacity: Mapping[str, float], resources: Sequence[str]
-) -> dict[str, float]:
-    """Usage in per cent of the capacity of each of these resources that the node has."""
-    return {
-        name: 100.0 * usage.get(name, 0.0) / capacity[name]
-        for name in resources
-        if capacity.get(name)
-    }
 
 
 def _since(report: NodeReport, pod: KnownPod) -> Mapping[str, float]:

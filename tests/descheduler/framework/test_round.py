@@ -136,6 +136,12 @@ def test_a_plugin_that_fails_costs_only_its_own_moves(small: TestCluster) -> Non
     assert plan.notes == {"Failing/defect": "RuntimeError: broken"}
 
 
+def test_a_pod_that_moves_is_not_refused(small: TestCluster) -> None:
+    small.put(node("a", unschedulable=True), pod("p", "a"))
+    plan = small.round(Emptying(), Emptying())
+    assert (moves(plan), rules(plan)) == ([("p", "b")], {})
+
+
 def test_moves_of_a_plugin_in_dry_run_are_notes(small: TestCluster) -> None:
     pretending = Emptying()
     pretending.dry_run = True
