@@ -42,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="with --plan: cordon and reserve nothing"
     )
+    parser.add_argument(
+        "--evict-directly",
+        action="store_true",
+        help="with --plan: prove places by a simulation; for clusters without koord-scheduler",
+    )
     parser.add_argument("--reason", default="", metavar="TEXT", help="with --plan: why, for people")
     parser.add_argument(
         "--timeout",
@@ -55,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Iterator[str]:
     """The drain of a node, as asked. Raises AskError."""
-    if (arguments.dry_run or arguments.reason) and not arguments.plan:
-        raise AskError("--dry-run and --reason are for --plan")
+    if (arguments.dry_run or arguments.reason or arguments.evict_directly) and not arguments.plan:
+        raise AskError("--dry-run, --evict-directly and --reason are for --plan")
     found = cluster_client.ask_cluster(arguments, lambda api: _ask(api, arguments))
     if arguments.json:
         yield json.dumps(found, indent=2, ensure_ascii=False)
@@ -125,7 +130,10 @@ async def _plan(api: Client, arguments: argparse.Namespace, found: Json | None) 
 def _document(arguments: argparse.Namespace) -> dict[str, Any]:
     spec: dict[str, Any] = {"nodeName": arguments.node, "confirmState": "WaitForConfirm"}
     user = os.environ.get("USER", "")
-    more = {"reason": arguments.reason, "requestedBy": user, "dryRun": arguments.dry_run}
+    more: dict[str, Any] = {"reason": arguments.reason, "requestedBy": user}
+    more |= {"dryRun": arguments.dry_run}
+    if arguments.evict_directly:
+        more["migrationPolicy"] = {"jobMode": "EvictDirectly"}
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "DrainNode",

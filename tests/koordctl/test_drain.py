@@ -75,9 +75,13 @@ async def test_a_plan_is_waited_for_and_a_blocked_one_is_none(
         assert (code, "there is no plan for node node-7: m" in error) == (1, True)
 
 
-async def test_a_plan_that_nobody_makes(ctl: Ctl) -> None:
-    code, _, error = await ctl("drain", "node-7", "--plan", "--dry-run", "--timeout=0.1")
+async def test_a_plan_that_nobody_makes(api: KubeApi, ctl: Ctl) -> None:
+    words = ("--plan", "--dry-run", "--evict-directly", "--timeout=0.1")
+    code, _, error = await ctl("drain", "node-7", *words)
     assert code == 1
+    (name,) = [key.name for key in api.objects if key.resource == DRAIN_NODES]
+    assert asked(api, name)["dryRun"]
+    assert asked(api, name)["migrationPolicy"] == {"jobMode": "EvictDirectly"}
     assert "there is no plan for node node-7: koord-descheduler has not seen it" in error
 
 
@@ -104,7 +108,7 @@ async def test_a_proved_plan_is_confirmed_or_aborted(api: KubeApi, ctl: Ctl) -> 
         ("Waiting", {"dryRun": True}, ["--confirm"], "the plan is a dry run"),
         ("Waiting", {"nodeName": "other"}, ["--abort"], "nothing drains node node-7; --plan does"),
         ("Waiting", {"nodeName": "other"}, [], "nothing drains node node-7; --plan does"),
-        ("Waiting", {}, ["--reason=x"], "--dry-run and --reason are for --plan"),
+        ("Waiting", {}, ["--reason=x"], "--dry-run, --evict-directly and --reason are for --plan"),
     ],
 )
 async def test_what_is_not_there(

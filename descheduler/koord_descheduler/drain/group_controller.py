@@ -36,6 +36,7 @@ from koord_descheduler.drain.group_decision import (
     decide_group,
     group_status,
 )
+from koord_descheduler.drain.other_drains import other_drains
 from koord_descheduler.drain.status_writer import write_status
 from koord_descheduler.migration.core.documents import kind_of
 from koord_descheduler.planner.cluster import ClusterModel
@@ -149,7 +150,7 @@ class DrainGroupController:
 
     def _view(self, group: DrainGroup, drains: list[GroupDrain], selected: list[str]) -> GroupView:
         planned = {drain.node for drain in drains}
-        claimed = {str(each["spec"].get("nodeName")) for each in self._drains.objects.values()}
+        claimed = other_drains("", self._drains.objects).nodes
         left = [name for name in selected if name not in planned | claimed]
         candidates = most_free_first(self._cluster, left)
         free = free_percentage(self._cluster, planned | set(candidates[:1])) if candidates else 0.0

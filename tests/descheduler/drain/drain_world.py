@@ -47,6 +47,7 @@ class DrainWorld:
         self.reservations: dict[str, Document] = {}
         self.jobs: dict[str, Document] = {}
         self.evicted: list[str] = []
+        self.schedules = True
         self.failing: Callable[[str], bool] = lambda pod: False
         self.node: Document | None = None
         self.set_node(node("a", unschedulable=cordoned))
@@ -96,7 +97,7 @@ class DrainWorld:
 
     def others(self) -> None:
         """The scheduler gives Reservations their nodes; jobs evict pods, whose next ones start."""
-        for reservation in self.reservations.values():
+        for reservation in self.reservations.values() if self.schedules else ():
             term = reservation["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
             terms = term["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
             target = terms[0]["matchFields"][-1]["values"][0]

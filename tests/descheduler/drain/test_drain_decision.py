@@ -11,8 +11,9 @@ from koord_descheduler.drain.drain_decision import decide
 from koord_descheduler.drain.drain_objects import ANNOTATION_CLAIM
 from koord_descheduler.drain.phases import TRANSITIONS, DrainPhase, DrainSignal, next_phase
 from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
+from koord_model.times import rfc3339
 
-from tests.descheduler.clusters import node
+from tests.descheduler.clusters import NOW, node
 from tests.descheduler.drain.drain_world import DrainWorld
 
 
@@ -41,6 +42,7 @@ def test_a_node_is_planned_proved_confirmed_and_drained(reserves: bool) -> None:
         found.others()
     assert list(dict.fromkeys(phases)) == ["Pending", "Planning", "Waiting"]
     assert len(found.reservations) == (2 if reserves else 0)
+    assert all(each["spec"]["allocateOnce"] for each in found.reservations.values())
     assert {each["targetNode"] for each in found.status["pods"]} == {"b", "c"}
     assert found.settle() == "Waiting"
     assert not found.jobs, "nothing moves before it is confirmed"
@@ -50,7 +52,12 @@ def test_a_node_is_planned_proved_confirmed_and_drained(reserves: bool) -> None:
     assert {job["spec"]["mode"] for job in found.jobs.values()} == {
         "ReservationFirst" if reserves else "EvictDirectly"
     }
+    assert found.status["message"] == "wave 0: 2 pods; 2 are left"
     assert found.settle() == "Drained"
+    assert (found.status["message"], found.status["endTime"]) == ("no pod is left", rfc3339(NOW))
+    found.wait(60)
+    found.settle()
+    assert found.status["endTime"] == rfc3339(NOW)
     assert found.evicted == ["p", "q"]
     assert found.conditions == {"DrainInProgress": "False", "Drained": "True"}
     assert found.status["counts"] | {"drained": 2} == found.status["counts"]
@@ -71,10 +78,16 @@ def test_all_is_undone_and_a_node_that_was_cordoned_stays_so(
         found.delete()
     else:
         found.ask(confirmState=how)
+    if how != "deleted":
+        found.step()
+        assert found.status["message"] == "all that was done is being undone"
+        assert found.status["endTime"] is None
     assert found.settle() == ("Aborted" if how != "deleted" else "")
     assert_undone(found, cordoned=cordoned)
     if found.drain is not None:
         assert found.drain["metadata"]["finalizers"] == []
+        assert found.status["message"] == "all is undone"
+        assert found.status["endTime"] == rfc3339(NOW)
         found.ask(confirmState="Confirmed")
         assert found.settle() == "Aborted", "an end is an end"
 
@@ -104,6 +117,43 @@ def test_a_drain_that_does_not_fit_as_a_whole_blocks() -> None:
     assert found.settle() == "Drained"
 
 
+def test_pods_that_cannot_move_need_no_place() -> None:
+    found = DrainWorld(reserves=False)
+    found.add_pod("bare", cpu="4", owner=None)
+    found.add_pod("p", cpu="4")
+    found.add_pod("q", cpu="4")
+    found.settle()
+    assert [each.get("targetNode", "") for each in found.status["pods"]] in (
+        ["", "b", "c"],
+        ["", "c", "b"],
+    )
+
+
+@pytest.mark.parametrize("end", ["Failed", "Pending"])
+def test_another_place_is_planned_where_the_scheduler_finds_none(end: str) -> None:
+    found = DrainWorld()
+    found.schedules = False
+    found.add_pod("p", owner="app")
+    found.add_pod("q", "b", cpu="2", owner="app")
+    found.settle()
+    ((name, first),) = found.reservations.items()
+    assert found.status["pods"][0]["why"] == f"Reservation {name}: Pending"
+    condition = {"type": "Scheduled", "status": "False", "message": "no room"}
+    first["status"] = {"phase": end, "conditions": [condition]}
+    if end == "Pending":
+        assert found.settle() == "Planning", "the scheduler has some time"
+        found.wait(30)
+    assert found.settle() == "Blocked"
+    assert (
+        found.status["pods"][0] | {"state": "Failed", "why": f"Reservation {name}: no room"}
+        == (found.status["pods"][0])
+    )
+    found.schedules = True
+    found.wait(60)
+    assert found.settle() == "Waiting"
+    assert found.reservations[name] is not first
+
+
 def test_waves_follow_each_other_and_critical_pods_go_last() -> None:
     rules = [{"behavior": "Drain"}]
     found = world(confirmState="Confirmed", podRules=rules)
@@ -115,6 +165,9 @@ def test_waves_follow_each_other_and_critical_pods_go_last() -> None:
     found.failing = lambda pod: pod == "p"
     assert found.settle() == "Blocked"
     assert found.evicted == ["q"]
+    assert found.status["counts"] == {
+        "total": 2, "ready": 1, "migrating": 0, "blocked": 1, "waiting": 0, "drained": 1,
+    }  # fmt: skip
 
 
 def test_a_failed_migration_blocks_and_is_tried_again() -> None:
@@ -182,6 +235,7 @@ def test_pods_that_a_drain_may_not_move_are_not_deleted_at_its_deadline() -> Non
 def test_pods_that_are_to_end_by_themselves_are_waited_for() -> None:
     found = world(confirmState="Confirmed", podRules=[{"behavior": "WaitCompleted"}])
     assert found.settle() == "Running"
+    assert (found.status["counts"]["waiting"], found.status["counts"]["ready"]) == (2, 0)
     found.end_pod("p")
     found.end_pod("q")
     assert found.settle() == "Drained"
@@ -192,9 +246,20 @@ def test_a_dry_run_shows_its_plan_and_does_nothing() -> None:
     found = world(dryRun=True, confirmState="Confirmed")
     assert found.settle() == "Waiting"
     assert {each["targetNode"] for each in found.status["pods"]} == {"b", "c"}
+    assert found.status["message"] == "dry run: 2 pods have a place; nothing is done"
     assert not found.conditions
     assert_undone(found)
     found.ask(dryRun=False)
+    assert found.settle() == "Drained"
+
+
+def test_pods_that_end_are_waited_for_and_not_moved() -> None:
+    found = DrainWorld(confirmState="Confirmed")
+    found.add_pod("p", deletionTimestamp=rfc3339(NOW))
+    assert found.settle() == "Running"
+    assert found.status["counts"]["migrating"] == 1
+    assert not found.jobs
+    found.end_pod("p")
     assert found.settle() == "Drained"
 
 

@@ -15,6 +15,7 @@ from tests.descheduler.clusters import TestCluster, node, pod
 from tests.descheduler.framework.test_round import GANG_PLUGINS, gang_pod
 
 _CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+THEN = "2026-01-01T00:00:00Z"
 _LOCAL = {"volumes": [{"name": "v", "emptyDir": {}}]}
 _DAEMON = [
     {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
@@ -50,7 +51,7 @@ def places(cluster: TestCluster, drained: tuple[str, ...] = ("a",), **more: Any)
             {"owner": "app", "namespace": "kube-system"},
             "it is in kube-system without koordinator.sh/eviction-enabled=true",
         ),
-        ({"owner": "app", "deletionTimestamp": "2026-01-01T00:00:00Z"}, ""),
+        ({"owner": "app", "deletionTimestamp": THEN}, ""),
     ],
 )
 def test_pods_block_visibly_unless_a_rule_says_otherwise(
@@ -61,6 +62,18 @@ def test_pods_block_visibly_unless_a_rule_says_otherwise(
     assert found.obstacle == expected
     (found,) = drained_pods(cluster.cluster, spec(podRules=[{"behavior": "Drain"}]))
     assert found.obstacle == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "deleted", "blocks"),
+    [({}, {}, False), ({"phase": "Failed"}, {}, True), ({}, {"deletionTimestamp": THEN}, True)],
+)
+def test_replicas_that_end_are_none(
+    cluster: TestCluster, status: dict[str, Any], deleted: dict[str, Any], blocks: bool
+) -> None:
+    cluster.put(pod("p", "a", owner="two"), pod("q", "b", owner="two", status=status, **deleted))
+    (found,) = drained_pods(cluster.cluster, spec())
+    assert bool(found.obstacle) is blocks
 
 
 @pytest.mark.parametrize(
@@ -85,6 +98,7 @@ def test_the_first_rule_that_applies_counts_and_orders_waves(cluster: TestCluste
     rules = [
         {"selector": {"matchLabels": {"x": "1"}}, "behavior": "Skip"},
         {"selector": {"matchLabels": {"x": "2"}}, "behavior": "WaitCompleted", "order": 3},
+        {"namespaces": ["other"], "behavior": "Skip"},
         {"namespaces": ["default"], "behavior": "Drain"},
     ]
     found = drained_pods(cluster.cluster, spec(podRules=rules))
