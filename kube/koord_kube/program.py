@@ -70,6 +70,7 @@ class ControlPlaneProgram:
         self._not_ready = not_ready
         self._log = log or get_log("program")
         self._stopping = False
+        self._stop: anyio.Event | None = None
         self._leader_work_ended = anyio.Event()
 
     @property
@@ -88,7 +89,7 @@ class ControlPlaneProgram:
         Raises:
             OSError: an address is in use, or not this machine's.
         """
-        stop = anyio.Event()
+        stop = self._stop = anyio.Event()
         on_signals(stop.set, loop=asyncio.get_running_loop())
         async with AsyncExitStack() as at_exit:
             at_exit.push_async_callback(self.leadership.close)
@@ -96,6 +97,11 @@ class ControlPlaneProgram:
                 server.start()
                 at_exit.callback(server.stop)
             await self._run_until(stop)
+
+    def stop(self) -> None:
+        """Stop in order, as at SIGTERM."""
+        if self._stop is not None:
+            self._stop.set()
 
     async def _run_until(self, stop: anyio.Event) -> None:
         async with anyio.create_task_group() as group:

@@ -24,6 +24,7 @@ from koord_descheduler.migration.job_steps import JobSteps
 from koord_descheduler.migration.job_store import JobStore
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move
+from koord_descheduler.planner.move_memory import PastMove
 from koord_descheduler.plugins.migration_controller.plugin import MigrationControllerPlugin
 
 _SCAVENGE_SECONDS = 60.0
@@ -143,6 +144,12 @@ class MigrationController:
             if not job.is_over:
                 pod, target = self._arbitrator.pod_of(job), job.node or job.planned_node
                 yield Move(pod, target, self._created_by, job.trigger, job.eviction_reason)
+
+    def past(self) -> Iterator[PastMove]:
+        """The evictions of all jobs that there are: a restart forgets none of them."""
+        for job in self._store.own():
+            if job.eviction_began is not None:
+                yield PastMove(job.eviction_began, job.origin.controller, job.origin.node)
 
     def _remember_evictions(self) -> None:
         """Spend what the limiters spent before a restart, or while another program led."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import NamedTuple
 
 from koord_descheduler.planner.move import Move
 
 
-class _Left(NamedTuple):
+class PastMove(NamedTuple):
+    """A pod of an ``owner`` (its uid) left a node."""
+
     at: float
     owner: str
     node: str
@@ -19,16 +22,20 @@ class MoveMemory:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._order: deque[_Left] = deque()
+        self._order: deque[PastMove] = deque()
         self._last: dict[tuple[str, str], float] = {}
 
     def add(self, move: Move, now: float) -> None:
         """A pod leaves its node."""
-        if not move.pod.owner:
-            return
-        self._order.append(_Left(now, move.pod.owner, move.source))
-        self._last[move.pod.owner, move.source] = now
         self._expire(now)
+        self.remember(PastMove(now, move.pod.owner, move.source))
+
+    def remember(self, past: PastMove) -> None:
+        """A pod has left its node; one that is known already changes nothing."""
+        key = past.owner, past.node
+        if past.owner and past.at > self._last.get(key, -math.inf):
+            self._order.append(past)
+            self._last[key] = past.at
 
     def left(self, owner: str, node: str, now: float) -> float | None:
         """Seconds since a pod of an owner left a node; ``None``: not lately."""

@@ -19,6 +19,7 @@ from koord_kube.leadership import Leadership
 from koord_kube.lease_flags import lease_settings
 from koord_kube.pod_evictor import PodEvictor
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
+from koord_kube.protocol.api import NotLeadingError
 from koord_model import duration
 from koord_scheduler.config.scheduler_config import SchedulerConfig
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
@@ -37,6 +38,7 @@ from koord_descheduler.migration.workload_reader import WorkloadReader
 from koord_descheduler.planner.budgets import MoveLimit, of_target
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move, RoundPlan
+from koord_descheduler.planner.move_memory import PastMove
 from koord_descheduler.plugins.migration_controller.plugin import MigrationControllerPlugin
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
@@ -91,6 +93,7 @@ class DeschedulerProgram:
             interval=_interval(settings, config),
             silence=self._follower.silence,
             jobs=self._jobs,
+            past=self._past,
             dry_run=settings.dry_run or config.dry_run,
         )
         self._program = ControlPlaneProgram(
@@ -134,6 +137,13 @@ class DeschedulerProgram:
 
     async def _lead(self, api: Client, _term: int) -> None:
         """Plan and carry out rounds in one term."""
+        try:
+            await self._lead_term(api)
+        except* NotLeadingError:
+            pass  # a write came too late
+        await anyio.sleep_forever()  # until the end of the term, which is known soon
+
+    async def _lead_term(self, api: Client) -> None:
         await self._follower.wait_synced()
         await self._follower.catch_up()
         submitter = TaskSubmitter(api.write)
@@ -163,7 +173,8 @@ class DeschedulerProgram:
                     group.start_soon(controller.run)
                 annotator = PodAnnotator(api.write, self._warn)
                 await self._loop.run(self._executors(api, recorder), annotator.write)
-                await anyio.sleep_forever()
+                await self._end()
+                group.cancel_scope.cancel()
         finally:
             self._migrations, self._controllers = {}, []
             with anyio.CancelScope(shield=True):
@@ -194,6 +205,17 @@ class DeschedulerProgram:
         direct = DirectEvictor(PodEvictor(api.write, api.backoff), recorder, grace_seconds=grace)
         names = (profile.profile.name for profile in self._config.profiles)
         return {name: self._migrations.get(name, direct) for name in names}
+
+    async def _end(self) -> None:
+        """There is one round alone: this program ends once its jobs are over."""
+        while any(self._jobs()):  # noqa: ASYNC110 - of several controllers, each with its own
+            await anyio.sleep(1.0)
+        log.info("the round is over; deschedulingInterval is 0")
+        self._program.stop()
+
+    def _past(self) -> Iterator[PastMove]:
+        for migrations in self._migrations.values():
+            yield from migrations.past()
 
     def _jobs(self) -> Iterator[Move]:
         for migrations in self._migrations.values():

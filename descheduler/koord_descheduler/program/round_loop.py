@@ -8,9 +8,10 @@ from typing import Protocol
 
 import anyio
 from koord_kube.core.evictions import EvictionOutcome, EvictionResult
-from koord_kube.protocol.api import ApiError, NotLeadingError
+from koord_kube.protocol.api import ApiError
 
 from koord_descheduler.planner.move import DesiredAnnotations, Move, RoundPlan
+from koord_descheduler.planner.move_memory import PastMove
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.round_planner import RoundPlanner
 
@@ -34,7 +35,7 @@ class MoveExecutor(Protocol):
         """Begin a move.
 
         Raises:
-            NotLeadingError: this program may not write.
+            ApiError: it was refused, or this program may not write.
         """
         ...
 
@@ -58,7 +59,8 @@ class RoundObserver(Protocol):
 class RoundLoop:
     """Plans a round every ``interval`` seconds (0: one alone) and executes it.
 
-    ``silence`` says why nothing may be decided at present; ``jobs`` are migrations under way.
+    ``silence`` says why nothing may be decided at present; ``jobs`` are migrations under way,
+    ``past`` those that are over, which the planner may not know of after a restart.
     A round starts earlier once ``trigger`` is called, ``settle`` seconds after the last call.
     """
 
@@ -71,6 +73,7 @@ class RoundLoop:
         interval: float,
         silence: Callable[[], str],
         jobs: Callable[[], Iterable[Move]] = tuple,
+        past: Callable[[], Iterable[PastMove]] = tuple,
         dry_run: bool = False,
         settle: float = 5.0,
         wall: Callable[[], float] = time.time,
@@ -82,6 +85,7 @@ class RoundLoop:
         self._interval = interval
         self._silence = silence
         self._jobs = jobs
+        self._past = past
         self.is_dry_run = dry_run
         self._settle = settle
         self._wall = wall
@@ -97,11 +101,7 @@ class RoundLoop:
         return self._planner.plan(self._wall(), self._jobs(), is_trial=True)
 
     async def run(self, executors: Mapping[str, MoveExecutor], annotate: Annotate) -> None:
-        """Until cancelled, or after one round where there is no interval.
-
-        Raises:
-            NotLeadingError: another one leads by now.
-        """
+        """Until cancelled, or after one round where there is no interval."""
         while True:
             await self._round(executors, annotate)
             if not self._interval:
@@ -115,6 +115,7 @@ class RoundLoop:
         if reason := self._silence() or self._planner.obstacle():
             self._observer.not_planned(reason)
             return
+        self._planner.remember(self._past())
         began = self._monotonic()
         plan = self._planner.plan(self._wall(), self._jobs())
         seconds = self._monotonic() - began
@@ -139,7 +140,5 @@ class RoundLoop:
     async def _execute(self, executor: MoveExecutor, move: Move) -> EvictionOutcome:
         try:
             return await executor.execute(move)
-        except NotLeadingError:
-            raise
-        except ApiError as error:
+        except ApiError as error:  # another one leads by now, it may be: then this ends soon
             return EvictionOutcome(EvictionResult.FAILED, str(error))

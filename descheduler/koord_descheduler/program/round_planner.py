@@ -13,7 +13,7 @@ from koord_descheduler.framework.round import (
 from koord_descheduler.planner.budgets import Budgets, MoveLimit
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move, RoundPlan
-from koord_descheduler.planner.move_memory import MoveMemory
+from koord_descheduler.planner.move_memory import MoveMemory, PastMove
 
 _UNTIL_SEEN = 10.0
 """Seconds until whoever keeps track of a move knows of it."""
@@ -69,6 +69,11 @@ class RoundPlanner:
         until = now + (_UNTIL_SEEN if is_tracked else self._settings.memory)
         self._begun[move.pod.uid] = until, move
         self._memory.add(move, now)
+
+    def remember(self, past: Iterable[PastMove]) -> None:
+        """Remember moves, those that are known too."""
+        for left in past:
+            self._memory.remember(left)
 
     def under_way(self, now: float) -> list[Move]:
         """The moves that were begun and have not ended."""

@@ -9,12 +9,13 @@ import pytest
 from koord_descheduler.framework.round import DeschedulerProfile, ProfileRound, RoundSettings
 from koord_descheduler.planner.budgets import MoveLimit, of_all
 from koord_descheduler.planner.move import DesiredAnnotations, Move, RoundPlan
+from koord_descheduler.planner.move_memory import PastMove
 from koord_descheduler.plugin import DeschedulerPlugin
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.round_loop import RoundLoop
 from koord_descheduler.program.round_planner import RoundPlanner
 from koord_kube.core.evictions import EvictionOutcome, EvictionResult
-from koord_kube.protocol.api import ApiError
+from koord_kube.protocol.api import ApiError, NotLeadingError
 
 from tests.descheduler.clusters import NOW, TestCluster, node, pod
 from tests.descheduler.framework.test_round import Emptying
@@ -188,3 +189,23 @@ async def test_a_trigger_starts_a_round_early(cluster: TestCluster) -> None:
                 rounds.trigger()
                 await anyio.sleep(0)
         group.cancel_scope.cancel()
+
+
+async def test_moves_of_another_life_are_remembered(cluster: TestCluster) -> None:
+    observer = Observer()
+    cluster.put(node("a"), node("b", unschedulable=True), pod("p0", "b", cpu="1", owner="o0"))
+    made = RoundPlanner(
+        cluster.cluster,
+        [DeschedulerProfile("test", (), (Emptying("b"),))],
+        (),
+        RoundSettings(0.0, 100.0),
+    )
+    past = [PastMove(NOW - 50, "uid-of-o0", "a"), PastMove(NOW - 50, "uid-of-o0", "a")]
+    await loop(made, observer, past=lambda: past).run({"test": Executor()}, not_annotated)
+    assert observer.plans[0].refusals[0].why == "a: a pod of its owner left it 50 s ago"
+
+
+async def test_a_write_that_comes_too_late_ends_no_loop(cluster: TestCluster) -> None:
+    observer, executor = Observer(), Executor(p0=NotLeadingError("not leading"))
+    await loop(planner(cluster), observer).run({"test": executor}, not_annotated)
+    assert observer.results[0] == ("p0", "failed")

@@ -1,0 +1,40 @@
+"""The descheduler's program beside the double of the API server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from koord_descheduler.config.descheduler_config import read_descheduler_config
+from koord_descheduler.program.program import DeschedulerProgram
+from koord_descheduler.program.settings import DeschedulerSettings
+from koord_kube.client import Client, Cluster, Limits
+from koord_kube.protocol.resources import LEASES, NODES
+from koord_scheduler.config.scheduler_config import default_scheduler_config
+
+from tests.descheduler.clusters import node
+from tests.support.kube_api import KubeApi
+from tests.support.processes import PATIENCE
+
+SETTINGS = DeschedulerSettings(
+    port=0, leader_elect_retry_period=0.1, leader_elect_resource_namespace="default"
+)
+CONFIG = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerConfiguration
+deschedulingInterval: 0s
+"""
+
+
+async def test_one_round_alone_ends_the_program() -> None:
+    async with (
+        KubeApi() as api,
+        Client(Cluster(api.url), Limits(qps=0, answer=PATIENCE)) as client,
+    ):
+        for name in ("a", "b"):
+            api.put(NODES, node(name))
+        config = read_descheduler_config(CONFIG)
+        program = DeschedulerProgram(SETTINGS, config, default_scheduler_config(), client, "d_0")
+        async with asyncio.timeout(PATIENCE):
+            await program.serve()
+        lease = api.get(LEASES, "koord-descheduler", "default")
+    assert not lease["spec"].get("holderIdentity"), "it hands over at once"
