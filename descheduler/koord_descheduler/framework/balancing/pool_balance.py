@@ -150,7 +150,6 @@ class PoolBalance:
             return cluster.refuse(pod.view, "Target", _NO_TARGET)
         among = cluster.virtual.mask(self._state_rows[accepting])
         mark, known = cluster.virtual.mark(), len(cluster.moves)
-        before = loads.imbalance(audience)
         if not cluster.move(
             pod,
             loads.reason(row, audience),
@@ -160,6 +159,7 @@ class PoolBalance:
             return False
         made = cluster.moves[known:]
         touched = {name for move in made for name in (move.source, move.target)}
+        before = loads.imbalance(audience) if len(made) > 1 else 0.0
         loads.refresh(touched)
         if len(made) > 1 and self._is_worse([move.target for move in made], before, audience):
             cluster.virtual.undo(mark)

@@ -16,6 +16,7 @@ from koord_descheduler.objects.observed_node import ObservedNode
 from koord_descheduler.planner.usage import NodeUsages
 
 _Amounts = npt.NDArray[np.float64]
+ALL = slice(None)
 _LEAST_GAIN = 1e-9
 """Of the sum of squared loads: less is an error of rounding."""
 
@@ -112,9 +113,9 @@ class PoolLoads:
             for name, mean in zip(self.resources, means.tolist(), strict=True)
         ]
 
-    def per_cent(self, audience: Audience) -> _Amounts:
-        """Usage in per cent of capacities; 0 where a node has none."""
-        used, capacity = self._used[audience], self._capacity
+    def per_cent(self, audience: Audience, at: int | slice = ALL) -> _Amounts:
+        """Usage of nodes, or of one, in per cent of capacities; 0 where a node has none."""
+        used, capacity = self._used[audience, at], self._capacity[at]
         found: _Amounts = np.zeros_like(used)
         np.divide(100.0 * used, capacity, out=found, where=capacity > 0)
         return found
@@ -206,7 +207,7 @@ class PoolLoads:
 
     def reason(self, row: int, audience: Audience) -> str:
         """Return why a node is a source, in Koordinator's words."""
-        per_cent = self.per_cent(audience)[row].tolist()
+        per_cent = self.per_cent(audience, row).tolist()
         over = self.overages(row, audience)
         infos = (
             f"{audience.word} {name} {self.usages.word}({per_cent[place]:.2f}%)"
@@ -218,7 +219,7 @@ class PoolLoads:
 
     def within(self, row: int) -> str:
         """Return why a node is below its low thresholds, in the same words."""
-        per_cent = self.per_cent(Audience.NODE)[row].tolist()
+        per_cent = self.per_cent(Audience.NODE, row).tolist()
         return ", ".join(
             f"node {name} {self.usages.word}({used:.2f}%)<=threshold({self._pool.low[name]:.2f}%)"
             for name, used in zip(self.resources, per_cent, strict=True)
