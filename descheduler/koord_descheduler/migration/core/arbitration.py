@@ -44,11 +44,11 @@ class ArbitrationResult(NamedTuple):
 def in_order(waiting: Iterable[WaitingJob], moving: Iterable[ObservedPod]) -> list[WaitingJob]:
     """Koordinator's order, by sorts in turn: the last one counts most.
 
-    Newest jobs, cheapest pods; pods of one Job beside each other; Jobs with more moving pods
-    before others.
+    Newest jobs; cheapest pods, of equals the newest; pods of one Job beside each other; Jobs with
+    more moving pods before others.
     """
     jobs = sorted(waiting, key=lambda one: int(one.job.created), reverse=True)
-    jobs.sort(key=lambda one: eviction_order(one.pod))
+    jobs.sort(key=lambda one: (*eviction_order(one.pod), -one.pod.created))
     first: dict[str, int] = {}
     for place, one in enumerate(jobs):
         first.setdefault(_job_of(one.pod) or one.job.uid, place)
