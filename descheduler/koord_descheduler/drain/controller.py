@@ -30,7 +30,7 @@ from koord_kube.reconcile_loop import ReconcileLoop
 
 from koord_descheduler.drain.act_writer import ActWriter
 from koord_descheduler.drain.drain_decision import decide
-from koord_descheduler.drain.drain_document import observe, status_document
+from koord_descheduler.drain.drain_document import drained_node, observe, status_document
 from koord_descheduler.drain.drain_objects import (
     LABEL_DRAIN,
     DrainedNode,
@@ -172,14 +172,13 @@ class DrainController:
         others = other_drains(name, self._drains.objects)
         reluctant = self._groups.reluctant(document)
         others = others._replace(reluctant=reluctant - others.nodes)
-        spec, given = document.get("spec") or {}, document.get("status") or {}
-        node = await self._node(given.get("nodeName") or str(spec.get("nodeName") or ""))
+        node = await self._node(drained_node(document))
         parts = DrainParts(
             uid, {each.name: each for each in reservations}, {each.name: each for each in jobs}
         )
         now = self._wall()
         if self._dry_run:
-            document = document | {"spec": spec | {"dryRun": True}}
+            document = document | {"spec": (document.get("spec") or {}) | {"dryRun": True}}
         return observe(document, self._cluster, node, parts, others, now, reserves=reserves)
 
     async def _node(self, name: str) -> DrainedNode | None:

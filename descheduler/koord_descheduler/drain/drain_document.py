@@ -42,14 +42,21 @@ class OtherDrains(NamedTuple):
     claimants: frozenset[str] = frozenset()
 
 
+def drained_node(document: Object) -> str:
+    """The node of a DrainNode: its first one, once it is about to be cordoned."""
+    node = (document.get("status") or {}).get("nodeName")
+    if node and FINALIZER in (document["metadata"].get("finalizers") or ()):
+        return str(node)
+    return str((document.get("spec") or {}).get("nodeName") or "")
+
+
 def read_drain(document: Object) -> tuple[DrainSpec, DrainStatus]:
-    """The spec and the status of a DrainNode; its first node counts.
+    """The spec and the status of a DrainNode.
 
     Raises:
         ValueError: its spec is not valid.
     """
     spec, given = read_drain_spec(document.get("spec")), document.get("status") or {}
-    node = given.get("nodeName") or spec.node
     status = DrainStatus(
         DrainPhase(given.get("phase") or DrainPhase.PENDING),
         given.get("message", ""),
@@ -58,7 +65,7 @@ def read_drain(document: Object) -> tuple[DrainSpec, DrainStatus]:
         _seconds(given.get("endTime")),
         (given.get("counts") or {}).get("drained", 0),
     )
-    return spec._replace(node=node), status
+    return spec._replace(node=drained_node(document)), status
 
 
 def observe(

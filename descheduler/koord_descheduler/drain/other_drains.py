@@ -7,7 +7,7 @@ from typing import Any
 
 from koord_kube.protocol.api import Object
 
-from koord_descheduler.drain.drain_document import OtherDrains
+from koord_descheduler.drain.drain_document import OtherDrains, drained_node
 from koord_descheduler.drain.phases import DrainPhase
 
 _ENDED = (DrainPhase.FAILED.value, DrainPhase.ABORTED.value)
@@ -18,7 +18,7 @@ def other_drains(name: str, documents: Mapping[str, Object]) -> OtherDrains:
     others = {key: each for key, each in documents.items() if key != name}
     under_way = [each for each in others.values() if _is_under_way(each)]
     return OtherDrains(
-        nodes=frozenset(filter(None, (_node(each) for each in under_way))),
+        nodes=frozenset(filter(None, map(drained_node, under_way))),
         settled={key: node for each in under_way for key, node in _places(each)},
         claimants=frozenset(each["metadata"].get("uid", "") for each in documents.values()),
     )
@@ -28,11 +28,6 @@ def _is_under_way(document: Object) -> bool:
     """True unless it only shows its plan, or has ended."""
     spec = document.get("spec") or {}
     return not spec.get("dryRun") and _status(document).get("phase") not in _ENDED
-
-
-def _node(document: Object) -> str:
-    node = _status(document).get("nodeName") or (document.get("spec") or {}).get("nodeName")
-    return str(node or "")
 
 
 def _places(document: Object) -> Iterator[tuple[str, str]]:

@@ -54,7 +54,7 @@ class DrainWorld:
         self.cluster.put(node("b", cpu="4"), node("c", cpu="4"))
         self.drain: Document | None = {
             "metadata": {"name": "d", "uid": UID},
-            "spec": {"nodeName": "a", **spec},
+            "spec": {"nodeName": "a"} | spec,
         }
 
     # ---- what users and others do

@@ -292,6 +292,31 @@ def test_a_node_that_is_gone_fails_and_one_that_was_drained_may_go() -> None:
     assert found.drain is None
 
 
+def test_the_first_node_counts_once_it_is_cordoned() -> None:
+    found = world(nodeName="typo")
+    found.node, node_document = None, found.node
+    assert found.settle() == "Pending"
+    assert found.status["message"] == "there is no node typo"
+    found.node = node_document
+    found.ask(nodeName="a")
+    assert found.settle() == "Waiting"
+    found.ask(nodeName="b")
+    assert found.settle() == "Waiting"
+    found.ask(confirmState="Aborted")
+    found.settle()
+    assert_undone(found)
+
+
+def test_a_proof_that_is_lost_is_made_anew_before_anything_moves() -> None:
+    found = world()
+    found.settle()
+    found.reservations.popitem()
+    found.ask(confirmState="Confirmed")
+    assert found.step() == "Planning"
+    assert not found.jobs
+    assert found.settle() == "Drained"
+
+
 def test_the_room_of_pods_that_are_gone_is_freed() -> None:
     found = world()
     found.settle()
