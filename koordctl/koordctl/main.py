@@ -25,6 +25,7 @@ from koord_service.terminal import (
 from koordctl import (
     backtest_options,
     crds,
+    defrag,
     descheduler,
     devices,
     drain,
@@ -315,6 +316,15 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
         shown.set_defaults(kernel=KernelFilesystem)
         yield shown
     yield from _add_descheduler(commands)
+    defragmented = _command(
+        commands,
+        "defrag",
+        defrag.run,
+        "moves that would make room for what waits, and their price",
+        defrag.DESCRIPTION,
+    )
+    defrag.add_arguments(defragmented)
+    yield defragmented
     emptied = _command(
         commands,
         "drain",

@@ -92,9 +92,9 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         scheduler: Any = importlib.import_module(_MODULE)
     try:
         if arguments.snapshot:
-            cluster = _snapshot(manifests.read_file(arguments.snapshot))
+            cluster = snapshot_objects(manifests.read_file(arguments.snapshot))
         else:
-            ask = partial(_live, scheduler.kinds(config))
+            ask = partial(live_objects, scheduler.kinds(config))
             cluster = cluster_client.ask_cluster(arguments, ask)
         found = {**scheduler.what_if(cluster, pods, config), "skipped": skipped}
     except ValueError as error:
@@ -154,7 +154,8 @@ def _verdict(pod: PlacementDocument) -> str:
     return clean(f"{pod.state}: {', '.join(pod.gates)}")
 
 
-def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
+def snapshot_objects(objects: Iterable[Manifest]) -> ClusterObjects:
+    """The objects of a snapshot, by their kind. Raises AskError."""
     by_kind: dict[str, list[bytes]] = {}
     for manifest in objects:
         by_kind.setdefault(manifest["kind"], []).append(msgspec.json.encode(manifest))
@@ -163,7 +164,8 @@ def _snapshot(objects: Iterable[Manifest]) -> ClusterObjects:
     return by_kind
 
 
-async def _live(kinds: Iterable[tuple[Resource, str, str]], api: Client) -> ClusterObjects:
+async def live_objects(kinds: Iterable[tuple[Resource, str, str]], api: Client) -> ClusterObjects:
+    """The objects of these kinds, and pods that have not ended, of the live cluster."""
     from koord_kube.protocol.resources import PODS
     from koord_kube.protocol.selectors import EVERYTHING, all_of, field_is_not, named
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from koord_descheduler.plugins.defragmentation.packing import PackedNeeds, Packing
@@ -122,31 +122,21 @@ def _with_amounts(
     for number in victims:
         free = free + packing.asked(packing.pods[number].pod.needs)
     for resource in range(len(free)):
+        if free[resource] >= 0:
+            continue
         rest = set(movable).difference(victims)
-        while free[resource] < 0:
-            victim = _next_victim(packing, rest, resource, -float(free[resource]))
-            if victim is None:
-                return None
-            rest.discard(victim)
+        for victim in sorted(rest, key=lambda victim: _worth(packing, victim, resource)):
             victims.append(victim)
             free = free + packing.asked(packing.pods[victim].pod.needs)
-    return victims
+            if free[resource] >= 0:
+                break
+    return victims if (free >= 0).all() else None
 
 
-def _next_victim(
-    packing: Packing, rest: Iterable[int], resource: int, missing: float
-) -> int | None:
-    """The cheapest and smallest pod that is enough; else the one with the most for its cost."""
-    enough, most = [], []
-    for number in rest:
-        pod = packing.pods[number].pod
-        amount = pod.needs.amounts[resource]
-        if amount >= missing:
-            enough.append((pod.cost, amount, number))
-        elif amount > 0:
-            most.append((-amount / pod.cost, pod.cost, number))
-    best = min(enough or most, default=None)
-    return None if best is None else best[-1]
+def _worth(packing: Packing, number: int, resource: int) -> tuple[float, int]:
+    """The most of a resource for its cost comes first: what is left over serves more units."""
+    pod = packing.pods[number].pod
+    return -pod.needs.amounts[resource] / pod.cost, number
 
 
 class EmptyNodes:

@@ -45,7 +45,7 @@ def cluster() -> TestCluster:
 
 def test_pods_move_so_that_one_that_waits_has_room(cluster: TestCluster) -> None:
     plan = cluster.round(plugin())
-    assert moves(plan) == [("small", "b")]
+    assert moves(plan) == [("other", "b")]
     assert plan.moves[0].is_pinned
     assert plan.moves[0].group == "Defragmentation/default/waits"
     assert plan.moves[0].arithmetic["gained"] == "1 on a"
