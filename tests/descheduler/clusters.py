@@ -38,6 +38,15 @@ profiles:
     score: {disabled: [{name: NodeResourcesBalancedAllocation}]}
 """)
 """A scheduler that fills nodes one after the other."""
+BY_LOAD = read_scheduler_config("""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+  plugins:
+    multiPoint: {enabled: [{name: LoadAwareScheduling, weight: 5}]}
+""")
+"""A scheduler that prefers nodes that use little."""
 
 
 class TestCluster:

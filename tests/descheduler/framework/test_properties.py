@@ -36,7 +36,7 @@ from koord_descheduler.plugins.scale_down_bin_pack import (
 )
 from koord_scheduler.framework.self_check import SelfCheck
 
-from tests.descheduler.clusters import FILLING
+from tests.descheduler.clusters import BY_LOAD, FILLING
 from tests.descheduler.static_load import StaticLoad, fits, rounds, static_loads
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}
@@ -95,7 +95,9 @@ def cases(draw: st.DrawFn) -> Case:
     case = Case(
         draw(static_loads()), draw(st.sampled_from([spreading, spreading, filling, cheapening]))
     )
-    case.load.config = FILLING if case.plugins is filling else None
+    case.load.config = (
+        FILLING if case.plugins is filling else draw(st.sampled_from([None, BY_LOAD]))
+    )
     return case
 
 
