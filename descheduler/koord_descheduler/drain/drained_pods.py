@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -43,14 +42,12 @@ def drained_pods(cluster: ClusterModel, spec: DrainSpec) -> list[DrainedPod]:
     and those that a rule skips.
     """
     on_node = [pod for pod in cluster.pods_on(spec.node) if _may_be_drained(pod.view)]
-    replicas = _replicas(cluster, {pod.view.owner for pod in on_node})
     found = []
     for pod in on_node:
         rule = _rule_of(pod.view, spec.rules)
         if rule is None:
             wave = _wave_of(pod.view, spec)
-            obstacle = _obstacle(pod.view, replicas) or _gang_obstacle(cluster, pod.view)
-            found.append(DrainedPod(pod, wave, obstacle=obstacle))
+            found.append(DrainedPod(pod, wave, obstacle=_obstacle(cluster, pod.view)))
         elif rule.behavior is not DrainBehavior.SKIP:
             wave = _wave_of(pod.view, spec) if rule.order is None else rule.order
             waits = rule.behavior is DrainBehavior.WAIT
@@ -72,16 +69,7 @@ def _wave_of(pod: ObservedPod, spec: DrainSpec) -> int:
     return max(waves, default=0)
 
 
-def _replicas(cluster: ClusterModel, owners: set[str]) -> Counter[str]:
-    live = (pod.view for pod in cluster.pods.values())
-    return Counter(
-        pod.owner
-        for pod in live
-        if pod.owner in owners and not pod.has_ended and pod.deleted is None
-    )
-
-
-def _obstacle(pod: ObservedPod, replicas: Counter[str]) -> str:
+def _obstacle(cluster: ClusterModel, pod: ObservedPod) -> str:
     if pod.deleted is not None:
         return ""
     if why := protection(pod):
@@ -91,17 +79,18 @@ def _obstacle(pod: ObservedPod, replicas: Counter[str]) -> str:
         return f"it has PersistentVolumeClaims: {', '.join(traits.claims)}"
     if traits.is_local:
         return "it has data on the node: an emptyDir or a hostPath"
-    if not pod.owner:
+    if traits.workload is None:
         return "it is bare: nothing makes it anew"
-    if replicas[pod.owner] < 2:
-        return "it is the only replica of its owner"
-    return ""
+    copies = (copy.view for copy in cluster.copies(traits.workload))
+    if sum(not copy.has_ended and copy.deleted is None for copy in copies) < 2:
+        return "it is the only replica of its workload"
+    return _gang_obstacle(cluster, pod)
 
 
 def _gang_obstacle(cluster: ClusterModel, pod: ObservedPod) -> str:
     """A gang runs as a whole or not at all, so no part of it is moved."""
     others = gang_group(cluster, pod.key).others
     elsewhere = [other.view.key for other in others if other.view.node != pod.node]
-    if pod.deleted is not None or not elsewhere:
+    if not elsewhere:
         return ""
     return f"its gang would stop: {min(elsewhere)} is on another node"

@@ -42,7 +42,7 @@ def places(cluster: TestCluster, drained: tuple[str, ...] = ("a",), **more: Any)
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({}, "it is the only replica of its owner"),
+        ({}, "it is the only replica of its workload"),
         ({"owner": "app"}, ""),
         ({"owner": None}, "it is bare: nothing makes it anew"),
         ({"owner": "app", "spec": _CLAIM}, "it has PersistentVolumeClaims: data"),
