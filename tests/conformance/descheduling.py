@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from koord_descheduler.framework.round import (
 )
 from koord_descheduler.planner.budgets import Budgets
 from koord_descheduler.planner.cluster import KnownPod
+from koord_descheduler.planner.move import MoveRefusal
 from koord_descheduler.planner.move_memory import MoveMemory
 from koord_descheduler.plugin import DeschedulerPlugin
 
@@ -42,6 +43,11 @@ class RecordedRound(ProfileRound):
         )
         self._filters = tuple(filters)
         super().__init__(shared, DeschedulerProfile("recorded", filters=self._filters))
+
+    @property
+    def refusals(self) -> Mapping[str, MoveRefusal]:
+        """The pods that a plugin asked for and that stayed."""
+        return self._round.refusals
 
     @property
     def asked(self) -> list[str]:

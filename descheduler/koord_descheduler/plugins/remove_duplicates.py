@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -63,8 +63,7 @@ class RemoveDuplicates(DeschedulerPlugin):
         return is_meant and is_there and not self._namespaces.refusal(pod.namespace)
 
     def _spread(self, cluster: ProfileRound, by_node: dict[str, list[KnownPod]]) -> None:
-        first = next(pod for pods in by_node.values() for pod in pods)
-        targets = _allowed(cluster, first)
+        targets = _allowed(cluster, (pod for pods in by_node.values() for pod in pods))
         nodes = [name for name in cluster.nodes if _is_in(cluster, name, targets)]
         if len(nodes) < _FEWEST_NODES:
             return
@@ -95,16 +94,16 @@ def _youngest_first(pod: KnownPod) -> tuple[float, str]:
     return -pod.view.created, pod.view.key
 
 
-def _allowed(cluster: ProfileRound, pod: KnownPod) -> Mask:
-    """The rows of nodes that a pod's affinity and tolerations allow."""
+def _allowed(cluster: ProfileRound, pods: Iterable[KnownPod]) -> Mask:
+    """The rows of nodes that the affinity and the tolerations of some pod allow."""
     state = cluster.cluster.scheduler.nodes
-    found: Mask = state.is_node & ~state.unschedulable
-    waiting = pod.replacement.waiting
-    if waiting is not None:
-        rows = np.arange(len(state))
-        found = found & state.matches(waiting.pod_class.required, rows)
-        found &= state.untolerated(waiting.pod_class.tolerations).of(rows) == 0
-    return found
+    rows = np.arange(len(state))
+    waiting = [pod.replacement.waiting for pod in pods]
+    classes = [one.pod_class for one in waiting if one is not None]
+    found: Mask = np.zeros(len(rows), np.bool_)
+    for required, tolerations in {(one.required, one.tolerations) for one in classes}:
+        found |= state.matches(required, rows) & (state.untolerated(tolerations).of(rows) == 0)
+    return found & state.is_node & ~state.unschedulable
 
 
 def _is_in(cluster: ProfileRound, node: str, rows: Mask) -> bool:

@@ -8,6 +8,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from koord_model.label_selector import LabelSelector
+from koord_scheduler.objects.node_selector import RequiredNodes
+from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.spread import SpreadConstraint
 from koord_scheduler.state.pod_class import PodClass
 
@@ -31,11 +33,27 @@ class SpreadConstraintArgs(SelectedPodsArgs, frozen=True):
 
 
 class _Spread(NamedTuple):
-    """Pods that a constraint counts together, and a class that has it."""
+    """Pods that a constraint counts together, on the nodes that count for those that have it.
+
+    Without ``required`` and ``tolerations`` the constraint honours neither.
+    """
 
     namespace: str
     constraint: SpreadConstraint
     selector: LabelSelector | None
+    required: RequiredNodes | None
+    tolerations: tuple[Toleration, ...] | None
+
+    @classmethod
+    def of(cls, pod: KnownPod, pod_class: PodClass, constraint: SpreadConstraint) -> _Spread:
+        """The pods that count for one that has a constraint."""
+        return cls(
+            pod.view.namespace,
+            constraint,
+            constraint.selects(pod.view.template.labels),
+            pod_class.required if constraint.honors_affinity else None,
+            pod_class.tolerations if constraint.honors_taints else None,
+        )
 
 
 class RemovePodsViolatingTopologySpreadConstraint(DeschedulerPlugin):
@@ -50,29 +68,25 @@ class RemovePodsViolatingTopologySpreadConstraint(DeschedulerPlugin):
         self._soft = "ScheduleAnyway" in args.constraints
 
     def balance(self, cluster: ProfileRound) -> None:
-        spreads: dict[_Spread, PodClass] = {}
+        spreads: dict[_Spread, None] = {}
         for pod in self._pods.of(cluster):
             waiting = pod.replacement.waiting
             if waiting is None or pod.view.has_ended:
                 continue
             for constraint in waiting.pod_class.spread:
                 if self._hard if constraint.is_hard else self._soft:
-                    selector = constraint.selects(pod.view.template.labels)
-                    spread = _Spread(pod.view.namespace, constraint, selector)
-                    spreads.setdefault(spread, waiting.pod_class)
-        for spread, pod_class in spreads.items():
-            _Domains(cluster, spread, pod_class, self._pods).balance()
+                    spreads[_Spread.of(pod, waiting.pod_class, constraint)] = None
+        for spread in spreads:
+            _Domains(cluster, spread, self._pods).balance()
 
 
 class _Domains:
     """The pods of one constraint by domain."""
 
-    def __init__(
-        self, cluster: ProfileRound, spread: _Spread, pod_class: PodClass, pods: SelectedPods
-    ) -> None:
+    def __init__(self, cluster: ProfileRound, spread: _Spread, pods: SelectedPods) -> None:
         self._cluster = cluster
         self._spread = spread
-        self._domain_of = dict(_domains(cluster, spread.constraint, pod_class))
+        self._domain_of = dict(_domains(cluster, spread))
         self._pods: dict[str, list[KnownPod]] = {name: [] for name in self._domain_of.values()}
         self._movable: dict[str, list[KnownPod]] = defaultdict(list)
         for node, domain in self._domain_of.items():
@@ -118,19 +132,17 @@ class _Domains:
             counts[self._domain_of[self._cluster.virtual.node_of(pod.view.key)]] += 1
 
 
-def _domains(
-    cluster: ProfileRound, constraint: SpreadConstraint, pod_class: PodClass
-) -> Iterator[tuple[str, str]]:
+def _domains(cluster: ProfileRound, spread: _Spread) -> Iterator[tuple[str, str]]:
     """The domain of each node that counts for a constraint."""
     state = cluster.cluster.scheduler.nodes
     for name, node in cluster.nodes.items():
-        domain, row = node.labels.get(constraint.key), state.row(name)
+        domain, row = node.labels.get(spread.constraint.key), state.row(name)
         if domain is None or row is None:
             continue
         at = np.array([row], np.intp)
-        if constraint.honors_affinity and not state.matches(pod_class.required, at)[0]:
+        if spread.required is not None and not state.matches(spread.required, at)[0]:
             continue
-        if constraint.honors_taints and state.untolerated(pod_class.tolerations).of(at)[0]:
+        if spread.tolerations is not None and state.untolerated(spread.tolerations).of(at)[0]:
             continue
         yield name, domain
 

@@ -266,6 +266,22 @@ def test_topology_spread(spec: Document, args: Any, expected: int) -> None:
     assert set(found.values()) <= {"b"}
 
 
+def test_pods_of_one_constraint_are_spread_over_their_own_nodes_each() -> None:
+    pools = {"a": "y", "b": "x", "c": "x"}
+    nodes = [node(name, labels={ZONE: name, "pool": pool}) for name, pool in pools.items()]
+    own = {pool: {**spread(), "nodeSelector": {"pool": pool}} for pool in "xy"}
+    pods = [pod(f"p{number}", "b", spec=own["x"]) for number in range(2)]
+    other = pod("other", "a", spec=own["y"])
+    found = moved([*nodes, other, *pods], "RemovePodsViolatingTopologySpreadConstraint")
+    assert list(found.values()) == ["c"]
+
+
+def test_copies_may_have_other_nodes() -> None:
+    nodes = [node("a"), node("b", taints=[TAINT]), node("c", taints=[TAINT])]
+    old, new = pod("p0", "a"), pod("p1", "a", spec=TOLERATES)
+    assert moved([*nodes, old, new], "RemoveDuplicates").keys() == {"p1"}
+
+
 @pytest.mark.parametrize(
     ("name", "args", "line"),
     [
