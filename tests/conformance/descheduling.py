@@ -12,6 +12,7 @@ from koord_descheduler.framework.round import (
     ProfileRound,
     RoundSettings,
 )
+from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.budgets import Budgets
 from koord_descheduler.planner.cluster import KnownPod
 from koord_descheduler.planner.move import MoveRefusal
@@ -82,3 +83,15 @@ class AskedRound(RecordedRound):
             self._asked.append(pod.view.key)
             return True
         return False
+
+
+class Unmovable(DeschedulerPlugin):
+    """Recorded pods that the evictor refuses."""
+
+    name = "Unmovable"
+
+    def __init__(self, given: Object) -> None:
+        self._keys = frozenset(given["unmovable"])
+
+    def filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
+        return "it is unmovable" if pod.key in self._keys else ""

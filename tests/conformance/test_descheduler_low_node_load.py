@@ -7,14 +7,11 @@ import re
 import numpy as np
 from koord_descheduler.framework.balancing.pool_balance import PoolBalance
 from koord_descheduler.framework.balancing.pool_loads import Audience
-from koord_descheduler.framework.round import ProfileRound
-from koord_descheduler.objects.observed_pod import ObservedPod
-from koord_descheduler.plugin import DeschedulerPlugin
 from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
 from koord_descheduler.plugins.low_node_load.plugin import LowNodeLoad
 from koord_scheduler.arguments.problems import SchedulerConfigError, convert, refuse_if
 
-from tests.conformance.descheduling import AskedRound
+from tests.conformance.descheduling import AskedRound, Unmovable
 from tests.conformance.vectors import Fields, Object, Vector, replay
 
 REFUSED: Fields = {"refused": True}
@@ -26,18 +23,6 @@ THRESHOLDS = frozenset(name for pair in PAIRS for name in pair)
 LIMIT = re.compile(r"threshold\([0-9.]+%\)")
 OVERUSED = re.compile(r"(?:node|prod) (\w+) usage")
 SOURCES = {Audience.NODE: "sources", Audience.PROD: "prodSources"}
-
-
-class Unmovable(DeschedulerPlugin):
-    """Recorded pods that the evictor refuses."""
-
-    name = "Unmovable"
-
-    def __init__(self, given: Object) -> None:
-        self._keys = frozenset(given["unmovable"])
-
-    def filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
-        return "it is unmovable" if pod.key in self._keys else ""
 
 
 def ours(vector: Vector) -> Fields:

@@ -48,6 +48,13 @@ class _Candidate(NamedTuple):
     before: float
     after: float
 
+    @property
+    def reason(self) -> str:
+        """Return why it goes, in Koordinator's words."""
+        gain = self.before - self.after
+        words = f"stdBefore={self.before:.4f} stdAfter={self.after:.4f} gain={gain:.4f}"
+        return f"fragmentation reduction: {words}"
+
 
 class FragmentationAware(DeschedulerPlugin):
     """Koordinator's plugin of that name."""
@@ -63,18 +70,22 @@ class FragmentationAware(DeschedulerPlugin):
     def balance(self, cluster: ProfileRound) -> None:
         if self._args.paused:
             return
-        table = RequestTable(cluster, self._selection.nodes(cluster), self._args.resources)
-        uneven = _deviations(table.parts(), table.has)
+        table = self.table(cluster)
+        uneven = deviations(table.parts(), table.has)
         worst_first = np.argsort(-uneven, kind="stable").tolist()
         for row in worst_first:
             if uneven[row] <= self._args.imbalance_threshold:
                 return
             self._serve(row, table, cluster)
 
+    def table(self, cluster: ProfileRound) -> RequestTable:
+        """The nodes that are selected, and what is requested of them."""
+        return RequestTable(cluster, self._selection.nodes(cluster), self._args.resources)
+
     def _serve(self, row: int, table: RequestTable, cluster: ProfileRound) -> None:
         """Move the one pod of a node with the most gain that can go."""
         tried: set[object] = set()
-        for candidate in self._candidates(row, table, cluster):
+        for candidate in self.candidates(row, table, cluster):
             pod = candidate.pod
             waiting = pod.replacement.waiting
             alike = waiting and waiting.pod_class, pod.view.owner
@@ -82,9 +93,10 @@ class FragmentationAware(DeschedulerPlugin):
                 return
             tried.add(alike)
 
-    def _candidates(self, row: int, table: RequestTable, cluster: ProfileRound) -> list[_Candidate]:
+    def candidates(self, row: int, table: RequestTable, cluster: ProfileRound) -> list[_Candidate]:
+        """The pods without which an uneven node is more even, the best first."""
         parts = table.parts()
-        before = float(_deviations(parts, table.has)[row])
+        before = float(deviations(parts, table.has)[row])
         if before <= self._args.imbalance_threshold:
             return []
         found = []
@@ -92,7 +104,7 @@ class FragmentationAware(DeschedulerPlugin):
             if pod.view.has_ended:
                 continue
             left = (parts[row] - table.parts_of(pod)[row])[None]
-            after = float(_deviations(left, table.has[row][None])[0])
+            after = float(deviations(left, table.has[row][None])[0])
             if before - after > self._args.min_improvement_threshold and self._selection.may_move(
                 pod.view, cluster
             ):
@@ -104,8 +116,8 @@ class FragmentationAware(DeschedulerPlugin):
     ) -> bool:
         pod, before, after = candidate
         parts = table.parts()
-        now = _deviations(parts, table.has)
-        then = _deviations(parts + table.parts_of(pod), table.has)
+        now = deviations(parts, table.has)
+        then = deviations(parts + table.parts_of(pod), table.has)
         better = np.maximum(after, then) < np.maximum(before, now) - _LEAST_GAIN
         better[row] = False
         if not better.any():
@@ -113,8 +125,7 @@ class FragmentationAware(DeschedulerPlugin):
         places = {name: place for place, name in enumerate(table.names)}
         return cluster.move(
             pod,
-            f"fragmentation reduction: stdBefore={before:.4f} stdAfter={after:.4f} "
-            f"gain={before - after:.4f}",
+            candidate.reason,
             among=cluster.virtual.mask(table.rows[better]),
             arithmetic=lambda _, target: {
                 "source": {"before": round(before, 4), "after": round(after, 4)},
@@ -131,7 +142,7 @@ def _rounded(
     return {"before": round(float(before[place]), 4), "after": round(float(after[place]), 4)}
 
 
-def _deviations(parts: Parts, has: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+def deviations(parts: Parts, has: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
     """Standard deviation of each node's parts, of the resources that it has."""
     number = np.maximum(has.sum(axis=1), 1)
     mean = parts.sum(axis=1) / number

@@ -84,9 +84,9 @@ class ScaleDownBinPack(DeschedulerPlugin):
     def balance(self, cluster: ProfileRound) -> None:
         if self._args.paused:
             return
-        table = RequestTable(cluster, self._selection.nodes(cluster), list(self._args.weights))
+        table = self.table(cluster)
         blocked: list[ObservedPod] = []
-        ranked = self._ranked(table, cluster, blocked)
+        ranked = self.ranked(table, cluster, blocked)
         if self._args.strategy == _EVICT:
             self._evict(ranked, table, cluster)
         else:
@@ -96,7 +96,11 @@ class ScaleDownBinPack(DeschedulerPlugin):
 
     # ---- ranking
 
-    def _ranked(
+    def table(self, cluster: ProfileRound) -> RequestTable:
+        """The nodes that are selected, and what is requested of them."""
+        return RequestTable(cluster, self._selection.nodes(cluster), list(self._args.weights))
+
+    def ranked(
         self, table: RequestTable, cluster: ProfileRound, blocked: list[ObservedPod]
     ) -> list[_RankedNode]:
         """Nodes in the order in which they empty best; pods that may not move are ``blocked``."""
