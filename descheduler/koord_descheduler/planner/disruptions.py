@@ -21,16 +21,19 @@ class Disruptions:
     def refusal(self, pod: ObservedPod) -> str:
         """Return the budget that forbids an eviction, in a line; "" if none does.
 
-        Kubernetes evicts no pod that two budgets select. A pod that is not ready, or has ended,
-        counts for none.
+        As the Eviction API decides: it evicts no pod that two budgets select. Pods that do not run
+        yet, or have ended, count for none; pods that are not ready only where the budget is short
+        of healthy ones.
         """
-        if pod.has_ended:
+        if pod.has_ended or pod.phase == "Pending":
             return ""
         about = self._about(pod)
         if len(about) > 1:
             names = ", ".join(budget.name for budget in about)
             return f"{len(about)} PodDisruptionBudgets select it, so it cannot be evicted: {names}"
         for budget in about:
+            if not pod.is_ready and not budget.spares_unready:
+                continue
             left = budget.allowed - self._spent[budget.key]
             if left <= 0 and pod.name not in budget.disrupted:
                 return f"PodDisruptionBudget {budget.name} allows no disruption now"
@@ -48,7 +51,7 @@ class Disruptions:
         self._count(pod, -1)
 
     def _count(self, pod: ObservedPod, number: int) -> None:
-        if pod.has_ended:
+        if pod.has_ended or not pod.is_ready:
             return
         for budget in self._about(pod):
             self._spent[budget.key] += number

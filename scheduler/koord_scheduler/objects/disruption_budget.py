@@ -19,6 +19,7 @@ class DisruptionBudget:
 
     Pods in ``disrupted`` (names) are counted already. As in Kubernetes' scheduler, a selector
     without requirements means no pod, though for the eviction API it means all of the namespace.
+    It ``spares_unready`` pods as well, unless enough others are healthy or its policy lets them go.
     """
 
     namespace: str
@@ -26,6 +27,7 @@ class DisruptionBudget:
     selector: LabelSelector | None
     allowed: int
     disrupted: frozenset[str] = frozenset()
+    spares_unready: bool = True
 
     @property
     def key(self) -> str:
@@ -39,12 +41,15 @@ class DisruptionBudget:
         return namespace == self.namespace and self.selector.matches(labels)
 
 
-class _Spec(msgspec.Struct, frozen=True):
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    unhealthy_pod_eviction_policy: str | None = None
     selector: dict[str, Any] | None = None
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
     disrupted_pods: dict[str, str | None] | None = None
 
 
@@ -73,4 +78,12 @@ def read_disruption_budget(text: bytes) -> DisruptionBudget:
         None if selector is None else label_selector.parse(selector, "spec.selector"),
         given.status.disruptions_allowed,
         frozenset(given.status.disrupted_pods or ()),
+        _spares_unready(given),
     )
+
+
+def _spares_unready(given: DisruptionBudgetObject) -> bool:
+    """As the Eviction API: budgets for pods that are not ready (KEP 3017)."""
+    status = given.status
+    is_healthy = 0 < status.desired_healthy <= status.current_healthy
+    return given.spec.unhealthy_pod_eviction_policy != "AlwaysAllow" and not is_healthy

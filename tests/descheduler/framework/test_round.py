@@ -106,6 +106,36 @@ def test_disruption_budgets_are_spent(small: TestCluster) -> None:
     assert plan.refusals[0].why == "PodDisruptionBudget pdb allows no disruption now"
 
 
+NOT_READY = {"conditions": [{"type": "Ready", "status": "False"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "policy", "healthy", "expected"),
+    [
+        (NOT_READY, None, 1, True),
+        (NOT_READY, None, 0, False),
+        (NOT_READY, "AlwaysAllow", 0, True),
+        ({}, "AlwaysAllow", 1, False),
+        ({"phase": "Pending"}, None, 0, True),
+        ({"phase": "Failed"}, None, 0, True),
+    ],
+)
+def test_budgets_of_pods_that_do_not_serve(
+    small: TestCluster, status: Document, policy: str | None, healthy: int, expected: bool
+) -> None:
+    selector = {"matchLabels": {"app": "app"}}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "pdb", "namespace": "default"},
+        "spec": {"selector": selector, "unhealthyPodEvictionPolicy": policy},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": healthy, "desiredHealthy": 1},
+    }
+    small.put(budget, node("a", unschedulable=True), pod("p", "a", status=status))
+    plan = small.round(Emptying(destination=Destination.NOWHERE))
+    assert bool(plan.moves) is expected
+
+
 def test_no_pod_goes_back_to_a_node_that_one_of_its_owner_left(small: TestCluster) -> None:
     small.put(node("a", unschedulable=True), pod("p", "a"))
     memory = MoveMemory(60.0)
