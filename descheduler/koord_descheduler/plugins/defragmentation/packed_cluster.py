@@ -83,10 +83,10 @@ class PackedCluster:
             for pod in sorted(pods, key=lambda pod: pod.view.key)
             if not pod.view.has_ended and not _is_daemon(pod)
         ]
-        amounts, cards = self._free(), self._free_cards()
+        amounts, (cards, numbers) = self._free(), self._free_cards()
         places = []
         for node, pod in placed:
-            held = _cards_of(pod.placed.usage.of(DEVICES), len(cards[node]))
+            held = _cards_of(pod.placed.usage.of(DEVICES), numbers[node])
             share = max(held.values(), default=0)
             places_code = self._place_code_of(pod)
             needs = self._needs(pod.placed.usage, len(held), share, places_code)
@@ -133,16 +133,23 @@ class PackedCluster:
         found -= resources.requested[columns][:, self._rows]
         return found
 
-    def _free_cards(self) -> Amounts:
+    def _free_cards(self) -> tuple[Amounts, list[dict[int, int]]]:
+        """Free thousandths by node and card, and the column of each card by its minor number."""
         states = [
             self._devices.state(row) if self._devices is not None else None
             for row in self._rows.tolist()
         ]
         free = [state.free_cards if state is not None else () for state in states]
+        numbers = [
+            {minor: place for place, minor in enumerate(state.devices.get(GPU_TYPE, ()))}
+            if state is not None
+            else {}
+            for state in states
+        ]
         found = np.zeros((len(free), max(map(len, free), default=0)))
         for node, cards in enumerate(free):
             found[node, : len(cards)] = cards
-        return found
+        return found, numbers
 
     # ---- the nodes that may have a pod
 
@@ -167,12 +174,12 @@ def _is_daemon(pod: KnownPod) -> bool:
     return controller is not None and controller.kind == _DAEMONS
 
 
-def _cards_of(devices: PodDevices, most: int) -> dict[int, int]:
-    """Thousandths of the cards that a pod has, by their numbers."""
+def _cards_of(devices: PodDevices, numbers: Mapping[int, int]) -> dict[int, int]:
+    """Thousandths of the cards that a pod has, by their columns."""
     return {
-        device.minor: _share(dict(device.resources))
+        numbers[device.minor]: _share(dict(device.resources))
         for device in devices
-        if device.type == GPU_TYPE and device.minor < most
+        if device.type == GPU_TYPE and device.minor in numbers
     }
 
 

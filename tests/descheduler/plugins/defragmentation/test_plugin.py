@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -11,6 +12,12 @@ from koord_descheduler.planner.move import RoundPlan
 from koord_descheduler.plugins.defragmentation.args import DefragmentationArgs, MoveCosts
 from koord_descheduler.plugins.defragmentation.move_cost import ANNOTATION_CHECKPOINT, move_cost
 from koord_descheduler.plugins.defragmentation.plugin import Defragmentation
+from koord_model.keys import (
+    ANNOTATION_DEVICE_ALLOCATED,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+)
 from koord_model.times import rfc3339
 from koord_scheduler.config.scheduler_config import read_scheduler_config
 
@@ -180,3 +187,49 @@ def test_moving_costs_lost_work_and_less_for_low_priorities(
     cluster.put(node("a"), document)
     view = cluster.cluster.pods["default/p"].view
     assert move_cost(view, MoveCosts(), NOW) == pytest.approx(cost)
+
+
+GPU_PLUGINS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins: {multiPoint: {enabled: [{name: DeviceShare}]}}
+"""
+
+
+def device(name: str) -> dict[str, Any]:
+    """Two GPUs, whose numbers begin at 2."""
+    cards = [
+        {"type": "gpu", "id": f"{name}-{minor}", "minor": minor, "health": True,
+         "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_MEMORY: "16Gi"}}
+        for minor in (2, 3)
+    ]  # fmt: skip
+    metadata = {"name": name}
+    return {"kind": "Device", "metadata": metadata, "spec": {"devices": cards}}
+
+
+def gpu_pod(name: str, per_cent: int, on: str = "", minor: int = 2, **more: Any) -> dict[str, Any]:
+    amounts = {"cpu": "1", GPU_CORE: str(per_cent), GPU_MEMORY_RATIO: str(per_cent)}
+    spec = {"containers": [{"name": "c", "resources": {"requests": amounts}}]}
+    given = {
+        "gpu": [{"minor": minor, "resources": {GPU_CORE: per_cent, GPU_MEMORY_RATIO: per_cent}}]
+    }
+    annotations = {ANNOTATION_DEVICE_ALLOCATED: json.dumps(given)} if on else {}
+    return pod(
+        name, on, spec=spec | ({"nodeName": on} if on else {}), annotations=annotations, **more
+    )
+
+
+def test_parts_of_cards_move_together_so_that_a_pod_gets_whole_ones() -> None:
+    cluster = TestCluster(read_scheduler_config(GPU_PLUGINS))
+    amounts = {GPU_CORE: "200", GPU_MEMORY_RATIO: "200", GPU_MEMORY: "32Gi"}
+    for name in ("a", "b"):
+        cluster.put(node(name, allocatable=amounts), device(name))
+    cluster.put(gpu_pod("p", 40, "a", 2), gpu_pod("q", 50, "b", 3))
+    cluster.put(gpu_pod("waits", 200, owner=None))
+    plan = cluster.round(plugin())
+    assert moves(plan) == [("p", "b")]
+    assert plan.moves[0].arithmetic["value"] == 3.0
+    cluster.put(gpu_pod("q", 70, "b", 3), gpu_pod("r", 70, "b", 2))
+    assert not cluster.round(plugin()).moves
