@@ -132,9 +132,7 @@ class MigrationController:
         if why := self._plugin.limiters.obstacle(move.pod, self._wall()):
             return EvictionOutcome(EvictionResult.REFUSED, why)
         name = str(uuid.uuid4())
-        request = request_of(
-            move, self._plugin.args, self._created_by, name, requires_target=move.is_pinned
-        )
+        request = request_of(move, self._plugin.args, self._created_by, name)
         request.written_object(await self._write(request))
         return EvictionOutcome(EvictionResult.EVICTED, f"by PodMigrationJob {name}")
 

@@ -49,13 +49,11 @@ def request_of(
     args: MigrationControllerArgs,
     created_by: str,
     name: str,
-    *,
-    requires_target: bool = False,
 ) -> Request:
     """The request that makes a job of a move; ``created_by`` has to be the same after a restart.
 
     A pod for which no place is needed is evicted directly. The planned place is preferred, or
-    required: then the pod moves there, or not at all.
+    required if the move is pinned: then the pod moves there, or not at all.
     """
     annotations = {
         ANNOTATION_REASON: move.reason,
@@ -63,7 +61,7 @@ def request_of(
         ANNOTATION_CREATED_BY: created_by,
     }
     if move.target:
-        key = ANNOTATION_REQUIRED_NODE if requires_target else ANNOTATION_PREFERRED_NODE
+        key = ANNOTATION_REQUIRED_NODE if move.is_pinned else ANNOTATION_PREFERRED_NODE
         annotations[key] = move.target
     pod = move.pod
     spec: Object = {

@@ -47,7 +47,7 @@ def test_a_job_of_a_move() -> None:
 
 
 def test_a_job_may_need_its_target_or_none() -> None:
-    required = request_of(move(), ARGS, "d", "j", requires_target=True)
+    required = request_of(move()._replace(is_pinned=True), ARGS, "d", "j")
     annotations = read_migration_job(required.payload).annotations
     assert annotations["descheduler.koordinator.sh/required-node"] == "b"
     assert "descheduler.koordinator.sh/preferred-node" not in annotations
