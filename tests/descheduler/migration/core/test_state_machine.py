@@ -318,6 +318,13 @@ def test_a_rule_writes_nothing_twice() -> None:
         assert next_step(replace(row.situation, job=about)).status != step.status, row.rule
 
 
+def test_only_ends_without_success_are_warnings() -> None:
+    for row in TABLE:
+        event = next_step(row.situation).event
+        if event is not None and row.rule != "newly unschedulable":
+            assert event.is_warning is (row.phase == "Failed"), row.rule
+
+
 class TestEviction:
     def test_the_decision_keeps_its_time_until_the_end(self) -> None:
         step = next_step(at(DIRECT))
@@ -328,6 +335,12 @@ class TestEviction:
         (ended,) = later.status["conditions"]
         assert ended["lastProbeTime"] == rfc3339(NOW)
         assert ended["lastTransitionTime"] == rfc3339(NOW + 60)
+
+    def test_a_condition_that_stays_as_it_is_keeps_its_time(self) -> None:
+        scheduled = [("ReservationCreated", "True"), ("ReservationScheduled", "True")]
+        step = next_step(at({**RESERVED, "conditions": scheduled}, reservation=AVAILABLE))
+        times = [found["lastTransitionTime"] for found in step.status["conditions"]]
+        assert times == [rfc3339(NOW - 5), rfc3339(NOW - 5), rfc3339(NOW)]
 
     def test_the_reason_is_the_jobs(self) -> None:
         annotations = {"koordinator.sh/evict-trigger": "LowNodeLoad"}

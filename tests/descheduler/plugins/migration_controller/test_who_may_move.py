@@ -194,3 +194,20 @@ def test_reservations_are_for_pods_of_their_scheduler() -> None:
         {"defaultJobMode": "EvictDirectly"},
     ):
         assert scheduler_obstacle(view, rules(**fields).args) == ""
+
+
+def test_replica_sets_of_a_deployment_are_one_workload() -> None:
+    """Koordinator counts the replicas of all of them, and moving pods of one."""
+    cluster = TestCluster()
+    for place, template in enumerate(("x", "x", "y", "y")):
+        labels = {"pod-template-hash": template}
+        cluster.put(pod(f"p{place}", "a", owner=f"web-{template}", labels=labels))
+    views = [cluster.cluster.pods[f"default/p{place}"].view for place in range(4)]
+    workload = views[0].template.workload
+    assert workload is not None
+    cluster.cluster.workloads.learn(workload, Replicas(4), 0.0)
+    state = workload_state(views[0], cluster.cluster)
+    assert state is not None
+    assert len(state.pods) == 4
+    found = passing_obstacle(views[0], rules(maxMigratingPerNode=0), views[2:], state)
+    assert "2 pods of Deployment default/web move already" in found
