@@ -36,7 +36,7 @@ class MigrationController:
 
     ``api`` and ``write`` must write only while this program leads. ``cluster`` has to be known
     when it runs. ``created_by`` is the name in its jobs: with the same name it goes on with them
-    after a restart.
+    after a restart; one without a name makes none.
     """
 
     keeps_track = True

@@ -70,8 +70,11 @@ class JobStore:
 
     @property
     def problem(self) -> str:
-        """Reason why this may not be the true state, in a line; "" while there is none."""
-        if self._jobs.absent:
+        """Reason why this may not be the true state, in a line; "" while there is none.
+
+        Who makes no jobs does not need their definition.
+        """
+        if self._jobs.absent and any(self._signatures):
             return "PodMigrationJobs are not installed: nothing moves (koordctl crds install)"
         return self._jobs.problem or self._reservations.problem
 

@@ -39,6 +39,7 @@ from koord_descheduler.planner.budgets import MoveLimit, of_target
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move, RoundPlan
 from koord_descheduler.planner.move_memory import PastMove
+from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
 from koord_descheduler.plugins.migration_controller.plugin import MigrationControllerPlugin
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
@@ -183,21 +184,30 @@ class DeschedulerProgram:
     def _make_migrations(
         self, api: Client, recorder: EventRecorder
     ) -> dict[str, MigrationController]:
-        """The controllers of the profiles whose moves are PodMigrationJobs, by their names."""
-        found: dict[str, MigrationController] = {}
-        for profile in self._config.profiles:
-            if isinstance(profile.evictor, MigrationControllerPlugin):
-                found[profile.profile.name] = MigrationController(
-                    api,
-                    api.write,
-                    self._cluster,
-                    profile.evictor,
-                    recorder,
-                    created_by=profile.profile.name,
-                    on_warning=self._warn,
-                    takes_unsigned=not found,
-                )
-        return found
+        """The controllers of the profiles whose moves are PodMigrationJobs, by their names.
+
+        Without such a profile, one for the jobs of drains and people alone, "".
+        """
+        plugins = {
+            profile.profile.name: profile.evictor
+            for profile in self._config.profiles
+            if isinstance(profile.evictor, MigrationControllerPlugin)
+        }
+        if not plugins:
+            plugins[""] = MigrationControllerPlugin(MigrationControllerArgs())
+        return {
+            name: MigrationController(
+                api,
+                api.write,
+                self._cluster,
+                plugin,
+                recorder,
+                created_by=name,
+                on_warning=self._warn,
+                takes_unsigned=place == 0,
+            )
+            for place, (name, plugin) in enumerate(plugins.items())
+        }
 
     def _executors(self, api: Client, recorder: EventRecorder) -> dict[str, MoveExecutor]:
         """The executors of moves by profile."""

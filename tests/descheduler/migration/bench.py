@@ -66,7 +66,9 @@ class MigrationBench:
     def wall(self) -> float:
         return time.time() + self.offset
 
-    async def start(self, **fields: Any) -> MigrationController:
+    async def start(
+        self, *, created_by: str = "koord-descheduler", **fields: Any
+    ) -> MigrationController:
         """A program that leads; again after ``stop``."""
         self.cluster = ClusterModel(default_scheduler_config())
         follower = ClusterFollower(self.client, self.cluster, lambda: None)
@@ -84,7 +86,7 @@ class MigrationBench:
             self.cluster,
             self.plugin,
             recorder,
-            created_by="koord-descheduler",
+            created_by=created_by,
             on_warning=self.warned.append,
             wall=self.wall,
             pace=PACE,
@@ -185,8 +187,9 @@ class MigrationBench:
     async def rest(self) -> None:
         """Until nothing happens any more."""
         quiet, last = 0, -1
-        while quiet < 10:
-            await asyncio.sleep(0.01)
-            now = len(self.api.asked)
-            quiet = quiet + 1 if now == last else 0
-            last = now
+        async with asyncio.timeout(PATIENCE):
+            while quiet < 10:
+                await asyncio.sleep(0.01)
+                now = len(self.api.asked)
+                quiet = quiet + 1 if now == last else 0
+                last = now

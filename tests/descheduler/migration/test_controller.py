@@ -428,3 +428,14 @@ async def test_paused_jobs_wait(bench: MigrationBench) -> None:
     document["spec"]["paused"] = False
     bench.api.put(POD_MIGRATION_JOBS, document)
     await bench.until_phase("Succeeded")
+
+
+@pytest.mark.parametrize(("created_by", "is_problem"), [("koord-descheduler", True), ("", False)])
+async def test_a_missing_definition_is_a_problem_of_those_who_make_jobs(
+    bench: MigrationBench, created_by: str, is_problem: bool
+) -> None:
+    bench.api.installed -= {POD_MIGRATION_JOBS}
+    controller = await bench.start(created_by=created_by)
+    asked = bench.api.asked
+    await bench.until(lambda: sum("podmigrationjobs" in one.path for one in asked) > 2)
+    assert controller.problem.startswith("PodMigrationJobs are not installed") is is_problem

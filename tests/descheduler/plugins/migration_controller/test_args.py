@@ -57,6 +57,9 @@ def test_what_is_wrong(fields: dict[str, Any], said: str) -> None:
     "fields",
     [
         {"evictQPS": "0.5"},
+        {"maxMigratingGlobally": 0, "maxUnavailablePerWorkload": 0},
+        {"objectLimiters": {"workload": {"burst": 0, "maxMigrating": "5%"}}},
+        {"objectLimiters": {"namespace": {"maxMigrating": 5}}},
         {"priorityThreshold": {"name": "high"}},
         {"maxUnavailablePerWorkload": "100%", "skipEvictionGates": ["ExpectedReplicas"]},
         {"namespaces": {"exclude": ["b"]}, "nodeSelector": "pool=a", "labelSelector": {}},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from koord_descheduler.plugins.migration_controller import object_limiters
 from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
 from koord_descheduler.plugins.migration_controller.object_limiters import ObjectLimiters
 from koord_scheduler.arguments.problems import convert
@@ -31,6 +33,29 @@ def test_the_rate_follows_the_limit_of_the_workload() -> None:
     assert found.wait("u", "ns", 0.0) == 0
     found.spend("u", "ns", 4, 0.0)
     assert found.wait("u", "ns", 0.0) == 30
+
+
+def test_a_burst_of_none_is_one() -> None:
+    found = limiters(workload={"duration": "60s", "maxMigrating": 1, "burst": 0})
+    found.spend("u", "ns", 4, 0.0)
+    assert (found.wait("u", "ns", 0.0), found.wait("u", "ns", 60.0)) == (60.0, 0)
+    found.spend("u", "ns", 4, 600.0)
+    assert found.wait("u", "ns", 600.0) == 60.0, "more than the burst is never saved"
+
+
+def test_the_number_of_buckets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_limiters, "_MOST", 2)
+    found = limiters(workload={"duration": "60s", "maxMigrating": 1})
+    for owner in "abac":
+        found.spend(owner, "ns", 4, 0.0)
+    assert [bool(found.wait(owner, "ns", 0.0)) for owner in "abc"] == [True, False, True]
+    found.clear()
+    assert not found.wait("c", "ns", 0.0)
+
+
+def test_the_longest_limit_says_how_long_evictions_count() -> None:
+    found = limiters(workload={"duration": "5m"}, namespace={"duration": "1h", "maxMigrating": 1})
+    assert (found.longest, limiters().longest) == (3600.0, 0.0)
 
 
 def test_namespaces_have_limiters_of_their_own() -> None:

@@ -176,6 +176,17 @@ def test_limits_of_a_workload() -> None:
     assert workload.passing(*both, **lifted) == ""
 
 
+def test_those_that_move_with_it_do_not_count_for_its_workload() -> None:
+    workload = Workload(3)
+    others = workload.view("p1"), workload.view("p2")
+    state = workload_state(workload.pod, workload.cluster.cluster)
+    given = rules(maxMigratingPerNode=0)
+    fellows = {"default/p1", "default/p2"}
+    assert passing_obstacle(workload.pod, given, others, state, fellows) == ""
+    one_stays = passing_obstacle(workload.pod, given, others, state, {"default/p1"})
+    assert one_stays.startswith("1 pods of ReplicaSet default/app move already")
+
+
 def test_pods_that_are_away_are_those_that_do_not_serve() -> None:
     workload = Workload(3)
     workload.cluster.put(pod("p1", "b", status=NOT_READY))
@@ -211,3 +222,13 @@ def test_replica_sets_of_a_deployment_are_one_workload() -> None:
     assert len(state.pods) == 4
     found = passing_obstacle(views[0], rules(maxMigratingPerNode=0), views[2:], state)
     assert "2 pods of Deployment default/web move already" in found
+
+
+def test_a_pod_without_a_node_is_on_none() -> None:
+    workload = Workload()
+    workload.cluster.put(pod("q", "", owner="other"), pod("r", "", owner="another"))
+    state = workload_state(workload.view("q"), workload.cluster.cluster)
+    given = rules(maxMigratingPerNode=1, skipEvictionGates=["ExpectedReplicas"])
+    assert state is not None
+    known = state._replace(replicas=Replicas(4))
+    assert passing_obstacle(workload.view("q"), given, [workload.view("r")], known) == ""
