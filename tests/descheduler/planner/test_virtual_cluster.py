@@ -90,7 +90,7 @@ def _not_zero(amounts: Mapping[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-@settings(fewer(6), phases=(Phase.explicit, Phase.generate))
+@settings(fewer(12), phases=(Phase.explicit, Phase.generate))
 @given(seed=st.integers(0, 2**32))
 def test_all_is_as_before(seed: int) -> None:
     cluster, rng = assembled(seed), Random(seed)
