@@ -11,7 +11,7 @@ from koord_descheduler.plugins.low_node_load.args import LowNodeLoadArgs
 from koord_descheduler.plugins.low_node_load.plugin import LowNodeLoad
 from koord_scheduler.arguments.problems import SchedulerConfigError, convert, refuse_if
 
-from tests.conformance.descheduling import AskedRound, Unmovable
+from tests.conformance.descheduling import RecordedRound, Unmovable
 from tests.conformance.vectors import Fields, Object, Vector, replay
 
 REFUSED: Fields = {"refused": True}
@@ -31,11 +31,12 @@ def ours(vector: Vector) -> Fields:
         refuse_if(args.problems(""))
     except SchedulerConfigError:
         return REFUSED
-    cluster = AskedRound(vector.given, [Unmovable(vector.given)])
+    cluster = RecordedRound(vector.given, [Unmovable(vector.given)])
     found: Object = {}
     for place, pool in enumerate(LowNodeLoad(args).pools(cluster)):
         found |= of_pool(place, pool)
-    return found
+    LowNodeLoad(args).balance(cluster)
+    return found | {"quiet": not cluster.asked}
 
 
 def of_pool(place: int, pool: PoolBalance) -> Object:
@@ -67,7 +68,8 @@ def of_pool(place: int, pool: PoolBalance) -> Object:
 def flat(recorded: Object) -> Fields:
     if "refused" in recorded:
         return REFUSED
-    found: Object = {}
+    evicts = any(pods for rounds in recorded["outcomes"] for pods in rounds)
+    found: Object = {"quiet": not evicts}
     for place, pool in enumerate(recorded["pools"]):
         found |= {f"{place} class {name}": kind for name, kind in pool["classes"].items()}
         for field in SOURCES.values():
@@ -82,7 +84,7 @@ def pool_of(vector: Vector, field: str) -> Object:
     """The arguments of the pool that a field is about, with what it inherits."""
     args = vector.given["args"]
     place = field.split()[0]
-    if place in ("0", "refused"):
+    if not place.isdigit() or place == "0":
         return dict(args)
     own = args["nodePools"][int(place) - 1]
     return {name: args[name] for name in THRESHOLDS if name in args} | own
@@ -151,6 +153,11 @@ def only_limited_resources_rank_nodes(
     return same and weighs_pods and "pods" not in pool["lowThresholds"]
 
 
+def pods_move_to_where_they_help(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Koordinator evicts, and leaves the rest to the scheduler."""
+    return field == "quiet" and here.get(field) is True
+
+
 def test_nodes_and_pods_are_ranked_as_koordinator_ranks_them() -> None:
     replay(
         "descheduler_low_node_load",
@@ -162,6 +169,7 @@ def test_nodes_and_pods_are_ranked_as_koordinator_ranks_them() -> None:
             reasons_have_the_thresholds_in_force,
             pods_that_use_nothing_of_it_stay,
             only_limited_resources_rank_nodes,
+            pods_move_to_where_they_help,
         ),
         (
             "pods_that_left_do_not_count",
