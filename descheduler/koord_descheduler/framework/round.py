@@ -303,6 +303,9 @@ class ProfileRound:
                 rule, why = "Gang", "the pods of its gang would have to move with it"
             if not rule:
                 self.virtual.take(pod)
+                if self.virtual.is_less_preferred(pod, node):
+                    rule, why = "Preference", f"{node} meets less of what it prefers itself"
+            if not rule:
                 among, anywhere = self.virtual.rows([node]), Destination.ANYWHERE
                 numbers = arithmetic or {}
                 refusal = self._move_one(

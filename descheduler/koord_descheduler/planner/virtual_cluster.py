@@ -23,6 +23,12 @@ def accept_all(_node: str) -> str:
     return ""
 
 
+_PREFERENCES = frozenset({"NodeAffinity", "TaintToleration", "InterPodAffinity"})
+_SPREAD = "PodTopologySpread"
+"""Plugins of the scheduler that score by what pods prefer themselves; the last one does so for pods
+with constraints of their own."""
+
+
 class MoveTarget(NamedTuple):
     """The node that a pod gets, with the scheduler's score for it, and its score at its source.
 
@@ -235,6 +241,15 @@ class VirtualCluster:
         found: Mask = np.zeros(len(self._scheduler.nodes), np.bool_)
         found[rows] = True
         return found
+
+    def is_less_preferred(self, pod: KnownPod, node: str) -> bool:
+        """True if what a pod that left its node prefers itself is met less on another one."""
+        waiting, rows = self._waiting(pod), self.rows_of([pod.view.node, node])
+        if len(rows) < 2 or not np.isin(rows, self._scheduler.fitting_rows(waiting)).all():
+            return False
+        names = _PREFERENCES | ({_SPREAD} if waiting.waiting.pod_class.spread else set())
+        scores = self._scheduler.scores(waiting).scores(rows)
+        return any(scores[name][1] < scores[name][0] for name in names if name in scores)
 
     def fitting(self, pod: KnownPod) -> Rows:
         """The rows where a pod that left its node would fit."""

@@ -107,6 +107,15 @@ def test_the_schedulers_rules_refuse_a_set_that_only_has_the_amounts(cluster: Te
     assert moves(cluster.round(plugin())) in ([("other", "b")], [("more", "a")])
 
 
+def test_no_pod_moves_to_a_node_that_it_prefers_less(cluster: TestCluster) -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
+    preferred = [{"weight": 1, "preference": term}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    cluster.put(node("a", labels={"disk": "fast"}))
+    cluster.put(pod("other", "a", cpu="3", spec={"affinity": affinity}))
+    assert moves(cluster.round(plugin())) == [("small", "b")]
+
+
 def test_a_pod_that_has_not_waited_long_moves_nobody(cluster: TestCluster) -> None:
     assert not cluster.round(plugin(waiting={"minSeconds": 7200})).moves
     assert not cluster.round(plugin(waiting={"namespaces": ["others"]})).moves
