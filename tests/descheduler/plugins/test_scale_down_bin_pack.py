@@ -82,8 +82,15 @@ def test_the_first_pods_move_to_nodes_that_are_fuller_then(cluster: TestCluster)
     assert {one.rule for one in plan.refusals} == {"Target"}
 
 
-def test_evictions_without_a_limit_are_refused() -> None:
-    args = msgspec.convert({"strategy": "EvictDirectly"}, ScaleDownBinPackArgs)
-    assert list(args.problems("args")) == [
-        "args.maxPodsToEvict is missing; expected 1 or more, with EvictDirectly"
-    ]
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ({}, []),
+        ({"strategy": "EvictDirectly"},
+         ["args.maxPodsToEvict is missing; expected 1 or more, with EvictDirectly"]),
+        ({"resourceWeights": {"cpu": 0}},
+         ["args.resourceWeights.cpu is 0.0; expected more than 0"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(given: dict[str, Any], problems: list[str]) -> None:
+    assert list(msgspec.convert(given, ScaleDownBinPackArgs).problems("args")) == problems

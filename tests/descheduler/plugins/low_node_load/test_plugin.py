@@ -253,6 +253,25 @@ def test_a_production_pod_respects_the_thresholds_of_the_whole_node(hot: TestClu
     assert moves(hot.round(plugin(**PROD))) == [("p3", "b"), ("p4", "b")]
 
 
+def test_production_pods_go_to_no_cordoned_node(hot: TestCluster) -> None:
+    hot.put(node("b", cpu="10", unschedulable=True))
+    plan = hot.round(plugin(**PROD))
+    assert plan.notes["test/LowNodeLoad/__default_node_pool__"]["underused"] == 0
+
+
+def test_weights_say_which_of_two_resources_a_pod_has_to_fit() -> None:
+    cluster = TestCluster()
+    cluster.put(*loaded("a"), *loaded("b"), pod("cpu", "a", cpu="1"), pod("memory", "a", cpu="1"))
+    usages = {
+        "default/cpu": {"cpu": "1", "memory": "100Mi"},
+        "default/memory": {"cpu": "100m", "memory": "1Gi"},
+    }
+    cluster.put(node_metric("a", {"cpu": "7", "memory": "13Gi"}, usages))
+    for weights, first in (({"cpu": 9, "memory": 1}, "cpu"), ({"cpu": 1, "memory": 9}, "memory")):
+        plan = cluster.round(plugin(resourceWeights=weights))
+        assert plan.moves[0].pod.name == first
+
+
 # ---- anomalies and pools
 
 
