@@ -13,7 +13,7 @@ from koord_scheduler.state.arrays import Mask
 
 from koord_descheduler.framework.pod_selection import EvictableNamespaces
 from koord_descheduler.framework.round import ProfileRound
-from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.objects.observed_pod import PodTraits
 from koord_descheduler.planner.cluster import KnownPod
 from koord_descheduler.plugin import DeschedulerPlugin
 
@@ -48,19 +48,26 @@ class RemoveDuplicates(DeschedulerPlugin):
 
     def balance(self, cluster: ProfileRound) -> None:
         copies: dict[Hashable, dict[str, list[KnownPod]]] = defaultdict(lambda: defaultdict(list))
+        keys: dict[int, Hashable] = {}  # of traits, which copies share
         for node in cluster.nodes:
             for pod in cluster.pods_on(node):
-                if self._counts(pod.view):
-                    copies[_copy_key(pod.view)][node].append(pod)
+                traits = pod.view.template
+                if id(traits) not in keys:
+                    keys[id(traits)] = self._copy_key(traits)
+                key = keys[id(traits)]
+                if key is not None and not pod.view.has_ended and pod.view.deleted is None:
+                    copies[key][node].append(pod)
         for by_node in copies.values():
             if any(len(pods) > 1 for pods in by_node.values()):
                 self._spread(cluster, by_node)
 
-    def _counts(self, pod: ObservedPod) -> bool:
-        owners = {owner.kind for owner in pod.template.owners}
-        is_meant = bool(owners) and not owners & self._excluded
-        is_there = not pod.has_ended and pod.deleted is None
-        return is_meant and is_there and not self._namespaces.refusal(pod.namespace)
+    def _copy_key(self, traits: PodTraits) -> Hashable:
+        """The same for pods of one owner with the same images; ``None`` if they do not count."""
+        kinds = {owner.kind for owner in traits.owners}
+        if not kinds or kinds & self._excluded or self._namespaces.refusal(traits.namespace):
+            return None
+        owners = sorted((owner.kind, owner.name) for owner in traits.owners)
+        return traits.namespace, tuple(owners), tuple(sorted(traits.images))
 
     def _spread(self, cluster: ProfileRound, by_node: dict[str, list[KnownPod]]) -> None:
         targets = _allowed(cluster, (pod for pods in by_node.values() for pod in pods))
@@ -82,12 +89,6 @@ class RemoveDuplicates(DeschedulerPlugin):
                 if cluster.move(pod, reason, among=targets, accepts=accepts):
                     counts[node] -= 1
                     counts[cluster.virtual.node_of(pod.view.key)] += 1
-
-
-def _copy_key(pod: ObservedPod) -> Hashable:
-    template = pod.template
-    owners = sorted((owner.kind, owner.name) for owner in template.owners)
-    return template.namespace, tuple(owners), tuple(sorted(template.images))
 
 
 def _youngest_first(pod: KnownPod) -> tuple[float, str]:

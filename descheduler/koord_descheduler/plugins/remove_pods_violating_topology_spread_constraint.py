@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +10,9 @@ from koord_model.label_selector import LabelSelector
 from koord_scheduler.objects.node_selector import RequiredNodes
 from koord_scheduler.objects.pod import Toleration
 from koord_scheduler.objects.spread import SpreadConstraint
+from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.pod_class import PodClass
+from koord_scheduler.state.pod_counts import SpreadSelector
 
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.framework.selected_pods import SelectedPods, SelectedPodsArgs
@@ -76,17 +77,24 @@ class RemovePodsViolatingTopologySpreadConstraint(DeschedulerPlugin):
             for constraint in waiting.pod_class.spread:
                 if self._hard if constraint.is_hard else self._soft:
                     spreads[_Spread.of(pod, waiting.pod_class, constraint)] = None
+        rows = cluster.virtual.rows(cluster.nodes)
         for spread in spreads:
-            _Domains(cluster, spread, self._pods).balance()
+            nodes = _nodes(cluster, spread, rows)
+            if _skew(cluster, spread, nodes) > spread.constraint.max_skew:
+                _Domains(cluster, spread, nodes, self._pods).balance()
 
 
 class _Domains:
     """The pods of one constraint by domain."""
 
-    def __init__(self, cluster: ProfileRound, spread: _Spread, pods: SelectedPods) -> None:
+    def __init__(
+        self, cluster: ProfileRound, spread: _Spread, nodes: Rows, pods: SelectedPods
+    ) -> None:
         self._cluster = cluster
         self._spread = spread
-        self._domain_of = dict(_domains(cluster, spread))
+        names = map(cluster.cluster.scheduler.nodes.name, nodes.tolist())
+        key = spread.constraint.key
+        self._domain_of = {name: cluster.nodes[name].labels[key] for name in names}
         self._pods: dict[str, list[KnownPod]] = {name: [] for name in self._domain_of.values()}
         self._movable: dict[str, list[KnownPod]] = defaultdict(list)
         for node, domain in self._domain_of.items():
@@ -106,8 +114,6 @@ class _Domains:
     def balance(self) -> None:
         """Move pods until the domains differ by no more than ``maxSkew``, or none can go."""
         counts, most = self._counts_by_domain, self._spread.constraint.max_skew
-        if len(counts) < 2 or max(counts.values()) - min(counts.values()) <= most:
-            return
         for domain in sorted(counts, key=lambda name: (-counts[name], name)):
             for pod in sorted(self._movable[domain], key=_least_important_first):
                 if counts[domain] - min(counts.values()) <= most:
@@ -132,19 +138,26 @@ class _Domains:
             counts[self._domain_of[self._cluster.virtual.node_of(pod.view.key)]] += 1
 
 
-def _domains(cluster: ProfileRound, spread: _Spread) -> Iterator[tuple[str, str]]:
-    """The domain of each node that counts for a constraint."""
+def _nodes(cluster: ProfileRound, spread: _Spread, among: Mask) -> Rows:
+    """The rows that count for a constraint: they have its label, and its pods may go there."""
     state = cluster.cluster.scheduler.nodes
-    for name, node in cluster.nodes.items():
-        domain, row = node.labels.get(spread.constraint.key), state.row(name)
-        if domain is None or row is None:
-            continue
-        at = np.array([row], np.intp)
-        if spread.required is not None and not state.matches(spread.required, at)[0]:
-            continue
-        if spread.tolerations is not None and state.untolerated(spread.tolerations).of(at)[0]:
-            continue
-        yield name, domain
+    rows = np.flatnonzero(among & (state.labels.column(spread.constraint.key).codes >= 0))
+    if spread.required is not None:
+        rows = rows[state.matches(spread.required, rows)]
+    if spread.tolerations is not None:
+        rows = rows[state.untolerated(spread.tolerations).of(rows) == 0]
+    return rows
+
+
+def _skew(cluster: ProfileRound, spread: _Spread, rows: Rows) -> float:
+    """The number of pods by which the domains differ."""
+    if spread.selector is None or not len(rows):
+        return 0.0
+    state = cluster.cluster.scheduler.nodes
+    codes = state.labels.column(spread.constraint.key).codes[rows]
+    counter = state.pods.counter(SpreadSelector(spread.namespace, spread.selector))
+    pods = np.bincount(codes, counter.rows[rows])[np.unique(codes)]
+    return float(pods.max() - pods.min())
 
 
 def _has(pod: KnownPod, constraint: SpreadConstraint) -> bool:

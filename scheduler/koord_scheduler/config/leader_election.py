@@ -28,7 +28,7 @@ class LeaderElectionSettings:
 
 
 def leader_election_settings(given: LeaderElectionConfiguration) -> LeaderElectionSettings:
-    """The settings; a duration of 0 means the default.
+    """The settings; a duration of 0 means the default, as an empty name does.
 
     Raises:
         SchedulerConfigError: with leader election on, kube-scheduler would not start with them.
@@ -46,8 +46,8 @@ def leader_election_settings(given: LeaderElectionConfiguration) -> LeaderElecti
         lease or 15.0,
         renew or 10.0,
         retry or 2.0,
-        given.resource_name or "kube-scheduler",
-        given.resource_namespace or "kube-system",
+        given.resource_name or type(given)().resource_name,
+        given.resource_namespace or type(given)().resource_namespace,
     )
     if given.leader_elect:
         refuse_if(_election_problems(given, settings))

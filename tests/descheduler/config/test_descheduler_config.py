@@ -91,6 +91,14 @@ def test_defaults() -> None:
     )
 
 
+def test_an_empty_name_of_the_lease_is_the_default_one() -> None:
+    election = config(leaderElection={"resourceName": "", "resourceNamespace": ""}).leader_election
+    assert (election.resource_namespace, election.resource_name) == (
+        "koordinator-system",
+        "koord-descheduler",
+    )
+
+
 def test_arguments_reach_the_plugin() -> None:
     args = {"apiVersion": "descheduler/v1alpha2", "kind": "ShareArgs", "share": 7}
     found = config(
