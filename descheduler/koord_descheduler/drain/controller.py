@@ -39,6 +39,7 @@ from koord_descheduler.drain.drain_objects import (
     read_reservation,
 )
 from koord_descheduler.drain.drain_view import DrainView
+from koord_descheduler.drain.drained_pods import Forbids, forbid_nothing
 from koord_descheduler.drain.group_controller import DrainGroupController
 from koord_descheduler.drain.other_drains import other_drains
 from koord_descheduler.drain.phases import DrainPhase
@@ -58,7 +59,8 @@ T = TypeVar("T", bound=tuple[object, ...])
 class DrainController:
     """Runs while this descheduler leads: ``api`` must write only then; groups too.
 
-    ``silence`` says why nothing may be decided at present. In a ``dry_run`` all drains are planned
+    ``silence`` says why nothing may be decided at present, ``forbids`` why migrations never move a
+    pod: it blocks before anything is confirmed. In a ``dry_run`` all drains are planned
     only, and undone where somebody aborts them.
     """
 
@@ -70,6 +72,7 @@ class DrainController:
         *,
         on_warning: OnWarning,
         silence: Callable[[], str] = lambda: "",
+        forbids: Forbids = forbid_nothing,
         dry_run: bool = False,
         poll: float = POLL_SECONDS,
         pace: ReflectorTiming | None = None,
@@ -79,6 +82,7 @@ class DrainController:
         self._cluster = cluster
         self._recorder = recorder
         self._silence = silence
+        self._forbids = forbids
         self._dry_run = dry_run
         self._poll = poll
         self._wall = wall
@@ -179,7 +183,16 @@ class DrainController:
         now = self._wall()
         if self._dry_run:
             document = document | {"spec": (document.get("spec") or {}) | {"dryRun": True}}
-        return observe(document, self._cluster, node, parts, others, now, reserves=reserves)
+        return observe(
+            document,
+            self._cluster,
+            node,
+            parts,
+            others,
+            now,
+            reserves=reserves,
+            forbids=self._forbids,
+        )
 
     async def _node(self, name: str) -> DrainedNode | None:
         try:

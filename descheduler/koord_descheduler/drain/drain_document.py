@@ -12,7 +12,7 @@ from koord_model.times import from_rfc3339, rfc3339
 from koord_descheduler.drain.drain_objects import FINALIZER, DrainedNode
 from koord_descheduler.drain.drain_spec import DrainSpec, JobMode, read_drain_spec
 from koord_descheduler.drain.drain_view import DrainStatus, DrainView
-from koord_descheduler.drain.drained_pods import DrainedPod, drained_pods
+from koord_descheduler.drain.drained_pods import DrainedPod, Forbids, drained_pods, forbid_nothing
 from koord_descheduler.drain.phases import DrainPhase
 from koord_descheduler.drain.place_plan import plan_places
 from koord_descheduler.drain.pod_states import (
@@ -77,6 +77,7 @@ def observe(
     now: float,
     *,
     reserves: bool = True,
+    forbids: Forbids = forbid_nothing,
 ) -> DrainView:
     """All that the next step of a drain depends on.
 
@@ -89,7 +90,8 @@ def observe(
     if spec.is_dry_run or not reserves:
         spec = spec._replace(mode=JobMode.DIRECT)
     meta = document["metadata"]
-    pods = [] if status.phase in _NO_PODS or node is None else drained_pods(cluster, spec)
+    has_pods = status.phase not in _NO_PODS and node is not None
+    pods = drained_pods(cluster, spec, forbids) if has_pods else []
     return DrainView(
         meta["name"],
         meta["uid"],

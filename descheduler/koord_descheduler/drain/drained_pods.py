@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from koord_descheduler.drain.drain_spec import DrainBehavior, DrainSpec, PodRule
@@ -10,6 +10,14 @@ from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.cluster import ClusterModel, KnownPod
 from koord_descheduler.planner.gang_group import gang_group
 from koord_descheduler.planner.protection import belongs_to_node, protection
+
+Forbids = Callable[[ObservedPod], str]
+"""Reason why migrations never move a pod, in a line; "" if they may."""
+
+
+def forbid_nothing(_pod: ObservedPod) -> str:
+    """Let every pod move."""
+    return ""
 
 
 class DrainedPod(NamedTuple):
@@ -35,7 +43,9 @@ class DrainedPod(NamedTuple):
         return self.view.deleted is not None
 
 
-def drained_pods(cluster: ClusterModel, spec: DrainSpec) -> list[DrainedPod]:
+def drained_pods(
+    cluster: ClusterModel, spec: DrainSpec, forbids: Forbids = forbid_nothing
+) -> list[DrainedPod]:
     """The pods that a drain has to get rid of, in order of their waves.
 
     Not those that no drain can end (static ones and those of DaemonSets), those that have ended,
@@ -47,7 +57,8 @@ def drained_pods(cluster: ClusterModel, spec: DrainSpec) -> list[DrainedPod]:
         rule = _rule_of(pod.view, spec.rules)
         if rule is None:
             wave = _wave_of(pod.view, spec)
-            found.append(DrainedPod(pod, wave, obstacle=_obstacle(cluster, pod.view)))
+            obstacle = _obstacle(cluster, pod.view, forbids)
+            found.append(DrainedPod(pod, wave, obstacle=obstacle))
         elif rule.behavior is not DrainBehavior.SKIP:
             wave = _wave_of(pod.view, spec) if rule.order is None else rule.order
             waits = rule.behavior is DrainBehavior.WAIT
@@ -69,7 +80,7 @@ def _wave_of(pod: ObservedPod, spec: DrainSpec) -> int:
     return max(waves, default=0)
 
 
-def _obstacle(cluster: ClusterModel, pod: ObservedPod) -> str:
+def _obstacle(cluster: ClusterModel, pod: ObservedPod, forbids: Forbids) -> str:
     if pod.deleted is not None:
         return ""
     if why := protection(pod):
@@ -84,7 +95,7 @@ def _obstacle(cluster: ClusterModel, pod: ObservedPod) -> str:
     copies = (copy.view for copy in cluster.copies(traits.workload))
     if sum(not copy.has_ended and copy.deleted is None for copy in copies) < 2:
         return "it is the only replica of its workload"
-    return _gang_obstacle(cluster, pod)
+    return _gang_obstacle(cluster, pod) or forbids(pod)
 
 
 def _gang_obstacle(cluster: ClusterModel, pod: ObservedPod) -> str:

@@ -35,12 +35,17 @@ from koord_descheduler.io.direct_evictor import DirectEvictor
 from koord_descheduler.io.pod_annotator import PodAnnotator
 from koord_descheduler.migration.controller import MigrationController
 from koord_descheduler.migration.workload_reader import WorkloadReader
+from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.budgets import MoveLimit, of_target
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move, RoundPlan
 from koord_descheduler.planner.move_memory import PastMove
 from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
 from koord_descheduler.plugins.migration_controller.plugin import MigrationControllerPlugin
+from koord_descheduler.plugins.migration_controller.who_may_move import (
+    lasting_obstacle,
+    workload_state,
+)
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
 from koord_descheduler.program.pages import DeschedulerPageSources, pages
@@ -83,6 +88,7 @@ class DeschedulerProgram:
         )
         self._history = RoundHistory()
         self._migrations: dict[str, MigrationController] = {}
+        self._migration_plugins = _migration_plugins(config)
         self._controllers: list[DrainController | MigrationController] = []
         self._nodes_version = -1
         self._metrics = DeschedulerMetrics(self.registry, self._status)
@@ -162,6 +168,7 @@ class DeschedulerProgram:
             recorder,
             on_warning=self._warn,
             silence=silence,
+            forbids=self._forbids,
             dry_run=self._loop.is_dry_run,
         )
         self._migrations = self._make_migrations(api, recorder)
@@ -184,17 +191,7 @@ class DeschedulerProgram:
     def _make_migrations(
         self, api: Client, recorder: EventRecorder
     ) -> dict[str, MigrationController]:
-        """The controllers of the profiles whose moves are PodMigrationJobs, by their names.
-
-        Without such a profile, one for the jobs of drains and people alone, "".
-        """
-        plugins = {
-            profile.profile.name: profile.evictor
-            for profile in self._config.profiles
-            if isinstance(profile.evictor, MigrationControllerPlugin)
-        }
-        if not plugins:
-            plugins[""] = MigrationControllerPlugin(MigrationControllerArgs())
+        """The controllers of PodMigrationJobs, by the names of their profiles."""
         return {
             name: MigrationController(
                 api,
@@ -206,8 +203,13 @@ class DeschedulerProgram:
                 on_warning=self._warn,
                 takes_unsigned=place == 0,
             )
-            for place, (name, plugin) in enumerate(plugins.items())
+            for place, (name, plugin) in enumerate(self._migration_plugins.items())
         }
+
+    def _forbids(self, pod: ObservedPod) -> str:
+        """Return why jobs of drains never move a pod."""
+        plugin = next(iter(self._migration_plugins.values()))
+        return lasting_obstacle(pod, plugin.rules, workload_state(pod, self._cluster))
 
     def _executors(self, api: Client, recorder: EventRecorder) -> dict[str, MoveExecutor]:
         """The executors of moves by profile."""
@@ -342,3 +344,16 @@ class DeschedulerProgram:
 def _interval(settings: DeschedulerSettings, config: DeschedulerConfig) -> float:
     text = settings.descheduling_interval
     return duration.seconds(text) if text else config.interval
+
+
+def _migration_plugins(config: DeschedulerConfig) -> dict[str, MigrationControllerPlugin]:
+    """The plugins of profiles whose moves are PodMigrationJobs, by the profiles' names.
+
+    Without such a profile, one for the jobs of drains and people alone, "".
+    """
+    found = {
+        profile.profile.name: profile.evictor
+        for profile in config.profiles
+        if isinstance(profile.evictor, MigrationControllerPlugin)
+    }
+    return found or {"": MigrationControllerPlugin(MigrationControllerArgs())}

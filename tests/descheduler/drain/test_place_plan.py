@@ -64,6 +64,17 @@ def test_pods_block_visibly_unless_a_rule_says_otherwise(
     assert found.obstacle == ""
 
 
+def test_rules_of_migrations_block_a_pod_that_no_rule_of_the_drain_lets_go(
+    cluster: TestCluster,
+) -> None:
+    cluster.put(pod("p", "a"))
+    (found,) = drained_pods(cluster.cluster, spec(), lambda pod: f"{pod.name} may not")
+    assert found.obstacle == "p may not"
+    rules = [{"behavior": "Drain"}]
+    (found,) = drained_pods(cluster.cluster, spec(podRules=rules), lambda pod: "may not")
+    assert (found.obstacle, found.is_ordered) == ("", True)
+
+
 @pytest.mark.parametrize(
     ("status", "deleted", "blocks"),
     [({}, {}, False), ({"phase": "Failed"}, {}, True), ({}, {"deletionTimestamp": THEN}, True)],

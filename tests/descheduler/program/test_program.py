@@ -8,10 +8,10 @@ from koord_descheduler.config.descheduler_config import read_descheduler_config
 from koord_descheduler.program.program import DeschedulerProgram
 from koord_descheduler.program.settings import DeschedulerSettings
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.protocol.resources import LEASES, NODES
+from koord_kube.protocol.resources import DRAIN_NODES, LEASES, NODES, PODS
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 
-from tests.descheduler.clusters import node
+from tests.descheduler.clusters import node, pod
 from tests.support.kube_api import KubeApi
 from tests.support.processes import PATIENCE
 
@@ -38,3 +38,27 @@ async def test_one_round_alone_ends_the_program() -> None:
             await program.serve()
         lease = api.get(LEASES, "koord-descheduler", "default")
     assert not lease["spec"].get("holderIdentity"), "it hands over at once"
+
+
+async def test_jobs_of_drains_are_looked_after_whatever_evicts_for_profiles() -> None:
+    """To the double's clock they were made long ago, so they are removed at once."""
+    evictor = "{enabled: [{name: DefaultEvictor}], disabled: [{name: '*'}]}"
+    plugins = f"{{evict: {evictor}, filter: {evictor}}}"
+    config = f"{CONFIG.replace('0s', '1h')}profiles: [{{name: direct, plugins: {plugins}}}]"
+    async with (
+        KubeApi() as api,
+        Client(Cluster(api.url), Limits(qps=0, answer=PATIENCE)) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        for name in ("a", "b"):
+            api.put(NODES, node(name))
+        api.put(PODS, pod("p", "a", owner=None), "default")
+        spec = {"nodeName": "a", "podRules": [{"behavior": "Drain"}], "confirmState": "Confirmed"}
+        api.put(DRAIN_NODES, {"metadata": {"name": "d"}, "spec": spec})
+        read = read_descheduler_config(config)
+        program = DeschedulerProgram(SETTINGS, read, default_scheduler_config(), client, "d_0")
+        task = group.create_task(program.serve())
+        async with asyncio.timeout(PATIENCE):
+            while api.count("delete", "podmigrationjobs") == 0:
+                await asyncio.sleep(0.01)
+        task.cancel()
