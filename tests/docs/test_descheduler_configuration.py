@@ -41,8 +41,7 @@ def test_fields(kind: type[msgspec.Struct]) -> None:
     assert fields(kind) <= words(PAGE)
 
 
-# Defragmentation gets a page of its own.
-@pytest.mark.parametrize("name", sorted(own_plugins().keys() - {"Defragmentation"}))
+@pytest.mark.parametrize("name", sorted(own_plugins()))
 def test_plugins_and_their_arguments(name: str) -> None:
     assert {name, *fields(own_plugins()[name].Args)} <= words(PAGES)
 
