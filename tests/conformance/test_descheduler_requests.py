@@ -1,8 +1,9 @@
-"""FragmentationAware and ScaleDownBinPack, against Koordinator's: nodes and pods they choose."""
+"""Plugins that look at requests, against Koordinator's: the nodes and pods that they choose."""
 
 from __future__ import annotations
 
 import pytest
+from koord_descheduler.plugins.custom_priority import CustomPriority, CustomPriorityArgs
 from koord_descheduler.plugins.fragmentation_aware import (
     FragmentationAware,
     FragmentationAwareArgs,
@@ -11,10 +12,36 @@ from koord_descheduler.plugins.fragmentation_aware import (
 from koord_descheduler.plugins.scale_down_bin_pack import ScaleDownBinPack, ScaleDownBinPackArgs
 from koord_scheduler.arguments.problems import SchedulerConfigError, convert, refuse_if
 
-from tests.conformance.descheduling import AskedRound, Unmovable
+from tests.conformance.descheduling import AskedRound, RecordedRound, Unmovable
 from tests.conformance.vectors import Fields, Object, Vector, replay
 
 REFUSED: Fields = {"refused": True}
+
+
+def moved(vector: Vector) -> Fields:
+    try:
+        args = convert(vector.given["args"], CustomPriorityArgs)
+        refuse_if(args.problems(""))
+    except SchedulerConfigError:
+        return REFUSED
+    cluster = RecordedRound(vector.given, [Unmovable(vector.given)])
+    CustomPriority(args).balance(cluster)
+    reasons = {move.pod.key: move.reason for move in cluster.moves}
+    return {**reasons, "order": cluster.asked}
+
+
+def recorded_moves(recorded: Object) -> Fields:
+    if "refused" in recorded:
+        return REFUSED
+    reasons = dict(recorded["evicted"])
+    return {**reasons, "order": [key for key, _ in recorded["evicted"]]}
+
+
+def pods_that_would_come_back_stay(vector: Vector, field: str, here: Fields, there: Fields) -> bool:
+    """Koordinator evicts to cheaper nodes; the scheduler may like the dear ones better."""
+    if field == "order":
+        return bool(here[field] == [key for key in there[field] if key in here])
+    return field not in here
 
 
 def node_of(key: str) -> str:
@@ -117,3 +144,8 @@ def test_the_same_pods_make_nodes_more_even() -> None:
 def test_pods_have_the_same_ranks() -> None:
     differences = (nodes_of_one_score_come_in_any_order,)
     replay("descheduler_bin_packing", ranked, recorded_ranks, differences)
+
+
+def test_the_same_pods_go_to_cheaper_nodes() -> None:
+    differences = (pods_that_would_come_back_stay,)
+    replay("descheduler_custom_priority", moved, recorded_moves, differences)
