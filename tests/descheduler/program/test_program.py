@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 from koord_descheduler.config.descheduler_config import read_descheduler_config
 from koord_descheduler.program.program import DeschedulerProgram
 from koord_descheduler.program.settings import DeschedulerSettings
 from koord_kube.client import Client, Cluster, Limits
-from koord_kube.protocol.resources import DRAIN_NODES, LEASES, NODES, PODS
+from koord_kube.protocol.resources import DRAIN_NODES, LEASES, NODES, POD_MIGRATION_JOBS, PODS
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 
 from tests.descheduler.clusters import node, pod
-from tests.support.kube_api import KubeApi
+from tests.support.kube_api import USUAL, KubeApi
 from tests.support.processes import PATIENCE
 
 SETTINGS = DeschedulerSettings(
@@ -62,3 +63,27 @@ async def test_jobs_of_drains_are_looked_after_whatever_evicts_for_profiles() ->
             while api.count("delete", "podmigrationjobs") == 0:
                 await asyncio.sleep(0.01)
         task.cancel()
+
+
+JOB = {
+    "metadata": {"name": "by-hand"},
+    "spec": {"podRef": {"namespace": "default", "name": "p"}, "mode": "EvictDirectly"},
+}
+
+
+async def test_a_dry_run_leaves_jobs_made_by_hand_alone() -> None:
+    async with (
+        KubeApi(installed=USUAL | {POD_MIGRATION_JOBS}) as api,
+        Client(Cluster(api.url), Limits(qps=0, answer=PATIENCE)) as client,
+    ):
+        for name in ("a", "b"):
+            api.put(NODES, node(name))
+        api.put(PODS, pod("p", "a"), "default")
+        api.put(POD_MIGRATION_JOBS, JOB)
+        config = read_descheduler_config(CONFIG)
+        settings = dataclasses.replace(SETTINGS, dry_run=True)
+        program = DeschedulerProgram(settings, config, default_scheduler_config(), client, "d_0")
+        async with asyncio.timeout(PATIENCE):
+            await program.serve()
+        assert "status" not in api.get(POD_MIGRATION_JOBS, "by-hand")
+        assert api.count("create", "pods") == 0
