@@ -8,6 +8,7 @@ from bench import (
     batch_month,
     cache,
     colocation,
+    defragmentation,
     descheduler_rounds,
     docker,
     gpu_fragmentation,
@@ -74,6 +75,7 @@ def main() -> None:
     scheduler_perf.main()
     scheduler_recording.main()
     gpu_fragmentation.main()
+    defragmentation.main(["--keep"])
     network_topology.main()
     batch_month.main()
     unknown_callers.main()

@@ -21,7 +21,7 @@ Placing = Callable[[GpuRequest, GpuNodes], GpuPlaces]
 
 
 @dataclass
-class _Answer:
+class GpuAnswer:
     """Answer of a policy for equal pods, and the number of placements at that time."""
 
     places: GpuPlaces
@@ -57,14 +57,14 @@ def run(
     """
     nodes = empty.rows(np.arange(len(empty.cpu)))
     capacity, requested, used = float(empty.cards.sum()), 0.0, 0.0
-    answers: dict[GpuRequest, _Answer] = {}
+    answers: dict[GpuRequest, GpuAnswer] = {}
     changed: list[int] = []
     found = GpuRun()
     start = time.process_time()
     for number, pod in enumerate(pods):
         if learn and number >= 64 and number & (number - 1) == 0:
             placing, answers = learn(pods[:number]), {}
-        places = _asked(answers, placing, pod, nodes, changed)
+        places = ask(answers, placing, pod, nodes, changed)
         requested += pod.cards * pod.share
         row = int(places.grade.argmax())
         if places.grade[row] > -np.inf:
@@ -77,8 +77,8 @@ def run(
     return found
 
 
-def _asked(
-    answers: dict[GpuRequest, _Answer],
+def ask(
+    answers: dict[GpuRequest, GpuAnswer],
     placing: Placing,
     pod: GpuRequest,
     nodes: GpuNodes,
@@ -92,7 +92,7 @@ def _asked(
         _, rows, copies = np.unique(table, axis=0, return_index=True, return_inverse=True)
         some = placing(pod, nodes.rows(rows))
         copies = copies.ravel()
-        answers[pod] = _Answer(GpuPlaces(some.grade[copies], some.card[copies]), len(changed))
+        answers[pod] = GpuAnswer(GpuPlaces(some.grade[copies], some.card[copies]), len(changed))
         return answers[pod].places
     if answer.known < len(changed):
         since: Rows = np.unique(np.array(changed[answer.known :], np.intp))
