@@ -9,6 +9,7 @@ from bench import (
     cache,
     colocation,
     defragmentation,
+    descheduler_day,
     descheduler_rounds,
     docker,
     gpu_fragmentation,
@@ -70,6 +71,7 @@ def main() -> None:
     reports.main()
     scheduler_core.main()
     descheduler_rounds.main()
+    descheduler_day.main()
     scheduler_end_to_end.main()
     scheduler_peer.main()
     scheduler_perf.main()
