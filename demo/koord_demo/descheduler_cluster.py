@@ -18,7 +18,7 @@ NAMESPACE = "shop"
 CORES, GIB = 32, 128
 PINNED, BUDGETED = "license-server", "ledger"
 """Applications whose pods cannot move: a node selector, a disruption budget."""
-HOSTNAME = "kubernetes.io/hostname"
+HOSTNAME, GPU = "kubernetes.io/hostname", "nvidia.com/gpu"
 _SYSTEM = 1.0
 _APPS = 10
 
@@ -160,3 +160,28 @@ def _pods_metric(pods: Mapping[str, float]) -> Iterator[Manifest]:
 
 def _usage(cores: float) -> Manifest:
     return {"resources": {"cpu": f"{int(cores * 1000)}m", "memory": f"{int(cores * 700)}Mi"}}
+
+
+def fragmented_cluster() -> dict[str, list[bytes]]:
+    """Four nodes of eight GPUs with some free on each, and a job that waits for eight."""
+    nodes: list[Manifest] = []
+    pods: list[Manifest] = []
+    for place, used in enumerate(((4, 1), (2, 2, 1), (2, 1, 1), (3,))):
+        name = f"gpu-{place}"
+        node = _node(name)
+        allocatable = {**node["status"]["allocatable"], GPU: "8"}
+        nodes.append({**node, "status": {**node["status"], "allocatable": allocatable}})
+        for number, gpus in enumerate(used):
+            pods.append(_gpu_pod(f"train-{place}-{number}", gpus, name))
+    pods.append(_gpu_pod("llama", 8))
+    as_json = {"Node": nodes, "Pod": pods}
+    return {kind: [json.dumps(one).encode() for one in found] for kind, found in as_json.items()}
+
+
+def _gpu_pod(name: str, gpus: int, node: str = "") -> Manifest:
+    pod = _pod(f"{NAMESPACE}/{name}", name, 4.0, {}, 1_700_000_000.0 - 3600)
+    requests = {"cpu": "2", "memory": "8Gi", GPU: str(gpus)}
+    container = {"name": "c", "resources": {"requests": requests, "limits": {GPU: str(gpus)}}}
+    spec = {"containers": [container]} | ({"nodeName": node} if node else {})
+    status = pod["status"] if node else {"phase": "Pending"}
+    return {**pod, "spec": spec, "status": status}

@@ -10,14 +10,16 @@ from random import Random
 from koord_descheduler.config.descheduler_config import read_descheduler_config
 from koord_descheduler.framework.round import RoundSettings
 from koord_descheduler.planner.move import RoundPlan
+from koord_descheduler.program.defrag_plan import defrag_plan
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.plan_document import plan_document
 from koord_descheduler.program.round_planner import RoundPlanner
+from koordctl.defrag import lines as defrag_lines
 from koordctl.descheduler import plan_lines, why_lines
 from rich.console import Console
 from rich.table import Table
 
-from koord_demo.descheduler_cluster import BUDGETED, PINNED, DemoLoad
+from koord_demo.descheduler_cluster import BUDGETED, PINNED, DemoLoad, fragmented_cluster
 
 HIGH = 65
 _MOST_ROUNDS = 12
@@ -57,6 +59,7 @@ def main() -> None:
     rounds, moved = cool_down(console, load, history)
     show(console, load, before, rounds, moved)
     explain(console, load, history)
+    defragment(console)
 
 
 def cool_down(console: Console, load: DemoLoad, history: RoundHistory) -> tuple[int, int]:
@@ -124,6 +127,15 @@ def explain(console: Console, load: DemoLoad, history: RoundHistory) -> None:
         console.print(f"\n[dim]koordctl descheduler why {key}[/]\n")
         for line in why_lines(history.why(key)):
             console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def defragment(console: Console) -> None:
+    """Plan room for a job that waits for a whole node."""
+    console.print("\n[bold]A job waits for eight GPUs; 15 are free, five at most on one node.[/]")
+    console.print("\n[dim]koordctl defrag --plan[/]\n")
+    plan = defrag_plan(fragmented_cluster(), 1_700_000_000.0, {"targets": ["WaitingPods"]})
+    for line in defrag_lines(plan):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

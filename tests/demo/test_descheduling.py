@@ -26,6 +26,7 @@ def test_as_it_is_started() -> None:
     assert "PodDisruptionBudget ledger allows no disruption now" in done.stdout
     assert "didn't match Pod's node affinity/selector" in done.stdout
     assert " was moved at " in done.stdout
+    assert "shop/llama" in done.stdout.split("koordctl defrag --plan")[1]
 
 
 def test_no_node_is_hot_in_the_end_and_no_pod_moved_twice() -> None:

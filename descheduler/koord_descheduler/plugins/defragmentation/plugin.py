@@ -24,7 +24,7 @@ from koord_descheduler.plugins.defragmentation.args import (
 )
 from koord_descheduler.plugins.defragmentation.goals import EmptyNodes, FreeSlots
 from koord_descheduler.plugins.defragmentation.packed_cluster import PackedCluster
-from koord_descheduler.plugins.defragmentation.packing import CPU, MEMORY, PackedNeeds
+from koord_descheduler.plugins.defragmentation.packing import PackedNeeds
 from koord_descheduler.plugins.defragmentation.search import SearchLimits, Verdict, search
 from koord_descheduler.plugins.defragmentation.steps import SearchStep
 
@@ -130,7 +130,7 @@ class _JobPlan:
         kinds: dict[PackedNeeds, list[QueuedPod]] = defaultdict(list)
         for pod in self.job:
             kinds[self.packed.needs_of(pod)].append(pod)
-        order = sorted(kinds, key=lambda needs: (-needs.gpu, -needs.amounts[CPU]))
+        order = sorted(kinds, key=lambda needs: (-needs.gpu, -self._size(needs)))
         return ((needs, kinds[needs]) for needs in order)
 
     def _without_moves(self, needs: PackedNeeds, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
@@ -208,12 +208,12 @@ class _JobPlan:
         return min(max(self.cluster.now - oldest, 0.0) / _HOUR, _LONGEST_HOURS)
 
     def _size(self, needs: PackedNeeds) -> float:
-        """Cards of a pod, or its part of the largest node."""
+        """Cards of a pod, or its part of the largest node in the resource it needs most of."""
         if needs.cards:
             return needs.gpu / 1000
-        total = self.packed.packing.total
-        parts = (needs.amounts[name] / (total[name].max() or 1.0) for name in (CPU, MEMORY))
-        return float(max(parts))
+        largest = self.packed.packing.total.max(axis=1)
+        parts = (asked / most for asked, most in zip(needs.amounts, largest, strict=True) if most)
+        return float(max(parts, default=0.0))
 
 
 def _move(

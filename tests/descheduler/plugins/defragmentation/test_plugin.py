@@ -59,6 +59,25 @@ def test_pods_move_so_that_one_that_waits_has_room(cluster: TestCluster) -> None
     assert plan.notes["test/Defragmentation/default/waits"]["nodes"] == {"default/waits": "a"}
 
 
+def test_room_is_worth_the_part_of_the_resource_that_is_needed_most() -> None:
+    """Units of an extended resource are no cards that DeviceShare knows."""
+
+    def asking(amount: int) -> dict[str, Any]:
+        resources = {"cpu": "100m", "example.com/npu": str(amount)}
+        return {
+            "containers": [{"name": "c", "resources": {"requests": resources, "limits": resources}}]
+        }
+
+    cluster = TestCluster()
+    for name in ("a", "b"):
+        cluster.put(node(name, allocatable={"example.com/npu": "8"}))
+        cluster.put(pod(f"runs-on-{name}", name, spec=asking(2)))
+    cluster.put(pod("waits", owner=None, spec=asking(8)))
+    plan = cluster.round(plugin())
+    assert len(plan.moves) == 1
+    assert plan.moves[0].arithmetic["value"] == 1.5
+
+
 def test_the_budget_of_a_plan_holds_for_all_its_moves(cluster: TestCluster) -> None:
     cluster.put(pod("waits", cpu="8", owner=None), node("c", cpu="1"))
     assert len(cluster.round(plugin(maxMoves=2)).moves) in (1, 2)
