@@ -31,7 +31,9 @@ def deployed_scheduler(
     made = SchedulerProgram(
         "s1", folder, kubeconfig, *arguments, host=network.address, inside=network.inside([])
     )
-    yield made
-    made.close()
+    try:
+        yield made
+    finally:
+        made.close()
     assert "Traceback" not in made.said
     assert "forbidden" not in made.said.lower()

@@ -146,8 +146,10 @@ def scheduling(cluster: RealCluster, *, is_ours: bool) -> Iterator[None]:
     made = Program("kube-scheduler", server.folder)
     flags.append(f"--kubeconfig={server.kubeconfig('kube-scheduler', ADMIN)}")
     made.spawn([*server.network.inside([]), path, *flags])
-    yield
-    made.close()
+    try:
+        yield
+    finally:
+        made.close()
 
 
 def workloads() -> tuple[list[App], dict[str, list[str]]]:

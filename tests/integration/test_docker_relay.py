@@ -108,8 +108,10 @@ def container(at: Docker, script: str = "", *options: str) -> Iterator[None]:
     flags = ("--detach", "--network=none", f"--name={NAME}")
     said = at("run", *flags, *options, IMAGE, *command)
     assert said.code == 0, said.err
-    yield
-    assert at("rm", "--force", NAME).code == 0
+    try:
+        yield
+    finally:
+        assert at("rm", "--force", NAME).code == 0
 
 
 # The command line.
