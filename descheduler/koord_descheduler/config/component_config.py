@@ -47,6 +47,14 @@ class ProfileConfiguration(Strict, frozen=True):
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
+class MoveWindow(Strict, frozen=True):
+    """At most ``max_moves`` a round, for ``duration`` from each time of ``schedule`` in UTC."""
+
+    schedule: str = ""
+    duration: str = ""
+    max_moves: NotNegative = 0
+
+
 class DeschedulerLeaderElection(LeaderElectionConfiguration, frozen=True):
     """Election of the descheduler that evicts."""
 
@@ -59,6 +67,7 @@ class DeschedulerConfiguration(Strict, frozen=True):
 
     ``node_selector`` is a label selector, or the text of one. ``grace_period_seconds`` is
     upstream's: the time that pods have to end; ``None``: what they say themselves.
+    ``move_windows`` are ours.
     """
 
     api_version: str = ""
@@ -77,3 +86,4 @@ class DeschedulerConfiguration(Strict, frozen=True):
     max_no_of_pods_to_evict_per_node: NotNegative | None = None
     max_no_of_pods_to_evict_per_namespace: NotNegative | None = None
     max_no_of_pods_to_evict_total: NotNegative | None = None
+    move_windows: tuple[MoveWindow, ...] = ()

@@ -24,6 +24,7 @@ from koord_descheduler.config.component_config import (
     DeschedulerConfiguration,
     ProfileConfiguration,
 )
+from koord_descheduler.config.move_windows import window_limits
 from koord_descheduler.config.plugin_catalogue import Plugins, own_plugins
 from koord_descheduler.config.profiles import ProfileWithEvictor, configured_profile, selector
 from koord_descheduler.config.upstream_policy import POLICY_KIND, translated_policy
@@ -164,6 +165,7 @@ def _limits(given: DeschedulerConfiguration) -> Iterator[MoveLimit]:
     ):
         if most is not None:
             yield MoveLimit(name, most, of)
+    yield from window_limits(given.move_windows)
 
 
 def _without_effect(given: DeschedulerConfiguration) -> Iterator[str]:

@@ -9,15 +9,21 @@ from typing import NamedTuple
 from koord_descheduler.planner.move import Move
 
 
+def at_all_times(_now: float) -> bool:
+    """The usual ``holds_at``."""
+    return True
+
+
 class MoveLimit(NamedTuple):
     """At most so many moves ``of`` equal value: of a node, of a namespace; "" is not counted.
 
-    ``most`` of 0 allows none.
+    ``most`` of 0 allows none. ``holds_at`` takes seconds since the epoch.
     """
 
     name: str
     most: int
     of: Callable[[Move], str]
+    holds_at: Callable[[float], bool] = at_all_times
 
 
 class Budgets:

@@ -55,7 +55,7 @@ class RoundPlanner:
         under_way = list(found.values())
         shared = DeschedulingRound(
             self.cluster,
-            Budgets(self._limits),
+            Budgets([limit for limit in self._limits if limit.holds_at(now)]),
             self._memory,
             now,
             self._settings,

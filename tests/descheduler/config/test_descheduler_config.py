@@ -14,6 +14,7 @@ from koord_descheduler.config.descheduler_config import (
 )
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.plugin import DeschedulerPlugin
+from koord_model.times import from_rfc3339
 from koord_scheduler.arguments.base_args import PluginArgs
 from koord_scheduler.arguments.problems import SchedulerConfigError
 
@@ -137,8 +138,35 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("time", "is_open"),
+    [
+        ("2026-11-27T07:59:59Z", False),
+        ("2026-11-27T08:00:00Z", True),
+        ("2026-11-27T17:59:59Z", True),
+        ("2026-11-27T18:00:00Z", False),
+        ("2026-11-28T12:00:00Z", False),
+    ],
+)
+def test_windows(time: str, is_open: bool) -> None:
+    [limit] = config(moveWindows=[{"schedule": "0 8 * * mon-fri", "duration": "10h"}]).limits
+    assert (limit.name, limit.most) == ("moveWindows[0] (0 8 * * mon-fri for 10h)", 0)
+    assert limit.holds_at(from_rfc3339(time)) is is_open
+
+
+@pytest.mark.parametrize(
     ("fields", "line"),
     [
+        (
+            {"moveWindows": [{"schedule": "@daily", "duration": "1h"}]},
+            (
+                'moveWindows[0].schedule is "@daily"; expected five fields of cron in UTC, like'
+                " 0 8 * * mon-fri"
+            ),
+        ),
+        (
+            {"moveWindows": [{"schedule": "0 8 * * *", "duration": "0s"}]},
+            'moveWindows[0].duration is "0s"; expected a duration like 30m or 10h',
+        ),
         ({"apiVersion": "v1"}, 'apiVersion is "v1"; expected descheduler/v1alpha2'),
         ({"dryRun": "yes"}, 'dryRun is "yes"; expected true or false'),
         (

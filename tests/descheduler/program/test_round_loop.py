@@ -138,6 +138,14 @@ async def test_a_dry_run_deducts_what_it_shows(cluster: TestCluster) -> None:
     assert [len(plan.moves) for plan in observer.plans] == [1, 1, 0]
 
 
+def test_a_limit_holds_at_its_times(cluster: TestCluster) -> None:
+    planned = planner(cluster, [MoveLimit("night", 0, of_all, lambda now: now > NOW)])
+    assert len(planned.plan(NOW).moves) == 2
+    plan = planned.plan(NOW + 1)
+    assert not plan.moves
+    assert plan.refusals[0].why == "night is 0, reached for all"
+
+
 def test_moves_that_others_keep_track_of_are_theirs_soon(cluster: TestCluster) -> None:
     planned = planner(cluster)
     first, *_ = planned.plan(NOW).moves
