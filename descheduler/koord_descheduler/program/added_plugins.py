@@ -16,11 +16,16 @@ def added_plugins() -> Plugins:
     Raises:
         ValueError: one cannot be loaded, is not a plugin, or has a name that is taken.
     """
-    return {entry_point.name: _load(entry_point) for entry_point in entry_points(group=GROUP)}
+    found: dict[str, type[DeschedulerPlugin]] = {}
+    for entry_point in entry_points(group=GROUP):
+        if entry_point.name in found:
+            raise ValueError(f"{_about(entry_point)}: another package has a plugin of that name")
+        found[entry_point.name] = _load(entry_point)
+    return found
 
 
 def _load(entry_point: EntryPoint) -> type[DeschedulerPlugin]:
-    about = f"plugin {entry_point.name} of {entry_point.value}"
+    about = _about(entry_point)
     if entry_point.name in own_plugins():
         raise ValueError(f"{about}: the name is a plugin of the descheduler's own")
     try:
@@ -29,4 +34,10 @@ def _load(entry_point: EntryPoint) -> type[DeschedulerPlugin]:
         raise ValueError(f"{about} cannot be loaded: {error}") from error
     if not (isinstance(found, type) and issubclass(found, DeschedulerPlugin)):
         raise ValueError(f"{about} is not a DeschedulerPlugin")  # noqa: TRY004 - of a configuration
+    if getattr(found, "name", "") != entry_point.name:
+        raise ValueError(f"{about} has another name: {getattr(found, 'name', 'none')}")
     return found
+
+
+def _about(entry_point: EntryPoint) -> str:
+    return f"plugin {entry_point.name} of {entry_point.value}"

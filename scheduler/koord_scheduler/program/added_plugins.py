@@ -17,20 +17,25 @@ def added_plugins() -> AddedPlugins:
     """Return the builder of each of them from its arguments.
 
     Raises:
-        ValueError: one cannot be loaded, or has a name that Kubernetes uses.
+        ValueError: one cannot be loaded, or has a name that Kubernetes or another one uses.
     """
-    return {entry_point.name: _load(entry_point) for entry_point in entry_points(group=GROUP)}
+    found: dict[str, Callable[[Mapping[str, Any]], Plugin]] = {}
+    for entry_point in entry_points(group=GROUP):
+        if entry_point.name in found:
+            raise ValueError(f"{_about(entry_point)}: another package has a plugin of that name")
+        found[entry_point.name] = _load(entry_point)
+    return found
 
 
 def _load(entry_point: EntryPoint) -> Callable[[Mapping[str, Any]], Plugin]:
     if entry_point.name in EXTENSION_POINTS:
-        raise ValueError(
-            f"plugin {entry_point.name} of {entry_point.value}: the name is a plugin of Kubernetes"
-        )
+        raise ValueError(f"{_about(entry_point)}: the name is a plugin of Kubernetes")
     try:
         build: Callable[[Mapping[str, Any]], Plugin] = entry_point.load()
     except Exception as error:
-        raise ValueError(
-            f"plugin {entry_point.name} of {entry_point.value} cannot be loaded: {error}"
-        ) from error
+        raise ValueError(f"{_about(entry_point)} cannot be loaded: {error}") from error
     return build
+
+
+def _about(entry_point: EntryPoint) -> str:
+    return f"plugin {entry_point.name} of {entry_point.value}"

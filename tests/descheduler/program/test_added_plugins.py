@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from koord_descheduler.program import added_plugins as module
 from koord_descheduler.program.main import read_config
+from koord_scheduler.program import added_plugins as scheduler_module
 
 from tests.descheduler.clusters import TestCluster, node, pod
 
@@ -38,14 +40,25 @@ def test_it_is_found_configured_and_moves(tmp_path: Path, monkeypatch: pytest.Mo
         ("LowNodeLoad", "os:path", "the name is a plugin of the descheduler's own"),
         ("Mine", "nowhere:Plugin", "cannot be loaded: No module named 'nowhere'"),
         ("Mine", "os:path", "is not a DeschedulerPlugin"),
+        ("Mine", "cold_nodes:ColdNodes", "has another name: ColdNodes"),
     ],
 )
 def test_what_cannot_be_used_is_refused(
     name: str, value: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
     found = [EntryPoint(name, value, module.GROUP)]
     monkeypatch.setattr(module, "entry_points", lambda group: found)
     with pytest.raises(ValueError, match=line):
+        module.added_plugins()
+
+
+@pytest.mark.parametrize("module", [module, scheduler_module])
+def test_a_name_is_used_once(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    found = [EntryPoint("ColdNodes", "cold_nodes:ColdNodes", module.GROUP)] * 2
+    monkeypatch.setattr(module, "entry_points", lambda group: found)
+    with pytest.raises(ValueError, match="another package has a plugin of that name"):
         module.added_plugins()
 
 
