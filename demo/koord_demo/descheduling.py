@@ -23,6 +23,7 @@ from koord_demo.descheduler_cluster import BUDGETED, PINNED, DemoLoad, fragmente
 
 HIGH = 65
 _MOST_ROUNDS = 12
+_MOST_ROWS = 7
 _BAR = 40
 _CONFIG = f"""
 apiVersion: descheduler/v1alpha2
@@ -93,10 +94,14 @@ def cool_down(console: Console, load: DemoLoad, history: RoundHistory) -> tuple[
 
 def _show_plan(console: Console, plan: RoundPlan) -> None:
     console.print("\n[dim]koordctl descheduler plan[/]\n")
-    few = plan._replace(moves=plan.moves[:6], refusals=plan.refusals[:4], notes={})
-    for line in plan_lines(plan_document(few)):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
-    console.print("  …\n")
+    rows = 0
+    for line in plan_lines(plan_document(plan._replace(notes={}))):
+        rows = rows + 1 if line else 0
+        if rows <= _MOST_ROWS:
+            console.print(f"  {line}", markup=False, soft_wrap=True)
+        elif rows == _MOST_ROWS + 1:
+            console.print("  …")
+    console.print()
 
 
 def show(
