@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from koord_descheduler.config.descheduler_config import read_descheduler_config
 from koord_descheduler.framework.round import RoundSettings
@@ -22,20 +22,41 @@ from bench.day_cluster import HIGH, DayCluster
 
 LOW = 50.0
 """Per cent below which a node gets pods."""
-PLUGINS = ("LowNodeLoad", "LowNodeUtilization")
 _LOWS, _HIGHS = {"cpu": LOW, "memory": 90.0}, {"cpu": HIGH, "memory": 95.0}
-_ARGS: Mapping[str, Mapping[str, Any]] = {
-    "LowNodeLoad": {
-        "lowThresholds": _LOWS,
-        "highThresholds": _HIGHS,
-        "anomalyCondition": {"consecutiveAbnormalities": 1},
-    },
-    "LowNodeUtilization": {
-        "thresholds": _LOWS,
-        "targetThresholds": _HIGHS,
-        "metricsUtilization": {"source": "KubernetesMetrics"},
-    },
+_LOADS = {"lowThresholds": _LOWS, "highThresholds": _HIGHS}
+_AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}
+_USES = {
+    "thresholds": _LOWS,
+    "targetThresholds": _HIGHS,
+    "metricsUtilization": {"source": "KubernetesMetrics"},
 }
+
+
+class DaySetting(NamedTuple):
+    """A plugin of an original, and arguments that are the same for ours."""
+
+    name: str
+    origin: str
+    plugin: str
+    args: Mapping[str, Any]
+
+    @property
+    def ours(self) -> str:
+        """The policy with the plugin of this project."""
+        return f"our {self.name}"
+
+    @property
+    def theirs(self) -> str:
+        """The policy with the original."""
+        return f"{self.origin} {self.name}"
+
+
+SETTINGS = (
+    DaySetting("LowNodeLoad", "Koordinator's", "LowNodeLoad", _LOADS | _AT_ONCE),
+    DaySetting("LowNodeLoad, hot for over 5 rounds", "Koordinator's", "LowNodeLoad", _LOADS),
+    DaySetting("LowNodeUtilization", "upstream's", "LowNodeUtilization", _USES),
+)
+"""The second is as LowNodeLoad is by default; the others act on any hot node."""
 _MOST_OF_TARGET = 5
 """The program's default of ``--max-pods-per-target``."""
 DayPolicy = Callable[[DayCluster], Iterable[str]]
@@ -49,8 +70,8 @@ def nobody(_cluster: DayCluster) -> Iterable[str]:
 class PlannedPolicy:
     """A plugin of this project, in rounds as the program plans them; evicts directly."""
 
-    def __init__(self, plugin: str) -> None:
-        self._plugin = plugin
+    def __init__(self, setting: DaySetting) -> None:
+        self._setting = setting
         self._planner: RoundPlanner | None = None
 
     def __call__(self, cluster: DayCluster) -> Iterable[str]:
@@ -65,8 +86,9 @@ class PlannedPolicy:
             "enabled": [{"name": "DefaultEvictor"}],
             "disabled": [{"name": "*"}],
         }
+        plugin, args = self._setting.plugin, self._setting.args
         plugins = {
-            "balance": {"enabled": [{"name": self._plugin}]},
+            "balance": {"enabled": [{"name": plugin}]},
             "evict": evictor,
             "filter": evictor,
         }
@@ -76,7 +98,7 @@ class PlannedPolicy:
             "profiles": [
                 {
                     "plugins": plugins,
-                    "pluginConfig": [{"name": self._plugin, "args": _ARGS[self._plugin]}],
+                    "pluginConfig": [{"name": plugin, "args": args}],
                 }
             ],
         }
@@ -89,9 +111,10 @@ class PlannedPolicy:
 class OriginalPolicy:
     """An original's own code, as the program ``binary`` has it."""
 
-    def __init__(self, binary: str, plugin: str) -> None:
+    def __init__(self, binary: str, setting: DaySetting) -> None:
+        plugin = setting.plugin
         kind = {"apiVersion": "descheduler/v1alpha2", "kind": f"{plugin}Args"}
-        self._given = {"args": {**kind, **_ARGS[plugin]}, "evictor": {"nodeFit": True}}
+        self._given = {"args": {**kind, **setting.args}, "evictor": {"nodeFit": True}}
         self._process = subprocess.Popen(
             [binary, plugin], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

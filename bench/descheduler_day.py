@@ -24,18 +24,13 @@ from koord_prediction.histogram import Floats
 from bench import report
 from bench.day_cluster import CORES, HIGH, DayCluster, DayRun
 from bench.day_loads import draw_loads
-from bench.day_policies import LOW, PLUGINS, OriginalPolicy, PlannedPolicy, nobody
+from bench.day_policies import LOW, SETTINGS, OriginalPolicy, PlannedPolicy, nobody
 from bench.peak_loads import made_up_series, read_series
 
 NODES = 40
 SEEDS = (1, 2, 3)
 NOBODY = "nobody"
-OURS = tuple(f"our {plugin}" for plugin in PLUGINS)
-THEIRS = tuple(
-    f"{origin} {plugin}"
-    for origin, plugin in zip(("Koordinator's", "upstream's"), PLUGINS, strict=True)
-)
-POLICIES = (NOBODY, OURS[0], THEIRS[0], OURS[1], THEIRS[1])
+POLICIES = (NOBODY, *(p for each in SETTINGS for p in (each.ours, each.theirs)))
 RECORDED = report.RESULTS / "descheduler_day.json"
 
 
@@ -70,7 +65,7 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 def _kept() -> dict[str, DayRun]:
-    """Runs of earlier, by cluster, seed and policy."""
+    """The originals' runs of earlier, by cluster, seed and policy."""
     if not RECORDED.exists():
         return {}
     return {name: DayRun(**run) for name, run in json.loads(RECORDED.read_text()).items()}
@@ -84,14 +79,14 @@ def _runs(
     cores = NODES * CORES
     loads = draw_loads(series, level.used * cores, level.requested * cores, seed)
     yield NOBODY, DayCluster(NODES, loads, seed).play(nobody)
-    for ours, theirs, plugin in zip(OURS, THEIRS, PLUGINS, strict=True):
-        yield ours, DayCluster(NODES, loads, seed).play(PlannedPolicy(plugin))
+    for setting in SETTINGS:
+        yield setting.ours, DayCluster(NODES, loads, seed).play(PlannedPolicy(setting))
         if binary:
-            original = OriginalPolicy(binary, plugin)
-            yield theirs, DayCluster(NODES, loads, seed).play(original)
+            original = OriginalPolicy(binary, setting)
+            yield setting.theirs, DayCluster(NODES, loads, seed).play(original)
             original.close()
-        elif earlier := kept.get(_name(cluster, seed, theirs)):
-            yield theirs, earlier
+        elif earlier := kept.get(_name(cluster, seed, setting.theirs)):
+            yield setting.theirs, earlier
 
 
 def _name(cluster: str, seed: int, policy: str) -> str:
@@ -99,7 +94,7 @@ def _name(cluster: str, seed: int, policy: str) -> str:
 
 
 def write(results: Results) -> None:
-    """The page, its plot, and all runs."""
+    """The page, its plot, and the originals' runs."""
     measures = list(_measures(results))
     print(report.table(measures))
     settings = {
@@ -108,17 +103,17 @@ def write(results: Results) -> None:
         "load": ", ".join(f"{name} {_mean(by, _load):.0f} %" for name, by in _nobodys(results)),
         "loads": "recorded, of Azure; pods follow their deployments' with noise of their own",
         "rounds": "each minute, as reports are; evictions at once, no migration limits",
-        "originals": "their own code, asked for each round's evictions; figures are kept",
+        "originals": "their own code of a round, on the simulated clock; not in this project",
         "figures": f"means of {len(SEEDS)} seeds",
     }
     report.write(measures, "descheduler_day", settings)
-    runs = {
-        _name(cluster, seed, policy): asdict(run)
+    lines = (
+        f"{json.dumps(_name(cluster, seed, setting.theirs))}: {json.dumps(asdict(run))}"
         for cluster, by_policy in results.items()
-        for policy, of_seeds in by_policy.items()
-        for seed, run in zip(SEEDS, of_seeds, strict=True)
-    }
-    RECORDED.write_text(json.dumps(runs, indent=1) + "\n")
+        for setting in SETTINGS
+        for seed, run in zip(SEEDS, by_policy[setting.theirs], strict=True)
+    )
+    RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     _plot(results)
 
 
@@ -165,34 +160,44 @@ def _measures(results: Results) -> Iterator[report.Measure]:
         for name, (unit, figure) in _FIGURES.items():
             alone = _mean(by_policy[NOBODY], figure)
             yield report.Measure(f"{cluster}: {name}, {NOBODY}", unit, alone, "", None, None)
-            for plugin, ours, theirs in zip(PLUGINS, OURS, THEIRS, strict=True):
-                peer = _mean(by_policy[theirs], figure)
-                figures = _mean(by_policy[ours], figure), theirs, peer
-                yield report.Measure(f"{cluster}: {name}, {plugin}", unit, *figures, None)
+            for setting in SETTINGS:
+                ours, theirs = by_policy[setting.ours], by_policy[setting.theirs]
+                figures = _mean(ours, figure), setting.origin, _mean(theirs, figure)
+                yield report.Measure(f"{cluster}: {name}, {setting.name}", unit, *figures, None)
 
 
 # ---- plot
 
 
 def _plot(results: Results) -> None:
-    """Plot hot spots over evictions, a dot for each seed; and hot nodes by hour."""
+    """Plot hot spots over evictions, a mark for each seed, and hot nodes by hour; theirs hollow."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, places = plt.subplots(2, len(results), figsize=(13, 8.5), layout="constrained")
+    looks = {NOBODY: ("black", "D", "-")}
+    for colour, marker, setting in zip(
+        ("tab:blue", "tab:orange", "tab:green"), "os^", SETTINGS, strict=True
+    ):
+        looks |= {setting.ours: (colour, marker, "-"), setting.theirs: (colour, marker, ":")}
     for (cluster, by_policy), (above, below) in zip(results.items(), places.T, strict=True):
         for policy, runs in by_policy.items():
+            colour, marker, line = looks[policy]
+            fill = "none" if line == ":" else colour
             dots = [run.evictions for run in runs], [run.hot_hours for run in runs]
-            above.plot(*dots, "o", label=policy, alpha=0.8)
+            above.plot(*dots, marker, label=policy, color=colour, mfc=fill, ms=8, alpha=0.7)
             hours = [statistics.mean(hour) for hour in zip(*(run.hot for run in runs), strict=True)]
-            below.step(range(24), hours, where="post", label=policy, linewidth=1.2)
-        above.set(title=f"{cluster} load, each seed", xlabel="evictions a day")
-        above.set(ylabel=f"node-hours a day above {HIGH:g} % of CPU", xscale="symlog")
-        above.set(xlim=(-0.3, None), ylim=(0, None))
+            below.step(range(25), [*hours, hours[-1]], line, where="post", color=colour)
+        above.set(title=f"{cluster} load, each seed", xlabel="evictions a day", ylim=(0, None))
+        above.set(ylabel=f"node-hours a day above {HIGH:g} % of CPU")
+        above.set_xscale("symlog", linthresh=30)
+        above.xaxis.set_major_formatter("{x:g}")
+        most = max(run.evictions for runs in by_policy.values() for run in runs)
+        above.set_xlim(-3, 1.5 * most)
         below.set(title="mean of the seeds", xlabel="hour of the day", ylim=(0, None))
-        below.set(ylabel=f"nodes above {HIGH:g} % of CPU")
+        below.set(ylabel=f"nodes above {HIGH:g} % of CPU", xlim=(0, 24))
         for axes in (above, below):
             axes.spines[["top", "right"]].set_visible(False)
     places[0][0].legend(frameon=False, fontsize=8)

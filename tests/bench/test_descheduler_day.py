@@ -9,7 +9,7 @@ import pytest
 
 from bench.day_cluster import DayCluster
 from bench.day_loads import MINUTES, WARM_UP, DayLoads, draw_loads
-from bench.day_policies import PlannedPolicy, nobody
+from bench.day_policies import SETTINGS, PlannedPolicy, nobody
 from bench.peak_loads import made_up_series
 
 
@@ -28,7 +28,7 @@ def test_a_hot_spot_is_counted_until_a_pod_moves() -> None:
     run = DayCluster(2, LOADS, seed=1).play(nobody)
     assert run.hot == pytest.approx([0.0] * 10 + [1.0] * 14)
     assert run.evictions == 0
-    relieved = DayCluster(2, LOADS, seed=1).play(PlannedPolicy("LowNodeLoad"))
+    relieved = DayCluster(2, LOADS, seed=1).play(PlannedPolicy(SETTINGS[0]))
     assert relieved.evictions == 1
     assert 0 < relieved.hot_hours < 0.2
     assert relieved.imbalance < run.imbalance
