@@ -105,6 +105,9 @@ def write(results: Results) -> None:
         "rounds": "each minute, as reports are; evictions at once, no migration limits",
         "originals": "their own code of a round, on the simulated clock; not in this project",
         "figures": f"means of {len(SEEDS)} seeds",
+        "alike": "our two plugins decide the same here, as all pods are equally important",
+        "chance": "asked again, Koordinator's evicts some per cent more or less",
+        "waiting": "pods without a node use nothing, which spares nodes that would be hot",
     }
     report.write(measures, "descheduler_day", settings)
     lines = (
