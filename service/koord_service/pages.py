@@ -72,6 +72,14 @@ class Query:
             raise QueryError(f"{given}; expected one of {', '.join(choices)}")
         return value
 
+    def pod(self) -> str:
+        """The parameter "pod", which must be given: namespace/name."""
+        pod = self.values.get("pod", "")
+        namespace, _, name = pod.partition("/")
+        if not namespace or not name or "/" in name:
+            raise QueryError(f'parameter "pod" is "{pod}"; expected NAMESPACE/NAME')
+        return pod
+
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """A whole number."""
         if name not in self.values:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from koord_model.version import VERSION
-from koord_service.status import MakePage, Query, QueryError, json_page
+from koord_service.status import MakePage, json_page
 
 from koord_descheduler.program.plan_document import Document
 
@@ -31,13 +31,5 @@ def pages(known: DeschedulerPageSources) -> dict[str, MakePage]:
         "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
         "/v1/plan": lambda _: json_page({"version": VERSION, **known.plan()}),
         "/v1/round": lambda _: json_page({"version": VERSION, **known.last()}),
-        "/v1/why": lambda query: json_page(known.why(_pod(query))),
+        "/v1/why": lambda query: json_page(known.why(query.pod())),
     }
-
-
-def _pod(query: Query) -> str:
-    pod = query.values.get("pod", "")
-    namespace, _, name = pod.partition("/")
-    if not namespace or not name or "/" in name:
-        raise QueryError(f'parameter "pod" is "{pod}"; expected NAMESPACE/NAME')
-    return pod

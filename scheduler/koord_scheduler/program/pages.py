@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from koord_model.version import VERSION
-from koord_service.status import MakePage, Query, QueryError, json_page
+from koord_service.status import MakePage, json_page
 from koord_service.web_pages import web_pages
 
 from koord_scheduler.program import web
@@ -34,13 +34,5 @@ def pages(known: SchedulerPageSources) -> dict[str, MakePage]:
         "/v1/overview": lambda _: json_page({"version": VERSION, **known.overview()}),
         "/v1/status": lambda _: json_page({"version": VERSION, **known.status()}),
         "/v1/gangs": lambda _: json_page({"version": VERSION, **known.gangs()}),
-        "/v1/why": lambda query: json_page(known.why(_pod(query))),
+        "/v1/why": lambda query: json_page(known.why(query.pod())),
     }
-
-
-def _pod(query: Query) -> str:
-    pod = query.values.get("pod", "")
-    namespace, _, name = pod.partition("/")
-    if not namespace or not name or "/" in name:
-        raise QueryError(f'parameter "pod" is "{pod}"; expected NAMESPACE/NAME')
-    return pod
