@@ -116,7 +116,7 @@ def _unfit(names: Mapping[str, tuple[str, ...]], path: str, known: Plugins) -> I
         yield problem(f"{path}.evict", ", ".join(evictors), expected)
     for name in evictors:
         if not known[name].evicts:
-            able = ", ".join(sorted(one for one, plugin in known.items() if plugin.evicts))
+            able = ", ".join(sorted(other for other, plugin in known.items() if plugin.evicts))
             yield problem(f"{path}.evict", name, f"one of {able}")
     for point, method in (("deschedule", "deschedule"), ("balance", "balance")):
         for name in names[point]:

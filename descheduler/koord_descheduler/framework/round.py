@@ -270,16 +270,16 @@ class ProfileRound:
             if rule:
                 return self.refuse(view, rule, f"{other.view.key} of its gang stays: {why}")
         pods = (pod, *gang.others)
-        for one in pods:
-            self.virtual.take(one)
-        for one in pods:
+        for member in pods:
+            self.virtual.take(member)
+        for member in pods:
             refusal = self._move_one(
-                one, reason, destination, among, accepts, arithmetic or {}, gang.group_id
+                member, reason, destination, among, accepts, arithmetic or {}, gang.group_id
             )
             if refusal:
                 self.virtual.undo(mark)
                 rule, why = refusal
-                prefix = f"{one.view.key} of its gang stays: " if one is not pod else ""
+                prefix = f"{member.view.key} of its gang stays: " if member is not pod else ""
                 return self.refuse(view, rule, prefix + why)
         self._round.refusals.pop(view.key, None)
         return True
@@ -380,12 +380,12 @@ def run_round(shared: DeschedulingRound, profiles: Sequence[DeschedulerProfile])
         shared.carry_on()
         shared.virtual.let_pending_in()
         rounds = [ProfileRound(shared, profile) for profile in profiles]
-        for one, profile in zip(rounds, profiles, strict=True):
+        for profile_round, profile in zip(rounds, profiles, strict=True):
             for plugin in profile.deschedule:
-                _guarded(shared, plugin, one.deschedule)
-        for one, profile in zip(rounds, profiles, strict=True):
+                _guarded(shared, plugin, profile_round.deschedule)
+        for profile_round, profile in zip(rounds, profiles, strict=True):
             for plugin in profile.balance:
-                _guarded(shared, plugin, one.balance)
+                _guarded(shared, plugin, profile_round.balance)
         return shared.plan()
     finally:
         shared.virtual.undo()

@@ -309,9 +309,12 @@ class ObservedPodReader:
     def _shared_conditions(self, given: list[_Condition] | tuple[()]) -> tuple[ConditionState, ...]:
         made = tuple(
             ConditionState(
-                one.type, one.status, one.reason, _seconds(one.last_transition_time) or 0.0
+                condition.type,
+                condition.status,
+                condition.reason,
+                _seconds(condition.last_transition_time) or 0.0,
             )
-            for one in given
+            for condition in given
         )
         if len(self._conditions) >= _MOST_TEMPLATES:
             self._conditions.clear()
@@ -349,16 +352,16 @@ def _container_states(status: _Status) -> Iterator[ContainerState]:
         ("init", status.init_container_statuses),
         ("ephemeral", status.ephemeral_container_statuses),
     ):
-        for one in statuses or ():
-            waiting, terminated = one.state.waiting, one.state.terminated
-            if waiting is None and terminated is None and not one.restart_count:
+        for container in statuses or ():
+            waiting, terminated = container.state.waiting, container.state.terminated
+            if waiting is None and terminated is None and not container.restart_count:
                 continue
             yield ContainerState(
                 kind,
                 waiting.reason if waiting is not None else "",
                 terminated.reason if terminated is not None else "",
                 terminated.exit_code if terminated is not None else None,
-                one.restart_count,
+                container.restart_count,
             )
 
 

@@ -98,7 +98,8 @@ class CustomPriority(DeschedulerPlugin):
             cheaper = [
                 _Target(RequestTable(cluster, nodes, list(limits)), [*limits.values()])
                 for limits, nodes in (
-                    (one.reject_threshold or {}, nodes) for one, nodes in order[place + 1 :]
+                    (cheaper_level.reject_threshold or {}, nodes)
+                    for cheaper_level, nodes in order[place + 1 :]
                 )
             ]
             if any(target.table.names for target in cheaper):

@@ -149,11 +149,11 @@ class PodLifeTime(DeschedulerPlugin):
 
 def _holds(pod: ObservedPod, asked: LifeTimeCondition, now: float) -> bool:
     return any(
-        asked.type in ("", one.type)
-        and asked.status in ("", one.status)
-        and asked.reason in ("", one.reason)
-        and _lasts(one, asked.min_time_since_last_transition_seconds, now)
-        for one in pod.conditions
+        asked.type in ("", condition.type)
+        and asked.status in ("", condition.status)
+        and asked.reason in ("", condition.reason)
+        and _lasts(condition, asked.min_time_since_last_transition_seconds, now)
+        for condition in pod.conditions
     )
 
 

@@ -60,7 +60,7 @@ class RemoveFailedPods(DeschedulerPlugin):
         """Exit code and reason of each container that counts."""
         kinds = ("", "init") if self._args.including_init_containers else ("",)
         return [
-            (one.exit_code, one.terminated or one.waiting)
-            for one in pod.containers
-            if one.kind in kinds
+            (container.exit_code, container.terminated or container.waiting)
+            for container in pod.containers
+            if container.kind in kinds
         ]

@@ -20,12 +20,12 @@ def plan_document(plan: RoundPlan) -> Document:
     return {
         "at": rfc3339(plan.at),
         "moves": [move_document(move) for move in plan.moves],
-        "refusals": [refusal_document(one) for one in plan.refusals[:_MOST_REFUSALS]],
-        "refused": dict(Counter(one.rule for one in plan.refusals).most_common()),
+        "refusals": [refusal_document(refusal) for refusal in plan.refusals[:_MOST_REFUSALS]],
+        "refused": dict(Counter(refusal.rule for refusal in plan.refusals).most_common()),
         "notes": dict(plan.notes),
         "annotations": [
-            {"pod": one.pod.key, "plugin": one.plugin, "values": dict(one.values)}
-            for one in plan.annotations[:_MOST_REFUSALS]
+            {"pod": desired.pod.key, "plugin": desired.plugin, "values": dict(desired.values)}
+            for desired in plan.annotations[:_MOST_REFUSALS]
         ],
     }
 

@@ -47,14 +47,14 @@ def in_order(waiting: Iterable[WaitingJob], moving: Iterable[ObservedPod]) -> li
     Newest jobs; cheapest pods, of equals the newest; pods of one Job beside each other; Jobs with
     more moving pods before others.
     """
-    jobs = sorted(waiting, key=lambda one: int(one.job.created), reverse=True)
-    jobs.sort(key=lambda one: (*eviction_order(one.pod), -one.pod.created))
+    jobs = sorted(waiting, key=lambda candidate: int(candidate.job.created), reverse=True)
+    jobs.sort(key=lambda candidate: (*eviction_order(candidate.pod), -candidate.pod.created))
     first: dict[str, int] = {}
-    for place, one in enumerate(jobs):
-        first.setdefault(_job_of(one.pod) or one.job.uid, place)
-    jobs.sort(key=lambda one: first[_job_of(one.pod) or one.job.uid])
+    for place, candidate in enumerate(jobs):
+        first.setdefault(_job_of(candidate.pod) or candidate.job.uid, place)
+    jobs.sort(key=lambda candidate: first[_job_of(candidate.pod) or candidate.job.uid])
     numbers = Counter(filter(None, map(_job_of, moving)))
-    jobs.sort(key=lambda one: numbers[_job_of(one.pod)], reverse=True)
+    jobs.sort(key=lambda candidate: numbers[_job_of(candidate.pod)], reverse=True)
     return jobs
 
 
@@ -78,23 +78,23 @@ class Arbitration:
     def decide(self, waiting: Iterable[WaitingJob]) -> list[ArbitrationResult]:
         """Say of each job if it begins; those before it in order that do count as moving."""
         jobs = in_order(waiting, self._moving)
-        by_key = {one.pod.key: one for one in jobs}
+        by_key = {candidate.pod.key: candidate for candidate in jobs}
         found: dict[str, ArbitrationResult] = {}
-        for one in jobs:
-            if one.job.name not in found:
-                for result in self._together(one, by_key):
+        for candidate in jobs:
+            if candidate.job.name not in found:
+                for result in self._together(candidate, by_key):
                     found[result.waiting.job.name] = result
         return list(found.values())
 
     def _together(
-        self, one: WaitingJob, by_key: dict[str, WaitingJob]
+        self, candidate: WaitingJob, by_key: dict[str, WaitingJob]
     ) -> Iterator[ArbitrationResult]:
         """A job, and those of its pod's gang: all begin, or none."""
-        gang = gang_group(self._cluster, one.pod.key)
-        if not gang.others or one.job.is_ordered or self._rules.may_bypass(one.pod):
-            yield self._judge(one, PlacedGang())
+        gang = gang_group(self._cluster, candidate.pod.key)
+        if not gang.others or candidate.job.is_ordered or self._rules.may_bypass(candidate.pod):
+            yield self._judge(candidate, PlacedGang())
             return
-        group = [one, *(by_key[key] for key in sorted(gang.keys) if key in by_key)]
+        group = [candidate, *(by_key[key] for key in sorted(gang.keys) if key in by_key)]
         moving = {pod.key for pod in self._moving}
         missing = sorted(gang.keys - by_key.keys() - moving)
         if missing:
@@ -116,21 +116,21 @@ class Arbitration:
             waits = held.waits and f"its gang waits: {key}: {held.waits}"
             yield ArbitrationResult(result.waiting, failed, waits)
 
-    def _judge(self, one: WaitingJob, gang: PlacedGang) -> ArbitrationResult:
-        pod, workload = one.pod, workload_state(one.pod, self._cluster)
-        if one.job.is_ordered:
+    def _judge(self, candidate: WaitingJob, gang: PlacedGang) -> ArbitrationResult:
+        pod, workload = candidate.pod, workload_state(candidate.pod, self._cluster)
+        if candidate.job.is_ordered:
             why = "it would start again on its node" if belongs_to_node(pod) else ""
         else:
             why = lasting_obstacle(pod, self._rules, workload)
         if why:
-            return ArbitrationResult(one, failed=why)
+            return ArbitrationResult(candidate, failed=why)
         why = passing_obstacle(pod, self._rules, self._moving, workload, gang.keys)
         why = why or self._disruptions.refusal(pod)
         if why:
-            return ArbitrationResult(one, waits=why)
+            return ArbitrationResult(candidate, waits=why)
         self._moving.append(pod)
         self._disruptions.charge(pod)
-        return ArbitrationResult(one)
+        return ArbitrationResult(candidate)
 
 
 def _job_of(pod: ObservedPod) -> str:

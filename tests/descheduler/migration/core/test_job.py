@@ -1,4 +1,4 @@
-"""What is read of jobs and Reservations, and what follows from it."""
+"""Jobs and Reservations as they are read, and what follows from them."""
 
 from __future__ import annotations
 
