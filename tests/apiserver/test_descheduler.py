@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 import anyio
 import pytest
@@ -12,6 +12,7 @@ from koord_kube.client import Client
 from koord_kube.protocol.api import NotFoundError
 from koord_kube.protocol.resources import EVENTS, POD_MIGRATION_JOBS, RESERVATIONS
 
+from tests.apiserver.deployed_deschedulers import two_deschedulers
 from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.played_cluster import NAMESPACE, App, PlayedCluster
 from tests.apiserver.real_cluster import RealCluster
@@ -19,7 +20,7 @@ from tests.apiserver.scheduler_cluster import admin_client
 from tests.support.kube_apiserver import ADMIN, find_program
 from tests.support.listing import listed
 from tests.support.processes import PATIENCE, Program
-from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
 
 SCHEDULER = """
@@ -99,35 +100,10 @@ def case(request: pytest.FixtureRequest) -> tuple[str, bool]:
 @pytest.fixture
 def deschedulers(cluster: RealCluster, case: tuple[str, bool]) -> Iterator[list[SchedulerProgram]]:
     """Two that are to be started."""
-    folder, network = cluster.server.folder, cluster.server.network
     config, is_ours = case
-    (folder / "descheduler.yaml").write_text(config)
-    (folder / "scheduler.yaml").write_text(SCHEDULER if is_ours else KUBE_SCHEDULER)
-    flags = (
-        *QUICK,
-        "--cool-down=0",
-        f"--config={folder / 'descheduler.yaml'}",
-        f"--scheduler-config={folder / 'scheduler.yaml'}",
-    )
-    made = []
-    with ExitStack() as stack:
-        for name in ("d1", "d2"):
-            kubeconfig = cluster.server.kubeconfig(name, cluster.token("koord-descheduler"))
-            program = SchedulerProgram(
-                name,
-                folder,
-                kubeconfig,
-                *flags,
-                host=network.address,
-                inside=network.inside([]),
-                module="koord_descheduler",
-            )
-            stack.callback(program.close)
-            made.append(program)
+    scheduler_config = SCHEDULER if is_ours else KUBE_SCHEDULER
+    with two_deschedulers(cluster, config, scheduler_config, "--cool-down=0") as made:
         yield made
-    for program in made:
-        assert "Traceback" not in program.said, program.said
-        assert "forbidden" not in program.said.lower(), program.said
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import anyio
@@ -19,13 +18,14 @@ from koord_kube.protocol.resources import (
 )
 from koordctl.main import main
 
+from tests.apiserver.deployed_deschedulers import two_deschedulers
 from tests.apiserver.deployed_scheduler import deployed_scheduler
 from tests.apiserver.played_cluster import NAMESPACE, App, PlayedCluster
 from tests.apiserver.real_cluster import RealCluster
 from tests.apiserver.scheduler_cluster import admin_client
 from tests.support.kube_apiserver import ADMIN
 from tests.support.listing import listed
-from tests.support.scheduler_program import QUICK, SchedulerProgram
+from tests.support.scheduler_program import SchedulerProgram
 from tests.support.waiting import until
 
 SCHEDULER = """
@@ -62,33 +62,8 @@ async def client(cluster: RealCluster) -> AsyncIterator[Client]:
 @pytest.fixture
 def deschedulers(cluster: RealCluster) -> Iterator[list[SchedulerProgram]]:
     """Two that are to be started."""
-    folder, network = cluster.server.folder, cluster.server.network
-    (folder / "descheduler.yaml").write_text(CONFIG)
-    (folder / "scheduler.yaml").write_text(SCHEDULER)
-    flags = (
-        *QUICK,
-        f"--config={folder / 'descheduler.yaml'}",
-        f"--scheduler-config={folder / 'scheduler.yaml'}",
-    )
-    made = []
-    with ExitStack() as stack:
-        for name in ("d1", "d2"):
-            kubeconfig = cluster.server.kubeconfig(name, cluster.token("koord-descheduler"))
-            program = SchedulerProgram(
-                name,
-                folder,
-                kubeconfig,
-                *flags,
-                host=network.address,
-                inside=network.inside([]),
-                module="koord_descheduler",
-            )
-            stack.callback(program.close)
-            made.append(program)
+    with two_deschedulers(cluster, CONFIG, SCHEDULER) as made:
         yield made
-    for program in made:
-        assert "Traceback" not in program.said, program.said
-        assert "forbidden" not in program.said.lower(), program.said
 
 
 async def test_a_node_is_drained_as_was_planned_though_the_leader_is_killed(
