@@ -33,18 +33,24 @@ def renamed(given: Object, pod: PodDocument, warnings: list[str]) -> Object:
     names = _NAMES.get(pod.treated_class())
     if names is None:
         return given
-    for group in ("initContainers", "containers"):
-        listed = given["spec"].get(group)
-        if listed:
-            given = placed(
-                given, [_container(container, names) for container in listed], "spec", group
-            )
+    given = with_names(given, names)
     stays = " and ".join(name for name in names if name in _of_whole_pod(pod))
     if stays:
         warnings.append(
             f"spec.resources has {stays}, which Kubernetes takes under no other name "
             "for a pod as a whole; ask for it container by container"
         )
+    return given
+
+
+def with_names(given: Object, names: Names) -> Object:
+    """The pod with resources of its containers renamed, and requests where only limits were."""
+    for group in ("initContainers", "containers"):
+        listed = given["spec"].get(group)
+        if listed:
+            given = placed(
+                given, [_container(container, names) for container in listed], "spec", group
+            )
     return given
 
 

@@ -19,6 +19,7 @@ from koord_manager.pod_webhook import (
     device_spec,
     document,
     extended_resource_spec,
+    katalyst_words,
     profiled,
     scope,
 )
@@ -36,12 +37,16 @@ def _in_quota_tree(
 
 
 _STEPS = (
+    katalyst_words.mutated,
     profiled.mutated,
     extended_resource_spec.mutated,
     _in_quota_tree,
     device_spec.mutated,
 )
-"""In Koordinator's order; each takes the pod, its namespace, the cluster, and lines to add to."""
+"""Each takes the pod, its namespace, the cluster, and lines to add to.
+
+After the first, which translates, they are in Koordinator's order.
+"""
 
 
 def mutate_pod(admission: AdmissionRequest, view: PodWebhookView) -> AdmissionResponse:

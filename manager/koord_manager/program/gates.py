@@ -1,4 +1,4 @@
-"""Feature gates of the manager; all defaults but one are Koordinator's. No IO."""
+"""Feature gates of the manager: Koordinator's with all defaults but one, and one of ours. No IO."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ DEFAULTS: Mapping[str, bool] = {
     "EnableQuotaAdmissionOnUpdate": False,
     # The webhook lets pods request it: where nodes do not offer it, they fit nowhere.
     "EnableSyncGPUSharedResource": True,
+    "KatalystVocabulary": False,
     "MultiQuotaTree": False,
     "NodeMutatingWebhook": False,
     "NodeValidatingWebhook": False,
@@ -34,7 +35,7 @@ DEFAULTS: Mapping[str, bool] = {
     "ValidatePodDeviceResource": False,
     "WebhookFramework": True,
 }
-"""Those that do something here."""
+"""Those that do something here. KatalystVocabulary is our own."""
 
 UNUSED = frozenset(
     {

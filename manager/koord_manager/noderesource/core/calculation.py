@@ -80,7 +80,7 @@ def calculate(
     target = _both(times(left.amount, ratio), mid_left.amount)
     ceiling = _both(times(left.ceiling, ratio), mid_left.limit)
     moved = _moved(target, ceiling, tables, now)
-    standing = _standing(strategies, states, now, settled)
+    standing = _standing(nodes, strategies, states, now, settled)
     level = _level(standing, moved.level, states["level"], ceiling)
     outcomes = _outcomes(standing, target, level, _both(times(left.limit, ratio), mid_left.limit))
     leave = (standing == ResourceOutcome.WAITING)[:, None, None] | ~np.array(tiers)[:, None]
@@ -182,7 +182,9 @@ def _moved(target: Numbers, ceiling: Numbers, tables: NodeTables, now: float) ->
     return move(target, before, ceiling, tables.nodes["capacity"][:, None], bounds, now)
 
 
-def _standing(strategies: Rows, states: Rows, now: float, settled: float) -> NDArray[np.int8]:
+def _standing(
+    nodes: Rows, strategies: Rows, states: Rows, now: float, settled: float
+) -> NDArray[np.int8]:
     """Of each node whether its metric is of use, as an outcome; LEFT where it is."""
     reported, each_settled = states["reported"], settled + strategies["report"]
     since = np.where(
@@ -194,6 +196,7 @@ def _standing(strategies: Rows, states: Rows, now: float, settled: float) -> NDA
     bad = np.where(held & (strategies["hold"] > 0), ResourceOutcome.HELD, bad)
     bad = np.where(now < each_settled, ResourceOutcome.WAITING, bad)
     standing = np.where(reported & (now <= since), ResourceOutcome.LEFT, bad)
+    standing = np.where(nodes["reclaimed"], ResourceOutcome.RECLAIMED, standing)
     on = strategies["enable"] & states["there"]
     return np.where(on, standing, ResourceOutcome.OFF).astype(np.int8)
 

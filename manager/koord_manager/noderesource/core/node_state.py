@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 from koord_kube.views.decode import decode_view
-from koord_model import cpuset
+from koord_model import cpuset, katalyst
 from koord_model.annotations import decode
 from koord_model.fields import Fields, cpu_list, quantity, text
 from koord_model.keys import (
@@ -217,7 +217,8 @@ class NodeState:
 
     ``reserved`` is the most of what the kubelet and the annotation keep back, for the system.
     ``ratio`` is how much faster a CPU is than the reference, from 1. ``third_batch`` and
-    ``third_mid`` is what other schedulers gave away. ``batch`` and ``mid`` are offered now.
+    ``third_mid`` is what other schedulers gave away. ``reclaimed`` is whether Katalyst's agent
+    offers the same under its names. ``batch`` and ``mid`` are offered now.
     """
 
     capacity: CpuMemory = NOTHING
@@ -225,6 +226,7 @@ class NodeState:
     ratio: float = 1.0
     third_batch: CpuMemory = NOTHING
     third_mid: CpuMemory = NOTHING
+    reclaimed: bool = False
     batch: MeasuredUsage = UNKNOWN
     mid: MeasuredUsage = UNKNOWN
     ignored: tuple[str, ...] = ()
@@ -247,6 +249,7 @@ def read_node_state(node: Mapping[str, object]) -> NodeState:
         ratio=max(1.0, ratio),
         third_batch=_third_party(allocations, PriorityClass.BATCH, BATCH_CPU, BATCH_MEMORY),
         third_mid=_third_party(allocations, PriorityClass.MID, MID_CPU, MID_MEMORY),
+        reclaimed=any(_whole(status.of("allocatable"), name) for name in katalyst.RESOURCES),
         batch=_offered(status, BATCH_CPU, BATCH_MEMORY),
         mid=_offered(status, MID_CPU, MID_MEMORY),
         ignored=tuple(ignored),

@@ -35,6 +35,7 @@ class ResourceOutcome(IntEnum):
     FALLING = 8
     LEFT = 9
     UNMEASURED = 10
+    RECLAIMED = 11
 
 
 def aspect(tier: int, resource: int) -> str:
@@ -57,6 +58,9 @@ def outcome_text(
         ),
         ResourceOutcome.MISSING: f"no {name}: there is no NodeMetric of this node",
         ResourceOutcome.UNMEASURED: f"no {name}: NodeMetric has no systemUsage yet",
+        ResourceOutcome.RECLAIMED: (
+            f"no {name}: Katalyst's agent offers the same as reclaimed resources; stop it first"
+        ),
         ResourceOutcome.STALE: f"no {name}: NodeMetric is older than {age}",
         ResourceOutcome.HELD: f"{name} is held for {smoothing.hold_seconds} s at most: {bad}",
         ResourceOutcome.NOTHING: f"no {name} is left",

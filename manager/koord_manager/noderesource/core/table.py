@@ -33,6 +33,7 @@ NODE = np.dtype(
         ("reserved", _WHOLE, 2),
         ("ratio", _REAL),
         ("third", _WHOLE, (2, 2)),
+        ("reclaimed", _FLAG),
         ("offered", _WHOLE, (2, 2)),
     ]
 )
@@ -110,7 +111,14 @@ def node_row(node_state: NodeState) -> tuple[Any, ...]:
     """A row of ``NODE``."""
     third = (node_state.third_batch, node_state.third_mid)
     offered = (_or(node_state.batch, NONE), _or(node_state.mid, NONE))
-    return node_state.capacity, node_state.reserved, node_state.ratio, third, offered
+    return (
+        node_state.capacity,
+        node_state.reserved,
+        node_state.ratio,
+        third,
+        node_state.reclaimed,
+        offered,
+    )
 
 
 def account_row(account: PodTotals, metric: MetricSummary) -> tuple[Any, ...]:

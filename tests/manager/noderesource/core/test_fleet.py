@@ -98,6 +98,15 @@ def test_a_node_offers_what_is_left() -> None:
     assert aspects == ["batch-cpu", "batch-memory", "mid-cpu", "mid-memory"]
 
 
+def test_a_node_on_which_katalyst_offers_the_same_offers_nothing() -> None:
+    offered = {"resource.katalyst.kubewharf.io/reclaimed_millicpu": "4k"}
+    twice = read_node_state({"status": {"allocatable": offered}})
+    one = fleet(node_state=replace(NODE, reclaimed=twice.reclaimed))
+    one.calculate(NOW)
+    assert set(one.desired("n").resources.values()) == {None}
+    assert "stop it first" in outcomes(one)[0]
+
+
 def test_a_decision_carries_its_terms_in_order() -> None:
     one = fleet(node_state=replace(NODE, ratio=1.5, third_batch=CpuMemory(50, 0)))
     one.calculate(NOW)
