@@ -29,7 +29,7 @@ hypothesis_settings.register_profile(
     "repeating",
     hypothesis_settings.get_profile("searching"),
     derandomize=True,
-    max_examples=30,
+    max_examples=20,
 )
 hypothesis_settings.load_profile("repeating")
 
