@@ -8,16 +8,19 @@ from typing import Any
 
 from koord_manager.node_objects.core.nodes import read_node
 from koord_manager.nodeslo.core.reconciler import desired
+from koord_manager.nodeslo.core.rollout import Rollout
 from koord_manager.slo_config.core.config import DEFAULTS, advance
 from koord_model.quantity import whole
 
 from tests.conformance.vectors import Fields, Object, Vector, leaves, replay
 
+NO_ROLLOUT = Rollout(dict, lambda: 0.0)
+
 
 def ours(vector: Vector) -> dict[str, Any]:
     given = vector.given
     config, _ = advance(DEFAULTS, given["data"])
-    spec, _ = desired(config, read_node(json.dumps(given["node"]).encode()), None)
+    spec, _ = desired(config, read_node(json.dumps(given["node"]).encode()), None, NO_ROLLOUT)
     return flat(spec)
 
 

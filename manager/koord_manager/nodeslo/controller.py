@@ -2,18 +2,59 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 
+import anyio
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import NODE_SLOS
 
 from koord_manager.node_objects.controller import NodeInformer, NodeObjectController
 from koord_manager.nodeslo.core.reconciler import desired
+from koord_manager.nodeslo.core.rollout import Rollout
 from koord_manager.slo_config.informer import SLOConfigInformer
+
+_REFRESH_SECONDS = 1.0
+
+
+class NodeSLOController(NodeObjectController):
+    """NodeSLOs; see ``NodeObjectController``. Looks each second who belongs to a canary."""
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: NodeInformer,
+        configs: SLOConfigInformer,
+        on_warning: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._rollout = Rollout(
+            lambda: {name: node.labels for name, node in nodes.objects.items()}, clock
+        )
+        choose = partial(desired, rollout=self._rollout)
+        super().__init__(api, NODE_SLOS, choose, nodes, configs, on_warning=on_warning)
+
+    def node_changed(self, name: str) -> None:
+        """A Node was added, changed or deleted."""
+        self._rollout.node_changed()
+        super().node_changed(name)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._refresh)
+            await super().run()
+
+    async def _refresh(self) -> None:
+        while True:
+            await anyio.sleep(_REFRESH_SECONDS)
+            if self._rollout.refresh():
+                self.resync()
 
 
 def controller(
     api: Api, nodes: NodeInformer, configs: SLOConfigInformer, on_warning: Callable[[str], None]
-) -> NodeObjectController:
+) -> NodeSLOController:
     """The controller; see ``NodeObjectController``."""
-    return NodeObjectController(api, NODE_SLOS, desired, nodes, configs, on_warning=on_warning)
+    return NodeSLOController(api, nodes, configs, on_warning)

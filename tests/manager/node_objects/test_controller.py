@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from koord_kube.protocol.api import Api
@@ -11,6 +12,7 @@ from koord_kube.work_queue import WorkQueue
 from koord_manager.node_objects.controller import NodeInformer, NodeObjectController
 from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.nodeslo.core.reconciler import desired
+from koord_manager.nodeslo.core.rollout import Rollout
 
 from tests.manager.conftest import PACE, Bench
 from tests.support.kube_api import Key
@@ -38,7 +40,7 @@ def started(
     made = NodeObjectController(
         api or bench.client,
         NODE_SLOS,
-        desired,
+        partial(desired, rollout=Rollout(dict, lambda: 0.0)),
         nodes,
         bench.configs(),
         on_warning=bench.reported.append,

@@ -11,6 +11,7 @@ from koord_model.quantity import whole
 
 from koord_manager.node_objects.core.nodes import ClusterNode, Object
 from koord_manager.node_objects.core.reconciler import ExistingObject
+from koord_manager.nodeslo.core.rollout import Rollout, section_of
 from koord_manager.slo_config.core import config as keys
 from koord_manager.slo_config.core.config import SLOConfig
 
@@ -19,7 +20,7 @@ _OURS = "pykoord"
 
 
 def desired(
-    config: SLOConfig, node: ClusterNode, there: ExistingObject | None
+    config: SLOConfig, node: ClusterNode, there: ExistingObject | None, rollout: Rollout
 ) -> tuple[Object, list[str]]:
     """The spec, and a line for each annotation of the Node that cannot be used.
 
@@ -38,7 +39,7 @@ def desired(
             "hostApplications",
             config.host_applications.of(labels)["applications"],
         ),
-        keys.STRATEGIES: (_EXTENSIONS, _extensions(config, node, spec)),
+        keys.STRATEGIES: (_EXTENSIONS, _extensions(config, node, spec, rollout)),
     }
     for key, (field, value) in sections.items():
         if there is not None and key in config.unknown:
@@ -67,11 +68,17 @@ def _system(config: SLOConfig, node: ClusterNode, ignored: list[str]) -> Mapping
     return {**strategy, "totalNetworkBandwidth": given}
 
 
-def _extensions(config: SLOConfig, node: ClusterNode, spec: Object) -> Mapping[str, object]:
-    """Those of others stay; ours do while the ConfigMap does not have the key."""
+def _extensions(
+    config: SLOConfig, node: ClusterNode, spec: Object, rollout: Rollout
+) -> Mapping[str, object]:
+    """Those of others stay; ours do while the ConfigMap does not have the key, or holds it back."""
     found = spec.get(_EXTENSIONS) or {}
     if config.extension is None:
         return found
-    ours = config.extension.of(node.labels)
+    is_new = _OURS not in found
+    entry = rollout.entry_for(config.extension, node.name, node.labels, is_new=is_new)
+    if entry is not None and entry.reach.paused:
+        return found
+    ours = section_of(entry, config.extension.cluster)
     others = {name: section for name, section in found.items() if name != _OURS}
     return {**others, _OURS: ours} if ours else others

@@ -70,6 +70,7 @@ class _Key:
     """Schema of the values that the overlay knows."""
     cluster_in: str = "clusterStrategy"
     nodes_in: str = "nodeStrategies"
+    with_reach: bool = False
 
     def read(self, key: str, text: str, problems: list[str]) -> ConfigLayers[Any]:
         return read(
@@ -80,12 +81,13 @@ class _Key:
             problems,
             cluster_in=self.cluster_in,
             nodes_in=self.nodes_in,
+            with_reach=self.with_reach,
         )
 
     @property
     def schema(self) -> Schema:
         """The names of all fields that the key may have."""
-        return layered(self.value, self.cluster_in, self.nodes_in)
+        return layered(self.value, self.cluster_in, self.nodes_in, with_reach=self.with_reach)
 
 
 def _flat(attribute: str, usual: Any, overlay: Overlay[Any], value: Schema) -> _Key:
@@ -114,7 +116,13 @@ _KEYS: Mapping[str, _Key] = {
     RESOURCE_AMPLIFICATION: _flat(
         "amplification", ResourceAmplification(), overlay_amplification, AMPLIFICATION_SCHEMA
     ),
-    STRATEGIES: _Key("extension", {}, sections.STRATEGIES.overlay, sections.STRATEGIES_SCHEMA),
+    STRATEGIES: _Key(
+        "extension",
+        {},
+        sections.STRATEGIES.overlay,
+        sections.STRATEGIES_SCHEMA,
+        with_reach=True,
+    ),
 }
 
 KEYS = frozenset(_KEYS)

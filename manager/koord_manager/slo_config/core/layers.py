@@ -15,6 +15,9 @@ from koord_model.excerpt import excerpt
 from koord_model.fields import Fields
 from koord_model.label_selector import Labels, LabelSelector
 
+from koord_manager.slo_config.core import reach
+from koord_manager.slo_config.core.reach import Reach
+
 T = TypeVar("T")
 Document = Mapping[str, object]
 
@@ -29,6 +32,14 @@ class NodeLayer(Generic[T]):
     where: str
     selector: LabelSelector
     value: T
+    name: str = ""
+    reach: Reach = reach.ANY
+
+    def selects(self, node: str, labels: Labels, now: float) -> bool:
+        """True if it is for a node at this time, its canary aside."""
+        within = self.reach.until is None or now < self.reach.until
+        named = not self.reach.names or node in self.reach.names
+        return within and named and self.selector.matches(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,14 @@ class ConfigLayers(Generic[T]):
                 return layer.value
         return self.cluster
 
+    def rivals(self, labels: Labels) -> tuple[NodeLayer[T], ...]:
+        """Return layers that match a node alike, so that their order decides; none or several."""
+        matching: dict[object, list[NodeLayer[T]]] = {}
+        for layer in self.nodes:
+            if not layer.reach.names and layer.selector.matches(labels):
+                matching.setdefault(layer.reach.rank, []).append(layer)
+        return next((tuple(alike) for alike in matching.values() if len(alike) > 1), ())
+
 
 Overlay = Callable[[T, Document, str, list[str]], T]
 """Lays a document over a value; the text names it in the lines added to the list."""
@@ -59,10 +78,13 @@ def read(
     *,
     cluster_in: str = "",
     nodes_in: str = "nodeConfigs",
+    with_reach: bool = False,
 ) -> ConfigLayers[T]:
     """The layers in a key's JSON; what cannot be used of it is added to ``problems``.
 
     The part for the cluster is in the field ``cluster_in``, or it is the object itself.
+    ``with_reach`` is whether entries for nodes may say how far they reach; they are then in the
+    order in which they apply.
     """
     document = _decoded(key, text, problems)
     fields = Fields(document, key, problems)
@@ -75,12 +97,14 @@ def read(
     if problems:  # each layer would say the same again
         return ConfigLayers(cluster)
     listed = fields.objects(nodes_in)
-    return ConfigLayers(cluster, tuple(_layers(listed, f"{key} {nodes_in}", cluster, overlay)))
+    layers = _layers(listed, f"{key} {nodes_in}", cluster, overlay, with_reach)
+    return ConfigLayers(cluster, tuple(sorted(layers, key=lambda layer: layer.reach.rank)))
 
 
-def layered(value: Schema, cluster_in: str, nodes_in: str) -> Schema:
+def layered(value: Schema, cluster_in: str, nodes_in: str, *, with_reach: bool) -> Schema:
     """The names of all fields of a key whose layers have those of ``value``."""
-    node = {"properties": value.get("properties", {}) | _OF_NODES}
+    more: Schema = {name: {} for name in reach.FIELDS} if with_reach else {}
+    node = {"properties": value.get("properties", {}) | _OF_NODES | more}
     cluster = {cluster_in: value} if cluster_in else value.get("properties", {})
     return {"properties": {**cluster, nodes_in: {"items": node}}}
 
@@ -98,7 +122,7 @@ def _decoded(key: str, text: str, problems: list[str]) -> Document:
 
 
 def _layers(
-    listed: Iterator[Fields], where: str, cluster: T, overlay: Overlay[T]
+    listed: Iterator[Fields], where: str, cluster: T, overlay: Overlay[T], with_reach: bool
 ) -> Iterator[NodeLayer[T]]:
     seen: set[str] = set()
     for index, layer in enumerate(listed):
@@ -108,9 +132,19 @@ def _layers(
         if name in seen:
             layer.refuse("name", "a name that no other has", "")
         seen.update({name} - {""})
-        selector = _selector(given.pop("nodeSelector", None), place, layer.ignored)
+        selected = given.pop("nodeSelector", None)
         given.pop("name", None)
-        yield NodeLayer(place, selector, overlay(cluster, given, place, layer.ignored))
+        far = reach.ANY
+        if with_reach:
+            far = reach.read(layer)
+            given = {field: value for field, value in given.items() if field not in reach.FIELDS}
+            if far.canary is not None and not name:
+                layer.refuse("name", "a name beside canary, which chooses nodes by it", "")
+        selector = LabelSelector()
+        if selected is not None or not far.names:
+            selector = _selector(selected, place, layer.ignored)
+        value = overlay(cluster, given, place, layer.ignored)
+        yield NodeLayer(place, selector, value, name, far)
 
 
 def _selector(given: object, where: str, problems: list[str]) -> LabelSelector:

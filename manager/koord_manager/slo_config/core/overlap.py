@@ -47,11 +47,10 @@ def _kinds(layers: ConfigLayers[Any], nodes: Mapping[str, Labels]) -> Iterator[M
 
 
 def _both(key: str, layers: ConfigLayers[Any], labels: Labels, whom: str) -> str:
-    matching = [layer.where for layer in layers.nodes if layer.selector.matches(labels)]
-    if len(matching) < 2:
+    rivals = layers.rivals(labels)
+    if not rivals:
         return ""
-    first, second = matching[:2]
-    second = second.removeprefix(f"{key} ")
+    first, second = rivals[0].where, rivals[1].where.removeprefix(f"{key} ")
     return f"{first} and {second} both match {whom}; expected selectors that exclude each other"
 
 

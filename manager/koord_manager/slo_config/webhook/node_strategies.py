@@ -14,7 +14,7 @@ from koord_serving.admission.core.admission import (
 )
 
 from koord_manager.slo_config.core.config import KEYS, read_key
-from koord_manager.slo_config.core.layers import NodeLayer
+from koord_manager.slo_config.core.layers import ConfigLayers
 from koord_manager.slo_config.core.view import SLOConfigView
 
 
@@ -46,17 +46,15 @@ def validate_node(admission: AdmissionRequest, view: SLOConfigView) -> Admission
 def _overlaps(labels: Mapping[str, str], config: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """The entries of each key that match where there are several, as lines name them."""
     for key in sorted(KEYS):
-        listed = _entries(key, config.get(key, ""))
-        matching = tuple(layer.where for layer in listed if layer.selector.matches(labels))
-        if len(matching) > 1:
-            yield matching
+        layers = _layers(key, config.get(key, ""))
+        if layers is not None and (rivals := layers.rivals(labels)):
+            yield tuple(layer.where for layer in rivals)
 
 
 # Nodes change often, the ConfigMap does not.
 @lru_cache(maxsize=2 * len(KEYS))
-def _entries(key: str, text: str) -> tuple[NodeLayer[Any], ...]:
-    layers, _ = read_key(key, text)
-    return layers.nodes if layers is not None else ()
+def _layers(key: str, text: str) -> ConfigLayers[Any] | None:
+    return read_key(key, text)[0]
 
 
 def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.node_objects.core.reconciler import ExistingObject
-from koord_manager.nodeslo.core.reconciler import desired
+from koord_manager.nodeslo.core import reconciler
+from koord_manager.nodeslo.core.rollout import Rollout
 from koord_manager.slo_config.core.config import DEFAULTS, UNREAD, SLOConfig, advance
 from koord_manager.slo_config.core.sections import laid_over
 from koord_model.node_slo_document import parse
@@ -25,6 +26,15 @@ def config(**keys: Any) -> SLOConfig:
     found, problems = advance(UNREAD, data)
     assert problems == ()
     return found
+
+
+def desired(
+    config: SLOConfig, node: ClusterNode, there: ExistingObject | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Its spec without the line on where our section is from."""
+    spec, lines = reconciler.desired(config, node, there, Rollout(dict, lambda: 0.0))
+    spec.get("extensions", {}).get("pykoord", {}).pop("rollout", None)
+    return spec, lines
 
 
 def there(spec: dict[str, Any]) -> ExistingObject:
