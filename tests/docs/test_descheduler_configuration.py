@@ -23,6 +23,7 @@ SHORT = {
     "maxMigratingPerNamespace": "…PerNamespace",
     "maxMigratingPerNode": "…PerNode",
     "maxNoOfPodsToEvictPerNamespace": "…PerNamespace",
+    "maxNoOfPodsToEvictPerWorkload": "…PerWorkload",
     "maxNoOfPodsToEvictTotal": "…Total",
 }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from koord_scheduler.arguments.fields import NotNegative, Strict
+import msgspec
+from koord_scheduler.arguments.fields import NotNegative, Positive, Strict
 from koord_scheduler.config.component_config import (
     ClientConnectionConfiguration,
     LeaderElectionConfiguration,
@@ -67,7 +68,7 @@ class DeschedulerConfiguration(Strict, frozen=True):
 
     ``node_selector`` is a label selector, or the text of one. ``grace_period_seconds`` is
     upstream's: the time that pods have to end; ``None``: what they say themselves.
-    ``move_windows`` are ours.
+    The limit of workloads, the pace and ``move_windows`` are ours.
     """
 
     api_version: str = ""
@@ -85,5 +86,8 @@ class DeschedulerConfiguration(Strict, frozen=True):
     grace_period_seconds: NotNegative | None = None
     max_no_of_pods_to_evict_per_node: NotNegative | None = None
     max_no_of_pods_to_evict_per_namespace: NotNegative | None = None
+    max_no_of_pods_to_evict_per_workload: NotNegative | None = None
     max_no_of_pods_to_evict_total: NotNegative | None = None
+    evict_qps: float | str | None = msgspec.field(default=None, name="evictQPS")
+    evict_burst: Positive | None = None
     move_windows: tuple[MoveWindow, ...] = ()

@@ -30,9 +30,12 @@ from koord_descheduler.config.profiles import ProfileWithEvictor, configured_pro
 from koord_descheduler.config.upstream_policy import POLICY_KIND, translated_policy
 from koord_descheduler.planner.budgets import (
     MoveLimit,
+    MovePace,
     of_all,
     of_namespace,
     of_node,
+    of_workload,
+    per_second,
 )
 
 
@@ -47,6 +50,7 @@ class DeschedulerConfig:
     interval: float
     dry_run: bool
     limits: tuple[MoveLimit, ...]
+    pace: MovePace | None
     leader_election: LeaderElectionSettings
     kubeconfig: str
     grace_seconds: int | None
@@ -94,6 +98,7 @@ def descheduler_config(
         _interval(given.descheduling_interval),
         given.dry_run,
         tuple(_limits(given)),
+        _pace(given),
         leader_election_settings(given.leader_election),
         given.client_connection.kubeconfig,
         given.grace_period_seconds,
@@ -161,11 +166,22 @@ def _limits(given: DeschedulerConfiguration) -> Iterator[MoveLimit]:
             given.max_no_of_pods_to_evict_per_namespace,
             of_namespace,
         ),
+        ("maxNoOfPodsToEvictPerWorkload", given.max_no_of_pods_to_evict_per_workload, of_workload),
         ("maxNoOfPodsToEvictTotal", given.max_no_of_pods_to_evict_total, of_all),
     ):
         if most is not None:
             yield MoveLimit(name, most, of)
     yield from window_limits(given.move_windows)
+
+
+def _pace(given: DeschedulerConfiguration) -> MovePace | None:
+    qps, burst = given.evict_qps, given.evict_burst
+    if qps is None:
+        refuse_if([problem("evictBurst", burst, "evictQPS with it")] if burst else [])
+        return None
+    rate = per_second(qps)
+    refuse_if([] if rate else [problem("evictQPS", qps, "a number above 0")])
+    return MovePace(rate, burst)
 
 
 def _without_effect(given: DeschedulerConfiguration) -> Iterator[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from koord_kube.core.token_bucket import TokenBucket
 
 from koord_descheduler.planner.move import Move
 
@@ -26,14 +29,36 @@ class MoveLimit(NamedTuple):
     holds_at: Callable[[float], bool] = at_all_times
 
 
-class Budgets:
-    """The rest of ``limits``; ``under_way`` are moves that have begun and not ended."""
+def per_second(written: float | str) -> float:
+    """The rate that an ``evictQPS`` says, a number or its text; 0 if that is none above 0."""
+    try:
+        found = float(written)
+    except ValueError:
+        return 0.0
+    return found if 0 < found < math.inf else 0.0
 
-    def __init__(self, limits: Sequence[MoveLimit], under_way: Iterable[Move] = ()) -> None:
+
+class MovePace(NamedTuple):
+    """So many moves a second in the mean of rounds.
+
+    A round has the turns that came together since the last one, ``burst`` at most; ``None``:
+    those of one interval.
+    """
+
+    qps: float
+    burst: int | None = None
+
+    def bucket(self, interval: float) -> TokenBucket:
+        """The turns, for rounds that are ``interval`` seconds apart."""
+        return TokenBucket(self.qps, self.burst or max(1, int(self.qps * interval)))
+
+
+class Budgets:
+    """The rest of ``limits`` in a round."""
+
+    def __init__(self, limits: Sequence[MoveLimit]) -> None:
         self._limits = limits
         self._counts: Counter[tuple[str, str]] = Counter()
-        for move in under_way:
-            self.charge(move)
 
     def refusal(self, move: Move) -> str:
         """Return the limit that forbids a move, in a line; "" if none does."""
@@ -69,9 +94,9 @@ def of_namespace(move: Move) -> str:
     return move.pod.namespace
 
 
-def of_owner(move: Move) -> str:
-    """The controller of a pod."""
-    return move.pod.owner
+def of_workload(move: Move) -> str:
+    """The workload of a pod, of a Deployment's ReplicaSets the Deployment."""
+    return str(move.pod.template.workload or "")
 
 
 def of_all(_move: Move) -> str:

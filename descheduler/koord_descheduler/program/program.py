@@ -117,12 +117,14 @@ class DeschedulerProgram:
 
     def _make_planner(self) -> RoundPlanner:
         settings, most = self._settings, self._settings.max_pods_per_target
+        pace, interval = self._config.pace, _interval(settings, self._config)
         targets = [MoveLimit("--max-pods-per-target", most, of_target)] if most else []
         return RoundPlanner(
             self._cluster,
             [profile.profile for profile in self._config.profiles],
             [*self._config.limits, *targets],
             RoundSettings(settings.cool_down, settings.move_memory),
+            pace.bucket(interval) if pace is not None and interval else None,
         )
 
     async def serve(self) -> None:

@@ -102,6 +102,7 @@ class RoundLoop:
 
     async def run(self, executors: Mapping[str, MoveExecutor], annotate: Annotate) -> None:
         """Until cancelled, or after one round where there is no interval."""
+        self._planner.start(self._wall())
         while True:
             await self._round(executors, annotate)
             if not self._interval:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from koord_kube.core.token_bucket import TokenBucket
 
 from koord_descheduler.framework.round import (
     DeschedulerProfile,
@@ -10,7 +12,7 @@ from koord_descheduler.framework.round import (
     RoundSettings,
     run_round,
 )
-from koord_descheduler.planner.budgets import Budgets, MoveLimit
+from koord_descheduler.planner.budgets import Budgets, MoveLimit, of_all
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.planner.move import Move, RoundPlan
 from koord_descheduler.planner.move_memory import MoveMemory, PastMove
@@ -25,7 +27,7 @@ class RoundPlanner:
     """Plans; times are in seconds since the epoch.
 
     Moves that were begun count until their pods are gone, or for ``settings.memory`` seconds: where
-    they are pretended, they are deducted so.
+    they are pretended, they are deducted so. ``pace`` has the turns of moves.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class RoundPlanner:
         profiles: Sequence[DeschedulerProfile],
         limits: Sequence[MoveLimit],
         settings: RoundSettings,
+        pace: TokenBucket | None = None,
     ) -> None:
         self.cluster = cluster
         self._profiles = profiles
         self._limits = limits
         self._settings = settings
+        self._pace = pace
         self._memory = MoveMemory(settings.memory)
         self._begun: dict[str, tuple[float, Move]] = {}
 
@@ -55,7 +59,7 @@ class RoundPlanner:
         under_way = list(found.values())
         shared = DeschedulingRound(
             self.cluster,
-            Budgets([limit for limit in self._limits if limit.holds_at(now)]),
+            Budgets(list(self._limits_at(now))),
             self._memory,
             now,
             self._settings,
@@ -64,10 +68,23 @@ class RoundPlanner:
         )
         return run_round(shared, self._profiles)
 
+    def _limits_at(self, now: float) -> Iterator[MoveLimit]:
+        yield from (limit for limit in self._limits if limit.holds_at(now))
+        if self._pace is not None:
+            name = f"the number of turns by evictQPS {self._pace.qps:g}"
+            yield MoveLimit(name, self._pace.turns(now), of_all)
+
+    def start(self, now: float) -> None:
+        """Plan from now on: no turn is left of what another replica may have spent."""
+        if self._pace is not None:
+            self._pace.empty(now)
+
     def begin(self, move: Move, now: float, *, is_tracked: bool = False) -> None:
         """A move is carried out, or pretended; one that ``is_tracked`` is among jobs soon."""
         until = now + (_UNTIL_SEEN if is_tracked else self._settings.memory)
         self._begun[move.pod.uid] = until, move
+        if self._pace is not None:
+            self._pace.take(now)
         self._memory.add(move, now)
 
     def remember(self, past: Iterable[PastMove]) -> None:

@@ -1,4 +1,4 @@
-"""Rate limit of writes to the API: the token bucket of Kubernetes' clients. No IO."""
+"""Rate limit: the token bucket of Kubernetes' clients. No IO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class TokenBucket:
             raise ValueError(
                 f"kube-api-qps {qps} and kube-api-burst {burst} have to be more than 0"
             )
-        self._qps = qps
+        self.qps = qps
         self._burst = float(burst)
         self._tokens = float(burst)
         self._at = 0.0
@@ -20,7 +20,7 @@ class TokenBucket:
         """Take a turn at ``now``, monotonic seconds; returns how many seconds to wait for it."""
         self._fill(now)
         self._tokens -= 1
-        return max(0.0, -self._tokens / self._qps)
+        return max(0.0, -self._tokens / self.qps)
 
     def allow(self, now: float) -> bool:
         """Take a turn if one is free at ``now``; otherwise nothing changes."""
@@ -30,6 +30,20 @@ class TokenBucket:
         self._tokens -= 1
         return True
 
+    def wait(self, now: float) -> float:
+        """Seconds until a turn is free."""
+        self._fill(now)
+        return max(0.0, (1 - self._tokens) / self.qps)
+
+    def turns(self, now: float) -> int:
+        """The turns that are free."""
+        self._fill(now)
+        return max(0, int(self._tokens))
+
+    def empty(self, now: float) -> None:
+        """Take all turns: they come together anew."""
+        self._tokens, self._at = 0.0, now
+
     def _fill(self, now: float) -> None:
-        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._qps)
-        self._at = now
+        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self.qps)
+        self._at = max(self._at, now)

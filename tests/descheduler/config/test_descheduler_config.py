@@ -128,13 +128,18 @@ def test_profiles_keep_their_order_and_choose_nodes() -> None:
 
 def test_limits() -> None:
     found = config(
-        maxNoOfPodsToEvictPerNode=2, maxNoOfPodsToEvictTotal=0, deschedulingInterval="2m"
+        maxNoOfPodsToEvictPerNode=2,
+        maxNoOfPodsToEvictPerWorkload=1,
+        maxNoOfPodsToEvictTotal=0,
+        deschedulingInterval="2m",
+        evictQPS="0.5",
     )
     assert [(limit.name, limit.most) for limit in found.limits] == [
         ("maxNoOfPodsToEvictPerNode", 2),
+        ("maxNoOfPodsToEvictPerWorkload", 1),
         ("maxNoOfPodsToEvictTotal", 0),
     ]
-    assert found.interval == 120
+    assert (found.interval, found.pace) == (120, (0.5, None))
 
 
 @pytest.mark.parametrize(
@@ -184,6 +189,8 @@ def test_windows(time: str, is_open: bool) -> None:
             {"maxNoOfPodsToEvictTotal": -1},
             "maxNoOfPodsToEvictTotal is -1; expected a whole number >= 0",
         ),
+        ({"evictQPS": "fast"}, 'evictQPS is "fast"; expected a number above 0'),
+        ({"evictBurst": 3}, "evictBurst is 3; expected evictQPS with it"),
         (
             {"profiles": [{"name": "a"}, {"name": "a"}]},
             'profiles[1].name is "a"; expected another name than that of the other profiles',

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from koord_descheduler.framework.round import ProfileRound, RoundSettings
 from koord_descheduler.objects.observed_pod import ObservedPod
-from koord_descheduler.planner.budgets import MoveLimit, of_namespace, of_node, of_target
+from koord_descheduler.planner.budgets import (
+    MoveLimit,
+    of_namespace,
+    of_node,
+    of_target,
+    of_workload,
+)
 from koord_descheduler.planner.move import Destination, RoundPlan
 from koord_descheduler.planner.move_memory import MoveMemory
 from koord_descheduler.plugin import DeschedulerPlugin
@@ -83,6 +89,7 @@ def test_pods_that_wait_get_their_room_first(small: TestCluster) -> None:
         (MoveLimit("maxNoOfPodsToEvictPerNode", 1, of_node), 1),
         (MoveLimit("maxNoOfPodsToEvictPerNamespace", 2, of_namespace), 2),
         (MoveLimit("maxPodsPerTarget", 0, of_target), 0),
+        (MoveLimit("maxNoOfPodsToEvictPerWorkload", 1, of_workload), 1),
     ],
 )
 def test_budgets_hold(small: TestCluster, limit: MoveLimit, expected: int) -> None:

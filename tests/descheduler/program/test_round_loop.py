@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import anyio
 import pytest
 from koord_descheduler.framework.round import DeschedulerProfile, ProfileRound, RoundSettings
-from koord_descheduler.planner.budgets import MoveLimit, of_all
+from koord_descheduler.planner.budgets import MoveLimit, MovePace, of_all
 from koord_descheduler.planner.move import DesiredAnnotations, Move, RoundPlan
 from koord_descheduler.planner.move_memory import PastMove
 from koord_descheduler.plugin import DeschedulerPlugin
@@ -15,6 +15,7 @@ from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.round_loop import RoundLoop
 from koord_descheduler.program.round_planner import RoundPlanner
 from koord_kube.core.evictions import EvictionOutcome, EvictionResult
+from koord_kube.core.token_bucket import TokenBucket
 from koord_kube.protocol.api import ApiError, NotLeadingError
 
 from tests.descheduler.clusters import NOW, TestCluster, node, pod
@@ -67,12 +68,15 @@ def cluster() -> TestCluster:
 
 
 def planner(
-    cluster: TestCluster, limits: Iterable[MoveLimit] = (), memory: float = 100.0
+    cluster: TestCluster,
+    limits: Iterable[MoveLimit] = (),
+    pace: TokenBucket | None = None,
+    memory: float = 100.0,
 ) -> RoundPlanner:
     plugins = (Emptying(),)
     profile = DeschedulerProfile("test", plugins, plugins)
     settings = RoundSettings(0.0, memory)
-    return RoundPlanner(cluster.cluster, [profile], tuple(limits), settings)
+    return RoundPlanner(cluster.cluster, [profile], tuple(limits), settings, pace)
 
 
 def loop(planned: RoundPlanner, observer: Observer, **more: object) -> RoundLoop:
@@ -144,6 +148,21 @@ def test_a_limit_holds_at_its_times(cluster: TestCluster) -> None:
     plan = planned.plan(NOW + 1)
     assert not plan.moves
     assert plan.refusals[0].why == "night is 0, reached for all"
+
+
+def test_turns_come_together_between_rounds(cluster: TestCluster) -> None:
+    pace = MovePace(qps=0.02).bucket(interval=60.0)
+    planned = planner(cluster, [MoveLimit("night", 0, of_all, lambda now: now < NOW + 300)], pace)
+    planned.start(NOW)
+    assert planned.plan(NOW + 300).refusals[0].why == (
+        "the number of turns by evictQPS 0.02 is 1, reached for all"
+    )  # what came together in the night is no more than the turns of one round
+    [first] = planned.plan(NOW + 300).moves
+    planned.begin(first, NOW + 300)
+    assert planned.plan(NOW + 349).moves == ()
+    assert len(planned.plan(NOW + 351).moves) == 1
+    planned.start(NOW + 351)  # another replica may have spent it
+    assert planned.plan(NOW + 351).moves == ()
 
 
 def test_moves_that_others_keep_track_of_are_theirs_soon(cluster: TestCluster) -> None:

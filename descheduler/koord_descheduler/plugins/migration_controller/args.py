@@ -15,6 +15,7 @@ from koord_scheduler.arguments.fields import Int32, Strict
 from koord_scheduler.arguments.problems import problem
 
 from koord_descheduler.framework.pod_selection import EvictableNamespaces
+from koord_descheduler.planner.budgets import per_second
 from koord_descheduler.plugins.migration_controller.limits import percent_of
 
 IntOrPercent = int | str
@@ -156,7 +157,7 @@ class MigrationControllerArgs(PluginArgs, frozen=True):
     @property
     def evictions_per_second(self) -> float:
         """The number of evictions a second."""
-        return float(self.evict_qps)
+        return per_second(self.evict_qps)
 
     @property
     def ttl(self) -> float:
@@ -215,11 +216,7 @@ class MigrationControllerArgs(PluginArgs, frozen=True):
         for name, value, least in bounds:
             if value is not None and value < least:
                 yield problem(f"{path}.{name}", value, f"{least} or more")
-        try:
-            is_positive = self.evictions_per_second > 0
-        except ValueError:
-            is_positive = False
-        if not is_positive:
+        if not self.evictions_per_second:
             yield problem(f"{path}.evictQPS", self.evict_qps, "a number above 0")
 
     def _limit_problems(self, path: str) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+
+from koord_kube.core.token_bucket import TokenBucket
 
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.plugins.migration_controller.args import (
@@ -16,17 +17,6 @@ _MOST = 1 << 14
 """Workloads and namespaces that are remembered: some 300 bytes each."""
 
 
-@dataclass(slots=True)
-class _Bucket:
-    rate: float
-    tokens: float
-    at: float
-
-    def fill(self, now: float, burst: int) -> None:
-        self.tokens = min(burst, self.tokens + max(0.0, now - self.at) * self.rate)
-        self.at = max(self.at, now)
-
-
 class ObjectLimiters:
     """A token bucket of each controller and namespace; ``now`` is in seconds of one clock."""
 
@@ -35,7 +25,7 @@ class ObjectLimiters:
         self._limiters = {
             name: limiter for name, limiter in args.object_limiters.items() if limiter.seconds > 0
         }
-        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     @property
     def longest(self) -> float:
@@ -49,12 +39,10 @@ class ObjectLimiters:
     def wait(self, owner: str, namespace: str, now: float) -> float:
         """Seconds until a pod of this controller (its uid) may be evicted; 0: it may."""
         longest = 0.0
-        for name, limiter in self._limiters.items():
+        for name in self._limiters:
             bucket = self._buckets.get((name, _key(name, owner, namespace)))
             if bucket is not None:
-                bucket.fill(now, limiter.burst or 1)
-                if bucket.tokens < 1:
-                    longest = max(longest, (1 - bucket.tokens) / bucket.rate)
+                longest = max(longest, bucket.wait(now))
         return longest
 
     def obstacle(self, pod: ObservedPod, now: float) -> str:
@@ -69,12 +57,10 @@ class ObjectLimiters:
             rate = self._rate(name, limiter, replicas)
             if not key or not rate:
                 continue
-            burst = limiter.burst or 1
-            bucket = self._buckets.setdefault((name, key), _Bucket(rate, burst, now))
+            bucket = self._buckets.setdefault((name, key), TokenBucket(rate, limiter.burst or 1))
             self._buckets.move_to_end((name, key))
-            bucket.rate = rate
-            bucket.fill(now, burst)
-            bucket.tokens -= 1
+            bucket.qps = rate
+            bucket.take(now)
         while len(self._buckets) > _MOST:
             self._buckets.popitem(last=False)
 
