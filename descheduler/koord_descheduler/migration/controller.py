@@ -18,6 +18,7 @@ from koord_kube.shared_backoff import backoff_of
 
 from koord_descheduler.migration.core.documents import request_of
 from koord_descheduler.migration.core.job import MigrationJob
+from koord_descheduler.migration.core.soft_eviction import notice_author
 from koord_descheduler.migration.job_arbitrator import JobArbitrator
 from koord_descheduler.migration.job_evictor import JobEvictor
 from koord_descheduler.migration.job_steps import JobSteps
@@ -86,6 +87,8 @@ class MigrationController:
             self._store, cluster, plugin, on_warning=on_warning, wall=wall
         )
         self._evictor = JobEvictor(write, backoff, plugin.args, wall=wall, monotonic=monotonic)
+        self._notices: dict[str, str] = {}
+        """Pods by the names of the jobs whose notices they have, or had."""
         self._steps = JobSteps(
             self._store,
             cluster,
@@ -116,6 +119,8 @@ class MigrationController:
                 for informer in self._store.informers:
                     await informer.wait_known()
                 self._remember_evictions()
+                for key in self._cluster.pods:
+                    self._look_for_notice(key)
                 group.start_soon(self.loop.run)
                 group.start_soon(self._arbitrator.run)
         finally:
@@ -161,12 +166,31 @@ class MigrationController:
     def _pod_changed(self, key: str) -> None:
         for name in self._store.of_pod(key):
             self.loop.add(name)
+        self._look_for_notice(key)
+
+    def _look_for_notice(self, key: str) -> None:
+        pod = self._cluster.pods.get(key)
+        author = notice_author(pod.view) if pod is not None else None
+        if author is not None:
+            self._notices[author.name] = key
+            self.loop.add(author.name)
+
+    async def _take_back_notice(self, name: str, job: MigrationJob | None) -> None:
+        """Take back the notice of a job of this name that was deleted."""
+        pod = self._cluster.pods.get(self._notices.get(name, ""))
+        author = notice_author(pod.view) if pod is not None else None
+        is_of_name = author is not None and author.name == name
+        if pod and author and is_of_name and (job is None or author.uid != job.uid):
+            await self._store.take_back(pod.view)
+        if job is None:
+            self._notices.pop(name, None)
 
     async def _reconcile(self, name: str) -> float | None:
         job = self.jobs.get(name)
         for found in self._store.made_for(name):
             if job is None or found.job_uid != job.uid:
                 await self._store.free(found)  # its job was deleted
+        await self._take_back_notice(name, job)
         if job is None or not self._store.is_own(job):
             self._evictor.forget(name)
             return None

@@ -19,9 +19,9 @@ from koord_kube.protocol.pod_requests import annotations_patch
 from koord_kube.protocol.request import Request
 from koord_kube.shared_backoff import SharedBackoff
 
-from koord_descheduler.migration.core.documents import soft_eviction
 from koord_descheduler.migration.core.job import MigrationJob
 from koord_descheduler.migration.core.situation import JobSituation
+from koord_descheduler.migration.core.soft_eviction import soft_eviction
 from koord_descheduler.planner.move import DISRUPTION_REASON
 from koord_descheduler.plugins.migration_controller.args import (
     EvictionPolicy,

@@ -87,7 +87,8 @@ class JobSteps:
             eviction_wait=self._evictor.wait(job),
         )
         if job.is_over:
-            return found
+            known = self._cluster.pods.get(job.pod.key)
+            return found if known is None else replace(found, pod=known.view)
         if not found.has_evicted:
             found = replace(found, pod=await self._pod(job.pod.key))
         if found.is_before_eviction:
@@ -165,6 +166,8 @@ class JobSteps:
                 return await self._evict(situation)
             case JobAction.FREE:
                 await self._store.free(reservation)
+            case JobAction.TAKE_BACK if situation.pod is not None:
+                await self._store.take_back(situation.pod)
             case JobAction.NOTHING if step.status:
                 return await self._write(situation, step)
         return step.again

@@ -11,7 +11,7 @@ from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, ConflictError, NotFoundError, Object
-from koord_kube.protocol.resources import POD_MIGRATION_JOBS, RESERVATIONS
+from koord_kube.protocol.resources import POD_MIGRATION_JOBS, PODS, RESERVATIONS
 
 from koord_descheduler.migration.core.job import JobOrigin, MigrationJob, read_migration_job
 from koord_descheduler.migration.core.job_reservation import (
@@ -19,8 +19,10 @@ from koord_descheduler.migration.core.job_reservation import (
     JobReservation,
     read_job_reservation,
 )
+from koord_descheduler.migration.core.soft_eviction import ANNOTATION_SOFT_EVICTION
 from koord_descheduler.migration.core.step import JobEvent, JobStep
 from koord_descheduler.migration.job_index import JobIndex
+from koord_descheduler.objects.observed_pod import ObservedPod
 
 
 class JobStore:
@@ -150,6 +152,19 @@ class JobStore:
             await self.api.delete(RESERVATIONS, reservation.name, uid=reservation.uid)
         except (NotFoundError, ConflictError):
             return
+
+    async def take_back(self, pod: ObservedPod) -> None:
+        """Remove the notice of a pod, unless another job wrote its own meanwhile."""
+        try:
+            found = (await self.api.get(PODS, pod.name, pod.namespace))["metadata"]
+            notice = (found.get("annotations") or {}).get(ANNOTATION_SOFT_EVICTION)
+            if notice != pod.annotations[ANNOTATION_SOFT_EVICTION]:
+                return
+            change = {"metadata": {"uid": pod.uid, "annotations": {ANNOTATION_SOFT_EVICTION: None}}}
+            version = found["resourceVersion"]
+            await self.api.patch(PODS, pod.name, change, pod.namespace, version=version)
+        except (NotFoundError, ConflictError):
+            return  # what changed is on its way
 
     def _supersede(self, job: MigrationJob, made: Object) -> Object:
         if made["metadata"].get("resourceVersion") != job.version:

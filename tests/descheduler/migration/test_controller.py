@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from koord_descheduler.migration import job_evictor
+from koord_descheduler.migration.core.soft_eviction import ANNOTATION_SOFT_EVICTION
 from koord_descheduler.planner.move import Move
 from koord_descheduler.planner.workloads import Replicas
 from koord_kube.core.evictions import EvictionResult
@@ -280,7 +281,7 @@ class TestEviction:
         bench.start_pod()
         await bench.start(evictionPolicy="SoftEviction")
         bench.put_job(**DIRECT)
-        key = "scheduling.koordinator.sh/soft-eviction"
+        key = ANNOTATION_SOFT_EVICTION
         await bench.until(
             lambda: key in bench.api.get(PODS, "p", "default")["metadata"].get("annotations", {})
         )
@@ -290,6 +291,58 @@ class TestEviction:
         assert (bench.evictions(), bench.status()["phase"]) == ([], "Running")
         bench.end_pod()
         await bench.until_phase("Succeeded")
+
+
+class TestNotice:
+    """SoftEviction's notice to the owner of a pod goes with the job that wrote it."""
+
+    def notice(self, bench: MigrationBench) -> str | None:
+        metadata = bench.api.get(PODS, "p", "default")["metadata"]
+        found: str | None = (metadata.get("annotations") or {}).get(ANNOTATION_SOFT_EVICTION)
+        return found
+
+    async def notified(self, bench: MigrationBench) -> None:
+        bench.start_pod()
+        await bench.start(evictionPolicy="SoftEviction")
+        bench.put_job(**DIRECT)
+        await bench.until(lambda: self.notice(bench) is not None)
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    @pytest.mark.parametrize("is_deleted", [False, True])
+    async def test_every_abort_takes_it_back(
+        self, bench: MigrationBench, is_deleted: bool, restarts: bool
+    ) -> None:
+        await self.notified(bench)
+        if restarts:
+            await bench.stop()
+        if is_deleted:
+            bench.api.delete(POD_MIGRATION_JOBS, "j")
+        else:
+            bench.api.put(POD_MIGRATION_JOBS, bench.job() | {"status": {"phase": "Failed"}})
+        if restarts:
+            await bench.start()
+        await bench.until(lambda: self.notice(bench) is None)
+        assert bench.warned == []
+
+    @pytest.mark.parametrize("theirs", ['{"job": {"name": "k", "uid": "uid-k"}}', "{}", "no JSON"])
+    async def test_that_of_others_stays(self, bench: MigrationBench, theirs: str) -> None:
+        await self.notified(bench)
+        bench.put_job("k", annotations={"koordinator.sh/job-created-by": "another"})
+        document = bench.api.get(PODS, "p", "default")
+        document["metadata"]["annotations"] = {ANNOTATION_SOFT_EVICTION: theirs}
+        bench.api.put(PODS, document, "default")
+        bench.api.delete(POD_MIGRATION_JOBS, "j")
+        await bench.rest()
+        assert self.notice(bench) == theirs
+
+    async def test_one_written_meanwhile_stays(self, bench: MigrationBench) -> None:
+        await self.notified(bench)
+        known = bench.cluster.pods["default/p"].view
+        document = bench.api.get(PODS, "p", "default")
+        document["metadata"]["annotations"] = {ANNOTATION_SOFT_EVICTION: "{}"}
+        bench.api.put(PODS, document, "default")
+        await bench.controller._store.take_back(known)
+        assert self.notice(bench) == "{}"
 
 
 class TestReservation:

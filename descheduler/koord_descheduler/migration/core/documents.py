@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Mapping
 
 import msgspec
@@ -12,7 +11,6 @@ from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import POD_MIGRATION_JOBS, RESERVATIONS, Resource
 from koord_model import duration
 from koord_model.keys import LABEL_RESERVATION_ORDER
-from koord_model.times import rfc3339
 
 from koord_descheduler.migration.core.job import (
     ANNOTATION_CREATED_BY,
@@ -33,7 +31,6 @@ from koord_descheduler.migration.core.reserved_pod import (
     pod_template,
     require_nodes,
 )
-from koord_descheduler.migration.core.situation import ANNOTATION_SOFT_EVICTION
 from koord_descheduler.planner.move import Move
 from koord_descheduler.plugins.migration_controller.args import (
     MigrationControllerArgs,
@@ -85,18 +82,6 @@ def begin_patch(job: MigrationJob, uid: str, origin: JobOrigin) -> Object:
         "metadata": {"annotations": annotations},
         "spec": {"podRef": {"uid": job.pod.uid or uid}},
     }
-
-
-def soft_eviction(job: MigrationJob, now: float) -> dict[str, str]:
-    """The annotation of a pod whose owner is to end it."""
-    notice: Object = {
-        "timestamp": rfc3339(now),
-        "initiator": job.trigger,
-        "reason": job.eviction_reason,
-    }
-    if job.delete_options:
-        notice["deleteOptions"] = dict(job.delete_options)
-    return {ANNOTATION_SOFT_EVICTION: json.dumps(notice)}
 
 
 def reservation_document(job: MigrationJob, pod: Object, now: float) -> Object:

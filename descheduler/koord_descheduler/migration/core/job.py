@@ -175,6 +175,11 @@ class MigrationJob(NamedTuple):
         return not self.is_waiting and self.phase != JobPhase.RUNNING
 
     @property
+    def has_failed(self) -> bool:
+        """True if it is over, and its pod did not move by it."""
+        return self.phase in (JobPhase.FAILED, JobPhase.ABORTED)
+
+    @property
     def created_by(self) -> str:
         """The descheduler that made it; "" by hand."""
         return self.annotations.get(ANNOTATION_CREATED_BY, "")

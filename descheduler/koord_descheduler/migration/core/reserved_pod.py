@@ -12,7 +12,7 @@ from koord_model.keys import (
     ANNOTATION_RESOURCE_STATUS,
 )
 
-from koord_descheduler.migration.core.situation import ANNOTATION_SOFT_EVICTION
+from koord_descheduler.migration.core.soft_eviction import ANNOTATION_SOFT_EVICTION
 
 _NOT_COPIED = (
     ANNOTATION_DEVICE_ALLOCATED,

@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from koord_scheduler.objects.annotations import read_annotations
-
 from koord_descheduler.migration.core.job import (
     LABEL_EVICT_POLICY,
     MigrationJob,
     PodReference,
 )
 from koord_descheduler.migration.core.job_reservation import NO_RESERVATION, JobReservation
+from koord_descheduler.migration.core.soft_eviction import (
+    ANNOTATION_SOFT_EVICTION,
+    notice_author,
+)
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.plugins.migration_controller.args import EvictionPolicy, MigrationMode
-
-ANNOTATION_SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
-
-read_annotations(ANNOTATION_SOFT_EVICTION)
 
 
 class GangProgress(NamedTuple):
@@ -93,6 +91,12 @@ class JobSituation:
             return False
         is_soft = self.policy is EvictionPolicy.SOFT_EVICTION
         return pod.deleted is not None or (is_soft and ANNOTATION_SOFT_EVICTION in pod.annotations)
+
+    @property
+    def has_own_notice(self) -> bool:
+        """True if the pod has a notice of this very job."""
+        author = notice_author(self.pod) if self.pod is not None and self.has_own_pod else None
+        return author is not None and author.uid == self.job.uid
 
     @property
     def owns_reservation(self) -> bool:

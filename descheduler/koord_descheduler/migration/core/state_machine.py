@@ -6,7 +6,8 @@ end. Rules look at objects alone, so a restart goes on where it was:
 - The decision to evict is written (condition Eviction, False) before anything is sent; what is
   sent has the pod's UID, so it may be sent twice, and hits no pod of its name that came after it.
 - Limits are for what is not decided yet: after the decision nothing but the deadline holds a job.
-- A failed job that has its Reservation still has one more step, in which it is freed.
+- A failed job that has its Reservation still has one more step, in which it is freed; another one
+  takes back its notice to the pod's owner.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from koord_model.times import rfc3339
 
-from koord_descheduler.migration.core.job import JobCondition, JobPhase, PodReference
+from koord_descheduler.migration.core.job import JobCondition, PodReference
 from koord_descheduler.migration.core.situation import JobSituation
 from koord_descheduler.migration.core.step import (
     FORBIDDEN,
@@ -57,8 +58,12 @@ def rule_of(situation: JobSituation) -> JobRule:
 # ---- situations
 
 
+def _failed_with_notice(s: JobSituation) -> bool:
+    return s.job.has_failed and s.has_own_notice
+
+
 def _failed_with_reservation(s: JobSituation) -> bool:
-    return s.job.phase in (JobPhase.FAILED, JobPhase.ABORTED) and s.owns_reservation
+    return s.job.has_failed and s.owns_reservation
 
 
 def _has_no_pod_reference(s: JobSituation) -> bool:
@@ -287,6 +292,7 @@ _PLACE_RULES = tuple(
 """The place comes first, unless nothing is reserved."""
 
 RULES: tuple[JobRule, ...] = (
+    JobRule("notice", _failed_with_notice, lambda s: act(JobAction.TAKE_BACK)),
     JobRule("free", _failed_with_reservation, lambda s: act(JobAction.FREE)),
     JobRule("over", lambda s: s.job.is_over, lambda s: JobStep()),
     JobRule("paused", lambda s: s.job.is_paused, lambda s: JobStep()),

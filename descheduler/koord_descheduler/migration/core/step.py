@@ -28,6 +28,8 @@ class JobAction(StrEnum):
     EVICT = "evict"
     FREE = "free"
     """Delete the Reservation."""
+    TAKE_BACK = "take back"
+    """Remove the notice to the pod's owner."""
 
 
 class JobEvent(NamedTuple):
@@ -63,7 +65,7 @@ def act(action: JobAction) -> JobStep:
 
 
 def fail(job: MigrationJob, reason: str, message: str) -> JobStep:
-    """End the job; its Reservation is freed by the next step."""
+    """End the job; its Reservation is freed, and its notice taken back, by the next steps."""
     status = {"phase": JobPhase.FAILED.value, "reason": reason, "message": message}
     return JobStep(status=status, event=JobEvent(reason, message, is_warning=True), again=0.0)
 

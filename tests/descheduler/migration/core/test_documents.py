@@ -10,9 +10,9 @@ from koord_descheduler.migration.core.documents import (
     begin_patch,
     request_of,
     reservation_document,
-    soft_eviction,
 )
 from koord_descheduler.migration.core.job import JobOrigin, read_migration_job
+from koord_descheduler.migration.core.soft_eviction import soft_eviction
 from koord_descheduler.planner.move import Move
 from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
 from koord_scheduler.arguments.problems import convert
@@ -160,5 +160,6 @@ def test_a_notice_to_the_owner_of_a_pod() -> None:
         "timestamp": "2023-11-14T22:13:20Z",
         "initiator": "LowNodeLoad",
         "reason": "LowNodeLoad",
+        "job": {"name": "j", "uid": "uid-j"},
         "deleteOptions": {"gracePeriodSeconds": 5},
     }

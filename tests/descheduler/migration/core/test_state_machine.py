@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from koord_descheduler.migration.core.job import LABEL_EVICT_POLICY, JobCondition, PodReference
-from koord_descheduler.migration.core.situation import (
+from koord_descheduler.migration.core.situation import GangProgress, JobSituation
+from koord_descheduler.migration.core.soft_eviction import (
     ANNOTATION_SOFT_EVICTION,
-    GangProgress,
-    JobSituation,
+    soft_eviction,
 )
 from koord_descheduler.migration.core.state_machine import RULES, next_step, rule_of
 from koord_descheduler.migration.core.step import JobAction, JobStep
@@ -61,7 +61,11 @@ FREE, NOTHING, EVICT, WAITS = (
     JobAction.EVICT,
     JobAction.ARBITRATE,
 )
+NOTICED = view(annotations=soft_eviction(job(), NOW))
 TABLE = [
+    Row("notice", at({"phase": "Failed"}, pod=NOTICED, reservation={}), JobAction.TAKE_BACK),
+    Row("over", at({"phase": "Failed", "name": "k"}, pod=NOTICED)),
+    Row("over", at({"phase": "Succeeded"}, pod=NOTICED)),
     Row("free", at({"phase": "Failed"}, reservation={}), FREE),
     Row("free", at({"phase": "Aborted", "ago": 900}, reservation={}), FREE),
     Row("over", at({"phase": "Failed", "reservation": "r"}, reservation={"name": "r", "of": ""})),
