@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import pytest
 from koord_descheduler.io.cluster_follower import ClusterFollower
 from koord_descheduler.migration.controller import MigrationController
+from koord_descheduler.migration.core.soft_eviction import ANNOTATION_SOFT_EVICTION
 from koord_descheduler.migration.workload_reader import WorkloadReader
 from koord_descheduler.planner.cluster import ClusterModel
 from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
@@ -33,6 +34,7 @@ from koord_kube.protocol.resources import (
     PODS,
     RESERVATIONS,
     STATEFUL_SETS,
+    Resource,
 )
 from koord_scheduler.config.scheduler_config import default_scheduler_config
 
@@ -94,9 +96,14 @@ class Owners:
         }
         await self.client.create(DISRUPTION_BUDGETS, budget, NAMESPACE)
 
-    async def start(self, name: str, node: str) -> str:
-        """A pod that serves; returns its UID."""
+    async def start(
+        self, name: str, node: str, of: Object | None = None, *, ready: bool = True
+    ) -> str:
+        """A pod that serves, of ``db`` or of another owner; returns its UID."""
         owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": self.uid}
+        if of is not None:
+            owner = {key: of[key] for key in ("apiVersion", "kind")}
+            owner |= {key: of["metadata"][key] for key in ("name", "uid")}
         metadata = {
             "name": name,
             "labels": LABELS,
@@ -104,8 +111,9 @@ class Owners:
         }
         pod = {"metadata": metadata, "spec": self._spec(node)}
         made = await self.client.create(PODS, pod, NAMESPACE)
-        ready = [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}]
-        status = {"status": {"phase": "Running", "conditions": ready}}
+        true = ("Ready", "PodScheduled") if ready else ("PodScheduled",)
+        conditions = [{"type": kind, "status": "True"} for kind in true]
+        status = {"status": {"phase": "Running", "conditions": conditions}}
         await self.client.patch(PODS, name, status, NAMESPACE, "status")
         return str(made["metadata"]["uid"])
 
@@ -149,16 +157,13 @@ class Owners:
         change = {"status": reservation_status(**status)}
         await self.client.patch(RESERVATIONS, name, change, subresource="status")
 
-    async def job(self) -> Object:
-        return await self.client.get(POD_MIGRATION_JOBS, "away")
-
-    async def wait_for(self, **fields: str) -> Object:
+    async def wait_for(self, name: str = "away", **fields: str) -> Object:
         """The job, once its status has these fields, or the beginnings of them."""
 
         async def has() -> Object | None:
-            found = await self.job()
+            found = await self.client.get(POD_MIGRATION_JOBS, name)
             status = found.get("status") or {}
-            is_it = all(str(status.get(name, "")).startswith(v) for name, v in fields.items())
+            is_it = all(str(status.get(key, "")).startswith(v) for key, v in fields.items())
             return found if is_it else None
 
         found = await until(has, f"the job has {fields}")
@@ -272,3 +277,112 @@ async def test_a_deleted_job_takes_its_reservation_along(
         await until(is_free, "the Reservation is gone")
         group.cancel_scope.cancel()
     assert not about_jobs(warned)
+
+
+class ScaledKind(NamedTuple):
+    """A kind of OpenKruise, of which Kubernetes sees no more than its scale."""
+
+    kind: str
+    plural: str
+    version: str
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(KRUISE, self.version, self.plural, self.kind, namespaced=True)
+
+    def definition(self) -> Object:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        scale = {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.labelSelector",
+        }
+        version = {
+            "name": self.version,
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}, "scale": scale},
+        }
+        names = {"kind": self.kind, "plural": self.plural, "singular": self.kind.lower()}
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural}.{KRUISE}"},
+            "spec": {"group": KRUISE, "scope": "Namespaced", "names": names, "versions": [version]},
+        }
+
+
+KRUISE = "apps.kruise.io"
+KINDS = (
+    ScaledKind("CloneSet", "clonesets", "v1alpha1"),
+    ScaledKind("StatefulSet", "statefulsets", "v1beta1"),
+)
+
+
+async def test_limits_of_workloads_of_openkruise(cluster: RealCluster, owners: Owners) -> None:
+    """Replicas are those of the real scale; a job that is deleted takes its notice back."""
+    for scaled in KINDS:
+        cluster.apply(scaled.definition())
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    await owners.allow(9)
+    warned: list[str] = []
+    config = cluster.server.kubeconfig("mover", cluster.token("koord-descheduler"))
+    async with (
+        await connect(str(config), Limits(qps=0)) as client,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(migrations, client, warned)
+        for scaled in KINDS:
+            await _check_limits(owners, scaled)
+        group.cancel_scope.cancel()
+    assert not about_jobs(warned)
+
+
+async def _check_limits(owners: Owners, scaled: ScaledKind) -> None:
+    """Of four replicas two may be away, where one is not ready; an only one never moves."""
+    client, word = owners.client, scaled.kind.lower()
+    only, four = f"{word}-only", f"{word}-four"
+    await owners.start(f"{only}-0", "a", await _create(client, scaled, only, 1))
+    made = await _create(client, scaled, four, 4)
+    pods = [f"{four}-{place}" for place in range(4)]
+    for pod in pods:
+        await owners.start(pod, "a", made, ready=pod != pods[0])
+    await _move(client, f"{only}-0")
+    refused = await owners.wait_for(f"{only}-0", phase="Failed", reason="ForbiddenMigratePod")
+    assert f"{scaled.kind} {NAMESPACE}/{only} has one replica" in refused["status"]["message"]
+    await _move(client, pods[1])
+    await owners.wait_for(pods[1], status="Eviction")
+    await _move(client, pods[2])
+    away = f"2 pods of {scaled.kind} {NAMESPACE}/{four} are away, maxUnavailablePerWorkload is 2"
+    await owners.wait_for(pods[2], phase="Pending", message=away)
+    await until(lambda: _has_notice(client, pods[1]), "the owner is asked to end it")
+    await client.delete(POD_MIGRATION_JOBS, pods[1])
+    await until(lambda: _has_no_notice(client, pods[1]), "nobody is asked any more")
+    body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+    for pod in (f"{only}-0", *pods):
+        await client.write(Request("DELETE", PODS, pod, NAMESPACE, body=body))
+
+
+async def _create(client: Client, scaled: ScaledKind, name: str, replicas: int) -> Object:
+    version = f"{KRUISE}/{scaled.version}"
+    document: Object = {"apiVersion": version, "kind": scaled.kind, "metadata": {"name": name}}
+    document["spec"] = {"replicas": replicas}
+    return await client.create(scaled.resource, document, NAMESPACE)
+
+
+async def _move(client: Client, pod: str) -> None:
+    """A job that asks the owner of a pod to end it, in no hurry."""
+    spec = {"podRef": {"namespace": NAMESPACE, "name": pod}, "mode": "EvictDirectly"}
+    labels = {"koordinator.sh/evict-policy": "SoftEviction"}
+    metadata = {"name": pod, "labels": labels}
+    await client.create(POD_MIGRATION_JOBS, {**JOB, "metadata": metadata, "spec": spec})
+
+
+async def _has_notice(client: Client, pod: str) -> bool:
+    annotations = (await client.get(PODS, pod, NAMESPACE))["metadata"].get("annotations") or {}
+    return ANNOTATION_SOFT_EVICTION in annotations
+
+
+async def _has_no_notice(client: Client, pod: str) -> bool:
+    return not await _has_notice(client, pod)
