@@ -8,11 +8,15 @@ from typing import Any
 import anyio
 import pytest
 from koord_descheduler.drain.drain_objects import ANNOTATION_CLAIM, LABEL_DRAIN
+from koord_descheduler.objects.eviction_order import ANNOTATION_DELETION_COST
+from koord_descheduler.plugins.scale_down_bin_pack import ANNOTATION_OWN_COST
 from koord_kube.client import Client
 from koord_kube.protocol.resources import (
+    DRAIN_NODE_GROUPS,
     DRAIN_NODES,
     NODES,
     POD_MIGRATION_JOBS,
+    PODS,
     RESERVATIONS,
     Resource,
 )
@@ -48,6 +52,9 @@ profiles:
           objectLimiters: {workload: {duration: 1s, maxMigrating: 8, burst: 8}}
           maxMigratingPerWorkload: 2
           maxUnavailablePerWorkload: 2
+      - name: ScaleDownBinPack
+        args: {podSelectors: [{selector: {matchLabels: {app: web}}}]}
+    plugins: {balance: {enabled: [{name: ScaleDownBinPack}]}}
 """
 NODES_OF_IT = ("old", "new-0", "new-1")
 
@@ -62,7 +69,7 @@ async def client(cluster: RealCluster) -> AsyncIterator[Client]:
 @pytest.fixture
 def deschedulers(cluster: RealCluster) -> Iterator[list[SchedulerProgram]]:
     """Two that are to be started."""
-    with two_deschedulers(cluster, CONFIG, SCHEDULER) as made:
+    with two_deschedulers(cluster, CONFIG, SCHEDULER, "--cool-down=0") as made:
         yield made
 
 
@@ -76,10 +83,12 @@ async def test_a_node_is_drained_as_was_planned_though_the_leader_is_killed(
             await played.create({"web": ["old"] * 4, "db": ["old"]})
             await played.step()
             await played.step()
+            users = await _give_a_cost(client)
             scheduler.start()
             first.start()
             async with anyio.create_task_group() as group:
                 group.start_soon(played.run)
+                await until(lambda: _has_costs(client, users), "all others have costs")
                 assert await _ctl(cluster, "--plan") == 1, "db is the only one of its kind"
                 assert not played.ended
                 rules = [{"selector": {"matchLabels": {"app": "db"}}, "behavior": "Drain"}]
@@ -110,6 +119,7 @@ async def test_a_node_is_drained_as_was_planned_though_the_leader_is_killed(
                 assert not node["spec"].get("unschedulable")
                 assert _conditions(node)["Drained"] == "False"
                 await _check_abort(cluster, client)
+                await _check_group(client)
                 group.cancel_scope.cancel()
         finally:
             await played.clean()
@@ -139,6 +149,55 @@ async def _check_abort(cluster: RealCluster, client: Client) -> None:
     await client.delete(DRAIN_NODES, "d")
 
 
+async def _check_group(client: Client) -> None:
+    """Its nodes are planned one by one, and none without a partition is confirmed."""
+    await client.patch(NODES, "new-0", {"spec": {"unschedulable": None}})
+    spec: dict[str, Any] = {
+        "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "old"}},
+        "podRules": [{"behavior": "Drain"}],
+    }
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "DrainNodeGroup"}
+    await client.create(DRAIN_NODE_GROUPS, kind | {"metadata": {"name": "g"}, "spec": spec})
+    await _phase(client, "g", "Waiting", DRAIN_NODE_GROUPS)
+    [drain], _ = await listed(client, DRAIN_NODES)
+    assert (drain["spec"]["nodeName"], drain["status"]["phase"]) == ("old", "Waiting")
+    assert drain["spec"].get("confirmState", "WaitForConfirm") == "WaitForConfirm"
+    partition = {"spec": {"executionPolicy": {"partition": 1}}}
+    await client.patch(DRAIN_NODE_GROUPS, "g", partition)
+    await _phase(client, "g", "Succeeded", DRAIN_NODE_GROUPS)
+    await client.delete(DRAIN_NODE_GROUPS, "g")
+    # Its drains are the garbage collector's, which does not run here.
+    await client.delete(DRAIN_NODES, drain["metadata"]["name"])
+    await _until_undone(client, drain["metadata"]["name"])
+    assert not (await client.get(NODES, "old"))["spec"].get("unschedulable")
+
+
+async def _give_a_cost(client: Client) -> str:
+    """A user's own deletion cost of one pod, whose name is returned."""
+    name = str((await _web_pods(client))[0]["name"])
+    annotations = {ANNOTATION_DELETION_COST: "-7"}
+    await client.patch(PODS, name, {"metadata": {"annotations": annotations}}, NAMESPACE)
+    return name
+
+
+async def _has_costs(client: Client, users: str) -> bool:
+    """ScaleDownBinPack wrote its costs, and left the user's as it was."""
+    written = []
+    for pod in await _web_pods(client):
+        found = pod.get("annotations", {})
+        cost, own = found.get(ANNOTATION_DELETION_COST), found.get(ANNOTATION_OWN_COST)
+        if pod["name"] == users:
+            assert (cost, own) == ("-7", None)
+        elif cost == own is not None:
+            written.append(cost)
+    return len(set(written)) == 3
+
+
+async def _web_pods(client: Client) -> list[dict[str, Any]]:
+    pods = (pod["metadata"] for pod in (await listed(client, PODS, NAMESPACE))[0])
+    return [pod for pod in pods if pod["labels"]["app"] == "web"]
+
+
 async def _ctl(cluster: RealCluster, *words: str, node: str = "old", wait: str = "") -> int:
     """``koordctl drain``, again until its plan is there."""
     config = cluster.server.kubeconfig("admin", ADMIN)
@@ -159,13 +218,13 @@ async def _ctl(cluster: RealCluster, *words: str, node: str = "old", wait: str =
     return 1
 
 
-async def _phase(client: Client, name: str, phase: str) -> None:
+async def _phase(client: Client, name: str, phase: str, resource: Resource = DRAIN_NODES) -> None:
     """Wait for a phase."""
     shown: dict[str, Any] = {}
     with anyio.move_on_after(90):
         while shown.get("phase") != phase:
             await anyio.sleep(0.2)
-            shown = (await client.get(DRAIN_NODES, name)).get("status") or {}
+            shown = (await client.get(resource, name)).get("status") or {}
     assert shown.get("phase") == phase, shown
 
 

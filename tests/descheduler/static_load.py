@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from koord_descheduler.planner.move import Move, RoundPlan
-from koord_descheduler.planner.usage import Usages
+from koord_descheduler.planner.usage import NodeUsages, RequestUsages, Usages
 from koord_descheduler.planner.virtual_cluster import VirtualCluster
 from koord_descheduler.plugin import DeschedulerPlugin
 
@@ -56,15 +56,21 @@ class StaticLoad:
         }
         self._used[name] = used
 
-    def imbalance(self) -> float:
-        """Standard deviation of the worse of the parts of CPU and memory that nodes use."""
+    def imbalance(self, of: str = "used") -> float:
+        """Standard deviation of the worse of the parts of CPU and memory of each node.
+
+        ``of`` says which: those that all pods (``used``) or those of production use (``prod``), or
+        those that all ``request``.
+        """
         cluster = self.cluster().cluster
-        usages = Usages(cluster, NOW, 180.0)
+        requests = RequestUsages(cluster)
+        usages: NodeUsages = requests if of == "request" else Usages(cluster, NOW, 180.0)
         loads = []
-        for name, one in cluster.nodes.items():
-            usage = usages.of(name)
+        for name, node_of_name in cluster.nodes.items():
+            usage, capacity = usages.of(name), usages.capacity(node_of_name)
             assert usage is not None
-            loads.append(max(usage.used.get(r, 0) / one.capacity[r] for r in ("cpu", "memory")))
+            amounts = usage.prod if of == "prod" else usage.used
+            loads.append(max(amounts.get(r, 0) / capacity[r] for r in ("cpu", "memory")))
         return float(np.std(loads))
 
 

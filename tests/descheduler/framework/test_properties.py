@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.objects.observed_pod import ObservedPod
@@ -36,7 +36,7 @@ from koord_descheduler.plugins.scale_down_bin_pack import (
 )
 from koord_scheduler.framework.self_check import SelfCheck
 
-from tests.descheduler.clusters import BY_LOAD, FILLING
+from tests.descheduler.clusters import BY_LOAD, FILLING, node, pod
 from tests.descheduler.static_load import StaticLoad, fits, rounds, static_loads
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}
@@ -54,12 +54,13 @@ def low_node_load(**more: Any) -> LowNodeLoad:
     return LowNodeLoad(msgspec.convert(AT_ONCE | NODE | more, LowNodeLoadArgs))
 
 
-def balancing() -> list[DeschedulerPlugin]:
+def low_node_utilization(**more: Any) -> LowNodeUtilization:
     thresholds = {"thresholds": {"cpu": 30}, "targetThresholds": {"cpu": 60}}
-    return [
-        low_node_load(**PROD),
-        LowNodeUtilization(msgspec.convert(thresholds, LowNodeUtilizationArgs)),
-    ]
+    return LowNodeUtilization(msgspec.convert(thresholds | more, LowNodeUtilizationArgs))
+
+
+def balancing() -> list[DeschedulerPlugin]:
+    return [low_node_load(**PROD), low_node_utilization()]
 
 
 def spreading() -> list[DeschedulerPlugin]:
@@ -81,6 +82,15 @@ def cheapening() -> list[DeschedulerPlugin]:
         CustomPriority(msgspec.convert(order | {"mode": mode}, CustomPriorityArgs))
         for mode in ("DrainNode", "BestEffort")
     ]
+
+
+@st.composite
+def evening(draw: st.DrawFn) -> list[DeschedulerPlugin]:
+    """Plugins that take from nodes with much: by themselves, or in one round."""
+    pools = draw(st.sampled_from([{}, PROD, {"useDeviationThresholds": True}]))
+    by_usage = {"metricsUtilization": {"source": "KubernetesMetrics"}}
+    given = low_node_utilization(**draw(st.sampled_from([{}, by_usage])))
+    return draw(st.sampled_from([[low_node_load(**pools)], [given], [low_node_load(), given]]))
 
 
 class Case(NamedTuple):
@@ -105,13 +115,49 @@ def moves(plan: RoundPlan) -> list[tuple[str, str, str]]:
     return [(move.plugin, move.pod.key, move.target) for move in plan.moves]
 
 
-@given(load=static_loads(), deviation=st.booleans())
-def test_imbalance_never_rises_through_low_node_load(load: StaticLoad, deviation: bool) -> None:
-    before = load.imbalance()
-    for _ in rounds(load, low_node_load(useDeviationThresholds=deviation)):
-        now = load.imbalance()
-        assert now <= before + 1e-9
-        before = now
+def two_nodes(capacity: int, **pods: tuple[str, str, int]) -> StaticLoad:
+    """A node of 4 CPUs and a big one; pods have a node, a class and the millicores they use."""
+    nodes = [node("small", "4", "64Gi"), node("big", str(capacity), "64Gi")]
+    used = [
+        (
+            pod(name, on, labels={"koordinator.sh/priority-class": kind}, owner=name),
+            {"cpu": cpu, "memory": 0},
+        )
+        for name, (on, kind, cpu) in pods.items()
+    ]
+    return StaticLoad(nodes, used)
+
+
+BATCH, OF_PROD = "koord-batch", "koord-prod"
+
+
+@given(load=static_loads(), plugins=evening())
+@example(
+    two_nodes(64, hot=("small", BATCH, 2600), much=("big", BATCH, 28000)), [low_node_load()]
+).via("the big node would be further above the small one than now")
+@example(
+    two_nodes(
+        32,
+        hot=("small", OF_PROD, 1680),
+        batch=("small", BATCH, 400),
+        much=("big", OF_PROD, 6300),
+    ),
+    [low_node_load(**PROD)],
+).via("so would it by what production uses, though not by all")
+def test_every_move_makes_loads_more_even(
+    load: StaticLoad, plugins: list[DeschedulerPlugin]
+) -> None:
+    """Loads as the plugin of the move sees them: used, used by production, or requested.
+
+    HighNodeUtilization, ScaleDownBinPack and CustomPriority are there to make them uneven.
+    """
+    for _ in range(3):
+        for move in load.cluster().round(*plugins).moves:
+            of = "prod" if " prod " in move.reason else "used"
+            of = "request" if " requests(" in move.reason else of
+            before = load.imbalance(of)
+            load.carry_out(move)
+            assert load.imbalance(of) < before + 1e-9
 
 
 @given(case=cases())
