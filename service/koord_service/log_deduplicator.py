@@ -25,6 +25,11 @@ class LogDeduplicator:
         with self._lock:
             return self._lines.count(key, now)
 
+    def take(self, key: Hashable) -> int:
+        """Return how many repetitions of a line are not logged; they count as logged from now."""
+        with self._lock:
+            return self._lines.take(key)
+
     def clear(self) -> None:
         """All is well again: whatever comes next is new."""
         with self._lock:

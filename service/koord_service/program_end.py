@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from koord_service.error_text import describe_os_error
+from koord_service.log_limits import flush_limiters
 from koord_service.logs import EventLog
 from koord_service.terminal import exit_with
 
@@ -52,7 +53,10 @@ def run_program(name: str, work: Coroutine[Any, Any, None], log: EventLog) -> No
     import uvloop  # not all programs have an event loop
 
     with program_end(name, log):
-        uvloop.run(work)
+        try:
+            uvloop.run(work)
+        finally:
+            flush_limiters()
         log.info(STOPPED)
 
 

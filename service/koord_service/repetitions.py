@@ -37,6 +37,14 @@ class Repetitions:
             self._known.popitem(last=False)
         return 0 if is_repetition else repeated + 1
 
+    def take(self, key: Hashable) -> int:
+        """Return how many repetitions are not written, as if a line stood for them from now on."""
+        line = hash(key)
+        at, repeated = self._known.get(line, (0.0, 0))
+        if repeated:
+            self._known[line] = at, 0
+        return repeated
+
     def clear(self) -> None:
         """All is well again: whatever comes next is new."""
         self._known.clear()

@@ -190,7 +190,7 @@ async def _has_costs(client: Client, users: str) -> bool:
             assert (cost, own) == ("-7", None)
         elif cost == own is not None:
             written.append(cost)
-    return len(set(written)) == 3
+    return len(written) == 3
 
 
 async def _web_pods(client: Client) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from koord_service.log_limits import LogLimiter
+from koord_service.log_limits import LogLimiter, flush_limiters
 from koord_service.logs import get_log
 
 
@@ -26,6 +26,27 @@ def test_one_line_of_a_message_in_an_interval_with_what_it_stands_for(caplog):
         ("closed", {"error": 0, "times": None}),
         ("unread", {"times": None}),
         ("closed", {"error": 100, "times": 100}),
+    ]
+
+
+def test_what_nothing_follows_is_counted_later_or_at_the_end(caplog):
+    now = 1000.0
+    log = LogLimiter(get_log("test"), 10.0, monotonic=lambda: now)
+    for _ in range(3):
+        log.warning("closed")
+    now += 10.0
+    log.warning("other")
+    log.warning("other")
+    flush_limiters()
+    flush_limiters()
+    now += 10.0
+    log.warning("closed")
+    assert [(record.getMessage(), record.fields["times"]) for record in caplog.records] == [
+        ("closed", None),
+        ("other", None),
+        ("closed", 2),
+        ("other", 1),
+        ("closed", None),
     ]
 
 
