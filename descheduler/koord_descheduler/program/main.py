@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 from pathlib import Path
 
 from koord_kube.client import Limits
+from koord_kube.component_program import run_component
 from koord_kube.connect import connect
 from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.scheduler_config import (
@@ -15,9 +13,7 @@ from koord_scheduler.config.scheduler_config import (
     default_scheduler_config,
     read_scheduler_config,
 )
-from koord_service import logs, memory
-from koord_service.program_end import run_program
-from koord_service.settings import parse_or_exit
+from koord_service import logs
 
 from koord_descheduler.config.descheduler_config import (
     DeschedulerConfig,
@@ -36,18 +32,8 @@ log = logs.get_log("descheduler")
 
 def main() -> None:
     """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
-    settings = parse_or_exit(
-        DeschedulerSettings,
-        prog=PROGRAM,
-        description="Moves pods to where they are better off, and says why.",
-        environ=os.environ,
-        ignored=IGNORED,
-    )
-    memory.collect_young_only()
-    memory.keep_freed()
-    logs.configure(settings.log_format, settings.log_level)
-    IGNORED.report(log)
-    run_program(PROGRAM, _run(settings), log)
+    description = "Moves pods to where they are better off, and says why."
+    run_component(PROGRAM, description, DeschedulerSettings, IGNORED, _run, log)
 
 
 def _write(path: str, config: DeschedulerConfig) -> None:
@@ -67,7 +53,7 @@ async def _run(settings: DeschedulerSettings) -> None:
         log.warning("settings without effect", what=line)
     kubeconfig = settings.kubeconfig or config.kubeconfig
     async with await connect(kubeconfig, Limits(qps=0)) as client:
-        identity = f"{settings.pod_name or socket.gethostname()}_{secrets.token_hex(4)}"
+        identity = settings.new_identity()
         await DeschedulerProgram(settings, config, scheduler, client, identity).serve()
 
 

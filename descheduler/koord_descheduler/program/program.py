@@ -12,11 +12,11 @@ import anyio
 from koord_kube.answers import TaskSubmitter
 from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
+from koord_kube.component_program import lease_settings
 from koord_kube.core.events import EventSource
 from koord_kube.core.evictions import EvictionOutcome, EvictionResult
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership
-from koord_kube.lease_flags import lease_settings
 from koord_kube.pod_evictor import PodEvictor
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.api import NotLeadingError

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from koord_kube.client import Limits
+from koord_kube.component_program import run_component
 from koord_kube.connect import connect
-from koord_service import logs, memory
-from koord_service.program_end import run_program
-from koord_service.settings import parse_or_exit
+from koord_service import logs
 
 from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.document import parse_document
@@ -40,18 +36,8 @@ log = logs.get_log("scheduler")
 
 def main() -> None:
     """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
-    settings = parse_or_exit(
-        SchedulerSettings,
-        prog=PROGRAM,
-        description="Gives pods their nodes, as kube-scheduler does.",
-        environ=os.environ,
-        ignored=IGNORED,
-    )
-    memory.collect_young_only()
-    memory.keep_freed()
-    logs.configure(settings.log_format, settings.log_level)
-    IGNORED.report(log)
-    run_program(PROGRAM, _run(settings), log)
+    description = "Gives pods their nodes, as kube-scheduler does."
+    run_component(PROGRAM, description, SchedulerSettings, IGNORED, _run, log)
 
 
 async def _run(settings: SchedulerSettings) -> None:
@@ -64,7 +50,7 @@ async def _run(settings: SchedulerSettings) -> None:
         log.warning("no --config: in the place of kube-scheduler", **_place_of(settings))
     kubeconfig = settings.kubeconfig or config.kubeconfig
     async with await connect(kubeconfig, Limits(qps=0)) as client:
-        identity = f"{settings.pod_name or socket.gethostname()}_{secrets.token_hex(4)}"
+        identity = settings.new_identity()
         recorder = _recorder(settings, document, identity) if settings.record_to else None
         await SchedulerProgram(settings, config, client, identity, recorder).serve()
 

@@ -11,8 +11,8 @@ import msgspec
 from koord_kube.api_writer import ApiWriter
 from koord_kube.background_writer import BackgroundWriter
 from koord_kube.client import Client
+from koord_kube.component_program import lease_settings
 from koord_kube.leadership import Leadership
-from koord_kube.lease_flags import lease_settings
 from koord_kube.pod_evictor import PodEvictor
 from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.api import ApiError, NotFoundError
