@@ -120,7 +120,7 @@ def _stay_row(refusal: Json) -> tuple[str, ...]:
 
 def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{clean(str(name))} {_plain(one)}" for name, one in value.items())
+        return ", ".join(f"{clean(str(name))} {_plain(part)}" for name, part in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_plain, value))
     return clean(f"{value:g}" if isinstance(value, float) else str(value))

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 from koord_model import duration
 from koord_scheduler.arguments.problems import SchedulerConfigError, convert, problem, refuse_if
-from koord_scheduler.config.document import parse_document
+from koord_scheduler.config.document import parse_document, without_nulls
 from koord_scheduler.config.leader_election import (
     LeaderElectionSettings,
     leader_election_settings,
@@ -120,14 +120,7 @@ def written_config(config: DeschedulerConfig) -> str:
             {"name": name, "args": msgspec.to_builtins(args)}
             for name, args in configured.args.items()
         ]
-    return yaml.safe_dump(_without_nothing(document), sort_keys=False)
-
-
-def _without_nothing(value: Any) -> Any:
-    """Leave out what is null: it would be read as if it were not there."""
-    if isinstance(value, dict):
-        return {name: _without_nothing(one) for name, one in value.items() if one is not None}
-    return [_without_nothing(one) for one in value] if isinstance(value, list | tuple) else value
+    return yaml.safe_dump(without_nulls(document), sort_keys=False)
 
 
 def _named(profiles: tuple[ProfileConfiguration, ...]) -> tuple[ProfileConfiguration, ...]:

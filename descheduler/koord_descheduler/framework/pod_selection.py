@@ -8,7 +8,7 @@ from typing import Any
 from koord_model import label_selector
 from koord_model.label_selector import LabelSelector
 from koord_scheduler.arguments.base_args import PluginArgs
-from koord_scheduler.arguments.fields import Strict
+from koord_scheduler.arguments.fields import Int32, Strict
 from koord_scheduler.arguments.problems import problem
 
 from koord_descheduler.framework.round import ProfileRound
@@ -77,13 +77,20 @@ def parsed(given: Mapping[str, Any] | None) -> LabelSelector:
     return label_selector.parse(given or {}, "selector")
 
 
+class PriorityThreshold(Strict, frozen=True):
+    """Pods of this priority, or of that of the class of this name, stay, and of higher ones."""
+
+    value: Int32 | None = None
+    name: str = ""
+
+
 class PodSelection:
     """The nodes and pods that ``SelectingArgs`` name."""
 
     def __init__(self, args: SelectingArgs) -> None:
         self._nodes = parsed(args.node_selector)
         self._namespaces = args.evictable_namespaces or EvictableNamespaces()
-        given = (one.selector for one in args.pod_selectors)
+        given = (selector.selector for selector in args.pod_selectors)
         self._pods = [parsed(selector) for selector in given if selector is not None]
 
     def nodes(self, cluster: ProfileRound) -> dict[str, ObservedNode]:
@@ -94,7 +101,7 @@ class PodSelection:
 
     def selects(self, pod: ObservedPod) -> bool:
         """True if a selector of pods selects it, or there are none."""
-        return not self._pods or any(one.matches(pod.labels) for one in self._pods)
+        return not self._pods or any(selector.matches(pod.labels) for selector in self._pods)
 
     def names(self, pod: ObservedPod) -> bool:
         """True if a pod and its namespace are selected."""

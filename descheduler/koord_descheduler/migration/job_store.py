@@ -117,7 +117,9 @@ class JobStore:
     def reservation(self, job: MigrationJob) -> JobReservation:
         """The Reservation that a job refers to, or that was made for it, as far as is known."""
         known = self._reservations.objects.get(job.reservation)
-        made = (one for one in self.made_for(job.name) if one.job_uid == job.uid)
+        made = (
+            reservation for reservation in self.made_for(job.name) if reservation.job_uid == job.uid
+        )
         return known or next(made, NO_RESERVATION)
 
     # ---- changes from here

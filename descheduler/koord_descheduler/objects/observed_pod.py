@@ -255,13 +255,20 @@ class ObservedPod(NamedTuple):
     @property
     def is_ready(self) -> bool:
         """True if it serves."""
-        return any(one.type == "Ready" and one.status == "True" for one in self.conditions)
+        return any(
+            condition.type == "Ready" and condition.status == "True"
+            for condition in self.conditions
+        )
 
     @property
     def scheduled(self) -> float:
         """Time when it got its node, or was created if its conditions do not say."""
         return next(
-            (one.since for one in self.conditions if one.type == "PodScheduled" and one.since),
+            (
+                condition.since
+                for condition in self.conditions
+                if condition.type == "PodScheduled" and condition.since
+            ),
             self.created,
         )
 

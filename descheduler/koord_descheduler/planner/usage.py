@@ -172,6 +172,6 @@ def _estimated(pod: KnownPod) -> dict[str, float]:
     amounts = dict(pod.replacement.usage.request)
     found = {}
     for name, (names, factor, least) in _ESTIMATES.items():
-        requested = sum(amounts.get(one, 0) for one in names)
+        requested = sum(amounts.get(requested_name, 0) for requested_name in names)
         found[name] = requested * factor if requested else float(least)
     return found

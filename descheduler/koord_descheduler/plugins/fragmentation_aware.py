@@ -109,7 +109,7 @@ class FragmentationAware(DeschedulerPlugin):
                 pod.view, cluster
             ):
                 found.append(_Candidate(pod, before, after))
-        return sorted(found, key=lambda one: (one.after, one.pod.view.key))
+        return sorted(found, key=lambda gain: (gain.after, gain.pod.view.key))
 
     def _move(
         self, candidate: _Candidate, row: int, table: RequestTable, cluster: ProfileRound

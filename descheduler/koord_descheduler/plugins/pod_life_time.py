@@ -120,21 +120,24 @@ class PodLifeTime(DeschedulerPlugin):
             and (not args.states or bool(self._states(pod) & {*args.states}))
             and self._has_owner(pod)
             and (not args.exit_codes or bool(self._exit_codes(pod) & {*args.exit_codes}))
-            and (not args.conditions or any(_holds(pod, one, now) for one in args.conditions))
+            and (
+                not args.conditions
+                or any(_holds(pod, condition, now) for condition in args.conditions)
+            )
         )
 
     def _states(self, pod: ObservedPod) -> set[str]:
-        containers = [one for one in pod.containers if one.kind in self._kinds]
+        containers = [container for container in pod.containers if container.kind in self._kinds]
         return {
             pod.phase,
             pod.reason,
-            *(one.waiting for one in containers),
-            *(one.terminated for one in containers),
+            *(container.waiting for container in containers),
+            *(container.terminated for container in containers),
         } - {""}
 
     def _exit_codes(self, pod: ObservedPod) -> set[int]:
         kinds = self._kinds - {"ephemeral"}
-        codes = (one.exit_code for one in pod.containers if one.kind in kinds)
+        codes = (container.exit_code for container in pod.containers if container.kind in kinds)
         return {code for code in codes if code is not None}
 
     def _has_owner(self, pod: ObservedPod) -> bool:

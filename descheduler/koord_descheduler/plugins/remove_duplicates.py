@@ -100,9 +100,11 @@ def _allowed(cluster: ProfileRound, pods: Iterable[KnownPod]) -> Mask:
     state = cluster.cluster.scheduler.nodes
     rows = np.arange(len(state))
     waiting = [pod.replacement.waiting for pod in pods]
-    classes = [one.pod_class for one in waiting if one is not None]
+    classes = [pod.pod_class for pod in waiting if pod is not None]
     found: Mask = np.zeros(len(rows), np.bool_)
-    for required, tolerations in {(one.required, one.tolerations) for one in classes}:
+    for required, tolerations in {
+        (pod_class.required, pod_class.tolerations) for pod_class in classes
+    }:
         found |= state.matches(required, rows) & (state.untolerated(tolerations).of(rows) == 0)
     return found & state.is_node & ~state.unschedulable
 

@@ -100,7 +100,7 @@ def parse_document(text: str) -> dict[str, Any]:
         else:
             document = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
         check_aliases([document], len(text))
-        document = _without_nulls(document)
+        document = without_nulls(document)
     except yaml.YAMLError as error:
         raise SchedulerConfigError([_reason(error)]) from None
     except (ValueError, RecursionError) as error:
@@ -119,10 +119,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Leave out what is null: it is read as if it were not there."""
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {name: without_nulls(part) for name, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _reason(error: yaml.YAMLError) -> str:

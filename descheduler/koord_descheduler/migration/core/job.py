@@ -218,7 +218,7 @@ class MigrationJob(NamedTuple):
 
     def condition(self, kind: str) -> JobCondition | None:
         """The condition of this type."""
-        return next((one for one in self.conditions if one.type == kind), None)
+        return next((condition for condition in self.conditions if condition.type == kind), None)
 
     @property
     def deadline(self) -> float:

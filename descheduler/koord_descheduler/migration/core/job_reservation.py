@@ -123,7 +123,10 @@ def read_job_reservation(raw: bytes) -> JobReservation:
     found = decode_view(_DECODER, raw, "a valid Reservation")
     metadata, status = found.metadata, found.status
     references = metadata.owner_references or ()
-    job = next((one for one in references if one.kind == POD_MIGRATION_JOBS.kind), OwnerReference())
+    job = next(
+        (reference for reference in references if reference.kind == POD_MIGRATION_JOBS.kind),
+        OwnerReference(),
+    )
     return JobReservation(
         metadata.name,
         metadata.uid,

@@ -9,8 +9,10 @@ from typing import Any, Literal
 import msgspec
 from koord_model import duration, label_selector
 from koord_scheduler.arguments.base_args import PluginArgs
-from koord_scheduler.arguments.fields import Int32, NotNegative, Strict
+from koord_scheduler.arguments.fields import NotNegative, Strict
 from koord_scheduler.arguments.problems import problem
+
+from koord_descheduler.framework.pod_selection import PriorityThreshold
 
 
 class PodProtection(StrEnum):
@@ -36,13 +38,6 @@ _DEFAULT = frozenset(
 _FIRM = frozenset({PodProtection.SYSTEM_CRITICAL, PodProtection.DAEMON_SET})
 """Of pods that nothing evicts."""
 _OF_FIRM = ("evictDaemonSetPods", "evictSystemCriticalPods")
-
-
-class EvictionPriorityThreshold(Strict, frozen=True):
-    """Pods of this priority or a higher one stay."""
-
-    value: Int32 | None = None
-    name: str = ""
 
 
 class ClaimProtection(Strict, frozen=True):
@@ -91,7 +86,7 @@ class DefaultEvictorArgs(PluginArgs, frozen=True):
     node_selector: str = ""
     label_selector: dict[str, Any] | None = None
     namespace_label_selector: dict[str, Any] | None = None
-    priority_threshold: EvictionPriorityThreshold | None = None
+    priority_threshold: PriorityThreshold | None = None
     min_replicas: NotNegative = 0
     min_pod_age: str | None = None
     no_eviction_policy: Literal["", "Preferred", "Mandatory"] = "Preferred"

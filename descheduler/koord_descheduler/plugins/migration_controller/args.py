@@ -14,7 +14,7 @@ from koord_scheduler.arguments.base_args import PluginArgs
 from koord_scheduler.arguments.fields import Int32, Strict
 from koord_scheduler.arguments.problems import problem
 
-from koord_descheduler.framework.pod_selection import EvictableNamespaces
+from koord_descheduler.framework.pod_selection import EvictableNamespaces, PriorityThreshold
 from koord_descheduler.planner.budgets import per_second
 from koord_descheduler.plugins.migration_controller.limits import percent_of
 
@@ -54,13 +54,6 @@ class EvictionPolicy(StrEnum):
     EVICTION = "Eviction"
     DELETE = "Delete"
     SOFT_EVICTION = "SoftEviction"
-
-
-class MigrationPriority(Strict, frozen=True):
-    """A priority, or the name of the class that has it."""
-
-    value: Int32 | None = None
-    name: str = ""
 
 
 class ObjectLimiter(Strict, frozen=True):
@@ -123,7 +116,7 @@ class MigrationControllerArgs(PluginArgs, frozen=True):
     evict_local_storage_pods: bool = False
     evict_system_critical_pods: bool = False
     ignore_pvc_pods: bool = False
-    priority_threshold: MigrationPriority | None = None
+    priority_threshold: PriorityThreshold | None = None
     label_selector: dict[str, Any] | None = None
     namespaces: EvictableNamespaces = EvictableNamespaces()
     node_fit: bool = False

@@ -216,7 +216,7 @@ def _of_workload(
     most = limit_of(workload.size, args.max_migrating_per_workload)
     if moving and len(moving) >= most and not skips_migrating:
         return f"{len(moving)} pods of {owner} move already, maxMigratingPerWorkload is {most}"
-    away = _unavailable(workload.pods) | (moving & {one.key for one in workload.pods})
+    away = _unavailable(workload.pods) | (moving & {copy.key for copy in workload.pods})
     most = limit_of(workload.size, args.max_unavailable_per_workload)
     if len(away) >= most and not skips_unavailable:
         return f"{len(away)} pods of {owner} are away, maxUnavailablePerWorkload is {most}"
