@@ -117,9 +117,7 @@ class JobStore:
     def reservation(self, job: MigrationJob) -> JobReservation:
         """The Reservation that a job refers to, or that was made for it, as far as is known."""
         known = self._reservations.objects.get(job.reservation)
-        made = (
-            reservation for reservation in self.made_for(job.name) if reservation.job_uid == job.uid
-        )
+        made = (found for found in self.made_for(job.name) if found.job_uid == job.uid)
         return known or next(made, NO_RESERVATION)
 
     # ---- changes from here

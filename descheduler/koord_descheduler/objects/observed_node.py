@@ -61,8 +61,6 @@ def read_observed_node(text: bytes) -> ObservedNode:
         ValueError: it is not a Node.
     """
     conditions = decode_view(_DECODER, text, "a valid Node").status.conditions or ()
-    is_ready = any(
-        condition.type == "Ready" and condition.status == "True" for condition in conditions
-    )
+    is_ready = ("Ready", "True") in ((found.type, found.status) for found in conditions)
     node = read_node(text)
     return ObservedNode(node, is_ready, load_node(node)[0].allocatable)

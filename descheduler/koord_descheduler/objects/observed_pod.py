@@ -255,22 +255,13 @@ class ObservedPod(NamedTuple):
     @property
     def is_ready(self) -> bool:
         """True if it serves."""
-        return any(
-            condition.type == "Ready" and condition.status == "True"
-            for condition in self.conditions
-        )
+        return ("Ready", "True") in ((found.type, found.status) for found in self.conditions)
 
     @property
     def scheduled(self) -> float:
         """Time when it got its node, or was created if its conditions do not say."""
-        return next(
-            (
-                condition.since
-                for condition in self.conditions
-                if condition.type == "PodScheduled" and condition.since
-            ),
-            self.created,
-        )
+        times = (found.since for found in self.conditions if found.type == "PodScheduled")
+        return next(filter(None, times), self.created)
 
 
 _DECODER = msgspec.json.Decoder(_Pod, dec_hook=decode_hook)

@@ -120,10 +120,7 @@ class PodLifeTime(DeschedulerPlugin):
             and (not args.states or bool(self._states(pod) & {*args.states}))
             and self._has_owner(pod)
             and (not args.exit_codes or bool(self._exit_codes(pod) & {*args.exit_codes}))
-            and (
-                not args.conditions
-                or any(_holds(pod, condition, now) for condition in args.conditions)
-            )
+            and (not args.conditions or any(_holds(pod, given, now) for given in args.conditions))
         )
 
     def _states(self, pod: ObservedPod) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from koord_descheduler.migration import job_evictor
-from koord_descheduler.migration.core.soft_eviction import ANNOTATION_SOFT_EVICTION
+from koord_descheduler.migration.core.soft_eviction import ANNOTATION_SOFT_EVICTION, notice_author
 from koord_descheduler.planner.move import Move
 from koord_descheduler.planner.workloads import Replicas
 from koord_kube.core.evictions import EvictionResult
@@ -305,7 +305,8 @@ class TestNotice:
         bench.start_pod()
         await bench.start(evictionPolicy="SoftEviction")
         bench.put_job(**DIRECT)
-        await bench.until(lambda: self.notice(bench) is not None)
+        pods = bench.cluster.pods
+        await bench.until(lambda: notice_author(pods["default/p"].view) is not None)
 
     @pytest.mark.parametrize("restarts", [False, True])
     @pytest.mark.parametrize("is_deleted", [False, True])

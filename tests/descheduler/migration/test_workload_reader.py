@@ -28,6 +28,7 @@ async def read(*workloads: WorkloadName, **fault: int) -> list[Replicas]:
         for resource in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
             api.put(resource, replicas, "default")
         api.put(JOBS, {"metadata": {"name": "w"}, "spec": {"parallelism": 5}}, "default")
+        api.put(JOBS, {"metadata": {"name": "one-by-one"}, "spec": {}}, "default")
         reader = WorkloadReader(client, known)
         for workload in workloads:
             known.replicas(workload)
@@ -43,6 +44,8 @@ async def read(*workloads: WorkloadName, **fault: int) -> list[Replicas]:
 async def test_replicas_of_kinds() -> None:
     kinds = named("Deployment"), named("ReplicaSet"), named("StatefulSet"), named("Job", "batch/v1")
     assert [found.desired for found in await read(*kinds)] == [3, 3, 3, 5]
+    without = WorkloadName("batch/v1", "Job", "default", "one-by-one")
+    assert [found.desired for found in await read(without)] == [1]
 
 
 @pytest.mark.parametrize(

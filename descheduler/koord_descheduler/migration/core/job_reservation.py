@@ -123,10 +123,8 @@ def read_job_reservation(raw: bytes) -> JobReservation:
     found = decode_view(_DECODER, raw, "a valid Reservation")
     metadata, status = found.metadata, found.status
     references = metadata.owner_references or ()
-    job = next(
-        (reference for reference in references if reference.kind == POD_MIGRATION_JOBS.kind),
-        OwnerReference(),
-    )
+    jobs = (owner for owner in references if owner.kind == POD_MIGRATION_JOBS.kind)
+    job = next(jobs, OwnerReference())
     return JobReservation(
         metadata.name,
         metadata.uid,

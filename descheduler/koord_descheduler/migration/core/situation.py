@@ -95,7 +95,7 @@ class JobSituation:
     @property
     def has_own_notice(self) -> bool:
         """True if the pod has a notice of this very job."""
-        author = notice_author(self.pod) if self.pod is not None and self.has_own_pod else None
+        author = notice_author(self.pod) if self.pod is not None else None
         return author is not None and author.uid == self.job.uid
 
     @property
