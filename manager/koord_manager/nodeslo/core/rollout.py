@@ -1,4 +1,4 @@
-"""Which entry of ``pykoord-config`` each node has: canaries, and what ends by itself. No IO."""
+"""Choice of each node's entry of ``pykoord-config``: canaries, and what ends by itself. No IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an entry for nodes reaches: who, how many of them first, until when. No IO.
+"""Reach of an entry for nodes: who, how many of them first, until when. No IO.
 
 Fields of an entry of ``pykoord-config`` beside its selector::
 
