@@ -44,6 +44,22 @@ class NodeCPUInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryBandwidthInfo:
+    """Limits of memory bandwidth (resctrl's MB lines) when traffic was measured.
+
+    All in the unit of the lines, which may be percent, eighths of GB/s or MiB/s. ``steady`` is
+    when, ``full`` what 100 % is (``None``: nothing on the node says), ``limits`` are by group
+    and cache.
+    """
+
+    steady: float
+    least: int
+    step: int
+    full: int | None
+    limits: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NumaNode:
     """A NUMA node: memory in bytes, how many huge pages by their size in bytes, its CPUs.
 

@@ -65,7 +65,8 @@ class ResctrlLimits:
     ``llc``, ``l2`` and ``mb`` (percent) hold for every domain that ``llc_by_domain``,
     ``l2_by_domain`` and ``mb_by_domain`` do not name. ``None``: as much as tasks have
     that are in no group. ``fallback`` is the class whose shared group takes the tasks
-    where the hardware has no group left.
+    where the hardware has no group left. ``full_mbps`` is 100 % of memory bandwidth in MiB/s,
+    for nodes with mba_MBps, where nothing says it.
     """
 
     group: str
@@ -76,6 +77,7 @@ class ResctrlLimits:
     fallback: QoSClass = QoSClass.NONE
     l2: CacheWays | None = None
     l2_by_domain: Mapping[int, CacheWays] = field(default_factory=dict)
+    full_mbps: int | None = None
 
     def __str__(self) -> str:
         parts = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Generic, TypeVar
 
 from koord_model.resctrl import CacheWays, ResctrlLimits
@@ -73,20 +74,23 @@ class BandwidthInfo:
     most: int
     full: int | None
 
-    def value(self, percent: int) -> int:
+    def value(self, percent: int, full_mbps: int | None = None) -> int:
         """The number for a percentage, rounded up to the hardware's steps.
+
+        ``full_mbps`` is what 100 % is under mba_MBps, where nothing on the node says.
 
         Raises:
             ValueError: nothing on the node says what 100 % is; one line says so.
         """
         if percent >= 100:
             return self.most
-        if self.full is None:
+        full = self.full or full_mbps
+        if full is None:
             raise ValueError(
                 f"{percent} % of an unknown bandwidth: under mba_MBps the root group's MB line "
                 f"shows {self.most}, no limit; set it, or this node's full bandwidth, in MiB/s"
             )
-        number = max(-(-self.full * percent // 100), self.least, 1)
+        number = max(-(-full * percent // 100), self.least, 1)
         return min(-(-number // self.step) * self.step, self.most)
 
 
@@ -123,7 +127,7 @@ def read_info(
     caches = {name: _cache(name, files[name]) for name in root if name in files and name != MB}
     bandwidth = None
     if MB in files and root.get(MB):
-        bandwidth = _bandwidth(files[MB], root[MB], mbps_event, full_bandwidth)
+        bandwidth = read_bandwidth(files[MB], root[MB], mbps_event, full_bandwidth)
     if not closids or not (caches or bandwidth):
         raise ValueError("no cache or memory bandwidth to allocate (no L3, L2 or MB in info)")
     return ResctrlInfo(min(closids), caches, bandwidth, root)
@@ -141,10 +145,16 @@ def _cache(name: str, info: Mapping[str, str]) -> CacheInfo:
     return CacheInfo(full, least, info.get("sparse_masks", "0").strip() == "1")
 
 
-def _bandwidth(
-    info: Mapping[str, str], root: Mapping[int, int], mbps_event: bool, measured: int | None
+def read_bandwidth(
+    info: Mapping[str, str],
+    root: Mapping[int, int],
+    mbps_event: bool,
+    measured: int | None = None,
 ) -> BandwidthInfo:
-    """Units, derived from the root group's values: the hardware's defaults until someone sets them.
+    """The MB resource, from the files of its info and the root group's line.
+
+    Units are derived from the root group's values: the hardware's defaults until someone sets
+    them.
 
     Percent never exceed 100. mba_MBps shows 32 ones; kernels from 6.14 on also have a
     file in each group. What remains is AMD, whose scale differs from model to model:
@@ -225,7 +235,8 @@ def wanted(
     for name, domains in current.items():
         default = {domain: info.root.get(name, {}).get(domain) for domain in domains}
         if name == MB and info.bandwidth:
-            mb = _ResourceRequest("mb", limits.mb, limits.mb_by_domain, info.bandwidth.value)
+            value = partial(info.bandwidth.value, full_mbps=limits.full_mbps)
+            mb = _ResourceRequest("mb", limits.mb, limits.mb_by_domain, value)
             result[name] = mb.values(default, problems)
         elif name in info.caches:
             result[name] = _of_cache(name, limits, info.caches[name]).values(default, problems)

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Driver, Layout
+from koord_model.node_info import MemoryBandwidthInfo
 from koordlet.metrics_advisor.collectors import resctrl
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
@@ -56,7 +57,8 @@ def test_occupancy_at_once_and_bandwidth_from_the_second_look_on() -> None:
     machine.count("LS", 120, "llc_occupancy", 4096)
     machine.count("LS", 120, "mbm_total_bytes", 1000)
     first, found = machine.look(100.0)
-    assert first == {llc("LS", 0): 0, llc("LS", 120): 4096, llc("BE", 0): 0, llc("BE", 120): 0}
+    others = {llc(group, cache): 0 for group in ("BE", "root") for cache in (0, 120)}
+    assert first == {llc("LS", 0): 0, llc("LS", 120): 4096, **others}
     assert found.partial == ()
     machine.count("LS", 120, "mbm_total_bytes", 6000)
     machine.count("BE", 0, "mbm_local_bytes", 30)
@@ -64,7 +66,7 @@ def test_occupancy_at_once_and_bandwidth_from_the_second_look_on() -> None:
     assert second[mb("LS", 120, "total")] == 500.0
     assert second[mb("LS", 120, "local")] == 0.0
     assert second[mb("BE", 0, "local")] == 3.0
-    assert len(second) == 4 + 8
+    assert len(second) == 6 + 12
 
 
 @pytest.mark.parametrize("word", ["Unavailable", "Error", "Unassigned", "-1", ""])
@@ -137,3 +139,14 @@ def test_what_is_not_read_and_what_cannot_be() -> None:
 def test_nothing_to_monitor(texts: dict[str, str | OSError], said: str) -> None:
     with pytest.raises(UnavailableError, match=said):
         tree_of(texts).collect(CollectContext(0.0, 0.0))
+
+
+def test_limits_of_bandwidth_are_those_of_the_moment() -> None:
+    machine = Machine("BE")
+    machine.files.write(f"{ROOT}/BE/schemata", "MB:120=30\n")
+    _, found = machine.look(100.0)
+    assert found.infos == (MemoryBandwidthInfo(100.0, 10, 10, 100, {"BE": {0: 100, 120: 30}}),)
+    machine.files = FakeResctrl(l3_domains=(0,), mb=None)
+    machine.files.make_directory(f"{ROOT}/BE")
+    machine.collector = resctrl.Collector(CollectorSources(cast("FileTree", machine.files), LAYOUT))
+    assert machine.look(110.0)[1].infos == ()

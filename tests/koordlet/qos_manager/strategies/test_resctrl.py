@@ -8,7 +8,7 @@ from koord_model.node_slo import ClassQoS, NodeSLO, ResctrlQoS
 from koord_model.qos import QoSClass
 from koord_model.resctrl import CacheWays, ResctrlLimits
 from koordlet.qos_manager.core.strategy import CacheClass, Plan, PodView, StrategyView
-from koordlet.qos_manager.strategies import resctrl
+from koordlet.qos_manager.strategies.resctrl import strategy as resctrl
 
 from tests.support.views import pod_view
 from tests.support.views import view as view_of

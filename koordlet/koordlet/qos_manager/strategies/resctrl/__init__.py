@@ -1,0 +1,1 @@
+"""Cache ways and memory bandwidth of the classes."""
