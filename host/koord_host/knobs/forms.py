@@ -21,6 +21,9 @@ Value = int | str
 
 NO_LIMIT = -1
 
+NO_CPUS = "none"
+"""An empty mask of CPUs: a file's empty text would mean nothing."""
+
 _DEFAULT_PERIOD = 100_000  # µs
 # v1 shows "no limit" as the largest multiple of the page size that fits.
 _UNLIMITED_BYTES = 1 << 62
@@ -228,6 +231,22 @@ def _cpu_list(value: Value, _: str) -> str:
     return _cpus(str(value)) or "\n"
 
 
+def _mask(value: Value, _: str) -> str:
+    """Return a mask as the kernel reads it, 32 CPUs a word."""
+    cpus = cpuset.parse("" if value == NO_CPUS else str(value))
+    digits = f"{sum(1 << cpu for cpu in cpus):x}"
+    words = [digits[max(end - 8, 0) : end] for end in range(len(digits), 0, -8)]
+    return ",".join(reversed(words))
+
+
+def _from_mask(text: str) -> str:
+    try:
+        mask = int(text.strip().replace(",", ""), 16)
+    except ValueError:
+        raise ValueError(f"{text.strip()!r} is not a mask of CPUs") from None
+    return cpuset.render(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1) or NO_CPUS
+
+
 def _text(value: Value, _: str) -> str:
     return str(value)
 
@@ -253,6 +272,8 @@ WEIGHT_FORMS = {formula: _weight(formula) for formula in WeightFormula}
 """Shares as a weight: ``Layout`` knows whose formula is a group's."""
 WEIGHT_V2 = WEIGHT_FORMS[WeightFormula.LINEAR]
 CPUS = Form(_cpu_list, _cpus, text=True)
+CPU_MASK = Form(_mask, _from_mask, text=True)
+"""Values are CPU lists, or ``NO_CPUS``."""
 DEVICES = Form(
     _device_lines,
     limited,

@@ -99,6 +99,8 @@ class Layout:
             return f"{self.proc_root}/{process.pid if process else place}/{knob.v1}"
         if knob.where is PlaceKind.SYSCTL:
             return f"{self.proc_root}/sys/{place.replace('.', '/')}"
+        if knob.where is PlaceKind.DIRECTORY:
+            return f"{place}/{knob.v1}"
         return place
 
     def group_path(self, group: str, subsystem: str) -> str:

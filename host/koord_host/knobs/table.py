@@ -14,6 +14,7 @@ from koord_host.knobs.forms import (
     BYTES_V1,
     BYTES_V2,
     BYTES_VENDOR,
+    CPU_MASK,
     CPUS,
     DEVICES,
     NO_LIMIT,
@@ -35,6 +36,7 @@ class PlaceKind(Enum):
     PROCESS = "process"  # a process that was listed: ``processes.Process.place``
     SYSCTL = "sysctl"  # a sysctl's name, with dots
     FILE = "file"  # an absolute path, for agents that read files
+    DIRECTORY = "directory"  # the absolute path of a directory of the kernel's
 
 
 class MergeRule(Enum):
@@ -159,6 +161,13 @@ def _throttle(way: str, unit: str) -> Knob:
     return replace(_io(name, name, "io.max", form, MergeRule.LEAST), v1_form=DEVICES)
 
 
+def _kernel_file(name: str, file: str, form: Form) -> Knob:
+    """A file in a directory of the kernel's that comes and goes, as that of an interrupt."""
+    return Knob(
+        name, file, file, MergeRule.PRIORITY, PlaceKind.DIRECTORY, v1_form=form, v2_form=form
+    )
+
+
 _ROWS = (
     _cpu(
         "cpu.shares",
@@ -267,6 +276,9 @@ _ROWS = (
         on_drift=DriftPolicy.ALERT,
     ),
     Knob("file", "", "", MergeRule.PRIORITY, PlaceKind.FILE, v1_form=TEXT, v2_form=TEXT),
+    _kernel_file("irq.smp_affinity_list", "smp_affinity_list", CPUS),
+    _kernel_file("rps_cpus", "rps_cpus", CPU_MASK),
+    _kernel_file("xps_cpus", "xps_cpus", CPU_MASK),
 )
 
 KNOBS = {knob.name: knob for knob in _ROWS}

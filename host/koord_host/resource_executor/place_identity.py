@@ -15,13 +15,15 @@ _INT63 = (1 << 63) - 1
 
 
 def identity(files: FileReader, layout: Layout, knob: Knob, place: str) -> int:
-    """The inode of a group, the start time of a process; 0 for what there is one of.
+    """The inode of a group or directory, the start time of a process; 0 for what there is one of.
 
     Raises:
         OSError: the place is gone.
     """
     if knob.where is PlaceKind.CGROUP:
         return files.identity(layout.group_path(place, knob.subsystem)) & _INT63
+    if knob.where is PlaceKind.DIRECTORY:
+        return files.identity(place) & _INT63
     if knob.where is PlaceKind.PROCESS:
         # Inodes of /proc are made up anew whenever the kernel has forgotten them.
         stat = _stat(files, layout, place)
@@ -33,6 +35,8 @@ def is_there(files: FileReader, layout: Layout, knob: Knob, place: str) -> bool:
     """True if a place is there, with or without the knob's file."""
     if knob.where is PlaceKind.CGROUP:
         return files.exists(layout.group_path(place, knob.subsystem))
+    if knob.where is PlaceKind.DIRECTORY:
+        return files.exists(place)
     if knob.where is PlaceKind.PROCESS:
         try:
             _stat(files, layout, place)

@@ -57,6 +57,7 @@ _POSITIVE = (
     "psi_collector_interval",
     "coldpage_collector_interval",
     "resctrl_collector_interval",
+    "nics_collector_interval",
     "node_topology_sync_interval",
     "kube_api_qps",
     "prediction_training_interval",
@@ -197,6 +198,9 @@ class KoordletSettings:
     )
     resctrl_collector_interval: float = option(
         10.0, "seconds between two reads of cache occupancy and memory bandwidth"
+    )
+    nics_collector_interval: float = option(
+        5.0, "seconds between two reads of network cards' interrupts (gate IrqAffinity)"
     )
     enable_pagecache_collector: bool = option(False, "also measure memory with page cache")
     enable_resctrl_collector: bool = option(

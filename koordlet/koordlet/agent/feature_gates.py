@@ -1,4 +1,4 @@
-"""Feature gates of koordlet, with their defaults: Koordinator's, and four of our own. No IO."""
+"""Feature gates of koordlet, with their defaults: Koordinator's, and five of our own. No IO."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ DEFAULTS: Mapping[str, bool] = {
     "ColdPageCollector": False,
     "HugePageReport": False,
     "InterferenceDetection": False,
+    "IrqAffinity": False,
     "MemoryAllocatableEvict": False,
     "MemoryEvict": False,
     "MemoryOffload": False,
@@ -34,7 +35,7 @@ DEFAULTS: Mapping[str, bool] = {
 }
 """Those that do something here.
 
-Our own are InterferenceDetection, MemoryOffload, PressureSuppress and ThresholdEvict.
+Our own are InterferenceDetection, IrqAffinity, MemoryOffload, PressureSuppress and ThresholdEvict.
 """
 
 UNUSED = frozenset(

@@ -135,7 +135,7 @@ def _kind(change: ChangeEntry) -> str:
     match _where(change):
         case PlaceKind.CGROUP:
             return "group" if change.group else "node"
-        case PlaceKind.SYSCTL | PlaceKind.FILE:
+        case PlaceKind.SYSCTL | PlaceKind.FILE | PlaceKind.DIRECTORY:
             return "node"
         case _:
             return "node" if change.group == _NETWORK else "unknown"
@@ -158,7 +158,7 @@ def _reason(change: ChangeEntry) -> str:
     match _where(change):
         case PlaceKind.CGROUP:
             return _BLKIO if change.knob.startswith("blkio.") else _CGROUPS
-        case PlaceKind.SYSCTL:
+        case PlaceKind.SYSCTL | PlaceKind.DIRECTORY:
             return _SYSTEM
         case PlaceKind.FILE:
             return _TRAFFIC

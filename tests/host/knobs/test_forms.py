@@ -4,6 +4,7 @@ from koord_host.knobs.forms import (
     BYTES_V1,
     BYTES_V2,
     BYTES_VENDOR,
+    CPU_MASK,
     CPUS,
     DEVICES,
     NUMBER,
@@ -31,6 +32,8 @@ from koord_host.knobs.forms import (
         (PERIOD_V2, "max\n", 100_000),
         (WEIGHT_V2, "39\n", 999),
         (CPUS, "\n", ""),
+        (CPU_MASK, "00000001,80000003\n", "0-1,31-32"),
+        (CPU_MASK, "00\n", "none"),
         (CPUS, "0,1,2-3\n", "0-3"),
         (DEVICES, "8:16 5\n8:0 7\n", "8:0 7\n8:16 5"),
         (DEVICES, "\n", ""),
@@ -53,6 +56,8 @@ def test_read(form: Form, text: str, value: Value) -> None:
         (PERIOD_V2, 50_000, "", "max 50000"),
         (WEIGHT_V2, 1024, "", "39"),
         (CPUS, "0,1", "", "0-1"),
+        (CPU_MASK, "0-1,31-32,71", "", "80,00000001,80000003"),
+        (CPU_MASK, "none", "ff", "0"),
         (CPUS, "", "0-1", "\n"),
         (DEVICES, "8:0 5", "8:0 4\n8:16 3", "8:0 5\n8:16 3"),
     ],
@@ -63,7 +68,14 @@ def test_written(form: Form, value: Value, current: str, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("form", "text"),
-    [(NUMBER, ""), (NUMBER, "many"), (QUOTA_V2, ""), (CPUS, "a-b"), (DEVICES, "8:0")],
+    [
+        (NUMBER, ""),
+        (NUMBER, "many"),
+        (QUOTA_V2, ""),
+        (CPUS, "a-b"),
+        (CPU_MASK, "x"),
+        (DEVICES, "8:0"),
+    ],
 )
 def test_text_that_no_kernel_gives(form: Form, text: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):

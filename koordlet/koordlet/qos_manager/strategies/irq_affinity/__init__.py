@@ -1,0 +1,1 @@
+"""Interrupts of network cards: which CPUs serve them."""
