@@ -19,6 +19,7 @@ _HOLD = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CLOEXEC
 _BOTH = os.O_RDWR | os.O_CLOEXEC
+_NICE = "nice"
 _KERNEL_ROOTS = ("/proc", "/sys")
 
 
@@ -27,7 +28,8 @@ class KernelFilesystem:
 
     Paths below ``roots`` are the kernel's: written in place, never made. Any other is an
     agent's file: written aside and renamed, so that whoever reads it sees all of the
-    old text or all of the new.
+    old text or all of the new. A process seems to have a file "nice", which the kernel has as
+    two system calls.
     """
 
     def __init__(self, roots: tuple[str, ...] = _KERNEL_ROOTS) -> None:
@@ -35,6 +37,9 @@ class KernelFilesystem:
 
     def read(self, path: str) -> str:
         """The whole text of a file."""
+        directory, _, name = path.rpartition("/")
+        if name == _NICE and (pid := _process(directory)):
+            return _nice(pid)
         return _all(os.open(path, _READ))
 
     def exists(self, path: str) -> bool:
@@ -85,7 +90,7 @@ class KernelFilesystem:
         """A directory, held open meanwhile."""
         directory = os.open(path, _HOLD)
         try:
-            yield _OpenDirectory(directory)
+            yield _OpenDirectory(directory, _process(path))
         finally:
             os.close(directory)
 
@@ -101,14 +106,29 @@ class KernelFilesystem:
 class _OpenDirectory:
     """An open directory; implements ``koord_host.kernel_files.interface.Directory``."""
 
-    def __init__(self, directory: int) -> None:
+    def __init__(self, directory: int, pid: int) -> None:
         self._directory = directory
+        self._pid = pid
 
     def read(self, name: str) -> str:
         return _all(os.open(name, _READ, dir_fd=self._directory))
 
     def write_and_read(self, name: str, text: str) -> str:
+        if name == _NICE and self._pid:
+            os.setpriority(os.PRIO_PROCESS, self._pid, int(text))
+            self.read("stat")  # fails if it has ended: the number may be another's by now
+            return _nice(self._pid)
         return _written(os.open(name, _BOTH, dir_fd=self._directory), text)
+
+
+def _process(directory: str) -> int:
+    """The process whose directory in /proc it is; 0 if it is none's."""
+    parent, _, name = directory.rpartition("/")
+    return int(name) if parent == "/proc" and name.isdigit() else 0
+
+
+def _nice(pid: int) -> str:
+    return f"{os.getpriority(os.PRIO_PROCESS, pid)}\n"
 
 
 def _all(file: int) -> str:

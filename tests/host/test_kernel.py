@@ -2,6 +2,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,16 @@ def test_reads_all_of_a_file(kernel: KernelFilesystem, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"\xff\n")
     assert kernel.read(f"{tmp_path}/f") == "�\n"
     assert kernel.read("/proc/self/stat").startswith(f"{os.getpid()} (")
+
+
+def test_a_process_s_nice_value_is_a_file() -> None:
+    kernel = KernelFilesystem()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        own = kernel.read(f"/proc/{child.pid}/nice")
+        with kernel.held(f"/proc/{child.pid}") as directory:
+            assert directory.write_and_read("nice", "19") == "19\n"
+        assert (int(own), os.getpriority(os.PRIO_PROCESS, child.pid)) == (os.nice(0), 19)
+        child.kill()
 
 
 @contextlib.contextmanager

@@ -77,6 +77,9 @@ def live(disk: Path, console: Path) -> Life:
         *("-append", " ".join(_KERNEL)),
         # Nothing of the disk is wanted after a crash of this machine.
         *("-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"),
+        # Two network cards, connected to nothing.
+        *("-netdev", "hubport,id=net0,hubid=0", "-device", "virtio-net-pci,netdev=net0"),
+        *("-netdev", "hubport,id=net1,hubid=0", "-device", "virtio-net-pci,netdev=net1"),
         *("-serial", "stdio", "-serial", f"file:{results}"),
         *("-monitor", f"unix:{monitor},server=on,wait=off"),
     ]

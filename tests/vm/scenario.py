@@ -21,7 +21,7 @@ from typing import Any
 from koord_demo.cgroups import container_pid, oom_score_adj
 from koord_demo.oci_image import IMAGE, write_image
 
-from tests.vm import expectations, node, observing, readme, slices
+from tests.vm import expectations, network_cards, node, observing, readme, slices
 from tests.vm.docking import Docking
 from tests.vm.expectations import BE
 from tests.vm.kubelet import Kubelet, groups, settled
@@ -264,6 +264,11 @@ def kernel_rules() -> dict[str, Any]:
     return node.run("/opt/pykoord/bin/python -m tests.support.kernel_rules 2 /sys/fs/cgroup")
 
 
+def interrupts() -> dict[str, Any]:
+    """Interrupts of the node's network cards are spread, and left as they were found."""
+    return network_cards.tune()
+
+
 def complaints() -> dict[str, Any]:
     """What systemd and our programs have to complain of in the end."""
     journal = f"journalctl --output=cat --unit={node.PROXY} --unit={node.KOORDLET}"
@@ -302,6 +307,7 @@ EVENTS: tuple[Callable[[], Any], ...] = (
     every_plugin,
     way_back,
     kernel_rules,
+    interrupts,
     *Managing(kubelet, direct).steps(),
     *Docking().steps(),
     complaints,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -346,3 +347,21 @@ def test_what_was_found_is_put_back(outcome: Outcome) -> None:
 def test_the_fake_cgroupfs_keeps_this_kernels_rules(outcome: Outcome) -> None:
     rules = outcome("kernel_rules")
     assert rules["exit"] == 0, rules["output"]
+
+
+# Interrupts.
+
+
+def test_interrupts_are_spread_and_left_as_they_were_found(outcome: Outcome) -> None:
+    tuned = outcome("interrupts")
+    assert list(tuned["cards"].values()) == [2, 2]
+    assert set(tuned["outcomes"]) == {"written "}
+    affinities = {path: cpu for path, cpu in tuned["desired"].items() if "/irq/" in path}
+    assert sorted(affinities.values()) == ["0", "0", "1", "1"]
+    assert {path: tuned["meanwhile"][path] for path in affinities} == affinities
+    assert [text for path, text in tuned["meanwhile"].items() if "rps" in path] == ["03", "03"]
+    assert tuned["afterwards"] == tuned["before"] != tuned["meanwhile"]
+
+
+def test_the_kernel_refuses_interrupts_that_it_manages(outcome: Outcome) -> None:
+    assert outcome("interrupts")["managed"] == errno.EIO

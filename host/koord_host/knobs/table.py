@@ -276,6 +276,16 @@ _ROWS = (
         on_drift=DriftPolicy.ALERT,
     ),
     Knob("file", "", "", MergeRule.PRIORITY, PlaceKind.FILE, v1_form=TEXT, v2_form=TEXT),
+    # Its two system calls stand for a file (``kernel``).
+    Knob(
+        "ksoftirqd.nice",
+        "nice",
+        "nice",
+        MergeRule.PRIORITY,
+        PlaceKind.PROCESS,
+        low=-20,
+        high=19,
+    ),
     _kernel_file("irq.smp_affinity_list", "smp_affinity_list", CPUS),
     _kernel_file("rps_cpus", "rps_cpus", CPU_MASK),
     _kernel_file("xps_cpus", "xps_cpus", CPU_MASK),

@@ -50,6 +50,7 @@ from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.routes import events_page, pages
 from koordlet.metrics_reporter.documents.topology_annotations import set_aside
 from koordlet.qos_manager.plan_queue import NodePlan
+from koordlet.qos_manager.strategy_loop import StrategyLoop
 from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers
 from koordlet.runtime_hooks.hook_metrics import (
@@ -193,6 +194,8 @@ class Agent:
                 self._loops += reporting.loops
                 observed = replace(self._observing.observed, reports=reporting.states)
                 self._observing = replace(self._observing, observed=observed)
+        if self._deciding is not None:
+            views.set_aside = partial(with_strategies, views.set_aside, self._deciding.decider)
 
     def _decide(
         self,
@@ -415,6 +418,14 @@ def reserved_cpus(cluster: StatesInformer, observing: MetricsAdvisor | None) -> 
     if cpus is None and observing is not None:
         return None
     return set_aside(node or {}, cpus.online if cpus else ())
+
+
+def with_strategies(
+    reserved: Callable[[], ReservedCPUs | None], strategies: StrategyLoop
+) -> ReservedCPUs | None:
+    """Add CPUs that strategies keep pods off to those that are reserved."""
+    found = reserved()
+    return found and replace(found, cpus=found.cpus | strategies.set_aside)
 
 
 async def _follow_rules(

@@ -90,6 +90,8 @@ class StrategyLoop:
         self._began: float | None = None
         self.signals: Mapping[str, tuple[StrategySignal, ...]] = {}
         """Of all strategies, shadows too: for ``/metrics``."""
+        self.set_aside: frozenset[int] = frozenset()
+        """CPUs that strategies keep pods off; none where koordlet writes nothing."""
 
     def states(self) -> tuple[StrategyState, ...]:
         """The state of each strategy by name, disabled ones included."""
@@ -165,6 +167,7 @@ class StrategyLoop:
         news = self._decisions.keep(view.at, [*found.decisions, *of_evictions])
         if self._pass_on is None:
             return
+        self.set_aside = found.set_aside
         node_plan = NodePlan(
             desired={name: plan.desired for name, plan in found.done() if plan.desired},
             caches=tuple(cache for _, plan in found.done() for cache in plan.caches),

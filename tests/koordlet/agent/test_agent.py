@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from koord_model.node_info import NodeCPUInfo
 from koordlet.agent import agent
-from koordlet.agent.agent import reserved_cpus
+from koordlet.agent.agent import reserved_cpus, with_strategies
 from koordlet.states_informer.state.informer_age import InformerAge
 from koordlet.states_informer.state.share_pools import ReservedCPUs
 
@@ -61,3 +61,10 @@ def test_reservations_are_known_once_node_and_machine_are(node, age, cpus, expec
     newest = SimpleNamespace(info=lambda _: cpus)
     observing: Any = SimpleNamespace(observer=SimpleNamespace(newest=newest))
     assert reserved_cpus(cluster, observing) == expected
+
+
+def test_cpus_of_strategies_join_those_that_are_reserved() -> None:
+    strategies: Any = SimpleNamespace(set_aside=frozenset({3}))
+    reserved = ReservedCPUs(frozenset({0}), "0")
+    assert with_strategies(lambda: reserved, strategies) == ReservedCPUs(frozenset({0, 3}), "0")
+    assert with_strategies(lambda: None, strategies) is None  # not known yet stays not known

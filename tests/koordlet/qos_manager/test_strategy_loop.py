@@ -125,6 +125,15 @@ async def test_where_nothing_is_written_nothing_is_passed_on() -> None:
     assert (bench.plans, bench.current) == ([], ["five"])
 
 
+@pytest.mark.parametrize(("writes", "expected"), [(True, {1, 2}), (False, set())])
+async def test_cpus_that_strategies_set_aside_are_known(writes: bool, expected: set[int]) -> None:
+    one = strategy("a", lambda *_: Plan(set_aside=frozenset({1})))
+    two = strategy("b", lambda *_: Plan(set_aside=frozenset({2})))
+    bench = Bench(one, two, writes=writes)
+    await bench.decide()
+    assert bench.loop.set_aside == expected
+
+
 @pytest.mark.parametrize(
     ("rounds", "complete"),
     [

@@ -94,6 +94,11 @@ class RoundPlans:
         ]
 
     @property
+    def set_aside(self) -> frozenset[int]:
+        """CPUs that no pod is to run on."""
+        return frozenset().union(*(plan.set_aside for _, plan in self.done()))
+
+    @property
     def signals(self) -> Mapping[str, tuple[StrategySignal, ...]]:
         """The signals by strategy; those of a strategy in shadow mode are only shown."""
         return {name: plan.signals for name, (_, plan) in self.plans.items() if plan.signals}

@@ -265,7 +265,7 @@ class Plan:
     """All that a strategy wants now.
 
     ``desired`` are states of knobs; ``one_shot`` are writes that are done once and leave no
-    state (``memory.reclaim``).
+    state (``memory.reclaim``). ``set_aside`` are CPUs that no pod is to run on.
     """
 
     desired: tuple[DesiredValue, ...] = ()
@@ -275,6 +275,7 @@ class Plan:
     caches: tuple[CacheClass, ...] = ()
     signals: tuple[StrategySignal, ...] = ()
     notices: tuple[PodNotice, ...] = ()
+    set_aside: frozenset[int] = frozenset()
     memory: Any = None
 
 

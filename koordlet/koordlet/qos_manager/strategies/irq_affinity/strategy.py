@@ -1,13 +1,14 @@
-"""Interrupts of network cards are spread evenly, away from CPUs that pods own exclusively.
+"""Interrupts of network cards: spread evenly, or on CPUs of their own where a card is busy.
 
-The policies are Katalyst's ``balance-fair`` (``fair``). Koordinator has nothing like it. While a
-process moves interrupts by itself (irqbalance), none is moved: two would only undo each other.
+The policies are Katalyst's; Koordinator has nothing like them. While a process moves interrupts by
+itself (irqbalance), none is moved: two would only undo each other. CPUs of a card's own are set
+aside, so that hooks and cpu_suppress keep pods off them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from koord_host.knobs.forms import NO_CPUS
@@ -26,27 +27,50 @@ from koordlet.qos_manager.core.strategy import (
     Term,
     desired_value,
 )
+from koordlet.qos_manager.strategies.irq_affinity.exclusive import (
+    MOST_CARDS,
+    ExclusiveInputs,
+    ExclusiveState,
+    IrqPolicy,
+    advance,
+)
 from koordlet.qos_manager.strategies.irq_affinity.fair import assign, receive_cpus, usable
-from koordlet.qos_manager.suppression.be_cpus import pools
+from koordlet.qos_manager.suppression.be_cpus import cpus_now, pools
 
 GATE = "IrqAffinity"
 INTERVAL = "nics_collector_interval"
+
+_NICE = -20
+_NONE: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Treatment of interrupts."""
 
+    policy: IrqPolicy = IrqPolicy.FAIR
+    """``balance-fair``: cards share all CPUs; ``irq-cores-exclusive``: each of at most two cards
+    has CPUs of its own; ``auto``: only while it is busy."""
     rps_cpus_per_queue: Annotated[float, Meta(ge=0, le=100_000)] = 0
     """Packets are passed on to the CPUs beside (``rps_cpus``) where the node has so many CPUs for
-    each receive queue of its cards; 0 for never."""
+    each receive queue of its cards; 0 for never. Not for a card with CPUs of its own."""
     disable_xps: bool = False
     """True: transmit queues are chosen by flow, not by CPU (``xps_cpus``)."""
+    renice_ksoftirqd: bool = False
+    """True: soft interrupts on CPUs of a card's own go before all other work there (nice -20)."""
 
 
 def settings(slo: NodeSLO) -> Settings:
     """Koordinator has no section for it: the defaults."""
     return Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Each card's exclusive CPUs by its name, since the measurement at ``steady``."""
+
+    steady: float = float("-inf")
+    states: Mapping[str, ExclusiveState] = field(default_factory=dict)
 
 
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
@@ -63,43 +87,119 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         return Plan(decisions=(Decision(outcome),))
     if not cards:
         return NOTHING
-    cpus = usable(view.cpus, pools(view).lse)
-    assigned = assign(cards, cpus)
-    steered = settings.rps_cpus_per_queue > 0 and len(cpus) >= settings.rps_cpus_per_queue * sum(
-        len(card.rx_queues) for card in cards
-    )
-    desired: list[DesiredValue] = []
-    decisions: list[Decision] = []
-    for card in cards:
-        decision = _decision(card, assigned, cpus)
-        decisions.append(decision)
-        desired += _affinities(view, card, assigned, decision)
-        if steered:
-            desired += _receive_steering(card, assigned, cpus, decision)
-        if settings.disable_xps and len(card.tx_queues) > 1:
-            desired += _transmit_steering(card, decision)
-    return Plan(tuple(desired), tuple(decisions))
+    before = memory if isinstance(memory, _Memory) else _Memory()
+    if found.steady != before.steady:
+        before = _Memory(found.steady, _advance(view, settings, found, cards, before.states))
+    return _Planner(view, settings, found, cards, before).plan()
 
 
-def _decision(
-    card: NetworkCard, assigned: Mapping[int, int], cpus: tuple[Processor, ...]
-) -> Decision:
-    serving = {assigned[interrupt.irq] for interrupt in card.interrupts}
-    given = (
-        Term("interrupts", len(card.interrupts)),
-        Term("usable CPUs", len(cpus)),
-        Term("packets received", card.packets, "1/s"),
-    )
-    outcome = f"interrupts of {card.name} are spread over CPUs {cpuset.render(serving)}"
-    return Decision(outcome, given=given, aspect=card.name)
+def _advance(
+    view: StrategyView,
+    settings: Settings,
+    found: NodeInterrupts,
+    cards: tuple[NetworkCard, ...],
+    before: Mapping[str, ExclusiveState],
+) -> Mapping[str, ExclusiveState]:
+    """The states of all cards after one more measurement."""
+    states = {card.name: before.get(card.name, ExclusiveState()) for card in cards}
+    policy = settings.policy if len(cards) <= MOST_CARDS else IrqPolicy.FAIR
+    owners = pools(view)
+    fair = assign(cards, usable(view.cpus, owners.lse | _claimed(states)))
+    for place, card in enumerate(sorted(cards, key=lambda card: card.name)):
+        state = states.pop(card.name)
+        free = (owners.shared | state.claimed) - owners.lse - owners.lsr - _claimed(states)
+        candidates = [cpu for cpu in view.cpus if cpu.id in free]
+        # Two cards grow from both ends.
+        candidates.sort(key=lambda cpu: (cpu.core, cpu.id), reverse=bool(place))
+        inputs = ExclusiveInputs(
+            found.steady,
+            found.busy,
+            candidates,
+            len(view.cpus),
+            {interrupt.irq: fair[interrupt.irq] for interrupt in card.interrupts},
+            lambda cpus: _containers_on(view, cpus),
+            settings.rps_cpus_per_queue > 0,
+        )
+        states[card.name] = advance(card, state, inputs, policy)
+    return states
 
 
-def _affinities(
-    view: StrategyView, card: NetworkCard, assigned: Mapping[int, int], decision: Decision
-) -> Iterator[DesiredValue]:
-    for interrupt in card.interrupts:
-        place = f"{view.layout.proc_root}/irq/{interrupt.irq}"
-        yield desired_value(place, "irq.smp_affinity_list", str(assigned[interrupt.irq]), decision)
+def _claimed(states: Mapping[str, ExclusiveState]) -> frozenset[int]:
+    return _NONE.union(*(state.claimed for state in states.values()))
+
+
+def _containers_on(view: StrategyView, cpus: frozenset[int]) -> int:
+    """Count containers that may run on these CPUs; one without a cpuset may on all."""
+    groups = (one.group for pod in view.pods if not pod.in_vm for one in pod.containers)
+    return sum(not (allowed := cpus_now(view, group)) or bool(allowed & cpus) for group in groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Desired values and decisions of the cards in their states."""
+
+    view: StrategyView
+    settings: Settings
+    found: NodeInterrupts
+    cards: tuple[NetworkCard, ...]
+    memory: _Memory
+
+    def plan(self) -> Plan:
+        """The plan."""
+        claimed = _claimed(self.memory.states)
+        cpus = usable(self.view.cpus, pools(self.view).lse | claimed)
+        shared = [card for card in self.cards if not self.memory.states[card.name].cpus]
+        fair = assign(shared, cpus)
+        queues = sum(len(card.rx_queues) for card in self.cards)
+        least = self.settings.rps_cpus_per_queue * queues
+        desired: list[DesiredValue] = []
+        decisions: list[Decision] = []
+        for card in self.cards:
+            state = self.memory.states[card.name]
+            decision = self._decision(card, state, fair, len(cpus))
+            decisions.append(decision)
+            desired += self._affinities(card, state.assigned if state.cpus else fair, decision)
+            if not state.cpus and 0 < least <= len(cpus):
+                desired += _receive_steering(card, fair, cpus, decision)
+            if self.settings.disable_xps and len(card.tx_queues) > 1:
+                desired += _transmit_steering(card, decision)
+            if self.settings.renice_ksoftirqd:
+                desired += self._nice(state, decision)
+        return Plan(tuple(desired), tuple(decisions), set_aside=claimed, memory=self.memory)
+
+    def _decision(
+        self, card: NetworkCard, state: ExclusiveState, fair: Mapping[int, int], usable_cpus: int
+    ) -> Decision:
+        busy = [self.found.busy[cpu] for cpu in state.cpus if cpu in self.found.busy]
+        given = [
+            Term("interrupts", len(card.interrupts)),
+            Term("packets received", card.packets, "1/s"),
+            Term("usable CPUs", usable_cpus),
+        ]
+        if state.cpus:
+            mean = sum(busy) / len(busy) if busy else None
+            given.append(Term("time in interrupts", mean, "%"))
+            outcome = (
+                f"interrupts of {card.name} have CPUs {cpuset.render(state.cpus)} to themselves"
+            )
+        else:
+            serving = {fair[interrupt.irq] for interrupt in card.interrupts}
+            outcome = f"interrupts of {card.name} are spread over CPUs {cpuset.render(serving)}"
+        if state.note:
+            outcome += f" ({state.note})"
+        return Decision(outcome, given=tuple(given), aspect=card.name)
+
+    def _affinities(
+        self, card: NetworkCard, assigned: Mapping[int, int], decision: Decision
+    ) -> Iterator[DesiredValue]:
+        for interrupt in card.interrupts:
+            place = f"{self.view.layout.proc_root}/irq/{interrupt.irq}"
+            cpu = str(assigned[interrupt.irq])
+            yield desired_value(place, "irq.smp_affinity_list", cpu, decision)
+
+    def _nice(self, state: ExclusiveState, decision: Decision) -> Iterator[DesiredValue]:
+        for cpu in sorted(state.cpus & self.found.ksoftirqd.keys()):
+            yield desired_value(self.found.ksoftirqd[cpu], "ksoftirqd.nice", _NICE, decision)
 
 
 def _receive_steering(
