@@ -29,7 +29,6 @@ class NetworkCard:
 
     name: str
     path: str
-    numa_node: int = -1
     interrupts: tuple[QueueInterrupt, ...] = ()
     rx_queues: tuple[int, ...] = ()
     tx_queues: tuple[int, ...] = ()

@@ -29,7 +29,7 @@ def ours(vector: Vector) -> dict[str, Any]:
             uses = {group: float(use) for group, use in given["uses"].items()}
             found = group_targets(float(given["capacity"]), uses)
             quotas = {group: int(target + 1e-6) for group, target in found.by_group.items()}
-            return leaves({"quotas": quotas, "state": str(found.pressure)})
+            return leaves({"quotas": quotas, "state": str(found.state)})
     ratios = given["ratios"]
     flows = flow_matrix(ratios, [1 - ratio for ratio in ratios])
     return leaves([round(float(part), 9) for part in flows.ravel()])
@@ -45,7 +45,7 @@ def _fair(given: Fields) -> dict[int, int]:
     cards, first = [], 100
     for place, count in enumerate(given["nics"]):
         interrupts = tuple(QueueInterrupt(irq, 0) for irq in range(first, first + count))
-        cards.append(NetworkCard(f"eth{place}", "", 0, interrupts))
+        cards.append(NetworkCard(f"eth{place}", "", interrupts))
         first += count
     return dict(assign(cards, cpus))
 

@@ -33,7 +33,7 @@ class FakeInterrupts(TextTree):
         self.writes: list[tuple[str, str]] = []
         self.count()
 
-    def add_card(self, name: str, irqs: Iterable[int], *, numa_node: int = 0) -> None:
+    def add_card(self, name: str, irqs: Iterable[int]) -> None:
         """A virtio card with a pair of queues for each interrupt but the first, its own."""
         number = len(self.links)
         function, device = f"{PCI}/0000:00:0{number}.0", f"{PCI}/0000:00:0{number}.0/virtio{number}"
@@ -41,7 +41,6 @@ class FakeInterrupts(TextTree):
         self.links[f"{path}/device"] = device
         self.texts |= {
             f"{device}/vendor": "0x1af4\n",
-            f"{function}/numa_node": f"{numa_node}\n",
             f"{path}/statistics/rx_packets": "0\n",
         }
         for queue, irq in enumerate(irqs, -1):

@@ -36,7 +36,6 @@ class CardFiles(NamedTuple):
 
     name: str
     path: str
-    numa_node: int
     irqs: tuple[int, ...]
     rx_queues: tuple[int, ...]
     tx_queues: tuple[int, ...]
@@ -118,36 +117,18 @@ def cards(tree: FileTree, sys_root: str) -> Iterator[CardFiles]:
         try:
             device = tree.resolve(f"{path}/device")
             queues = tree.names(f"{path}/queues")
+            irqs = _irqs(tree, device)
         except OSError:
-            continue  # it has no device, or is gone
-        # A virtio device's interrupts are those of the PCI function above it.
-        function = next(
-            (
-                place
-                for place in (device, device.rpartition("/")[0])
-                if tree.exists(f"{place}/msi_irqs")
-            ),
-            "",
-        )
-        if not function:
-            continue
-        yield CardFiles(
-            name,
-            path,
-            _number(tree, f"{function}/numa_node"),
-            tuple(sorted(int(irq) for irq in tree.names(f"{function}/msi_irqs") if irq.isdigit())),
-            _queues(queues, "rx"),
-            _queues(queues, "tx"),
-        )
+            continue  # it has no device or no such interrupts, or is gone
+        yield CardFiles(name, path, irqs, _queues(queues, "rx"), _queues(queues, "tx"))
+
+
+def _irqs(tree: FileTree, device: str) -> tuple[int, ...]:
+    """A virtio device's interrupts are those of the PCI function above it."""
+    function = device if tree.exists(f"{device}/msi_irqs") else device.rpartition("/")[0]
+    return tuple(sorted(int(irq) for irq in tree.names(f"{function}/msi_irqs") if irq.isdigit()))
 
 
 def _queues(names: Collection[str], kind: str) -> tuple[int, ...]:
     found = (_QUEUE.fullmatch(name) for name in names if name.startswith(kind))
     return tuple(sorted(int(match[1]) for match in found if match))
-
-
-def _number(tree: FileTree, path: str) -> int:
-    try:
-        return int(tree.read(path))
-    except (OSError, ValueError):
-        return -1

@@ -1,7 +1,7 @@
 """Network cards, their interrupts, and the time that CPUs spend on interrupts.
 
 Info ``NodeInterrupts``; no samples. Source files: /sys/class/net (device, queues, statistics),
-the PCI function's msi_irqs and numa_node, /proc/interrupts, /proc/stat, /proc/net/softnet_stat,
+the PCI function's msi_irqs, /proc/interrupts, /proc/stat, /proc/net/softnet_stat,
 and, once a minute, /proc/PID/comm of all processes: one named irqbalance moves interrupts by
 itself. Cards in other network namespaces are not seen: a pod's virtual function is the pod's.
 """
@@ -52,7 +52,7 @@ class Collector:
             lines = interrupts.lines(tree.read(f"{self._proc}/interrupts"), wanted)
             times = interrupts.interrupt_times(tree.read(f"{self._proc}/stat"))
             squeezes = interrupts.squeezes(tree.read(f"{self._proc}/net/softnet_stat"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, IndexError) as error:
             raise UnavailableError(f"the machine's interrupts: {error}") from None
         self._look_at_processes(steady)
         found = NodeInterrupts(
@@ -82,7 +82,6 @@ class Collector:
         return NetworkCard(
             card.name,
             card.path,
-            card.numa_node,
             tuple(queues),
             card.rx_queues,
             card.tx_queues,

@@ -21,7 +21,7 @@ from tests.support.fake_interrupts import FakeInterrupts
 class Machine:
     def __init__(self) -> None:
         self.files = FakeInterrupts(2)
-        self.files.add_card("eth0", (30, 31, 32), numa_node=1)
+        self.files.add_card("eth0", (30, 31, 32))
         self.files.texts["/sys/class/net/lo/mtu"] = "65536\n"
         self.collector = Collector(
             CollectorSources(cast("FileTree", self.files), Layout(2, Driver.SYSTEMD))
@@ -36,7 +36,7 @@ class Machine:
 def test_cards_with_their_queues_and_rates_from_the_second_look_on() -> None:
     machine = Machine()
     [card] = machine.look(100.0).cards
-    assert (card.name, card.numa_node, card.packets) == ("eth0", 1, None)
+    assert (card.name, card.packets) == ("eth0", None)
     assert card.interrupts == (QueueInterrupt(31, 0), QueueInterrupt(32, 1))
     assert (card.rx_queues, card.tx_queues) == ((0, 1), (0, 1))
     machine.files.times[32] = 500

@@ -24,7 +24,7 @@ def card(name: str, irqs: int, first: int = 30, **fields: Any) -> NetworkCard:
     queues = tuple(range(irqs))
     interrupts = tuple(QueueInterrupt(first + queue, queue) for queue in queues)
     path = f"/sys/class/net/{name}"
-    return NetworkCard(name, path, 0, interrupts, queues, queues, **fields)
+    return NetworkCard(name, path, interrupts, queues, queues, **fields)
 
 
 CPUS = st.builds(

@@ -52,12 +52,12 @@ class Loop:
     @property
     def card(self) -> NetworkCard:
         interrupts = tuple(QueueInterrupt(irq, irq, 100 * cost) for irq, cost in self.costs.items())
-        return NetworkCard("eth0", "/sys/class/net/eth0", 0, interrupts, packets=self.packets)
+        return NetworkCard("eth0", "/sys/class/net/eth0", interrupts, packets=self.packets)
 
     def busy(self, assigned: Mapping[int, int]) -> dict[int, float]:
         found = dict.fromkeys(range(self.cpus), 0.0)
         for irq, cpu in assigned.items():
-            found[cpu] += self.costs[irq]
+            found[cpu] += self.costs.get(irq, 0.0)
         return {cpu: min(load, 100.0) for cpu, load in found.items()}
 
     def step(self, times: int = 1) -> ExclusiveState:
@@ -216,6 +216,16 @@ def test_fewer_cpus_one_by_one_with_all_waiting_times() -> None:
     assert len(loop.step(200).cpus) == wanted_count(0.64, 64) == 2
 
 
+def test_interrupts_that_come_and_go_have_a_cpu_also_while_it_grows() -> None:
+    loop = busy_loop()
+    loop.costs = dict.fromkeys(range(2, 18), 17.0)
+    loop.containers = 1
+    state = loop.step(2)
+    assert state.claimed > state.cpus
+    loop.costs[40] = 1.0
+    assert loop.step().assigned.keys() == loop.costs.keys()
+
+
 def test_a_cpu_that_somebody_owns_now_ends_it() -> None:
     loop = busy_loop()
     loop.forbidden = frozenset(list(loop.state.cpus)[:1])
@@ -265,8 +275,8 @@ def test_interrupts_are_spread_without_a_needless_move(
 
 def test_the_plan_sets_cpus_aside_and_leaves_pods_their_own() -> None:
     interrupts = tuple(QueueInterrupt(30 + queue, queue, 1000.0) for queue in range(8))
-    card = NetworkCard("eth0", "/sys/class/net/eth0", 0, interrupts, tuple(range(8)), packets=9e4)
-    second = NetworkCard("eth1", "/sys/class/net/eth1", 0, (QueueInterrupt(50, 0, 1.0),), (0,))
+    card = NetworkCard("eth0", "/sys/class/net/eth0", interrupts, tuple(range(8)), packets=9e4)
+    second = NetworkCard("eth1", "/sys/class/net/eth1", (QueueInterrupt(50, 0, 1.0),), (0,))
     other = replace(second, packets=1.0)
     own = pod_view("db", qos=QoSClass.LSR, cpuset="0-1,16-17")
     chosen = strategy.Settings(policy=IrqPolicy.AUTO, rps_cpus_per_queue=1, renice_ksoftirqd=True)
@@ -315,6 +325,6 @@ class Cpusets:
 
 @pytest.mark.parametrize("policy", list(IrqPolicy))
 def test_nothing_measured_is_no_opinion(policy: IrqPolicy) -> None:
-    card = NetworkCard("eth0", "/", 0, (QueueInterrupt(1, 0),))
+    card = NetworkCard("eth0", "/", (QueueInterrupt(1, 0),))
     inputs = ExclusiveInputs(0.0, {}, cpu_info(16).processors, 16, {1: 0}, lambda _: 0)
     assert advance(card, ExclusiveState(), inputs, policy) == ExclusiveState()

@@ -32,10 +32,10 @@ USES = st.dictionaries(st.sampled_from(PRIORITY), st.floats(0, 200), min_size=1)
 @given(USES)
 def test_what_lacks_is_taken_from_the_lowest_groups(uses: dict[str, float]) -> None:
     found = group_targets(100.0, uses)
-    if found.pressure is ChannelState.HOLD:
+    if found.state is ChannelState.HOLD:
         assert found.by_group == uses
         return
-    left, reserve = 100.0, 5.0 if found.pressure is ChannelState.THROTTLE else 0.0
+    left, reserve = 100.0, 5.0 if found.state is ChannelState.THROTTLE else 0.0
     limits = {}
     for group in [group for group in PRIORITY if group in uses]:
         limits[group] = left
@@ -63,7 +63,7 @@ def test_targets_of_groups(
     uses: dict[str, float], pressure: str, targets: dict[str, float]
 ) -> None:
     found = group_targets(100.0, uses)
-    assert (found.pressure, found.by_group) == (pressure, pytest.approx(targets))
+    assert (found.state, found.by_group) == (pressure, pytest.approx(targets))
 
 
 @given(st.lists(st.tuples(st.floats(1, 100), st.floats(0, 100), st.floats(0, 100)), min_size=1))
@@ -133,7 +133,7 @@ def test_services_keep_their_bandwidth_while_jobs_hog(mb: str) -> None:
     assert [line for one in loop.plan.decisions for line in wrong(one)] == []
 
 
-def test_a_restart_goes_on_from_the_limits_that_are_written() -> None:
+def test_the_limits_that_are_written_are_where_it_goes_on() -> None:
     loop = BandwidthLoop({0: 0})
     demands = {key: demand for key, demand in HOG.items() if key[1] == 0}
     for _ in range(10):

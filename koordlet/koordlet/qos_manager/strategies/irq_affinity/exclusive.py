@@ -161,6 +161,8 @@ def advance(
 ) -> ExclusiveState:
     """The state after one more measurement."""
     state = _count(card, state)
+    if state.cpus and {*_irqs(card)} != state.assigned.keys():
+        state = replace(state, assigned=spread(state.assigned, _irqs(card), state.cpus))
     now = inputs.steady
     if state.claimed - {cpu.id for cpu in inputs.candidates}:
         return _leave(state, now, "a CPU of its own went to somebody else")
@@ -257,8 +259,6 @@ def _await_containers(
 def _adjust(card: NetworkCard, state: ExclusiveState, inputs: ExclusiveInputs) -> ExclusiveState:
     """Grow, balance or shrink: one of these for each measurement."""
     now = inputs.steady
-    if {*_irqs(card)} != state.assigned.keys():
-        state = replace(state, assigned=spread(state.assigned, _irqs(card), state.cpus))
     mean = _mean(state, inputs)
     if mean is None or now < state.settled:
         return state

@@ -104,7 +104,8 @@ def _advance(
     states = {card.name: before.get(card.name, ExclusiveState()) for card in cards}
     policy = settings.policy if len(cards) <= MOST_CARDS else IrqPolicy.FAIR
     owners = pools(view)
-    fair = assign(cards, usable(view.cpus, owners.lse | _claimed(states)))
+    shared = [card for card in cards if not states[card.name].cpus]
+    fair = assign(shared, usable(view.cpus, owners.lse | _claimed(states)))
     for place, card in enumerate(sorted(cards, key=lambda card: card.name)):
         state = states.pop(card.name)
         free = (owners.shared | state.claimed) - owners.lse - owners.lsr - _claimed(states)
@@ -116,7 +117,7 @@ def _advance(
             found.busy,
             candidates,
             len(view.cpus),
-            {interrupt.irq: fair[interrupt.irq] for interrupt in card.interrupts},
+            {one.irq: fair[one.irq] for one in card.interrupts if one.irq in fair},
             lambda cpus: _containers_on(view, cpus),
             settings.rps_cpus_per_queue > 0,
         )
@@ -170,24 +171,24 @@ class _Planner:
     def _decision(
         self, card: NetworkCard, state: ExclusiveState, fair: Mapping[int, int], usable_cpus: int
     ) -> Decision:
-        busy = [self.found.busy[cpu] for cpu in state.cpus if cpu in self.found.busy]
-        given = [
+        serving = state.cpus or {fair[interrupt.irq] for interrupt in card.interrupts}
+        busy = [self.found.busy[cpu] for cpu in serving if cpu in self.found.busy]
+        given = (
             Term("interrupts", len(card.interrupts)),
             Term("packets received", card.packets, "1/s"),
             Term("usable CPUs", usable_cpus),
-        ]
+            Term("time in interrupts", sum(busy) / len(busy) if busy else None, "%"),
+            Term("out of budget", sum(self.found.squeezed.get(cpu, 0.0) for cpu in serving), "1/s"),
+        )
         if state.cpus:
-            mean = sum(busy) / len(busy) if busy else None
-            given.append(Term("time in interrupts", mean, "%"))
             outcome = (
                 f"interrupts of {card.name} have CPUs {cpuset.render(state.cpus)} to themselves"
             )
         else:
-            serving = {fair[interrupt.irq] for interrupt in card.interrupts}
             outcome = f"interrupts of {card.name} are spread over CPUs {cpuset.render(serving)}"
         if state.note:
             outcome += f" ({state.note})"
-        return Decision(outcome, given=tuple(given), aspect=card.name)
+        return Decision(outcome, given=given, aspect=card.name)
 
     def _affinities(
         self, card: NetworkCard, assigned: Mapping[int, int], decision: Decision

@@ -47,10 +47,11 @@ class ChannelState(StrEnum):
 
 
 class DomainTargets(NamedTuple):
-    """Bytes a second that each group may move at a domain, and why."""
+    """Bytes a second that each group uses and may use at a domain."""
 
-    pressure: ChannelState
+    state: ChannelState
     free: float
+    uses: Mapping[str, float]
     by_group: Mapping[str, float]
 
 
@@ -83,8 +84,8 @@ def group_targets(capacity: float, uses: Mapping[str, float]) -> DomainTargets:
     free = max(capacity - sum(uses.values()), 0.0)
     if free >= capacity * THROTTLE_PERCENT / 100:
         if free <= capacity * EASE_PERCENT / 100:
-            return DomainTargets(ChannelState.HOLD, free, dict(uses))
-        return DomainTargets(ChannelState.EASE, free, _limits(capacity, uses))
+            return DomainTargets(ChannelState.HOLD, free, uses, uses)
+        return DomainTargets(ChannelState.EASE, free, uses, _limits(capacity, uses))
     missing = capacity * THROTTLE_PERCENT / 100
     targets = _limits(capacity, uses)
     for group in reversed(PRIORITY):
@@ -92,7 +93,7 @@ def group_targets(capacity: float, uses: Mapping[str, float]) -> DomainTargets:
             taken = min(missing, targets[group])
             targets[group] -= taken
             missing -= taken
-    return DomainTargets(ChannelState.THROTTLE, free, targets)
+    return DomainTargets(ChannelState.THROTTLE, free, uses, targets)
 
 
 def _limits(capacity: float, uses: Mapping[str, float]) -> dict[str, float]:

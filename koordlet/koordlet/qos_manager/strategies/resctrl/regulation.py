@@ -141,11 +141,11 @@ class _Step:
         local, remote = self._sums(group)
         sent = dict(zip(self._order, outgoing_targets(local, remote, incoming), strict=True))
         used = dict(zip(self._order, map(sum, zip(local, remote, strict=True)), strict=True))
+        most = 100 if limits.mb is None else limits.mb
         found = {}
         for cache, traffic in measured.items():
             domain = self.domains[cache]
             part = traffic.total / used[domain] if used[domain] else 0.0
-            most = limits.mb_by_domain.get(cache, 100 if limits.mb is None else limits.mb)
             known = self._present(group, cache)
             previous = before.get((group, cache), most) if known is None else known
             target = max(sent[domain] * part, self.floor)
@@ -171,19 +171,14 @@ class _Step:
 
     def decision(self, domain: int, found: DomainTargets) -> Decision:
         """The decision about a domain."""
-        uses = dict.fromkeys((name for name, _ in self.flows), 0.0)
-        for name in uses:
-            local, remote = self._sums(name)
-            sent = [near + far for near, far in zip(local, remote, strict=True)]
-            uses[name] = float((sent @ flow_matrix(local, remote))[self._order.index(domain)])
         given = (
             Term("capacity", self.capacity / 1e9, "GB/s"),
-            *(Term(name, use / 1e9, "GB/s") for name, use in uses.items()),
+            *(Term(name, use / 1e9, "GB/s") for name, use in found.uses.items()),
             Term("free", found.free / 1e9, "GB/s"),
         )
         return Decision(
-            f"memory bandwidth of domain {domain} is {found.pressure}",
-            _TARGETS.format(uses=" − ".join(uses)),
+            f"memory bandwidth of domain {domain} is {found.state}",
+            _TARGETS.format(uses=" − ".join(found.uses)),
             given,
             aspect=f"domain {domain}",
         )
