@@ -153,7 +153,7 @@ def test_a_full_card_goes_back_to_all_cpus_at_once() -> None:
 
 def test_more_load_than_it_may_have_is_left_to_all_cpus() -> None:
     loop = Loop(dict.fromkeys(range(60), 25.0))
-    loop.step(300)
+    loop.step(60)
     assert loop.notes == ["", "19 CPUs, the most it may have, would not do"]
     small = Loop({0: 10.0}, cpus=2)
     assert small.step(40).note == "2 CPUs are too few to give some away"
