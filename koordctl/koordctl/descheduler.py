@@ -99,6 +99,10 @@ def why_lines(found: Json) -> Iterator[str]:
         yield from _move_lines(pod, moved, f"was moved at {clean(moved['at'])}")
         why = f": {clean(moved['why'])}" if moved["why"] else ""
         yield f"  result: {clean(moved['result'])}{why}"
+    for job in found.get("jobs", ()):
+        target = f" to {clean(job['to'])}" if job["to"] else ""
+        state = ": ".join(filter(None, (job["phase"], job["reason"], job["message"])))
+        yield f"  PodMigrationJob {clean(job['name'])}{target}: {clean(state)}"
 
 
 def _move_lines(pod: str, move: Json, words: str) -> Iterator[str]:

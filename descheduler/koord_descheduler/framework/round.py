@@ -22,6 +22,7 @@ from koord_descheduler.planner.move import (
     RoundPlan,
 )
 from koord_descheduler.planner.move_memory import MoveMemory
+from koord_descheduler.planner.move_sets import with_sets
 from koord_descheduler.planner.protection import protection
 from koord_descheduler.planner.usage import Usages
 from koord_descheduler.planner.virtual_cluster import (
@@ -134,7 +135,7 @@ class DeschedulingRound:
             self.refusals.pop(move.pod.key, None)
         found = RoundPlan(
             self.now,
-            tuple(self.moves),
+            with_sets(self.moves, self.now),
             tuple(self.refusals.values()),
             dict(self.notes),
             tuple(self.annotations),

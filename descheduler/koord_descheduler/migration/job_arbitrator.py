@@ -97,7 +97,14 @@ class JobArbitrator:
             if known is None or not is_waiting or self._wall() >= job.deadline:
                 continue
             if job.pod.uid in ("", known.view.uid):
-                yield WaitingJob(job, known.view)
+                yield WaitingJob(job, known.view, self._together(job))
+
+    def _together(self, job: MigrationJob) -> int:
+        """The number of jobs of its set that have not begun; 1 for a job of none."""
+        if job.move_set is None:
+            return 1
+        others = self._store.group(job)
+        return job.move_set.size - sum(map(self._moves, others))
 
     def _moves(self, job: MigrationJob) -> bool:
         return job.phase == JobPhase.RUNNING or job.name in self._store.begun
@@ -136,7 +143,7 @@ class JobArbitrator:
 
     async def _begin(self, waiting: WaitingJob, gangs: dict[str, str]) -> None:
         """Note it in the job, then its phase, which alone counts."""
-        job, pod = waiting
+        job, pod = waiting.job, waiting.pod
         self._store.begun[job.name] = origin = self._origin(pod, gangs)
         try:
             made = await self._store.patch(job, begin_patch(job, pod.uid, origin))

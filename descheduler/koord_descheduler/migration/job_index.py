@@ -9,11 +9,12 @@ from koord_descheduler.migration.core.job import MigrationJob
 
 
 class JobIndex:
-    """Names of jobs by keys of pods, and by names of Reservations."""
+    """Names of jobs by keys of pods, by names of Reservations, and by group."""
 
     def __init__(self) -> None:
         self._by_pod: defaultdict[str, set[str]] = defaultdict(set)
         self._by_reservation: defaultdict[str, set[str]] = defaultdict(set)
+        self._by_group: defaultdict[str, set[str]] = defaultdict(set)
 
     def change(self, before: MigrationJob | None, now: MigrationJob | None) -> None:
         """A job came, changed or went."""
@@ -34,9 +35,15 @@ class JobIndex:
         """The jobs that refer to a Reservation."""
         return frozenset(self._by_reservation.get(name, ()))
 
+    def of_group(self, group: str) -> frozenset[str]:
+        """The jobs that move together."""
+        return frozenset(self._by_group.get(group, ()))
+
     def _keys(self, job: MigrationJob) -> Iterator[tuple[defaultdict[str, set[str]], str]]:
         yield self._by_pod, job.pod.key
         if job.new_pod is not None:
             yield self._by_pod, job.new_pod.key
         if job.reservation:
             yield self._by_reservation, job.reservation
+        if job.group:
+            yield self._by_group, job.group

@@ -18,9 +18,9 @@ from koord_descheduler.migration.core.documents import (
     reservation_order,
     reservation_reference,
 )
+from koord_descheduler.migration.core.group_progress import progress_of
 from koord_descheduler.migration.core.job import (
     JobCondition,
-    JobPhase,
     MigrationJob,
     PodReference,
 )
@@ -29,7 +29,7 @@ from koord_descheduler.migration.core.job_reservation import (
     JobReservation,
     read_job_reservation,
 )
-from koord_descheduler.migration.core.situation import NO_GANG, GangProgress, JobSituation
+from koord_descheduler.migration.core.situation import JobSituation
 from koord_descheduler.migration.core.state_machine import next_step
 from koord_descheduler.migration.core.step import JobAction, JobEvent, JobStep, fail, note
 from koord_descheduler.migration.job_evictor import JobEvictor
@@ -90,10 +90,13 @@ class JobSteps:
             known = self._cluster.pods.get(job.pod.key)
             return found if known is None else replace(found, pod=known.view)
         if not found.has_evicted:
-            found = replace(found, pod=await self._pod(job.pod.key))
-        if found.is_before_eviction:
-            wait = self._limiter_wait(found.pod) if found.pod is not None else 0.0
-            found = replace(found, limiter_wait=wait, gang=self._gang(job))
+            group = progress_of(job, self._store.group(job))
+            # One that stops must not have been evicted just now.
+            is_asked = found.is_evicting and bool(group.failed or group.missing)
+            pod = await self._pod(job.pod.key, is_asked=is_asked)
+            found = replace(found, pod=pod, group=group)
+        if found.is_before_eviction and found.pod is not None:
+            found = replace(found, limiter_wait=self._limiter_wait(job, found.pod))
         successor = job.new_pod or (found.successor if found.has_evicted else None)
         return found if successor is None else await self._with_new_pod(found, successor)
 
@@ -102,26 +105,15 @@ class JobSteps:
         is_it = pod is not None and pod.uid == successor.uid
         return replace(found, new_pod=pod if is_it else None)
 
-    def _limiter_wait(self, pod: ObservedPod) -> float:
-        return self._plugin.limiters.wait(pod.owner, pod.namespace, self._wall())
-
-    def _gang(self, job: MigrationJob) -> GangProgress:
-        store = self._store
-        tag = store.origin(job).gang
-        if not tag:
-            return NO_GANG
-        others = [
-            other
-            for other in store.own()
-            if other.name != job.name and store.origin(other).gang == tag
-        ]
-        without_place = (
-            other.pod.key
+    def _limiter_wait(self, job: MigrationJob, pod: ObservedPod) -> float:
+        """Seconds until it, and those of its set that are not decided, may all be evicted."""
+        others = self._store.group(job) if job.move_set is not None else ()
+        undecided = [
+            self._store.origin(other).pod(other.pod)
             for other in others
-            if not (other.is_over or other.node or other.condition("Eviction"))
-        )
-        failed = (other.pod.key for other in others if other.phase == JobPhase.FAILED)
-        return GangProgress(tuple(without_place), tuple(failed))
+            if not other.is_over and other.condition("Eviction") is None
+        ]
+        return self._plugin.limiters.wait(pod, self._wall(), undecided)
 
     async def _reservation(self, job: MigrationJob) -> JobReservation:
         """The one that it refers to is asked for before it is missed."""
@@ -134,10 +126,10 @@ class JobSteps:
             return NO_RESERVATION
         return read_job_reservation(json.dumps(document).encode())
 
-    async def _pod(self, key: str) -> ObservedPod | None:
-        """A pod as it is known; it is asked for before it is missed."""
+    async def _pod(self, key: str, *, is_asked: bool = False) -> ObservedPod | None:
+        """A pod as it is known; it is asked for before it is missed, or if it ``is_asked``."""
         known = self._cluster.pods.get(key)
-        if known is not None:
+        if known is not None and not is_asked:
             return known.view
         namespace, _, name = key.partition("/")
         if not (namespace and name):
@@ -180,7 +172,7 @@ class JobSteps:
             await self._store.write_status(job, step)
             return step.again
         async with self._deciding:
-            wait = 0.0 if situation.bypasses_limiters else self._limiter_wait(pod)
+            wait = 0.0 if situation.bypasses_limiters else self._limiter_wait(job, pod)
             if wait:
                 return wait
             await self._store.write_status(job, step)

@@ -106,6 +106,17 @@ class JobStore:
         """The pod of a job as it was when the job began."""
         return self.begun.get(job.name, job.origin)
 
+    def group(self, job: MigrationJob) -> list[MigrationJob]:
+        """The other jobs that move together with a job; ones that just began are among them."""
+        name = job.group or self.origin(job).gang
+        if not name:
+            return []
+        names = set(self._index.of_group(name))
+        names.update(key for key, origin in self.begun.items() if origin.gang == name)
+        names.discard(job.name)
+        found = (self.jobs.get(key) for key in sorted(names))
+        return [other for other in found if other is not None and self.is_own(other)]
+
     def of_pod(self, key: str) -> frozenset[str]:
         """The names of jobs whose pod, old or new, has this key."""
         return self._index.of_pod(key)
@@ -180,6 +191,10 @@ class JobStore:
         if now is None or not now.is_waiting:
             self.begun.pop(key, None)
         self._on_change(key)
+        if _standing(before) != _standing(now):
+            for group in {job.group for job in (before, now) if job is not None} - {""}:
+                for name in self._index.of_group(group) - {key}:
+                    self._on_change(name)
 
     def _reservation_changed(
         self, key: str, before: JobReservation | None, now: JobReservation | None
@@ -194,3 +209,11 @@ class JobStore:
             self._on_change(now.job)
         for name in self._index.of_reservation(key):
             self._on_change(name)
+
+
+def _standing(job: MigrationJob | None) -> tuple[object, ...]:
+    """What others of its group wait for."""
+    if job is None:
+        return ()
+    eviction = job.condition("Eviction")
+    return job.phase, bool(job.node), eviction and eviction.status

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+import msgspec
+
 from koord_descheduler.objects.observed_pod import ObservedPod
 
 DISRUPTION_REASON = "EvictionByDescheduler"
@@ -23,12 +25,24 @@ class Destination(StrEnum):
     """None: nothing comes in its place, or it has ended."""
 
 
+class MoveSet(msgspec.Struct, frozen=True):
+    """The set that a move is part of, one of ``size``: if one fails, the rest stays.
+
+    Moves of a ``wave`` count on the room of pods that those of earlier waves moved.
+    """
+
+    name: str
+    wave: int
+    size: int
+
+
 class Move(NamedTuple):
     """A pod to be evicted, for a ``reason`` in Koordinator's words.
 
     ``target`` is the node that was planned for it, "" if none is needed. ``group`` is the same of
     pods that move together or not at all. ``arithmetic`` are the numbers that decided, as plain
-    data. One that ``is_pinned`` goes to its target or not at all: others count on it.
+    data. One that ``is_pinned`` goes to its target or not at all: others count on it, those of its
+    ``move_set``, which a plan has.
     """
 
     pod: ObservedPod
@@ -39,6 +53,7 @@ class Move(NamedTuple):
     group: str = ""
     arithmetic: Mapping[str, Any] = {}
     is_pinned: bool = False
+    move_set: MoveSet | None = None
 
     @property
     def source(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from koord_model.times import rfc3339
 
+from koord_descheduler.migration.core.job import JobPhase, MigrationJob
 from koord_descheduler.planner.move import Move, MoveRefusal, RoundPlan
 
 Document = dict[str, Any]
@@ -42,6 +43,17 @@ def move_document(move: Move) -> Document:
         "reason": move.reason,
         "group": move.group,
         "arithmetic": dict(move.arithmetic),
+    }
+
+
+def job_document(job: MigrationJob) -> Document:
+    """A job, and what it says of itself."""
+    return {
+        "name": job.name,
+        "phase": job.phase or JobPhase.PENDING.value,
+        "to": job.node or job.planned_node,
+        "reason": job.reason,
+        "message": job.message,
     }
 
 

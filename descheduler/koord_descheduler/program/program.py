@@ -34,6 +34,7 @@ from koord_descheduler.io.cluster_follower import ClusterFollower
 from koord_descheduler.io.direct_evictor import DirectEvictor
 from koord_descheduler.io.pod_annotator import PodAnnotator
 from koord_descheduler.migration.controller import MigrationController
+from koord_descheduler.migration.core.job import MigrationJob
 from koord_descheduler.migration.workload_reader import WorkloadReader
 from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.planner.budgets import MoveLimit, of_target
@@ -49,7 +50,7 @@ from koord_descheduler.plugins.migration_controller.who_may_move import (
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
 from koord_descheduler.program.pages import DeschedulerPageSources, pages
-from koord_descheduler.program.plan_document import Document, plan_document
+from koord_descheduler.program.plan_document import Document, job_document, plan_document
 from koord_descheduler.program.round_loop import MoveExecutor, RoundLoop
 from koord_descheduler.program.round_planner import RoundPlanner
 from koord_descheduler.program.settings import DeschedulerSettings
@@ -323,7 +324,15 @@ class DeschedulerProgram:
     def _why(self, pod: str) -> Document:
         if pod not in self._cluster.pods and not self._history.knows(pod):
             return {"pod": pod, "state": "unknown", "reason": f"there is no pod {pod}"}
-        return self._history.why(pod)
+        jobs = [job_document(job) for job in self._jobs_of(pod)]
+        return {**self._history.why(pod), "jobs": jobs}
+
+    def _jobs_of(self, pod: str) -> Iterator[MigrationJob]:
+        """The PodMigrationJobs about a pod, each once."""
+        every = (migrations.jobs for migrations in self._migrations.values())
+        for job in next(every, {}).values():
+            if pod in (job.pod.key, job.new_pod.key if job.new_pod is not None else ""):
+                yield job
 
     def _status_servers(self) -> Sequence[StatusServer]:
         settings = self._settings

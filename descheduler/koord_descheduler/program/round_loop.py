@@ -122,14 +122,16 @@ class RoundLoop:
         seconds = self._monotonic() - began
         self._history.planned(plan, seconds)
         self._observer.planned(plan, seconds)
-        failed: set[str] = set()
+        failed: dict[str, str] = {}
         for move in plan.moves:
             if move.group and move.group in failed:
+                why = f"{failed[move.group]} of its group cannot move"
+                self._history.executed(move, "not tried", why, self._wall())
                 continue
             executor = executors[move.profile]
             outcome = DRY_RUN if self.is_dry_run else await self._execute(executor, move)
             if outcome.pod_stays and move.group:
-                failed.add(move.group)
+                failed[move.group] = move.pod.key
             if not outcome.pod_stays:
                 is_tracked = executor.keeps_track and not self.is_dry_run
                 self._planner.begin(move, self._wall(), is_tracked=is_tracked)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 class TokenBucket:
     """Lets ``burst`` through at once, then ``qps`` a second; others wait."""
@@ -30,10 +32,12 @@ class TokenBucket:
         self._tokens -= 1
         return True
 
-    def wait(self, now: float) -> float:
-        """Seconds until a turn is free."""
+    def wait(self, now: float, number: int = 1) -> float:
+        """Seconds until so many turns are free at once; infinite if that never is."""
+        if number > self._burst:
+            return math.inf
         self._fill(now)
-        return max(0.0, (1 - self._tokens) / self.qps)
+        return max(0.0, (number - self._tokens) / self.qps)
 
     def turns(self, now: float) -> int:
         """The turns that are free."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 from koord_descheduler.migration import job_evictor
+from koord_descheduler.migration.core.job import ANNOTATION_MOVE_SET
 from koord_descheduler.migration.core.soft_eviction import ANNOTATION_SOFT_EVICTION, notice_author
 from koord_descheduler.planner.move import Move
 from koord_descheduler.planner.workloads import Replicas
@@ -493,3 +495,92 @@ async def test_a_missing_definition_is_a_problem_of_those_who_make_jobs(
     asked = bench.api.asked
     await bench.until(lambda: sum("podmigrationjobs" in one.path for one in asked) > 2)
     assert controller.problem.startswith("PodMigrationJobs are not installed") is is_problem
+
+
+class TestSets:
+    """Jobs of p and q, which go to b, and a third one of r, which counts on the room of q."""
+
+    @pytest.fixture
+    async def set_of(self, bench: MigrationBench) -> MigrationBench:
+        for name, node in (("p", "a"), ("q", "b"), ("r", "a")):
+            bench.start_pod(name, node, owner=f"app-{name}")
+        await self.start(bench)
+        return bench
+
+    async def start(self, bench: MigrationBench) -> None:
+        await bench.start()
+        for name in "pqr":
+            bench.know(Replicas(4), f"app-{name}")
+
+    def put(self, bench: MigrationBench, names: str = "pqr", **fields: Any) -> None:
+        for name in names:
+            written = {"name": "s", "wave": int(name == "r"), "size": 3}
+            annotations = {ANNOTATION_MOVE_SET: json.dumps(written)}
+            bench.put_job(f"j{name}", name, annotations=annotations, **fields)
+
+    async def test_nobody_leaves_before_all_places_of_the_wave_stand(
+        self, set_of: MigrationBench
+    ) -> None:
+        bench = set_of
+        self.put(bench, "pq")
+        await bench.rest()
+        assert not bench.status("jp"), "the set is not complete"
+        self.put(bench, "r")
+        await bench.reserve("uid-jp", phase="Available", node="b")
+        await bench.until(lambda: bench.reservation("uid-jq") is not None)
+        await bench.stop()
+        await self.start(bench)
+        await bench.rest()
+        assert not bench.evictions()
+        await bench.reserve("uid-jq", phase="Available", node="c")
+        for name in "pq":
+            await bench.until(partial(lambda name: not bench.has_pod(name), name))
+        await bench.until(lambda: bench.reservation("uid-jr") is not None)
+        assert bench.has_pod("r")
+        await bench.reserve("uid-jr", phase="Available", node="b")
+        await bench.until(lambda: not bench.has_pod("r"))
+
+    async def test_one_that_fails_stops_those_that_are_not_evicted(
+        self, set_of: MigrationBench
+    ) -> None:
+        bench = set_of
+        self.put(bench)
+        await bench.reserve("uid-jp", phase="Available", node="b")
+        await bench.until(lambda: bench.status("jp").get("nodeName") == "b")
+        bench.end_pod("q")
+        for name in "pr":
+            status = await bench.until_phase("Failed", f"j{name}")
+            assert status["message"].startswith("its set stays: default/q failed (MissingPod: ")
+        await bench.until(lambda: bench.reservation("uid-jp") is None)
+        assert bench.evictions() == []
+
+    async def test_an_eviction_that_is_refused_is_given_up_with_the_set(
+        self, set_of: MigrationBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One pod has gone already: its job goes on."""
+        bench = set_of
+        monkeypatch.setattr(job_evictor, "_REFUSED_SECONDS", 0.05)
+        bench.start_pod("p", "a", owner="app-p", labels={"app": "app"})
+        bench.start_pod("q", "b", owner="app-q", labels={"app": "another"})
+        self.put(bench)
+        await bench.until(lambda: bench.status("jp").get("phase") == "Running")
+        bench.put_budget(0)
+        await bench.reserve("uid-jp", phase="Available", node="b")
+        await bench.reserve("uid-jq", phase="Available", node="c")
+        await bench.until(lambda: "disruption budget" in bench.status("jp").get("message", ""))
+        await bench.until(lambda: not bench.has_pod("q"))
+        bench.end_pod("r")
+        message = (await bench.until_phase("Failed", "jp"))["message"]
+        assert message.startswith("its set stays: default/r failed")
+        await bench.until(lambda: bench.reservation("uid-jp") is None)
+        assert bench.has_pod("p")
+        assert bench.status("jq")["phase"] == "Running"
+
+    async def test_one_that_is_deleted_stops_the_others(self, set_of: MigrationBench) -> None:
+        bench = set_of
+        self.put(bench)
+        await bench.until(lambda: bench.reservation("uid-jp") is not None)
+        bench.offset = 31.0
+        bench.api.delete(POD_MIGRATION_JOBS, "jr")
+        status = await bench.until_phase("Failed", "jp")
+        assert status["message"] == "its set stays: 1 of its jobs are not there"

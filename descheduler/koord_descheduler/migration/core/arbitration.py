@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,10 +22,11 @@ from koord_descheduler.plugins.migration_controller.who_may_move import (
 
 
 class WaitingJob(NamedTuple):
-    """A job that waits, and its pod."""
+    """A job that waits, and its pod; ``together``: so many jobs of its set have to begin."""
 
     job: MigrationJob
     pod: ObservedPod
+    together: int = 1
 
 
 class ArbitrationResult(NamedTuple):
@@ -79,10 +80,19 @@ class Arbitration:
         """Say of each job if it begins; those before it in order that do count as moving."""
         jobs = in_order(waiting, self._moving)
         by_key = {candidate.pod.key: candidate for candidate in jobs}
+        sets: dict[str, list[WaitingJob]] = defaultdict(list)
+        for candidate in jobs:
+            if candidate.job.move_set is not None:
+                sets[candidate.job.move_set.name].append(candidate)
         found: dict[str, ArbitrationResult] = {}
         for candidate in jobs:
             if candidate.job.name not in found:
-                for result in self._together(candidate, by_key):
+                move_set = candidate.job.move_set
+                if move_set is not None:
+                    results = self._set(sets[move_set.name])
+                else:
+                    results = self._together(candidate, by_key)
+                for result in results:
                     found[result.waiting.job.name] = result
         return list(found.values())
 
@@ -101,6 +111,19 @@ class Arbitration:
             why = f"its gang moves as a whole, and {', '.join(missing)} has no job"
             yield from (ArbitrationResult(member, waits=why) for member in group)
             return
+        yield from self._all_or_none(group, gang, "gang")
+
+    def _set(self, group: Sequence[WaitingJob]) -> Iterator[ArbitrationResult]:
+        """The jobs of a set of moves that wait: all begin, or none."""
+        if len(group) < group[0].together:
+            why = f"its set moves as a whole, and {group[0].together - len(group)} cannot begin"
+            yield from (ArbitrationResult(member, waits=why) for member in group)
+            return
+        yield from self._all_or_none(group, PlacedGang(), "set")
+
+    def _all_or_none(
+        self, group: Sequence[WaitingJob], gang: PlacedGang, kind: str
+    ) -> Iterator[ArbitrationResult]:
         mark = len(self._moving)
         results = [self._judge(member, gang) for member in group]
         held = next((result for result in results if not result.begins), None)
@@ -112,8 +135,8 @@ class Arbitration:
         del self._moving[mark:]
         key = held.waiting.pod.key
         for result in results:
-            failed = held.failed and f"its gang stays: {key} {held.failed}"
-            waits = held.waits and f"its gang waits: {key}: {held.waits}"
+            failed = held.failed and f"its {kind} stays: {key} {held.failed}"
+            waits = held.waits and f"its {kind} waits: {key}: {held.waits}"
             yield ArbitrationResult(result.waiting, failed, waits)
 
     def _judge(self, candidate: WaitingJob, gang: PlacedGang) -> ArbitrationResult:

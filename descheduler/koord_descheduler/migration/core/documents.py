@@ -14,6 +14,7 @@ from koord_model.keys import LABEL_RESERVATION_ORDER
 
 from koord_descheduler.migration.core.job import (
     ANNOTATION_CREATED_BY,
+    ANNOTATION_MOVE_SET,
     ANNOTATION_ORIGIN,
     ANNOTATION_PASSED,
     ANNOTATION_PREFERRED_NODE,
@@ -60,6 +61,8 @@ def request_of(
     if move.target:
         key = ANNOTATION_REQUIRED_NODE if move.is_pinned else ANNOTATION_PREFERRED_NODE
         annotations[key] = move.target
+    if move.move_set is not None:
+        annotations[ANNOTATION_MOVE_SET] = msgspec.json.encode(move.move_set).decode()
     pod = move.pod
     spec: Object = {
         "podRef": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},

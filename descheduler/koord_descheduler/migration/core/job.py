@@ -13,6 +13,7 @@ from koord_model import duration
 from koord_model.times import from_rfc3339
 
 from koord_descheduler.objects.observed_pod import ObservedPod, PodTraits, WorkloadName
+from koord_descheduler.planner.move import MoveSet
 from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
 
 ANNOTATION_REASON = "koordinator.sh/evict-reason"
@@ -23,11 +24,15 @@ ANNOTATION_PASSED = "descheduler.koordinator.sh/passed-arbitration"
 ANNOTATION_ORIGIN = "descheduler.koordinator.sh/origin"
 """``JobOrigin`` as JSON, written when the job begins."""
 ANNOTATION_PREFERRED_NODE = "descheduler.koordinator.sh/preferred-node"
+ANNOTATION_MOVE_SET = "descheduler.koordinator.sh/move-set"
+"""``MoveSet`` as JSON: the moves that this one counts on, or that count on it."""
 ANNOTATION_REQUIRED_NODE = "descheduler.koordinator.sh/required-node"
 LABEL_EVICT_POLICY = "koordinator.sh/evict-policy"
 
 LONGEST_WITHOUT_TTL = 1800.0
 """Seconds for a job that says nothing; Koordinator deletes it then."""
+GROUP_STAYS = ("its gang stays: ", "its set stays: ")
+"""Beginnings of messages of jobs that stop since another one failed."""
 KEPT_SECONDS = 300.0
 """Time for which a job stays after it could have ended."""
 
@@ -216,6 +221,31 @@ class MigrationJob(NamedTuple):
         except msgspec.MsgspecError:
             return JobOrigin()
 
+    @property
+    def move_set(self) -> MoveSet | None:
+        """The set of moves that it is part of; ``None`` too where somebody wrote nonsense."""
+        try:
+            return _MOVE_SET.decode(self.annotations[ANNOTATION_MOVE_SET])
+        except (KeyError, msgspec.MsgspecError):
+            return None
+
+    @property
+    def group(self) -> str:
+        """The same of jobs that move together: of a set, or of pods of a gang; "" for none."""
+        move_set = self.move_set
+        return self.origin.gang if move_set is None else move_set.name
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if it failed since another one of its group did."""
+        return self.phase == JobPhase.FAILED and self.message.startswith(GROUP_STAYS)
+
+    @property
+    def has_evicted(self) -> bool:
+        """True if its pod is gone."""
+        eviction = self.condition("Eviction")
+        return eviction is not None and eviction.status == "True"
+
     def condition(self, kind: str) -> JobCondition | None:
         """The condition of this type."""
         return next((condition for condition in self.conditions if condition.type == kind), None)
@@ -242,6 +272,7 @@ class MigrationJob(NamedTuple):
 
 _DECODER = msgspec.json.Decoder(_Job)
 _ORIGIN = msgspec.json.Decoder(JobOrigin)
+_MOVE_SET = msgspec.json.Decoder(MoveSet)
 
 
 def read_migration_job(raw: bytes) -> MigrationJob:

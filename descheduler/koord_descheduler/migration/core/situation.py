@@ -19,14 +19,20 @@ from koord_descheduler.objects.observed_pod import ObservedPod
 from koord_descheduler.plugins.migration_controller.args import EvictionPolicy, MigrationMode
 
 
-class GangProgress(NamedTuple):
-    """Jobs of the other pods of a gang: those that have no place yet, and those that failed."""
+class GroupProgress(NamedTuple):
+    """The other jobs of a gang, or of a set of moves.
+
+    Pods ``without_place`` have none yet; those of ``earlier`` waves have not left yet. ``failed``
+    says which job failed first and why, "" for none. ``missing`` jobs are not there.
+    """
 
     without_place: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
+    failed: str = ""
+    missing: int = 0
 
 
-NO_GANG = GangProgress()
+ALONE = GroupProgress()
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class JobSituation:
     default_policy: EvictionPolicy = EvictionPolicy.EVICTION
     limiter_wait: float = 0.0
     eviction_wait: float = 0.0
-    gang: GangProgress = NO_GANG
+    group: GroupProgress = ALONE
 
     @property
     def is_direct(self) -> bool:
@@ -75,8 +81,7 @@ class JobSituation:
     @property
     def has_evicted(self) -> bool:
         """True if the pod is gone."""
-        eviction = self.job.condition("Eviction")
-        return eviction is not None and eviction.status == "True"
+        return self.job.has_evicted
 
     @property
     def is_evicting(self) -> bool:
@@ -97,6 +102,11 @@ class JobSituation:
         """True if the pod has a notice of this very job."""
         author = notice_author(self.pod) if self.pod is not None else None
         return author is not None and author.uid == self.job.uid
+
+    @property
+    def may_stop(self) -> bool:
+        """True while the pod is there and does not end: nothing is lost but the plan."""
+        return not (self.has_evicted or self.is_ending) and self.has_own_pod
 
     @property
     def owns_reservation(self) -> bool:

@@ -6,6 +6,8 @@ end. Rules look at objects alone, so a restart goes on where it was:
 - The decision to evict is written (condition Eviction, False) before anything is sent; what is
   sent has the pod's UID, so it may be sent twice, and hits no pod of its name that came after it.
 - Limits are for what is not decided yet: after the decision nothing but the deadline holds a job.
+- Jobs of a gang, and of a wave of a set, evict nobody before all have places. Once one fails, those
+  whose pods have not left fail as well.
 - A failed job that has its Reservation still has one more step, in which it is freed; another one
   takes back its notice to the pod's owner.
 """
@@ -17,7 +19,7 @@ from typing import NamedTuple
 
 from koord_model.times import rfc3339
 
-from koord_descheduler.migration.core.job import JobCondition, PodReference
+from koord_descheduler.migration.core.job import GROUP_STAYS, JobCondition, PodReference
 from koord_descheduler.migration.core.situation import JobSituation
 from koord_descheduler.migration.core.step import (
     FORBIDDEN,
@@ -31,6 +33,9 @@ from koord_descheduler.migration.core.step import (
     succeed,
     wait,
 )
+
+COMPLETE_SECONDS = 30.0
+"""Time in which all jobs of a set are made."""
 
 
 class JobRule(NamedTuple):
@@ -133,12 +138,24 @@ def _taken_by_another(s: JobSituation) -> bool:
     return s.reservation.is_used if s.is_before_eviction else s.has_evicted and s.has_stranger
 
 
-def _gang_failed(s: JobSituation) -> bool:
-    return s.is_before_eviction and bool(s.gang.failed)
+def _group_failed(s: JobSituation) -> bool:
+    return s.may_stop and bool(s.group.failed)
 
 
-def _gang_waits(s: JobSituation) -> bool:
-    return s.is_before_eviction and bool(s.gang.without_place)
+def _group_is_late(s: JobSituation) -> bool:
+    return s.may_stop and s.group.missing > 0 and s.now - s.job.created >= COMPLETE_SECONDS
+
+
+def _group_comes(s: JobSituation) -> bool:
+    return s.is_before_eviction and s.group.missing > 0
+
+
+def _earlier_wave_stays(s: JobSituation) -> bool:
+    return s.is_before_eviction and bool(s.group.earlier)
+
+
+def _group_waits(s: JobSituation) -> bool:
+    return s.is_before_eviction and bool(s.group.without_place)
 
 
 def _pod_is_gone(s: JobSituation) -> bool:
@@ -157,6 +174,16 @@ def _time_out(s: JobSituation) -> JobStep:
 
 def _lose_pod(s: JobSituation) -> JobStep:
     return fail(s.job, "MissingPod", f'Abort job caused by missing Pod "{s.job.pod.key}"')
+
+
+def _stop_with_group(s: JobSituation) -> JobStep:
+    kind = GROUP_STAYS[s.job.move_set is not None]
+    return fail(s.job, FORBIDDEN, f"{kind}{s.group.failed}")
+
+
+def _miss_group(s: JobSituation) -> JobStep:
+    why = f"{s.group.missing} of its jobs are not there"
+    return fail(s.job, FORBIDDEN, f"{GROUP_STAYS[True]}{why}")
 
 
 def _lose_reservation(s: JobSituation) -> JobStep:
@@ -280,12 +307,7 @@ _PLACE_RULES = tuple(
             ),
             JobRule("bound", lambda s: s.has_evicted and s.successor is not None, _report_new_pod),
             JobRule("not bound", lambda s: s.has_evicted, _wait_for_new_pod),
-            JobRule(
-                "gang failed",
-                _gang_failed,
-                lambda s: fail(s.job, FORBIDDEN, f"its gang stays: {s.gang.failed[0]} failed"),
-            ),
-            JobRule("gang waits", _gang_waits, wait),
+            JobRule("group waits", _group_waits, wait),
         ),
     )
 )
@@ -303,6 +325,13 @@ RULES: tuple[JobRule, ...] = (
         lambda s: fail(s.job, "InvalidPodRef", "Abort job caused by invalid PodRef"),
     ),
     JobRule("missing pod", _lost_pod, _lose_pod),
+    JobRule("group failed", _group_failed, _stop_with_group),
+    JobRule("group missing", _group_is_late, _miss_group),
+    JobRule(
+        "group comes",
+        _group_comes,
+        lambda s: wait(s, s.job.created + COMPLETE_SECONDS - s.now),
+    ),
     JobRule(
         "waiting",
         lambda s: s.job.is_waiting,
@@ -316,6 +345,7 @@ RULES: tuple[JobRule, ...] = (
     ),
     JobRule("not ready", _has_new_pod, _wait_until_ready),
     JobRule("ending", lambda s: s.is_evicting and s.is_ending, wait),
+    JobRule("earlier wave", _earlier_wave_stays, wait),
     JobRule("limited", _is_limited, lambda s: wait(s, s.limiter_wait)),
     *_PLACE_RULES,
     # There is a place, or none is needed.

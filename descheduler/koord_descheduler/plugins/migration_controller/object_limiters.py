@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from koord_kube.core.token_bucket import TokenBucket
 
@@ -36,24 +38,33 @@ class ObjectLimiters:
         """Forget all evictions."""
         self._buckets.clear()
 
-    def wait(self, owner: str, namespace: str, now: float) -> float:
-        """Seconds until a pod of this controller (its uid) may be evicted; 0: it may."""
+    def wait(self, pod: ObservedPod, now: float, others: Sequence[ObservedPod] = ()) -> float:
+        """Seconds until a pod may be evicted, and with it all ``others``; 0: they may now.
+
+        Infinite if so many never may at once.
+        """
         longest = 0.0
-        for name in self._limiters:
-            bucket = self._buckets.get((name, _key(name, owner, namespace)))
+        for name, limiter in self._limiters.items():
+            key = _key(name, pod)
+            number = 1 + sum(_key(name, other) == key for other in others)
+            bucket = self._buckets.get((name, key))
             if bucket is not None:
-                longest = max(longest, bucket.wait(now))
+                longest = max(longest, bucket.wait(now, number))
+            elif number > (limiter.burst or 1) and key and self._rate(name, limiter, None):
+                return math.inf
         return longest
 
-    def obstacle(self, pod: ObservedPod, now: float) -> str:
-        """Return why a pod may not be evicted now, in a line; "" if it may."""
-        wait = self.wait(pod.owner, pod.namespace, now)
+    def obstacle(self, pod: ObservedPod, now: float, others: Sequence[ObservedPod] = ()) -> str:
+        """Return why a pod may not be evicted now with ``others``, in a line; "" if it may."""
+        wait = self.wait(pod, now, others)
+        if wait == math.inf:
+            return "objectLimiters never allow so many at once (burst)"
         return f"objectLimiters allow the next one in {wait:.0f} s" if wait else ""
 
     def spend(self, owner: str, namespace: str, replicas: int | None, now: float) -> None:
         """A pod of a controller with so many ``replicas`` is evicted; ``None``: nobody knows."""
         for name, limiter in self._limiters.items():
-            key = _key(name, owner, namespace)
+            key = namespace if name == "namespace" else owner
             rate = self._rate(name, limiter, replicas)
             if not key or not rate:
                 continue
@@ -73,5 +84,5 @@ class ObjectLimiters:
         return number / limiter.seconds
 
 
-def _key(name: str, owner: str, namespace: str) -> str:
-    return namespace if name == "namespace" else owner
+def _key(name: str, pod: ObservedPod) -> str:
+    return pod.namespace if name == "namespace" else pod.owner

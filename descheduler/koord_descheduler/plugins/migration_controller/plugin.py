@@ -42,9 +42,10 @@ class MigrationControllerPlugin(DeschedulerPlugin):
     def pre_eviction_filter(self, pod: ObservedPod, cluster: ProfileRound) -> str:
         workload = workload_state(pod, cluster.cluster)
         fellows = gang_group(cluster.cluster, pod.key).keys
+        in_sets = [move.pod for move in cluster.moves if move.is_pinned]
         return (
             passing_obstacle(pod, self.rules, cluster.moving, workload, fellows)
-            or self.limiters.obstacle(pod, cluster.now)
+            or self.limiters.obstacle(pod, cluster.now, in_sets)
             or self._node_fit(pod, cluster)
         )
 

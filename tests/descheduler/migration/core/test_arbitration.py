@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from koord_descheduler.migration.core.arbitration import Arbitration, WaitingJob, in_order
+from koord_descheduler.migration.core.job import ANNOTATION_MOVE_SET
 from koord_descheduler.planner.workloads import Replicas
 from koord_descheduler.plugins.migration_controller.args import MigrationControllerArgs
 from koord_descheduler.plugins.migration_controller.who_may_move import (
@@ -164,3 +165,29 @@ class TestGangs:
 
     def test_those_that_move_already_are_with_it(self, gang: Jobs) -> None:
         assert gang.decide("g0")["g1"] == "begins"
+
+
+class TestSets:
+    @pytest.fixture
+    def jobs(self, jobs: Jobs) -> Jobs:
+        """A set of three of different workloads, and another job that is older."""
+        for place in range(3):
+            jobs.add(f"s{place}", owner=f"owner-{place}")
+            waiting = jobs.waiting[f"s{place}"]
+            written = {ANNOTATION_MOVE_SET: '{"name": "s", "wave": 0, "size": 3}'}
+            jobs.waiting[f"s{place}"] = waiting._replace(
+                job=waiting.job._replace(annotations=written), together=3
+            )
+        return jobs
+
+    def test_all_begin_or_none(self, jobs: Jobs) -> None:
+        assert set(jobs.decide().values()) == {"begins"}
+        jobs.add("other", ago=100, owner="another")
+        found = jobs.decide(maxMigratingGlobally=2)
+        assert found.pop("other") == "begins"
+        why = "maxMigratingGlobally is 2, and 2 pods move already"
+        assert set(found.values()) == {f"its set waits: default/s2: {why}"}
+
+    def test_all_have_to_be_there(self, jobs: Jobs) -> None:
+        del jobs.waiting["s1"]
+        assert set(jobs.decide().values()) == {"its set moves as a whole, and 1 cannot begin"}

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 from koord_descheduler.migration.core.job import LABEL_EVICT_POLICY, JobCondition, PodReference
-from koord_descheduler.migration.core.situation import GangProgress, JobSituation
+from koord_descheduler.migration.core.situation import GroupProgress, JobSituation
 from koord_descheduler.migration.core.soft_eviction import (
     ANNOTATION_SOFT_EVICTION,
     soft_eviction,
 )
 from koord_descheduler.migration.core.state_machine import RULES, next_step, rule_of
-from koord_descheduler.migration.core.step import JobAction, JobStep
+from koord_descheduler.migration.core.step import FORBIDDEN, JobAction, JobStep
 from koord_descheduler.plugins.migration_controller.args import EvictionPolicy, MigrationMode
 from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
 from koord_model.times import rfc3339
@@ -55,6 +55,7 @@ class Row(NamedTuple):
     again: float | None = None
 
 
+FAILED = GroupProgress(failed="default/k failed")
 FREE, NOTHING, EVICT, WAITS = (
     JobAction.FREE,
     JobAction.NOTHING,
@@ -213,13 +214,30 @@ TABLE = [
         phase="Failed",
         reason="ForbiddenMigratePod",
     ),
-    Row(
-        "gang failed",
-        at(RESERVED, reservation=AVAILABLE, gang=GangProgress(("k",), ("i",))),
-        phase="Failed",
-        reason="ForbiddenMigratePod",
+    *(
+        Row("group failed", at(about, **more, group=FAILED), phase="Failed", reason=FORBIDDEN)
+        for about, more in (
+            ({"phase": ""}, {}),
+            ({"reservation": "uid-j"}, {"reservation": {}}),
+            ({"conditions": [EVICTING], **RESERVED}, {"reservation": AVAILABLE}),
+        )
     ),
-    Row("gang waits", at(RESERVED, reservation=AVAILABLE, gang=GangProgress(("k",))), again=290),
+    Row(
+        "ending",
+        at({"conditions": [EVICTING]}, pod=view(deletionTimestamp=ENDING), group=FAILED),
+        again=290,
+    ),
+    Row("pod gone", at({"conditions": [EVICTING]}, pod=None, group=FAILED), condition=EVICTED),
+    Row("not bound", at(evicted(), pod=None, reservation=AVAILABLE, group=FAILED)),
+    Row(
+        "group missing",
+        at({"phase": "", "ago": 30}, group=GroupProgress(missing=1)),
+        phase="Failed",
+        reason=FORBIDDEN,
+    ),
+    Row("group comes", at({"phase": ""}, group=GroupProgress(missing=1)), again=20),
+    Row("earlier wave", at(group=GroupProgress((), ("k",))), again=290),
+    Row("group waits", at(RESERVED, reservation=AVAILABLE, group=GroupProgress(("k",))), again=290),
     Row(
         "not bound",
         at(evicted(), pod=None, reservation=AVAILABLE),
