@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> Iterable[str]:
         manifests.read_text(arguments.config).decode(errors="replace") if arguments.config else ""
     )
     target = "EmptyNodes" if arguments.empty_nodes else "WaitingPods"
-    args = {"targets": [target], "maxMoves": arguments.moves}
+    args = {"targets": [target], "maxMoves": arguments.moves, "waiting": {"minSeconds": 0}}
     with needs_extra("koordctl", "descheduler"):
         # By its name: the components of pykoord do not depend on each other.
         planner: Any = importlib.import_module(_MODULE)

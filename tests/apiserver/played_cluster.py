@@ -36,7 +36,7 @@ _REPORT_SECONDS = 2.0
 
 @dataclass
 class App:
-    """A ReplicaSet of so many pods, which each use and request so many cores."""
+    """A ReplicaSet of so many pods, which each use and request so many cores, and ``limits``."""
 
     name: str
     replicas: int
@@ -44,6 +44,8 @@ class App:
     requests: float = 0.2
     min_available: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
 
 
 class PlayedCluster:
@@ -263,10 +265,12 @@ class PlayedCluster:
 
 
 def _pod_spec(app: App) -> dict[str, Any]:
-    requests = {"cpu": f"{int(app.requests * 1000)}m", "memory": "64Mi"}
+    requests = {"cpu": f"{int(app.requests * 1000)}m", "memory": "64Mi", **app.limits}
+    resources = {"requests": requests, "limits": dict(app.limits)}
     return {
         "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}],
+        "nodeSelector": dict(app.node_selector),
+        "containers": [{"name": "c", "image": "i", "resources": resources}],
     }
 
 
