@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -112,6 +112,9 @@ class TimedPlanner:
 
     def rows_to_free(self, request: GangRequest) -> Rows | None:
         return self._planner.rows_to_free(request)
+
+    def domains(self, request: GangRequest) -> Sequence[Rows] | None:
+        return self._planner.domains(request)
 
 
 def turn(gpus: tuple[int, ...], seed: int) -> tuple[float, float, float]:

@@ -220,6 +220,11 @@ class VirtualCluster:
             return report.reason
         return f"{report.fitted} of {report.needed} pods fit"
 
+    def gang_domains(self, pod: QueuedPod) -> list[Mask] | None:
+        """The rows of which the gang group of a waiting pod has to be in one; ``None``: any."""
+        domains = self._scheduler.gang_cycle.domains(pod)
+        return None if domains is None else list(map(self.mask, domains))
+
     def eligible(self, pod: KnownPod | QueuedPod) -> Mask:
         """The rows that may have a pod if nothing else was there; for reading only."""
         queued = pod if isinstance(pod, QueuedPod) else _anew(pod)

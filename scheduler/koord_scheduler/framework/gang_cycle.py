@@ -229,6 +229,16 @@ class GangCycle:
             return None
         return self.planner.rows_to_free(self._request(group_id, pods))
 
+    def domains(self, pod: QueuedPod) -> Sequence[Rows] | None:
+        """Return parts of the cluster of which a pod's whole group has to be in one.
+
+        ``None``: it may be anywhere.
+        """
+        if self.planner is None:
+            return None
+        pods = sorted(self._host.queue.waiting_with(pod.class_key), key=attrgetter("turn")) or [pod]
+        return self.planner.domains(self._request(pod.gang, pods))
+
     def _request(self, group_id: str, pods: Sequence[QueuedPod]) -> GangRequest:
         host = self._host
         gangs = [gang for _, gang in host.gangs.of_group(group_id) if gang is not None]

@@ -70,6 +70,10 @@ class GangPlanner(Protocol):
         """
         ...
 
+    def domains(self, request: GangRequest) -> Sequence[Rows] | None:
+        """Return parts of the cluster of which all pods have to be in one; ``None``: anywhere."""
+        ...
+
 
 def pod_slots(nodes: ClusterState, usage: PodUsage, rows: Rows) -> Amounts:
     """Return the number of pods of a usage that fit on each feasible row by amounts, at least 1."""

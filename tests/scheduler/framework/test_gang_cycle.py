@@ -227,6 +227,9 @@ class HalvesPlanner:
     def rows_to_free(self, request: GangRequest) -> None:
         return None
 
+    def domains(self, request: GangRequest) -> None:
+        return None
+
 
 class FixedPlanner:
     """Gives each pod the row of the node n2."""
@@ -238,6 +241,9 @@ class FixedPlanner:
         return [GangCandidate(plan={one.key: row for one in request.pods})]
 
     def rows_to_free(self, request: GangRequest) -> None:
+        return None
+
+    def domains(self, request: GangRequest) -> None:
         return None
 
 

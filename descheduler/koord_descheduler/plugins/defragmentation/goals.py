@@ -7,6 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from koord_scheduler.state.arrays import Amounts
+
 from koord_descheduler.plugins.defragmentation.packing import PackedNeeds, Packing
 
 MOST_UNITS = 8
@@ -36,6 +39,17 @@ class DefragmentationGoal(Protocol):
     def candidates(self, packing: Packing, node: int, most: int) -> Iterator[Candidate]:
         """Candidates of a node, each with about as few victims as possible."""
         ...
+
+
+def slots_on(needs: PackedNeeds, amounts: Amounts, cards: Amounts) -> Amounts:
+    """Pods with these needs that fit in such amounts and cards, by node."""
+    found = np.full(amounts.shape[1], float(MOST_UNITS * 16))
+    for asked, each in zip(needs.amounts, amounts, strict=True):
+        if asked:
+            np.minimum(found, np.floor(np.maximum(each, 0.0) / asked), out=found)
+    if needs.cards:
+        np.minimum(found, (cards >= needs.share).sum(axis=1) // needs.cards, out=found)
+    return found
 
 
 class FreeSlots:

@@ -35,15 +35,16 @@ class PackedCluster:
     """Nodes of a profile, by number as in ``names``, and their pods, as in ``pods``.
 
     ``stays`` counts pods that may not move, by the rule that says so. Pods of DaemonSets are part
-    of their nodes.
+    of their nodes. Pods that wait may only have the rows of ``among`` (``None``: all). ``rows`` are
+    the scheduler's rows of the nodes.
     """
 
-    def __init__(self, cluster: ProfileRound, costs: MoveCosts) -> None:
-        self._cluster, self._costs = cluster, costs
+    def __init__(self, cluster: ProfileRound, costs: MoveCosts, among: Mask | None = None) -> None:
+        self._cluster, self._costs, self._among = cluster, costs, among
         self.names = [
             name for name in cluster.nodes if cluster.cluster.scheduler.nodes.row(name) is not None
         ]
-        self._rows = cluster.virtual.rows_of(self.names)
+        self.rows = cluster.virtual.rows_of(self.names)
         state = cluster.cluster.scheduler.nodes
         self._devices = state.find(DeviceColumns)
         has_devices = self._devices is not None and bool(self._devices.are_known.any())
@@ -129,15 +130,15 @@ class PackedCluster:
     def _free(self) -> Amounts:
         resources = self._cluster.cluster.scheduler.nodes.resources
         columns = [resources.column(name) for name in self._resources]
-        found: Amounts = resources.allocatable[columns][:, self._rows].astype(np.float64)
-        found -= resources.requested[columns][:, self._rows]
+        found: Amounts = resources.allocatable[columns][:, self.rows].astype(np.float64)
+        found -= resources.requested[columns][:, self.rows]
         return found
 
     def _free_cards(self) -> tuple[Amounts, list[dict[int, int]]]:
         """Free thousandths by node and card, and the column of each card by its minor number."""
         states = [
             self._devices.state(row) if self._devices is not None else None
-            for row in self._rows.tolist()
+            for row in self.rows.tolist()
         ]
         free = [state.free_cards if state is not None else () for state in states]
         numbers = [
@@ -158,14 +159,14 @@ class PackedCluster:
         return self._place_code(waiting.pod_class, pod) if waiting is not None else 0
 
     def _place_code(self, pod_class: PodClass, pod: KnownPod | QueuedPod) -> int:
-        key = (
-            pod_class.required,
-            pod_class.tolerations,
-            pod_class.node_name,
-        )
+        waits = isinstance(pod, QueuedPod)
+        key = (pod_class.required, pod_class.tolerations, pod_class.node_name, waits)
         if key not in self._codes:
             self._codes[key] = len(self._masks)
-            self._masks.append(self._cluster.virtual.eligible(pod)[self._rows])
+            rows = self._cluster.virtual.eligible(pod)
+            if waits and self._among is not None:
+                rows = rows & self._among
+            self._masks.append(rows[self.rows])
         return self._codes[key]
 
 

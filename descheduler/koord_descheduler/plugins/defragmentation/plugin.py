@@ -9,12 +9,13 @@ tried. A job that cannot start in the end moves nobody.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.state.arrays import Mask
 
 from koord_descheduler.framework.round import ProfileRound
 from koord_descheduler.plugin import DeschedulerPlugin
@@ -22,7 +23,7 @@ from koord_descheduler.plugins.defragmentation.args import (
     DefragmentationArgs,
     DefragmentationTarget,
 )
-from koord_descheduler.plugins.defragmentation.goals import EmptyNodes, FreeSlots
+from koord_descheduler.plugins.defragmentation.goals import EmptyNodes, FreeSlots, slots_on
 from koord_descheduler.plugins.defragmentation.packed_cluster import PackedCluster
 from koord_descheduler.plugins.defragmentation.packing import PackedNeeds
 from koord_descheduler.plugins.defragmentation.search import SearchLimits, Verdict, search
@@ -30,6 +31,8 @@ from koord_descheduler.plugins.defragmentation.steps import SearchStep
 
 _LONGEST_HOURS = 10.0
 _HOUR = 3600.0
+_MOST_DOMAINS = 4
+"""Domains in which a gang is planned for that has to be in one."""
 
 
 class Defragmentation(DeschedulerPlugin):
@@ -47,7 +50,7 @@ class Defragmentation(DeschedulerPlugin):
         if DefragmentationTarget.WAITING_PODS in args.targets:
             for job in self._jobs(cluster)[: args.max_jobs]:
                 if left > 0:
-                    _JobPlan(cluster, args, job, left).make()
+                    _plan(cluster, args, job, left)
                     left = args.max_moves - (len(cluster.moves) - before)
         if DefragmentationTarget.EMPTY_NODES in args.targets and left > 0:
             _empty_nodes(cluster, args, left)
@@ -79,14 +82,48 @@ def _starting(cluster: ProfileRound, pods: list[QueuedPod]) -> list[QueuedPod]:
     return found
 
 
+def _plan(
+    cluster: ProfileRound, args: DefragmentationArgs, job: Sequence[QueuedPod], left: int
+) -> None:
+    """Plan for a job; where it has to be in one domain, in one after the other."""
+    virtual = cluster.virtual
+    if job[0].gang and not virtual.gang_obstacle(job[0]):
+        return
+    domains = virtual.gang_domains(job[0]) if job[0].gang else None
+    if domains is None:
+        _JobPlan(cluster, args, job, left).make()
+        return
+    for among in _best_domains(PackedCluster(cluster, args.costs), job, domains):
+        if _JobPlan(cluster, args, job, left, among).make():
+            return
+
+
+def _best_domains(
+    packed: PackedCluster, job: Sequence[QueuedPod], domains: Iterable[Mask]
+) -> list[Mask]:
+    """Domains that are large enough for a job, those first where most of it has room now."""
+    packing, needs = packed.packing, packed.needs_of(job[0])
+    free = slots_on(needs, packing.free, packing.free_cards)
+    most = slots_on(needs, packing.total, packing.total_cards)
+    may = packing.places[needs.places]
+    found = [
+        (float(free[nodes].sum()), among)
+        for among in domains
+        if most[nodes := may & among[packed.rows]].sum() >= len(job)
+    ]
+    found.sort(key=lambda domain: -domain[0])
+    return [among for _, among in found[:_MOST_DOMAINS]]
+
+
 @dataclass
 class _JobPlan:
-    """Moves for one job: a pod, or those of a gang that start together."""
+    """Moves for one job, a pod, or those of a gang that start together; ``among`` these rows."""
 
     cluster: ProfileRound
     args: DefragmentationArgs
     job: Sequence[QueuedPod]
     left: int
+    among: Mask | None = None
     places: list[tuple[QueuedPod, str]] = field(default_factory=list)
     """The nodes that pods of the job got until now."""
     cost: float = 0.0
@@ -94,24 +131,23 @@ class _JobPlan:
     def __post_init__(self) -> None:
         first = self.job[0]
         self.name = first.gang or first.key
-        self.packed = PackedCluster(self.cluster, self.args.costs)
+        self.packed = PackedCluster(self.cluster, self.args.costs, self.among)
 
-    def make(self) -> None:
-        """Move pods until the job can start, or none."""
+    def make(self) -> bool:
+        """Move pods until the job can start, or none; False if it cannot."""
         virtual, before = self.cluster.virtual, len(self.cluster.moves)
-        if self.job[0].gang and not virtual.gang_obstacle(self.job[0]):
-            return
         mark = virtual.mark()
         why = self._search() or self._start()
         if why:
             virtual.undo(mark)
             stays = dict(self.packed.stays)
             self.cluster.note(self.name, {"why": why, **({"stays": stays} if stays else {})})
-            return
+            return False
         made = len(self.cluster.moves) - before
         nodes = {pod.key: node for pod, node in self.places}
         note = {"pods": len(self.job), "moves": made, "cost": round(self.cost, 3), "nodes": nodes}
         self.cluster.note(self.name, note)
+        return True
 
     def _search(self) -> str:
         """Make room for all pods of the job; returns why there is none."""

@@ -64,6 +64,13 @@ class DomainPlanner:
             return _NOWHERE
         return _Plan(request, self._placed, rules).largest(rules[0])
 
+    def domains(self, request: GangRequest) -> Sequence[Rows] | None:
+        """Return the domains of the widest rule, if it is for all gangs."""
+        rules = _rules(request)
+        if not rules:
+            return self._otherwise.domains(request)
+        return _Plan(request, self._placed, rules).split()
+
 
 def _rules(request: GangRequest) -> list[DomainRule]:
     """Those of all gangs of a request, the widest first."""
@@ -90,9 +97,8 @@ class _Plan:
 
     def candidates(self) -> Iterator[GangCandidate]:
         """For each domain of the widest rule one, in which the others are kept, too."""
-        first, everywhere = self._rules[0], np.flatnonzero(self._request.nodes.is_node)
-        is_for_all = {gang.key for gang in self._request.gangs} <= set(first.gangs)
-        if not is_for_all:
+        first, everywhere = self._rules[0], self._everywhere()
+        if not self._is_for_all(first):
             yield from self._below(self._rules, everywhere)
             return
         for domain in self._domains(first, everywhere, self._all_slots()):
@@ -106,10 +112,21 @@ class _Plan:
             has = resources.allocatable[resources.column(name), : len(nodes)]
             np.minimum(slots, has // amount, out=slots)
         slots[~nodes.is_node[: len(nodes)]] = 0.0
-        everywhere = np.flatnonzero(nodes.is_node)
-        split = self._split(rule, everywhere)
+        split = self._split(rule, self._everywhere())
         best = max(split, key=lambda one: (float(slots[one[1]].sum()), one[0]), default=None)
         return _NOWHERE if best is None else best[1]
+
+    def split(self) -> list[Rows] | None:
+        """The rows of each domain of the widest rule; ``None`` if it is not for all gangs."""
+        if not self._is_for_all(self._rules[0]):
+            return None
+        return [rows for _, rows in self._split(self._rules[0], self._everywhere())]
+
+    def _everywhere(self) -> Rows:
+        return np.flatnonzero(self._request.nodes.is_node)
+
+    def _is_for_all(self, rule: DomainRule) -> bool:
+        return {gang.key for gang in self._request.gangs} <= set(rule.gangs)
 
     def _below(self, rules: Sequence[DomainRule], rows: Rows) -> Iterator[GangCandidate]:
         """Within some rows, each rule in the first of its domains that its pods fit in."""

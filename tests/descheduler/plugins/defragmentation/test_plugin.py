@@ -197,6 +197,37 @@ def test_nobody_moves_for_a_gang_that_has_room(gang: TestCluster) -> None:
     assert (plan.moves, plan.notes) == ((), {})
 
 
+GATHERING = (
+    GANG_PLUGINS
+    + """
+    pluginConfig: [{name: Coscheduling, args: {awareNetworkTopology: true}}]
+"""
+)
+
+
+def test_pods_move_for_a_gang_in_the_part_of_the_network_that_it_has_to_be_in() -> None:
+    """Without moves there is room for both, in different racks; the smallest rack never has."""
+    found = TestCluster(read_scheduler_config(GATHERING))
+    layers = [
+        {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "rack"},
+        {"topologyLayer": "rack", "labelKey": ["rack"]},
+    ]
+    spec = {"networkTopologySpec": layers}
+    topology = {"kind": "ClusterNetworkTopology", "metadata": {"name": "default"}, "spec": spec}
+    found.put(
+        topology, *(node(name, labels={"rack": name[0]}) for name in ("a1", "a2", "b1", "b2"))
+    )
+    found.put(node("c1", labels={"rack": "c"}), pod("p", "b1", cpu="3"), pod("q", "a1", cpu="5"))
+    found.put(pod("r", "a2", cpu="5"))
+    rules = {"gatherStrategy": [{"layer": "rack", "strategy": "MustGather"}]}
+    written = gang_annotations("g", 2, network_topology_spec=json.dumps(rules))
+    found.put(*(pod(f"g{number}", cpu="6", annotations=written, owner="j") for number in range(2)))
+    plan = found.round(plugin())
+    assert moves(plan) == [("p", "a1")] or moves(plan) == [("p", "a2")]
+    nodes = plan.notes["test/Defragmentation/default/g"]["nodes"]
+    assert set(nodes.values()) == {"b1", "b2"}
+
+
 @pytest.mark.parametrize(
     ("change", "hours", "cost"),
     [

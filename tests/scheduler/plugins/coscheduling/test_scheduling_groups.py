@@ -197,6 +197,31 @@ def test_domains_are_nested_as_groups_are() -> None:
     assert (found["a-0"], found["b-0"]) == (found["a-1"], found["b-1"])
 
 
+def test_the_domains_of_which_a_group_has_to_be_in_one_are_known() -> None:
+    """Those of the widest constraint, if it is for all groups."""
+
+    def domains(cluster: GangCluster, name: str) -> list[set[str]] | None:
+        head = cluster.scheduler.queue.pods[f"d/{name}-0"]
+        found = cluster.scheduler.gang_cycle.domains(head)
+        nodes = cluster.scheduler.nodes
+        return None if found is None else [set(map(nodes.name, rows.tolist())) for rows in found]
+
+    cluster = cluster_with()
+    racks(cluster, r1=(1, "left"), r2=(1, "left"), r3=(1, "right"))
+    cluster.node("outside", 9)
+    cluster.scheduling_group("alone", gang(2))
+    cluster.scheduling_group("near", gang(2, **within("block")))
+    for name in ("alone", "near"):
+        members(cluster, name, 2, cpus=8)
+    assert domains(cluster, "alone") is None
+    assert domains(cluster, "near") == [{"r1", "r2"}, {"r3"}]
+    cluster.composite("all", composite(2))
+    for name, more in (("a", within("rack")), ("b", {})):
+        cluster.scheduling_group(name, gang(2, parentCompositePodGroupName="all", **more))
+        members(cluster, name, 2, cpus=8)
+    assert domains(cluster, "a") is None
+
+
 @pytest.mark.parametrize(
     ("above", "reported"),
     [

@@ -85,6 +85,15 @@ class NetworkPlanner:
         domain = max(candidates(empty, layer), key=lambda one: rooms[one.place], default=None)
         return _NOWHERE if domain is None else _rows(problem, domain)
 
+    def domains(self, request: GangRequest) -> Sequence[Rows] | None:
+        """Return the domains of the lowest layer that has to gather all pods."""
+        found = _network_request(request)
+        if found is None or isinstance(found, str):
+            return None if found is None else []
+        layer, tree = found.needs.must, found.tree
+        places = range(len(tree.starts[layer]) - 1) if layer else ()
+        return [_domain_rows(tree, Domain(layer, place)) for place in places] or None
+
     def _problem(
         self, request: GangRequest, found: _NetworkRequest, pods: Iterable[QueuedPod]
     ) -> tuple[list[MemberClass], GatherProblem]:
@@ -135,5 +144,9 @@ def _rows_by_pod(
 
 
 def _rows(problem: GatherProblem, domain: Domain) -> Rows:
-    first, end = problem.tree.leaves(domain)
-    return np.sort(problem.tree.rows[first:end])
+    return _domain_rows(problem.tree, domain)
+
+
+def _domain_rows(tree: NetworkTree, domain: Domain) -> Rows:
+    first, end = tree.leaves(domain)
+    return np.sort(tree.rows[first:end])
