@@ -94,7 +94,7 @@ class FreeSlots:
                 chosen, whole = chosen + pods, whole + freed
             if whole < units * needs.cards:
                 return
-            victims = _with_amounts(packing, node, chosen, movable, needs, units)
+            victims = with_amounts(packing, node, chosen, movable, needs, units)
             if victims is None:
                 return
             if victims:
@@ -122,7 +122,7 @@ def _card_groups(
     return sorted(found, key=lambda group: group[:2])
 
 
-def _with_amounts(
+def with_amounts(
     packing: Packing,
     node: int,
     chosen: Sequence[int],

@@ -36,7 +36,7 @@ class PackedCluster:
 
     ``stays`` counts pods that may not move, by the rule that says so. Pods of DaemonSets are part
     of their nodes. Pods that wait may only have the rows of ``among`` (``None``: all). ``rows`` are
-    the scheduler's rows of the nodes.
+    the scheduler's rows of the nodes, ``resources`` the names of those of all amounts.
     """
 
     def __init__(self, cluster: ProfileRound, costs: MoveCosts, among: Mask | None = None) -> None:
@@ -50,7 +50,7 @@ class PackedCluster:
         has_devices = self._devices is not None and bool(self._devices.are_known.any())
         modelled = DEVICE_RESOURCES if has_devices else frozenset[str]()
         others = (name for name in state.resources.names if name and name not in modelled)
-        self._resources = [CPU, MEMORY, *sorted(set(others) - {CPU, MEMORY})]
+        self.resources = [CPU, MEMORY, *sorted(set(others) - {CPU, MEMORY})]
         self._masks: list[Mask] = [np.ones(len(self.names), np.bool_)]
         self._codes: dict[object, int] = {}
         self._budgets: dict[str, int] = {}
@@ -73,7 +73,7 @@ class PackedCluster:
 
     def _needs(self, usage: PodUsage, cards: int, share: int, places: int) -> PackedNeeds:
         asked = dict(usage.request)
-        amounts = tuple(float(asked.get(name, 0.0)) for name in self._resources)
+        amounts = tuple(float(asked.get(name, 0.0)) for name in self.resources)
         return PackedNeeds(amounts, cards, share if cards else 0, places)
 
     def _packing(self) -> Packing:
@@ -129,7 +129,7 @@ class PackedCluster:
 
     def _free(self) -> Amounts:
         resources = self._cluster.cluster.scheduler.nodes.resources
-        columns = [resources.column(name) for name in self._resources]
+        columns = [resources.column(name) for name in self.resources]
         found: Amounts = resources.allocatable[columns][:, self.rows].astype(np.float64)
         found -= resources.requested[columns][:, self.rows]
         return found

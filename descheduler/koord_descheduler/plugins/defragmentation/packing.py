@@ -183,10 +183,13 @@ class Packing:
         self.closed[node] = True
         self._undo.append(lambda: self.closed.__setitem__(node, False))
 
-    def take(self, needs: PackedNeeds, node: int) -> None:
-        """A unit is taken at once by a pod that stays."""
-        self.add(self._next_unit, PackedPod(needs, math.inf), node, self.cards_for(needs, node))
+    def take(self, needs: PackedNeeds, node: int, cards: tuple[int, ...] | None = None) -> int:
+        """A unit is taken at once by a pod that stays, with these cards; returns its number."""
+        number = self._next_unit
+        chosen = self.cards_for(needs, node) if cards is None else cards
+        self.add(number, PackedPod(needs, math.inf), node, chosen)
         self._next_unit -= 1
+        return number
 
     def _insert(self, number: int, place: PackedPlace) -> None:
         self.pods[number] = place

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
 from koord_scheduler.gangs.gangs import Gangs
+from koord_scheduler.plugins.node_numa_resource.pod_parts import NUMA_NEEDS
+from koord_scheduler.plugins.node_numa_resource.policies import NUMATopologyPolicy
 from koord_scheduler.state.arrays import Mask
 
 from koord_descheduler.framework.round import ProfileRound
@@ -24,6 +26,8 @@ from koord_descheduler.plugins.defragmentation.args import (
     DefragmentationTarget,
 )
 from koord_descheduler.plugins.defragmentation.goals import EmptyNodes, FreeSlots, slots_on
+from koord_descheduler.plugins.defragmentation.numa_goal import NUMASlots
+from koord_descheduler.plugins.defragmentation.numa_zones import node_zones
 from koord_descheduler.plugins.defragmentation.packed_cluster import PackedCluster
 from koord_descheduler.plugins.defragmentation.packing import PackedNeeds
 from koord_descheduler.plugins.defragmentation.search import SearchLimits, Verdict, search
@@ -151,26 +155,33 @@ class _JobPlan:
 
     def _search(self) -> str:
         """Make room for all pods of the job; returns why there is none."""
-        for needs, pods in self._kinds():
-            for pod in self._without_moves(needs, pods):
+        for needs, goal, pods in self._kinds():
+            for pod in self._without_moves(goal, pods):
                 pods.remove(pod)
             if pods:
-                self._make_room(needs, pods)
+                self._make_room(needs, goal, pods)
             missing = len(self.job) - len(self.places)
             if pods:
                 return f"at most {self.left} moves make no room for {missing} of {len(self.job)}"
         return ""
 
-    def _kinds(self) -> Iterator[tuple[PackedNeeds, list[QueuedPod]]]:
+    def _kinds(self) -> Iterator[tuple[PackedNeeds, FreeSlots, list[QueuedPod]]]:
         """Pods of the job by their needs, the hardest first."""
-        kinds: dict[PackedNeeds, list[QueuedPod]] = defaultdict(list)
+        kinds: dict[tuple[PackedNeeds, bool], list[QueuedPod]] = defaultdict(list)
         for pod in self.job:
-            kinds[self.packed.needs_of(pod)].append(pod)
-        order = sorted(kinds, key=lambda needs: (-needs.gpu, -self._size(needs)))
-        return ((needs, kinds[needs]) for needs in order)
+            policy = pod.waiting.pod_class.of(NUMA_NEEDS).topology_policy
+            is_aligned = policy is NUMATopologyPolicy.SINGLE_NUMA_NODE
+            kinds[self.packed.needs_of(pod), is_aligned].append(pod)
+        state = self.cluster.cluster.scheduler.nodes
+        for needs, is_aligned in sorted(kinds, key=lambda kind: self._order(kind[0])):
+            zones = node_zones(state, self.packed, is_aligned=is_aligned)
+            yield needs, NUMASlots(needs, zones), kinds[needs, is_aligned]
 
-    def _without_moves(self, needs: PackedNeeds, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
-        packing, goal = self.packed.packing, FreeSlots(needs)
+    def _order(self, needs: PackedNeeds) -> tuple[float, float]:
+        return -needs.gpu, -self._size(needs)
+
+    def _without_moves(self, goal: FreeSlots, pods: Sequence[QueuedPod]) -> list[QueuedPod]:
+        packing = self.packed.packing
         found: list[QueuedPod] = []
         for node in range(len(self.packed.names)):
             for _ in range(goal.units_on(packing, node)):
@@ -178,13 +189,13 @@ class _JobPlan:
                     return found
                 if not self._let_in(pods[len(found) : len(found) + 1], node):
                     break
-                packing.take(needs, node)
+                goal.take(packing, node, 1)
                 found.append(pods[len(found)])
         return found
 
-    def _make_room(self, needs: PackedNeeds, pods: list[QueuedPod]) -> None:
+    def _make_room(self, needs: PackedNeeds, goal: FreeSlots, pods: list[QueuedPod]) -> None:
         moved = sum(move.group == self._group for move in self.cluster.moves)
-        value = self._size(needs) * (1.0 + self.args.wait_hour * self._hours)
+        goal.weight = value = self._size(needs) * (1.0 + self.args.wait_hour * self._hours)
         limits = SearchLimits(self.left - moved, len(pods), self.args.min_value, self.args.effort)
 
         def judge(step: SearchStep) -> Verdict:
@@ -194,7 +205,7 @@ class _JobPlan:
                 self.cost += step.cost
             return verdict
 
-        search(self.packed.packing, FreeSlots(needs, value), limits, judge)
+        search(self.packed.packing, goal, limits, judge)
 
     def _prove(self, step: SearchStep, pods: Sequence[QueuedPod], value: float) -> Verdict:
         """Make the moves of a step, and try the pods that it is for; undo all if one fails."""

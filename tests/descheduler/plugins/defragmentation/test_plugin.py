@@ -13,7 +13,10 @@ from koord_descheduler.plugins.defragmentation.args import DefragmentationArgs, 
 from koord_descheduler.plugins.defragmentation.move_cost import ANNOTATION_CHECKPOINT, move_cost
 from koord_descheduler.plugins.defragmentation.plugin import Defragmentation
 from koord_model.keys import (
+    ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_DEVICE_ALLOCATED,
+    ANNOTATION_NUMA_TOPOLOGY_SPEC,
+    ANNOTATION_RESOURCE_STATUS,
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
@@ -275,6 +278,7 @@ def gpu_pod(name: str, per_cent: int, on: str = "", minor: int = 2, **more: Any)
         "gpu": [{"minor": minor, "resources": {GPU_CORE: per_cent, GPU_MEMORY_RATIO: per_cent}}]
     }
     annotations = {ANNOTATION_DEVICE_ALLOCATED: json.dumps(given)} if on else {}
+    annotations |= more.pop("annotations", {})
     return pod(
         name, on, spec=spec | ({"nodeName": on} if on else {}), annotations=annotations, **more
     )
@@ -292,3 +296,67 @@ def test_parts_of_cards_move_together_so_that_a_pod_gets_whole_ones() -> None:
     assert plan.moves[0].arithmetic["value"] == 3.0
     cluster.put(gpu_pod("q", 70, "b", 3), gpu_pod("r", 70, "b", 2))
     assert not cluster.round(plugin()).moves
+
+
+NUMA_PLUGINS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins:
+      multiPoint:
+        enabled: [{name: Coscheduling}, {name: DeviceShare}, {name: NodeNUMAResource}]
+"""
+ALIGNED = {ANNOTATION_NUMA_TOPOLOGY_SPEC: json.dumps({"numaTopologyPolicy": "SingleNUMANode"})}
+
+
+def numa_node(name: str, *, has_gpus: bool = False) -> list[dict[str, Any]]:
+    """Two NUMA nodes of four CPUs, 8 GiB and two GPUs."""
+    detail = [{"id": cpu, "core": cpu // 2, "node": cpu // 4, "socket": 0} for cpu in range(8)]
+    has = [{"name": "cpu", "allocatable": "4"}, {"name": "memory", "allocatable": "8Gi"}]
+    zones = [{"name": f"node-{zone}", "type": "Node", "resources": has} for zone in (0, 1)]
+    annotations = {ANNOTATION_CPU_TOPOLOGY: json.dumps({"detail": detail})}
+    metadata = {"name": name, "annotations": annotations}
+    topology = {"kind": "NodeResourceTopology", "metadata": metadata, "zones": zones}
+    if not has_gpus:
+        return [node(name), topology]
+    amounts = {GPU_CORE: "400", GPU_MEMORY_RATIO: "400", GPU_MEMORY: "64Gi"}
+    cards = [
+        {"type": "gpu", "id": f"{name}-{minor}", "minor": minor, "health": True,
+         "resources": {GPU_CORE: "100", GPU_MEMORY_RATIO: "100", GPU_MEMORY: "16Gi"},
+         "topology": {"socketID": 0, "nodeID": minor // 2, "pcieID": f"p{minor}"}}
+        for minor in range(4)
+    ]  # fmt: skip
+    devices = {"kind": "Device", "metadata": {"name": name}, "spec": {"devices": cards}}
+    return [node(name, allocatable=amounts), topology, devices]
+
+
+def test_pods_of_one_numa_node_move_for_a_gang_that_needs_whole_ones() -> None:
+    """Each node has enough for a pod of the gang, but only a half of it in each NUMA node."""
+    found = TestCluster(read_scheduler_config(NUMA_PLUGINS))
+    for name in ("a", "b"):
+        found.put(*numa_node(name))
+        for zone in (0, 1):
+            amounts = {"cpu": "2", "memory": "1Gi"}
+            given = {"numaNodeResources": [{"node": zone, "resources": amounts}]}
+            status = {ANNOTATION_RESOURCE_STATUS: json.dumps(given)}
+            found.put(pod(f"{name}{zone}", name, cpu="2", annotations=status))
+    found.put(node("c", cpu="4"))
+    written = gang_annotations("g", 2) | ALIGNED
+    found.put(*(pod(f"g{number}", cpu="4", annotations=written, owner="j") for number in range(2)))
+    plan = found.round(plugin())
+    left = sorted(move.source for move in plan.moves)
+    nodes = plan.notes["test/Defragmentation/default/g"]["nodes"]
+    assert sorted(nodes.values()) == left
+    assert {move.target for move in plan.moves} == {"c"}
+    assert len(left) == 2
+
+
+def test_cards_of_one_numa_node_are_freed_for_a_pod_that_needs_them_together() -> None:
+    found = TestCluster(read_scheduler_config(NUMA_PLUGINS))
+    found.put(*numa_node("a", has_gpus=True), *numa_node("b", has_gpus=True))
+    found.put(gpu_pod("p", 100, "a", 0), gpu_pod("q", 100, "a", 2))
+    found.put(gpu_pod("r", 100, "b", 0), gpu_pod("s", 50, "b", 2), gpu_pod("t", 50, "b", 3))
+    found.put(gpu_pod("waits", 200, annotations=ALIGNED, owner=None))
+    plan = found.round(plugin())
+    assert moves(plan) in ([("p", "b")], [("q", "b")], [("r", "a")])
