@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from koord_descheduler.planner.move import MoveRefusal, RoundPlan
 from koord_descheduler.program.history import RoundHistory
-from koord_descheduler.program.plan_document import plan_document
+from koord_descheduler.program.plan_document import job_document, plan_document
 from koord_service.status import json_page
 
 from tests.descheduler.clusters import NOW, TestCluster, node, pod
 from tests.descheduler.framework.test_round import Emptying
+from tests.descheduler.migration.jobs import job
 from tests.koordctl.conftest import Failing, Run, Serve
 
 NO_NODE = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
@@ -59,7 +60,9 @@ def test_why_a_pod_was_moved(run: Run, serve: Serve, plan: RoundPlan) -> None:
     history = RoundHistory()
     history.planned(plan, 0.1)
     history.executed(plan.moves[0], "refused", "a budget forbids it", NOW)
-    address = served(serve, why=history.why("default/p0"))
+    status = {"reason": "Forbidden", "message": "its set stays"}
+    jobs = [job_document(job(phase="Failed", node="b", status=status))]
+    address = served(serve, why={**history.why("default/p0"), "jobs": jobs})
     assert run("descheduler", "why", "default/p0", "--address", address).splitlines() == [
         "default/p0 is to move from a to b",
         "  Emptying: emptied",
@@ -69,6 +72,7 @@ def test_why_a_pod_was_moved(run: Run, serve: Serve, plan: RoundPlan) -> None:
         "  Emptying: emptied",
         f"    score  {plan.moves[0].arithmetic['score']:g}",
         "  result: refused: a budget forbids it",
+        "  PodMigrationJob j to b: Failed: Forbidden: its set stays",
     ]
 
 

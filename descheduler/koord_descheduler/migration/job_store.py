@@ -212,7 +212,7 @@ class JobStore:
 
 
 def _standing(job: MigrationJob | None) -> tuple[object, ...]:
-    """What others of its group wait for."""
+    """The part of a job that others of its group wait for."""
     if job is None:
         return ()
     eviction = job.condition("Eviction")

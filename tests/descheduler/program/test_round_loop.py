@@ -188,8 +188,11 @@ async def test_the_rest_of_a_group_stays_if_one_pod_does(cluster: TestCluster) -
     plan = made.plan(NOW)
     plan = plan._replace(moves=tuple(move._replace(group="g") for move in plan.moves))
     made.plan = lambda now, jobs=(): plan  # type: ignore[method-assign]
-    await loop(made, observer).run({"test": executor}, not_annotated)
+    history = RoundHistory()
+    rounds = RoundLoop(made, history, observer, interval=0.0, silence=str, wall=lambda: NOW)
+    await rounds.run({"test": executor}, not_annotated)
     assert executor.moved == ["p0"]
+    assert history.why("default/p1")["moved"]["why"] == "default/p0 of its group cannot move"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class NUMASlots(FreeSlots):
         units: int,
         chosen: Collection[int],
     ) -> Amounts:
-        """What a NUMA node lacks for units: amounts, and at the end thousandths of cards."""
+        """Amounts that a NUMA node lacks for units, and at the end thousandths of cards."""
         free, cards = self._free(packing, node, zones, chosen)
         amounts = units * packing.asked(self.needs) - free[zone]
         missing = units * self.needs.cards - (cards[zones.cards[zone]] >= self.needs.share).sum()

@@ -1,4 +1,4 @@
-"""NUMA nodes: what is free in each of a node, and what its pods have of them. No IO."""
+"""NUMA nodes: free amounts of each, and the parts that pods have. No IO."""
 
 from __future__ import annotations
 
