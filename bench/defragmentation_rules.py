@@ -8,8 +8,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from koord_descheduler.plugins.defragmentation.goals import DefragmentationGoal, FreeSlots
-from koord_descheduler.plugins.defragmentation.packing import CPU, MEMORY, PackedPod, Packing
+from koord_descheduler.plugins.defragmentation.goals import (
+    DefragmentationGoal,
+    EmptyNodes,
+    FreeSlots,
+)
+from koord_descheduler.plugins.defragmentation.packing import (
+    CPU,
+    MEMORY,
+    PackedNeeds,
+    PackedPod,
+    Packing,
+)
 from koord_scheduler.plugins.device_share.gpu_nodes import WHOLE
 
 Trace = list[tuple[int, int]]
@@ -174,12 +184,41 @@ def _hardness(pod: PackedPod) -> float:
     return pod.needs.gpu / WHOLE + pod.needs.amounts[CPU] / 1e6
 
 
+def most_empty_nodes(task: Task) -> float:
+    """Nodes that moves could empty at most.
+
+    A pod that needs all cards of the largest nodes has a place only where they are all free: on
+    few nodes. Beyond those each such victim costs a move more, which frees another one. This is
+    the least of the bounds that a price of a move, and of such a place, gives (weak duality).
+    """
+    packing, goal, most, _ = task
+    largest = float(packing.total_cards.sum(axis=1).max())
+    victims, large, kinds = [], [], set[PackedNeeds]()
+    for node in range(len(packing.on)):
+        for candidate in goal.candidates(packing, node, 1):
+            needs = [packing.pods[number].pod.needs for number in candidate.victims]
+            victims.append(len(needs))
+            large.append(sum(each.gpu >= largest for each in needs))
+            kinds.update(each for each in needs if each.gpu >= largest)
+    fits = [packing.fits(needs, np.arange(len(packing.on))) & ~packing.closed for needs in kinds]
+    places = int(np.any(fits, axis=0).sum()) if fits else 0
+    costs, extra = np.array(victims, np.float64), np.array(large, np.float64)
+    bounds = (
+        np.maximum(0.0, 1.0 - move * costs - place * extra).sum() + move * most + place * places
+        for move in np.linspace(0.0, 1.0, 41)
+        for place in move * np.linspace(0.0, 1.0, 9)
+    )
+    return float(min(bounds))
+
+
 def most_units(task: Task) -> float:
     """Units that moves could gain at most if victims always had a place.
 
     Nodes' cheapest steps come first. What is free in all is the other bound.
     """
     packing, goal, most, units = task
+    if isinstance(goal, EmptyNodes):
+        return most_empty_nodes(task)
     steps, cap = [], float(units)
     if isinstance(goal, FreeSlots):
         cap = min(cap, packing.free_cards.sum() / WHOLE / goal.needs.cards)

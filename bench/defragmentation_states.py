@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from koord_descheduler.plugins.defragmentation.goals import (
@@ -31,8 +32,24 @@ PODS_OF_BUDGET, BUDGET = 20, 10
 """So many pods in a row have a disruption budget, which allows so many evictions; half have one."""
 _MOST_MISSES = 300
 
+IN_GANGS, GANG = 20, 4
+"""Of so many pods in a row so many are a gang that runs, where a demand has gangs."""
+
 Pods = dict[int, tuple[GpuRequest, int, tuple[int, ...]]]
 """Of each pod its request, node, and cards."""
+
+
+class TraceDemand(NamedTuple):
+    """A goal, and how many units of it are of use.
+
+    Only whole gangs of so many ``members`` count, if it is more than one. If it ``has_gangs``, a
+    fifth of the pods are in gangs that run; as none of these moves alone, none moves.
+    """
+
+    goal: DefragmentationGoal
+    units: int = 1 << 30
+    members: int = 1
+    has_gangs: bool = False
 
 
 class TraceCluster:
@@ -90,15 +107,16 @@ class TraceCluster:
         amounts = request.cpu, request.memory
         return PackedNeeds(amounts, request.cards, request.share, self._codes[request.models])
 
-    def demands(self) -> dict[str, tuple[DefragmentationGoal, int]]:
-        """Goals by name, and how many units of each are of use."""
-        many, large = 1 << 30, self._codes[self._large]
+    def demands(self) -> dict[str, TraceDemand]:
+        """The demands by name."""
+        gang = FreeSlots(PackedNeeds((24000.0, 65536.0), 1, WHOLE, self._codes[self._large]))
         return {
-            "whole nodes": (FreeSlots(PackedNeeds((64200.0, 263168.0), 8, WHOLE)), 128),
-            "CPU-bound gang": (FreeSlots(PackedNeeds((24000.0, 65536.0), 1, WHOLE, large)), 64),
-            "cards": (FreeSlots(PackedNeeds((0.0, 0.0), 1, WHOLE)), many),
-            "usable cards": (FreeSlots(PackedNeeds((11400.0, 49152.0), 1, WHOLE)), many),
-            "empty nodes": (EmptyNodes(), many),
+            "whole nodes": TraceDemand(FreeSlots(PackedNeeds((64200.0, 263168.0), 8, WHOLE)), 128),
+            "CPU-bound gang": TraceDemand(gang, 64),
+            "gangs of four": TraceDemand(gang, 256, members=4, has_gangs=True),
+            "cards": TraceDemand(FreeSlots(PackedNeeds((0.0, 0.0), 1, WHOLE))),
+            "usable cards": TraceDemand(FreeSlots(PackedNeeds((11400.0, 49152.0), 1, WHOLE))),
+            "empty nodes": TraceDemand(EmptyNodes()),
         }
 
 
