@@ -91,12 +91,14 @@ def _plan(
 ) -> None:
     """Plan for a job; where it has to be in one domain, in one after the other."""
     virtual = cluster.virtual
-    if job[0].gang and not virtual.gang_obstacle(job[0]):
+    obstacle = virtual.gang_obstacle(job[0]) if job[0].gang else ""
+    if job[0].gang and not obstacle:
         return
     domains = virtual.gang_domains(job[0]) if job[0].gang else None
     if domains is None:
         _JobPlan(cluster, args, job, left).make()
         return
+    cluster.note(job[0].gang, {"why": obstacle})  # if none is large enough
     for among in _best_domains(PackedCluster(cluster, args.costs), job, domains):
         if _JobPlan(cluster, args, job, left, among).make():
             return

@@ -229,6 +229,10 @@ def test_pods_move_for_a_gang_in_the_part_of_the_network_that_it_has_to_be_in() 
     assert moves(plan) == [("p", "a1")] or moves(plan) == [("p", "a2")]
     nodes = plan.notes["test/Defragmentation/default/g"]["nodes"]
     assert set(nodes.values()) == {"b1", "b2"}
+    written = gang_annotations("h", 3, network_topology_spec=json.dumps(rules))
+    found.put(*(pod(f"h{number}", cpu="6", annotations=written, owner="h") for number in range(3)))
+    why = found.round(plugin()).notes["test/Defragmentation/default/h"]["why"]
+    assert why.startswith('no domain of layer "rack" has room for 3 pods')
 
 
 @pytest.mark.parametrize(
