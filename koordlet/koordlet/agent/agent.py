@@ -49,6 +49,7 @@ from koordlet.http_api.journal import JournalPages
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.routes import events_page, pages
 from koordlet.metrics_reporter.documents.topology_annotations import set_aside
+from koordlet.plugin_watcher.watcher import PluginWatcher
 from koordlet.qos_manager.plan_queue import NodePlan
 from koordlet.qos_manager.strategy_loop import StrategyLoop
 from koordlet.runtime_hooks.answered_requests import AnsweredRequests
@@ -110,7 +111,10 @@ class Agent:
         self._nri: NriClient | None = None
         self._observing: MetricsAdvisor | None = None
         self._deciding: QoSManager | None = None
+        self._plugins = PluginWatcher(settings.plugin_registration_dir)
         self._open(files, gates)
+        if self._plugins.is_followed:
+            self._loops.append(self._plugins.run)
         self._stages = self._select_stages()
         self._server: HookServer | None = None
         self._registration: HookRegistration | None = None
@@ -217,6 +221,8 @@ class Agent:
             self._node,
             self._cluster,
             os.environ,
+            # To register is to answer.
+            None if self._settings.read_only else self._plugins,
         )
         self._loops += self._deciding.loops
 

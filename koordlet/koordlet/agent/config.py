@@ -19,6 +19,8 @@ from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_service.settings import option
 from koord_service.status import is_local
 
+PLUGIN_DIRECTORY = "/var/lib/katalyst/plugin-socks"
+"""Katalyst's."""
 _SOCKET = "/var/run/koordlet/koordlet.sock"
 _POLICIES = ("Ignore", "Fail")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -307,6 +309,9 @@ class KoordletSettings:
     evict_by_stop: bool = option(
         False, "stop containers even if the Kubernetes API could evict the pod"
     )
+    plugin_registration_dir: str = option(
+        PLUGIN_DIRECTORY, "directory in which plugins of others register by their sockets"
+    )
     container_runtime_endpoint: str = option(
         "unix:///run/containerd/containerd.sock",
         "CRI endpoint that stops containers when pods are evicted without the Kubernetes API",
@@ -339,6 +344,11 @@ class KoordletSettings:
             if not path.startswith("/"):
                 flag = f"--runtime-hooks-{name.replace('_', '-')}"
                 raise ValueError(f'{flag} is "{path}"; expected an absolute path')
+        if not self.plugin_registration_dir.startswith("/"):
+            raise ValueError(
+                f'--plugin-registration-dir is "{self.plugin_registration_dir}"; '
+                "expected an absolute path"
+            )
         source = self.pod_list_source
         if source and not source.startswith(("http://", "https://", "/")):
             raise ValueError(

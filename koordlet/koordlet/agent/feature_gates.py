@@ -18,6 +18,7 @@ DEFAULTS: Mapping[str, bool] = {
     "CPICollector": False,
     "CgroupReconcile": False,
     "ColdPageCollector": False,
+    "EvictionPlugins": False,
     "HugePageReport": False,
     "InterferenceDetection": False,
     "IrqAffinity": False,
@@ -35,7 +36,8 @@ DEFAULTS: Mapping[str, bool] = {
 }
 """Those that do something here.
 
-Our own are InterferenceDetection, IrqAffinity, MemoryOffload, PressureSuppress and ThresholdEvict.
+Our own are EvictionPlugins, InterferenceDetection, IrqAffinity, MemoryOffload, PressureSuppress and
+ThresholdEvict.
 """
 
 UNUSED = frozenset(

@@ -15,8 +15,9 @@ from koord_host.planning.desired_values import Target
 from koord_kube.protocol.api import Object
 from prometheus_client import CollectorRegistry
 
-from koordlet.agent.config import KoordletSettings
+from koordlet.agent.config import KoordletSettings, node_name
 from koordlet.agent.eviction import open_evictor
+from koordlet.agent.eviction_plugins import open_plugin_host
 from koordlet.agent.metrics_advisor import MetricsAdvisor
 from koordlet.agent.runtime_hooks import ManagedNode
 from koordlet.agent.states_informer import StatesInformer
@@ -24,6 +25,7 @@ from koordlet.http_api.cgroups import cgroup_documents
 from koordlet.http_api.documents.node import Document
 from koordlet.http_api.documents.why import DecisionSources
 from koordlet.http_api.strategy_metrics import StrategyMetrics
+from koordlet.plugin_watcher.watcher import PluginWatcher
 from koordlet.qos_manager.core.decision_log import DecisionLog
 from koordlet.qos_manager.core.strategy_runner import StrategyRunner
 from koordlet.qos_manager.eviction.metrics import EvictionMetrics
@@ -59,8 +61,12 @@ def open_qos_manager(
     node: ManagedNode | None,
     cluster: StatesInformer | None,
     environ: Mapping[str, str],
+    plugins: PluginWatcher | None = None,
 ) -> QoSManager:
-    """Be ready to decide; without a ``node`` to write to all strategies are but shown."""
+    """Be ready to decide; without a ``node`` to write to all strategies are but shown.
+
+    ``plugins`` are those of others that register; ``None``: none is asked.
+    """
     strategies, off = select_enabled(asdict(settings), gates)
     evictor = open_evictor(settings, cluster, environ)
     rounds = StrategyRunner(strategies, time.thread_time, shown_only=node is None)
@@ -93,7 +99,13 @@ def open_qos_manager(
         going = lambda: len(evictor.evicting())  # noqa: E731 - nothing to name
         registry.register(EvictionMetrics(observing.observed.node, evictor.counts, going))
 
-    return QoSManager(decider, decided, (decider.run, evictor.run), register)
+    loops: list[Loop] = [decider.run, evictor.run]
+    asking = next((one for one in strategies if one.gate == "EvictionPlugins"), None)
+    if asking is not None and plugins is not None:
+        name, newest = node_name(settings, environ), observing.observer.newest
+        host = open_plugin_host(asking, plugins, name, pods, views, newest, cluster, environ)
+        loops.append(host.run)
+    return QoSManager(decider, decided, tuple(loops), register)
 
 
 def submit_plan(node: ManagedNode, wanted: NodePlan) -> None:

@@ -98,5 +98,7 @@ class PluginClient:
         await self._channel.close()
 
     def _failed(self) -> None:
+        if self.pause > 0:
+            return  # calls at the same time count once
         self._failures += 1
         self._again_at = self._now() + exponential(_FIRST_PAUSE, _LONGEST_PAUSE, self._failures)

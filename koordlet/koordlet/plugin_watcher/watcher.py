@@ -33,8 +33,6 @@ from koordlet.plugin_watcher.core.registrations import (
     SocketIdentity,
 )
 
-PLUGIN_DIRECTORY = "/var/lib/katalyst/plugin-socks"
-"""Katalyst's directory."""
 LOOK_SECONDS = 1.0
 ASK_SECONDS = 10.0
 """Katalyst's time for a plugin to say who it is; it delays nobody else."""
@@ -64,6 +62,11 @@ class PluginWatcher:
         """Register plugins of a kind that support one of the versions, the best one first."""
         self._versions[kind] = tuple(versions)
         self._followers[kind] = changed
+
+    @property
+    def is_followed(self) -> bool:
+        """True if somebody follows a kind of plugins."""
+        return bool(self._followers)
 
     def plugins(self, kind: str) -> tuple[RegisteredPlugin, ...]:
         """The plugins of a kind now."""

@@ -88,7 +88,7 @@ class Request(msgspec.Struct, frozen=True):
 
     A PATCH is a JSON merge patch, or ``is_strategic``: built-in kinds merge lists by their keys.
     What ``is_of_one`` is never about all objects, whatever the name. ``encoded`` is a body that is
-    JSON already, in place of ``body``.
+    JSON already, in place of ``body``. ``accept`` is the media type of the answer.
     """
 
     method: str
@@ -101,6 +101,7 @@ class Request(msgspec.Struct, frozen=True):
     is_strategic: bool = False
     is_of_one: bool = False
     encoded: bytes = b""
+    accept: str = "application/json"
 
     @property
     def payload(self) -> bytes:

@@ -72,7 +72,9 @@ class RoundPlans:
     def claims(self) -> list[tuple[str, StrategyMode, EvictionClaim]]:
         """Claims of resources to be freed."""
         return [
-            (name, mode, claim) for name, mode, plan in self._planned_now() for claim in plan.claims
+            (name, StrategyMode.SHADOW if claim.shadow else mode, claim)
+            for name, mode, plan in self._planned_now()
+            for claim in plan.claims
         ]
 
     @property

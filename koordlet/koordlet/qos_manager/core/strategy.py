@@ -227,6 +227,8 @@ class EvictionClaim:
     ``rule`` is the feature gate's name ("MemoryEvict"), which is what a pod's annotation
     ``koordinator.sh/eviction-policy`` lists. ``forced`` is whether it may
     not wait: a hard threshold. ``notice_seconds`` is how long a pod is warned before it goes.
+    ``foreign`` is whether others than koordlet want it: such claims are served last, and by half of
+    the minute's budget. ``shadow`` is whether it is only shown, though the strategy is on.
     """
 
     rule: str
@@ -237,6 +239,8 @@ class EvictionClaim:
     opt_in: bool = True
     forced: bool = False
     notice_seconds: float = 0.0
+    foreign: bool = False
+    shadow: bool = False
 
 
 class PodNotice(NamedTuple):

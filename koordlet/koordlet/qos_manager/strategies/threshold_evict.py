@@ -190,23 +190,17 @@ def _victims(view: StrategyView, threshold: NodeThreshold, settings: Settings) -
 def _claims(
     threshold: NodeThreshold, observed: SignalReading, victims: _Victims, decision: Decision
 ) -> tuple[EvictionClaim, EvictionClaim]:
-    """One claim on best-effort pods, and one on all.
-
-    The second names best-effort pods too, so that what those free counts for it as well.
-    """
-    on_best_effort = EvictionClaim(
+    """One claim on best-effort pods, and one on all."""
+    claim = EvictionClaim(
         GATE,
         observed.resource,
         observed.need,
-        victims.best_effort,
+        (),
         decision,
-        opt_in=False,
         forced=threshold.hard,
         notice_seconds=0.0 if threshold.hard else threshold.notice_seconds,
     )
-    everybody = (*victims.best_effort, *victims.others)
-    on_all = replace(on_best_effort, victims=everybody, opt_in=True)
-    return on_best_effort, on_all
+    return eviction_claim.by_class(claim, victims.best_effort, victims.others)
 
 
 def _foremost(found: Mapping[NodeThreshold, _ThresholdResult]) -> tuple[EvictionClaim, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from koordlet.qos_manager.core.strategy import (
     Decision,
@@ -63,6 +64,19 @@ def to_free(shortage: NodeShortage, victims: tuple[EvictionVictim, ...], opt_in:
         shortage.rule, shortage.resource, shortage.need, victims, decision, opt_in=opt_in
     )
     return Plan(decisions=(decision,), claims=(claim,))
+
+
+def by_class(
+    claim: EvictionClaim,
+    best_effort: Sequence[EvictionVictim],
+    others: Sequence[EvictionVictim],
+) -> tuple[EvictionClaim, EvictionClaim]:
+    """One claim on best-effort pods, and one on all of those that agreed.
+
+    The second names best-effort pods too, so that what those free counts for it as well.
+    """
+    on_best_effort = replace(claim, victims=tuple(best_effort), opt_in=False)
+    return on_best_effort, replace(claim, victims=(*best_effort, *others), opt_in=True)
 
 
 def together(*plans: Plan) -> Plan:

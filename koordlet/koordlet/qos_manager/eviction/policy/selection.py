@@ -1,7 +1,7 @@
 """Selects evictions for claims: no more than needed, and no pod that is protected. No IO.
 
 Claims are served in one order: those that may not wait first, then rules for best-effort
-pods, for what was promised, for use, and thresholds of our own. For each claim:
+pods, for what was promised, for use, thresholds of our own, and plugins of others. For each claim:
 
 1. What pods on their way out free counts: those chosen before in this round, those of earlier
    rounds that are still there or have just gone, and those that end for other reasons. It
@@ -40,6 +40,8 @@ _LEAST_SHARE = 0.01
 A node has hardly more than a hundred pods, so that smaller ones hardly help together.
 """
 _UNITS = {"cpu": "cores", "memory": "bytes"}
+_FOREIGN = 4
+"""The rank of plugins of others, after all of our rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ def select_evictions(
 def order(claimed: Claimed) -> tuple[bool, int, str, str, str, float]:
     """The sort key of a claim: the lowest is served first."""
     strategy, _, claim = claimed
-    rank_ = rank(claim.rule)
+    # The name of others' rules is whatever they say.
+    rank_ = _FOREIGN if claim.foreign else rank(claim.rule)
     return not claim.forced, rank_, strategy, claim.rule, claim.resource, -claim.need
 
 
@@ -173,11 +176,15 @@ class _Selector:
                 continue
             elif (seconds := self._notice(victim.pod, claim)) > 0:
                 self._warn(ask, victim, seconds)
-            elif self._left <= 0:
-                return f"{self._room.per_minute} evictions a minute are the most"
+            elif self._left <= (reserved := self._reserved(claim)):
+                return f"{self._room.per_minute - reserved} evictions a minute are the most"
             else:
                 self._evict(ask, victim)
         return "no further pod may be evicted"
+
+    def _reserved(self, claim: EvictionClaim) -> int:
+        """Return the part of the minute's budget that is not for a claim."""
+        return self._room.per_minute // 2 if claim.foreign else 0
 
     def _candidates(self, claim: EvictionClaim) -> list[EvictionVictim]:
         """The victims that are not on their way out; each once."""

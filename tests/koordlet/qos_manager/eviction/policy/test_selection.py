@@ -341,3 +341,15 @@ def test_of_two_claims_of_one_kind_the_one_that_gets_more_of_a_pod_counts(
         ("s", StrategyMode.ON, claim(2.0, {"b": 1.0}, "BEMemoryEvict", "cpu")),
     ]
     assert names(select_evictions([claims[place] for place in order], room(2), may)) == ["a"]
+
+
+def test_plugins_of_others_come_last_whatever_their_name_and_have_half_of_the_budget() -> None:
+    foreign = replace(claim(9, dict.fromkeys("abcdefgh", 1), "BEFirst", "pods"), foreign=True)
+    forced = replace(foreign, forced=True)
+    ours = claim(2, {"a": 1, "b": 1}, forced=True)
+    found = select_evictions(of_s(forced, ours), EvictionAllowance(10, 10), may)
+    assert names(found) == ["a", "b", *"cdefgh"][:5]
+    assert "not enough: 5 evictions a minute are the most" in " ".join(said(found))
+    assert [one.claim.foreign for one in found.evictions] == [False] * 2 + [True] * 3
+    soft = select_evictions(of_s(foreign, claim(1, {"h": 1})), EvictionAllowance(10, 10), may)
+    assert names(soft)[0] == "h"

@@ -1,0 +1,1 @@
+"""Requests to eviction plugins, and their answers. No IO."""
