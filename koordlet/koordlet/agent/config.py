@@ -212,6 +212,11 @@ class KoordletSettings:
         "/var/run/koordlet/xpu-device-infos",
         "directory in which device plugins describe accelerators (gate Accelerators)",
     )
+    image_fs_dir: str = option(
+        "",
+        "directory on the file system of images (gate ThresholdEvict); "
+        "empty: the usual one of --default-runtime-type",
+    )
     tsdb_path: str = option(
         "", 'directory of the metric cache; empty: "metrics" in --state-dir, "none": memory only'
     )

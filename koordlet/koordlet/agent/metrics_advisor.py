@@ -10,6 +10,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 
+from koord_host.filesystems import filesystem_space
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
 from koord_host.nvml import NVML
@@ -43,6 +44,13 @@ _log = get_log("koordlet.observer")
 
 _STALE_ROUNDS = 20
 """Koordinator forgets a counter that was silent for so many intervals."""
+
+_IMAGE_FS = {
+    "containerd": "/var/lib/containerd",
+    "docker": "/var/lib/docker",
+    "cri-o": "/var/lib/containers",
+}
+"""Where runtimes keep images, unless they are set otherwise."""
 
 _FINISH_SECONDS = 5.0
 """Time for which a hanging collector or disk may keep koordlet from stopping."""
@@ -176,6 +184,8 @@ def _sources(
         page_bytes=os.sysconf("SC_PAGE_SIZE"),
         stale_seconds=_STALE_ROUNDS * settings.collect_res_used_interval,
         cpi_seconds=settings.cpi_collector_interval,
+        image_fs_dir=settings.image_fs_dir or _IMAGE_FS[settings.default_runtime_type],
+        filesystem=filesystem_space,
         perf=PerfEvents(),
         gpus=NVML() if gates["Accelerators"] else None,
     )

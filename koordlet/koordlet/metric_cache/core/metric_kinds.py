@@ -98,6 +98,18 @@ def _rows() -> tuple[MetricKind, ...]:
         MetricKind(
             "node_psi", "percent", "time that tasks of the node waited, 10 s average", _PSI, 10
         ),
+        MetricKind(
+            "class_psi",
+            "percent",
+            "the same, of the group of all burstable or all best-effort pods",
+            ("kube_qos", *_PSI),
+            10,
+        ),
+        MetricKind("node_load1", "tasks", "load of the node over a minute", step=10),
+        MetricKind("node_imagefs_available", "bytes", "free space for images", step=10),
+        MetricKind("node_imagefs_capacity", "bytes", "space for images", step=10),
+        MetricKind("node_imagefs_inodes_free", "count", "free inodes for images", step=10),
+        MetricKind("node_imagefs_inodes", "count", "inodes for images", step=10),
         MetricKind("host_application_cpu_usage", "cores", "CPU of a host application", _HOST_APP),
         MetricKind(
             "host_application_memory_usage", "bytes", "its memory, without page cache", _HOST_APP

@@ -1,7 +1,8 @@
 """Pressure (PSI): for how much of the time tasks waited for CPU, memory or IO, in percent.
 
 ``node_psi`` from /proc/pressure/{cpu,memory,io}, whatever the cgroup version: averages
-over 10, 60 and 300 s. ``pod_psi`` and ``container_psi`` from {cpu,memory,io}.pressure of
+over 10, 60 and 300 s; ``class_psi`` the same of the groups of all burstable and of all best-effort
+pods, as far as cgroups have it. ``pod_psi`` and ``container_psi`` from {cpu,memory,io}.pressure of
 their cgroups (v2; v1 only with Anolis' kernel, in its hierarchy of cpuacct): averages
 over 10 s alone, since longer ones follow from those that the metric cache keeps, and
 each more would be 6 series a container. ``{pod,container}_psi_cpu_full_supported`` is 1
@@ -17,6 +18,7 @@ from errno import ENODEV
 
 from koord_host.kernel_files import pressure
 from koord_host.kernel_files.pressure import Averages, Pressure
+from koord_model.qos import KubeQoS
 
 from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import LabelledCgroup, PerPodCache, groups
@@ -50,6 +52,10 @@ class Collector:
         partial: list[str] = []
         node = self._read(f"{self._layout.proc_root}/pressure/", "", partial)
         samples = list(_samples("node_psi", (), node, _NODE_AVERAGES))
+        for qos in (KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT):
+            directory = self._layout.group_path(self._layout.kube_qos_group(qos), "cpuacct")
+            known = self._read(f"{directory}/", ".pressure", partial)
+            samples += _samples("class_psi", (qos.value,), known, _NODE_AVERAGES)
         found = 0
         for pod in self._groups.of(context.pods):
             for group in pod:

@@ -15,11 +15,12 @@ only through its sources, and the clock only from its context. Its samples have 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from koord_host.devices.gpu import GPUCounters
+from koord_host.filesystems import FilesystemSpace
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
 from koord_model.node_slo import NodeSLO
@@ -79,8 +80,8 @@ class CollectorSources:
     plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
     ``page_bytes`` the kernel's page size (4 or 64 KiB). A counter that was not read for more
     than ``stale_seconds`` starts again. ``cpi_seconds`` is how often cycles and instructions
-    are measured. ``perf`` and ``gpus`` are sources that are not files; ``None`` where this
-    program has none.
+    are measured. ``perf``, ``gpus`` and ``filesystem`` are sources that are not files; ``None``
+    where this program has none.
     """
 
     tree: FileTree
@@ -94,6 +95,8 @@ class CollectorSources:
     cpi_seconds: float = 60.0
     perf: PerfCounters | None = None
     gpus: GPUCounters | None = None
+    image_fs_dir: str = "/var/lib/containerd"
+    filesystem: Callable[[str], FilesystemSpace] | None = None
 
 
 class LatestValues(Protocol):

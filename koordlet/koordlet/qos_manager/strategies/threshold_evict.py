@@ -41,13 +41,13 @@ from koordlet.qos_manager.core.strategy import (
 )
 from koordlet.qos_manager.eviction.claims import eviction_claim, ranking
 from koordlet.qos_manager.eviction.claims.episodes import ThresholdEpisode, advance
-from koordlet.qos_manager.eviction.claims.node_thresholds import (
-    NodeThreshold,
+from koordlet.qos_manager.eviction.claims.node_signals import (
     SignalReading,
     observe,
     releases,
     weight,
 )
+from koordlet.qos_manager.eviction.claims.node_thresholds import NodeThreshold
 from koordlet.qos_manager.eviction.policy import guard
 
 GATE = "ThresholdEvict"

@@ -146,3 +146,10 @@ def test_what_a_kernel_lacks(
 def test_a_kernel_without_psi(files: dict[str, str | OSError], said: str) -> None:
     with pytest.raises(UnavailableError, match=said):
         collect(files, RECORD)
+
+
+def test_classes_of_pods_have_the_nodes_averages() -> None:
+    samples, partial = collect(NODE | group_files("/sys/fs/cgroup/kubepods/burstable"))
+    assert partial == ()
+    assert samples["class_psi", "Burstable", "mem", "avg60", "some"] == 2.0
+    assert ("class_psi", "BestEffort", "mem", "avg60", "some") not in samples

@@ -1,13 +1,7 @@
-"""Thresholds of our own: signals of the node, how far past a threshold they are. No IO.
+"""Thresholds of our own: a signal of the node, and from where on it is past. No IO.
 
-As in the kubelet, ``memory.available`` is met below its threshold; all others above. What
-is to be freed::
-
-    memory.available   threshold + capacity × free / 100 − available
-    cpu.usage          used − capacity × (threshold − free) / 100
-    *.pressure         one pod: how much would help is unknown
-
-A pod frees what it uses. Pressure is the kernel's own average (PSI) of the node.
+``node_signals`` reads the signals. As in the kubelet, what is free is past below its threshold; all
+others above.
 """
 
 from __future__ import annotations
@@ -18,12 +12,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
-from koordlet.qos_manager.core.strategy import StrategyView, Term, shown
-from koordlet.qos_manager.eviction.claims import usage
-from koordlet.qos_manager.eviction.claims.ranking import ReleaseOfPod
-
-PSI_SECONDS = 30.0
-"""Greatest age of a value of pressure: it is read each 10 s where nothing else is set."""
+from koordlet.qos_manager.core.strategy import shown
 
 
 class NodeSignal(StrEnum):
@@ -34,6 +23,12 @@ class NodeSignal(StrEnum):
     MEMORY_PRESSURE = "memory.pressure"
     CPU_PRESSURE = "cpu.pressure"
     IO_PRESSURE = "io.pressure"
+    CLASS_MEMORY_PRESSURE = "class.memory.pressure"
+    NUMA_MEMORY_FREE = "numa.memory.free"
+    POD_RSS = "pod.rss"
+    IMAGEFS_AVAILABLE = "imagefs.available"
+    IMAGEFS_INODES_FREE = "imagefs.inodesFree"
+    SYSTEM_LOAD = "system.load"
 
 
 class ThresholdOperator(StrEnum):
@@ -58,10 +53,28 @@ class PressureDegree(StrEnum):
     FULL = "full"
 
 
-_PSI_WORDS = {
-    NodeSignal.MEMORY_PRESSURE: "mem",
-    NodeSignal.CPU_PRESSURE: "cpu",
-    NodeSignal.IO_PRESSURE: "io",
+class _SignalRule(NamedTuple):
+    """Thresholds that a signal may have.
+
+    ``less`` is whether it is past below. ``unit`` is that of a quantity, "" where it has none.
+    ``optional`` is whether there is a threshold without either.
+    """
+
+    less: bool = False
+    most_percent: float = 100.0
+    unit: str = ""
+    optional: bool = False
+
+
+_LOAD_SECONDS = 60.0
+"""Time constant of the kernel's load."""
+_RULES = dict.fromkeys(NodeSignal, _SignalRule()) | {
+    NodeSignal.MEMORY_AVAILABLE: _SignalRule(less=True, unit="bytes"),
+    NodeSignal.NUMA_MEMORY_FREE: _SignalRule(less=True, unit="bytes", optional=True),
+    NodeSignal.POD_RSS: _SignalRule(most_percent=1000.0, optional=True),
+    NodeSignal.IMAGEFS_AVAILABLE: _SignalRule(less=True, unit="bytes"),
+    NodeSignal.IMAGEFS_INODES_FREE: _SignalRule(less=True, unit="inodes"),
+    NodeSignal.SYSTEM_LOAD: _SignalRule(most_percent=1000.0),
 }
 
 
@@ -75,10 +88,10 @@ class NodeThreshold:
 
     signal: NodeSignal
     """Observed signal."""
-    percent: Annotated[float, Meta(gt=0, le=100)] | None = None
-    """Of the node's memory or CPUs, or of the time (pressure)."""
+    percent: Annotated[float, Meta(gt=0, le=1000)] | None = None
+    """Of the node's memory or CPUs, of the time (pressure), of a pod's request (``pod.rss``)."""
     quantity: Annotated[int, Meta(ge=1)] | None = None
-    """Instead of ``percent``: bytes, of ``memory.available`` alone."""
+    """Instead of ``percent``: bytes or inodes that are free."""
     operator: ThresholdOperator | None = None
     """The signal's own, whether it is written or not."""
     hard: bool = False
@@ -97,141 +110,43 @@ class NodeThreshold:
     """Window over which ``cpu.usage`` is averaged."""
 
     def __post_init__(self) -> None:
-        of_memory = self.signal is NodeSignal.MEMORY_AVAILABLE
-        if (self.percent is None) == (self.quantity is None):
+        rule = _RULES[self.signal]
+        given = (self.percent is not None) + (self.quantity is not None)
+        if given > 1 or not (given or rule.optional):
             raise ValueError(f"{self.signal} wants one of percent and quantity")
-        if self.quantity is not None and not of_memory:
+        if self.quantity is not None and not rule.unit:
             raise ValueError(f"{self.signal} has its threshold in percent, not as a quantity")
+        if (self.percent or 0.0) > rule.most_percent:
+            raise ValueError(f"{self.signal} wants a percent <= {rule.most_percent:g}")
         if self.operator not in (None, self.side):
             raise ValueError(f"{self.signal} is past its threshold when it is {self.side}")
 
     @property
     def side(self) -> ThresholdOperator:
         """Side of the threshold on which the signal is past it."""
-        less = self.signal is NodeSignal.MEMORY_AVAILABLE
-        return ThresholdOperator.LESS if less else ThresholdOperator.GREATER
-
-    @property
-    def measure(self) -> usage.UsageMeasure | None:
-        """Usage of pods for this signal; ``None`` where it is not measured."""
-        return _MEASURES.get(self.signal)
+        return ThresholdOperator.LESS if _RULES[self.signal].less else ThresholdOperator.GREATER
 
     @property
     def of_pressure(self) -> bool:
         """True if it is a signal of pressure."""
-        return self.signal in _PSI_WORDS
+        return self.signal.value.endswith(".pressure")
 
     @property
     def settles_seconds(self) -> float:
         """Time for which the signal still shows the usage of a pod that is gone."""
         if self.of_pressure:
             return float(self.average.removeprefix("avg"))
+        if self.signal is NodeSignal.SYSTEM_LOAD:
+            return _LOAD_SECONDS
         return self.window_seconds if self.signal is NodeSignal.CPU_USAGE else 0.0
 
     def __str__(self) -> str:
         """For people: "soft memory.available < 10 %"."""
         sign = "<" if self.side is ThresholdOperator.LESS else ">"
-        at = shown(self.percent, "%") if self.quantity is None else shown(self.quantity, "bytes")
+        at = "its own threshold"
+        if self.percent is not None:
+            at = shown(self.percent, "%")
+        elif self.quantity is not None:
+            at = shown(self.quantity, _RULES[self.signal].unit)
         which = f" {self.average} {self.degree}" if self.of_pressure else ""
         return f"{'hard' if self.hard else 'soft'} {self.signal}{which} {sign} {at}"
-
-
-_MEASURES = {
-    NodeSignal.MEMORY_AVAILABLE: usage.MEMORY,
-    NodeSignal.MEMORY_PRESSURE: usage.MEMORY,
-    NodeSignal.CPU_USAGE: usage.CPU,
-    NodeSignal.CPU_PRESSURE: usage.CPU,
-}
-
-
-class SignalReading(NamedTuple):
-    """Value of a signal; ``need`` is 0 while it is not past its threshold.
-
-    ``resource`` and ``unit`` are those of the need.
-    """
-
-    need: float
-    resource: str
-    unit: str
-    formula: str
-    given: tuple[Term, ...]
-
-
-def observe(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:
-    """Read the signal of a threshold; ``None`` where it is not known."""
-    if threshold.of_pressure:
-        return _pressure(view, threshold)
-    if threshold.signal is NodeSignal.CPU_USAGE:
-        return _cpu_usage(view, threshold)
-    return _memory_available(view, threshold)
-
-
-def releases(view: StrategyView, threshold: NodeThreshold) -> ReleaseOfPod:
-    """Return the function of each pod's release, in the unit of the need."""
-    if threshold.of_pressure or threshold.measure is None:
-        return lambda pod: 1.0
-    return usage.used_by(view, threshold.measure)
-
-
-def weight(view: StrategyView, threshold: NodeThreshold) -> ReleaseOfPod:
-    """Return the function that orders pods of the same priority; ``None`` of all if unmeasured."""
-    return usage.used_by(view, threshold.measure) if threshold.measure else lambda pod: None
-
-
-def _memory_available(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:
-    capacity = usage.capacity(view, usage.MEMORY)
-    used = usage.node_use(view, usage.MEMORY)
-    if capacity is None or used is None:
-        return None
-    available = max(capacity - used, 0.0)
-    limit = threshold.quantity or capacity * (threshold.percent or 0.0) / 100
-    wanted = limit + capacity * threshold.free_percent / 100 - available
-    return SignalReading(
-        wanted if available < limit else 0.0,
-        "memory",
-        "bytes",
-        "need = threshold + capacity × free / 100 − available where available < threshold else 0",
-        (
-            Term("threshold", limit, "bytes"),
-            Term("capacity", capacity, "bytes"),
-            Term("free", threshold.free_percent, "%"),
-            Term("available", available, "bytes"),
-        ),
-    )
-
-
-def _cpu_usage(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:
-    capacity = usage.capacity(view, usage.CPU)
-    used = usage.node_use(view, usage.CPU, threshold.window_seconds)
-    percent = threshold.percent or 0.0
-    if capacity is None or used is None:
-        return None
-    wanted = used - capacity * max(percent - threshold.free_percent, 0.0) / 100
-    return SignalReading(
-        wanted if 100 * used > percent * capacity else 0.0,
-        "cpu",
-        "cores",
-        "need = used − capacity × max(threshold − free, 0) / 100"
-        " where 100 × used > capacity × threshold else 0",
-        (
-            Term("used", used, "cores"),
-            Term("capacity", capacity, "cores"),
-            Term("threshold", percent, "%"),
-            Term("free", threshold.free_percent, "%"),
-        ),
-    )
-
-
-def _pressure(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:
-    labels = _PSI_WORDS[threshold.signal], threshold.average.value, threshold.degree.value
-    found = view.history.windows("node_psi", PSI_SECONDS).get(labels)
-    if found is None or not found.points:
-        return None
-    percent = threshold.percent or 0.0
-    return SignalReading(
-        1.0 if found.last > percent else 0.0,
-        threshold.signal.value,
-        "pods",
-        "need = 1 where pressure > threshold else 0",
-        (Term("pressure", found.last, "%"), Term("threshold", percent, "%")),
-    )

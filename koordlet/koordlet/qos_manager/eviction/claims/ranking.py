@@ -51,6 +51,11 @@ def up_to(pods: Iterable[PodView], highest: int) -> Iterator[PodView]:
     return (pod for pod in pods if _active(pod) and pod.demand and priority(pod) <= highest)
 
 
+def active(pods: Iterable[PodView]) -> Iterator[PodView]:
+    """Pods that have not ended."""
+    return filter(_active, pods)
+
+
 def best_effort(pods: Iterable[PodView]) -> Iterator[PodView]:
     """Pods whose label says that they are best-effort."""
     return (pod for pod in pods if pod.asked_qos is QoSClass.BE and _active(pod))

@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koordlet.qos_manager.core.strategy import StrategyView
-from koordlet.qos_manager.eviction.claims.node_thresholds import (
-    NodeSignal,
-    NodeThreshold,
-    observe,
-    releases,
-    weight,
-)
+from koordlet.qos_manager.eviction.claims.node_signals import observe, releases, weight
+from koordlet.qos_manager.eviction.claims.node_thresholds import NodeSignal, NodeThreshold
 
 from tests.support.views import (
     GIB,
@@ -163,6 +158,12 @@ def test_a_pod_frees_what_it_uses_or_itself() -> None:
         "memory.pressure": (1.0, 5.0),
         "cpu.pressure": (1.0, 0.5),
         "io.pressure": (1.0, None),
+        "class.memory.pressure": (1.0, 5.0),
+        "numa.memory.free": (5.0, 5.0),
+        "pod.rss": (None, None),
+        "imagefs.available": (1.0, None),
+        "imagefs.inodesFree": (1.0, None),
+        "system.load": (1.0, 0.5),
     }
 
 

@@ -1,0 +1,30 @@
+"""Space of mounted file systems."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+
+class FilesystemSpace(NamedTuple):
+    """Bytes and inodes of a file system; ``available`` is without what root alone may use."""
+
+    available: int
+    capacity: int
+    inodes_free: int
+    inodes: int
+
+
+def filesystem_space(path: str) -> FilesystemSpace:
+    """The space of the file system that a path is on.
+
+    Raises:
+        OSError: there is no such path, or it may not be asked.
+    """
+    found = os.statvfs(path)
+    return FilesystemSpace(
+        found.f_bavail * found.f_frsize,
+        found.f_blocks * found.f_frsize,
+        found.f_favail,
+        found.f_files,
+    )
