@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
-
-class FilesystemSpace(NamedTuple):
-    """Bytes and inodes of a file system; ``available`` is without what root alone may use."""
-
-    available: int
-    capacity: int
-    inodes_free: int
-    inodes: int
+from koord_host.kernel_files.filesystem_space import FilesystemSpace
 
 
 def filesystem_space(path: str) -> FilesystemSpace:

@@ -116,7 +116,7 @@ ALL_COMPONENTS = {
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
-    "koordlet.featureGates": "MemoryEvict=true,RDMADevices=true",
+    "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true",
     "manager.featureGates": "ColocationProfileController=true",
     "manager.enableNodeMetricApi": "true",
 }
@@ -173,6 +173,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ("monitors", {"monitoring.monitors": True}),
         ("alerts", {"monitoring.alerts": True}),
         ("evictions", {"koordlet.featureGates": "CPUBurst=false,MemoryEvict=true"}),
+        ("evictions eviction-plugins", {"koordlet.featureGates": "EvictionPlugins=true"}),
         ("devices", {"koordlet.featureGates": "RDMADevices=true"}),
         (
             "colocation-profile-controller",
@@ -189,13 +190,13 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ("quotas", {"scheduler.quotas": True}),
     ],
 )
-def test_a_value_brings_a_component_and_no_other(
+def test_a_value_brings_its_components_and_no_other(
     render: Render, component: str, wanted: Values
 ) -> None:
     values = defaults()
     for name, value in wanted.items():
         put(values, name, value)
-    objects, wanted_objects = parsed(read(render(values))), parsed(installed(component))
+    objects, wanted_objects = parsed(read(render(values))), parsed(installed(*component.split()))
     assert objects.keys() == wanted_objects.keys()
     added = objects.keys() - installed().keys()
     assert {key: objects[key] for key in added} == {key: wanted_objects[key] for key in added}

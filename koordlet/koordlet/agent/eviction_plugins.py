@@ -16,6 +16,10 @@ from koordlet.plugin_watcher.watcher import PluginWatcher
 from koordlet.qos_manager.core.settings import parse_settings
 from koordlet.qos_manager.core.strategy import PodView, Strategy, StrategyMode
 from koordlet.qos_manager.eviction.claims.plugin_claims import offered
+from koordlet.qos_manager.eviction.plugins.core.answers import (
+    PluginAnswers,
+    conditions_in_force,
+)
 from koordlet.qos_manager.eviction.plugins.core.pods import PROTOBUF
 from koordlet.qos_manager.eviction.plugins.host import KIND, VERSIONS, EvictionPluginHost
 from koordlet.qos_manager.eviction.plugins.pod_messages import MOST_LIST, PodMessages
@@ -43,10 +47,23 @@ def open_plugin_host(
     host = EvictionPluginHost(
         partial(_offer, strategy, pods, views, own_names(environ)),
         PodMessages(node, read_list),
-        lambda found: newest.keep(Samples(infos=(found,)), time.monotonic()),
+        partial(_keep, strategy, views, newest),
     )
     watcher.follow(KIND, VERSIONS, host.follow)
     return host
+
+
+def _keep(
+    strategy: Strategy, views: NodeViewBuilder, newest: LatestStore, found: PluginAnswers
+) -> None:
+    """Have answers for the strategy, and conditions of plugins that are on for the report."""
+
+    def is_on(plugin: str) -> bool:
+        return {settings.mode, settings.settings.mode(plugin)} == {StrategyMode.ON}
+
+    settings = parse_settings(strategy, views.current.slo)
+    infos = found, conditions_in_force(found, is_on)
+    newest.keep(Samples(infos=infos), time.monotonic())
 
 
 def _offer(

@@ -50,7 +50,7 @@ _IMAGE_FS = {
     "docker": "/var/lib/docker",
     "cri-o": "/var/lib/containers",
 }
-"""Where runtimes keep images, unless they are set otherwise."""
+"""Usual directories of images, by runtime."""
 
 _FINISH_SECONDS = 5.0
 """Time for which a hanging collector or disk may keep koordlet from stopping."""

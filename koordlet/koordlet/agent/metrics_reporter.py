@@ -29,6 +29,7 @@ from koordlet.metrics_reporter.publisher import (
     PublisherState,
 )
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
+from koordlet.qos_manager.eviction.plugins.core.answers import PluginConditions
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 
 
@@ -106,6 +107,7 @@ class MetricsReporter:
             memory=observed.latest.info(NodeMemoryInfo),
             reclaimable=_amounts(prod.reclaimable if prod else None),
             peak=_amounts(prod.peak if prod else None),
+            conditions=(observed.latest.info(PluginConditions) or PluginConditions()).conditions,
         )
         return node_metric.build(observed.cache, now, self._policy(), known)
 

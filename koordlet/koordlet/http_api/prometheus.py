@@ -97,6 +97,8 @@ _NAMED: Mapping[str, tuple[_Export, ...]] = {
         ),
     ),
     "node_psi": (_Export("node_psi"),),
+    "class_psi": (_Export("class_psi"),),
+    "node_load1": (_Export("node_load1"),),
     "pod_psi": (_Export("pod_psi"),),
     "container_psi": (_Export("container_psi"),),
     "container_cpi": (_Export("container_cpi"),),
@@ -151,7 +153,9 @@ class SampleMetrics(Collector):
                 families.add(export.name, f"{meaning}.", shown, value * export.scale)
 
     def _full_supported(self, kind: str) -> Mapping[tuple[str, ...], float]:
-        return {} if kind == "node_psi" else self._observed.newest(f"{kind}_cpu_full_supported")
+        if kind in ("node_psi", "class_psi"):
+            return {}
+        return self._observed.newest(f"{kind}_cpu_full_supported")
 
     def _demands(self, families: MetricFamilies, pods: Iterable[PodRecord]) -> None:
         for record in pods:

@@ -85,6 +85,7 @@ STATUS = object_of(
         "What production pods and the system will probably need at most.",
         resource=_usage("How much of it."),
     ),
+    extensions=anything("More; pykoord.conditions are taints that eviction plugins want."),
 )
 
 SPEC = object_of(

@@ -168,6 +168,7 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
                 ],
                 "prodReclaimableMetric": {"resource": USED},
                 "prodPeakMetric": {"resource": {}},
+                "extensions": {"pykoord": {"conditions": [{"name": "Hot", "effects": ["x"]}]}},
             },
         },
     ),

@@ -105,7 +105,7 @@ def _rows() -> tuple[MetricKind, ...]:
             ("kube_qos", *_PSI),
             10,
         ),
-        MetricKind("node_load1", "tasks", "load of the node over a minute", step=10),
+        MetricKind("node_load1", "count", "load of the node over a minute", step=10),
         MetricKind("node_imagefs_available", "bytes", "free space for images", step=10),
         MetricKind("node_imagefs_capacity", "bytes", "space for images", step=10),
         MetricKind("node_imagefs_inodes_free", "count", "free inodes for images", step=10),

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from koord_host.devices.gpu import GPUCounters
-from koord_host.filesystems import FilesystemSpace
+from koord_host.kernel_files.filesystem_space import FilesystemSpace
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
 from koord_model.node_slo import NodeSLO

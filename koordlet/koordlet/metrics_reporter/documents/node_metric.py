@@ -4,7 +4,8 @@ Fields, windows and aggregations are Koordinator's (apis/slo/v1alpha1/nodemetric
 koordlet's states_nodemetric.go). On purpose different: where the memory the policy asks
 for is not measured, memory without page cache is reported instead; devices have their
 health; of pods with several containers each one's usage is reported too, as an extension, for
-recommendations (a pod's only container uses what the pod does); and without samples of the node
+recommendations (a pod's only container uses what the pod does); another extension has conditions
+that eviction plugins want the node to have; and without samples of the node
 and of its system there is no status, where an empty one would read as an idle node.
 """
 
@@ -31,6 +32,7 @@ from koordlet.metric_cache.core.interface import (
     TimeWindow,
 )
 from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
+from koordlet.qos_manager.eviction.plugins.core.answers import PluginCondition
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
 Json = dict[str, Any]
@@ -59,7 +61,8 @@ class NodeMetricInputs:
     """Inputs besides the samples.
 
     ``reclaimable`` and ``peak`` are the prediction for prod pods, ``None`` where there is
-    none; CPU is in millicores, memory in bytes.
+    none; CPU is in millicores, memory in bytes. ``conditions`` are those that eviction plugins
+    want the node to have, by plugin.
     """
 
     pods: tuple[PodRecord, ...] = ()
@@ -68,6 +71,7 @@ class NodeMetricInputs:
     memory: NodeMemoryInfo | None = None
     reclaimable: Amounts | None = None
     peak: Amounts | None = None
+    conditions: tuple[tuple[str, PluginCondition], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,7 @@ def build(
         **_filled("podsMetric", list(_pods(lately, known.pods, devices))),
         **_filled("hostApplicationMetric", list(_applications(lately, known.host_applications))),
         "prodReclaimableMetric": {"resource": _resource_map(known.reclaimable)},
+        **_filled("extensions", _conditions(known.conditions)),
     }
     if known.peak is not None:
         status["prodPeakMetric"] = {"resource": _resource_map(known.peak)}
@@ -118,7 +123,9 @@ def merge_patch(status: Json) -> Json:
     What the new status leaves out the old one may have, and a merge would keep.
     """
     node = dict.fromkeys(("aggregatedNodeUsages", "aggregatedSystemUsages", "numaUsages"))
-    whole: Json = dict.fromkeys(("podsMetric", "hostApplicationMetric", "prodPeakMetric"))
+    whole: Json = dict.fromkeys(
+        ("podsMetric", "hostApplicationMetric", "prodPeakMetric", "extensions")
+    )
     whole |= status
     whole["nodeMetric"] = node | status["nodeMetric"]
     for name in ("nodeUsage", "systemUsage"):
@@ -290,6 +297,20 @@ def _containers(
         if labels in cpu and labels in memory
     }
     return {"pykoord": {"containers": used}} if used else {}
+
+
+def _conditions(conditions: Iterable[tuple[str, PluginCondition]]) -> Json:
+    """Conditions of eviction plugins; of Katalyst's node resource those say "cnr"."""
+    found = [
+        {
+            "name": condition.name,
+            "plugin": plugin,
+            "effects": list(condition.effects),
+            **_filled("on", "cnr" if condition.on_cnr else ""),
+        }
+        for plugin, condition in conditions
+    ]
+    return {"pykoord": {"conditions": found}} if found else {}
 
 
 def _applications(usage: _Usage, applications: Iterable[HostApplication]) -> Iterator[Json]:

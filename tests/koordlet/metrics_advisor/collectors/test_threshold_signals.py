@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from koord_host.filesystems import FilesystemSpace, filesystem_space
+from koord_host.filesystems import filesystem_space
+from koord_host.kernel_files.filesystem_space import FilesystemSpace
 from koordlet.metrics_advisor.collectors import imagefs, loadavg
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,

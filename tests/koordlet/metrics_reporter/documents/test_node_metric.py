@@ -16,6 +16,7 @@ from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metric_cache.ring_cache import RingCache
 from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
 from koordlet.metrics_reporter.documents.node_metric import NodeMetricInputs, build, merge_patch
+from koordlet.qos_manager.eviction.plugins.core.answers import PluginCondition
 from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
 
 from tests.support.merge_patch import merged
@@ -162,6 +163,27 @@ def test_pods_by_name_without_those_that_were_not_measured(samples: Samples) -> 
         ("ns", "reported", "koord-mid", "LSR"),
     ]
     assert reported[1]["podUsage"] == used("100m", "1k")
+
+
+def test_conditions_of_plugins_come_and_go_with_the_report(samples: Samples) -> None:
+    hot = ("numa", PluginCondition("Hot", ("NoSchedule",)))
+    cold = ("numa", PluginCondition("Cold", ("reclaimed_cores/NoSchedule",), on_cnr=True))
+    with_both = status_of(samples, NodeMetricInputs(conditions=(cold, hot)))
+    assert with_both["extensions"] == {
+        "pykoord": {
+            "conditions": [
+                {
+                    "name": "Cold",
+                    "plugin": "numa",
+                    "effects": ["reclaimed_cores/NoSchedule"],
+                    "on": "cnr",
+                },
+                {"name": "Hot", "plugin": "numa", "effects": ["NoSchedule"]},
+            ]
+        }
+    }
+    without = status_of(samples)
+    assert merged({"status": with_both}, merge_patch(without)) == {"status": without}
 
 
 def test_containers_of_a_pod_with_several(samples: Samples) -> None:

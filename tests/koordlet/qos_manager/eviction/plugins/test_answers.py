@@ -17,7 +17,11 @@ from koord_proto.eviction_plugin_pb2 import (
 )
 from koord_proto.kubernetes_pb2 import EncodedList, Envelope, ObjectMeta, Pod
 from koordlet.qos_manager.eviction.plugins.core import answers
-from koordlet.qos_manager.eviction.plugins.core.answers import PluginAnswer, PluginCondition
+from koordlet.qos_manager.eviction.plugins.core.answers import (
+    PluginAnswer,
+    PluginAnswers,
+    PluginCondition,
+)
 from koordlet.qos_manager.eviction.plugins.core.pods import make_message, slice_list
 
 from tests.support.views import pod_view
@@ -78,6 +82,10 @@ def test_conditions_are_taints_that_there_can_be() -> None:
     assert of(**on_cnr) == (PluginCondition("Hot", ("reclaimed_cores/NoSchedule",), on_cnr=True),)
     assert of(effects=["NoSchedule"], met_condition=False) == ()
     assert of(effects=["NoSchedule"], condition_name="a/b") == ()
+    hot = of(effects=["NoSchedule"])
+    said = PluginAnswers(tuple(PluginAnswer(name, 0, conditions=hot) for name in ("p", "q", "off")))
+    in_force = answers.conditions_in_force(said, lambda plugin: plugin != "p")
+    assert in_force.conditions == (("q", hot[0]),)
 
 
 def test_a_list_is_sliced_and_a_pod_made_where_there_is_none() -> None:

@@ -145,7 +145,7 @@ async def test_a_threshold_waits_for_its_grace_from_first_sight_and_then_names_p
     await node.ask(40)
 
 
-async def test_hung_crashed_and_lying_plugins_cost_others_nothing(tmp_path: Path) -> None:
+async def test_bad_plugins_cost_others_nothing(tmp_path: Path) -> None:
     node = Node()
     good, hung, lying = Plugin(named="a"), Plugin(), Plugin(named="x" * 9 + "b" * 99)
     async with (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 
 from koord_model.excerpt import excerpt
@@ -100,6 +100,24 @@ class PluginAnswers:
     """The newest answers of all plugins, by name."""
 
     answers: tuple[PluginAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginConditions:
+    """Conditions of plugins that are on, by plugin: what the node reports of them."""
+
+    conditions: tuple[tuple[str, PluginCondition], ...] = ()
+
+
+def conditions_in_force(answers: PluginAnswers, is_on: Callable[[str], bool]) -> PluginConditions:
+    """The conditions of plugins that are on, each name once."""
+    found = {
+        condition.name: (answer.plugin, condition)
+        for answer in reversed(answers.answers)
+        if is_on(answer.plugin)
+        for condition in answer.conditions
+    }
+    return PluginConditions(tuple(found[name] for name in sorted(found)))
 
 
 def with_named(
