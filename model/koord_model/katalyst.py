@@ -22,6 +22,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 
@@ -74,6 +75,9 @@ _OOM_NEVER_SCORE = -999
 
 Words = Mapping[str, str]
 _NUMBER = re.compile(r"-?[0-9]{1,4}")
+_LONGEST_REMEMBERED = 4096
+"""Letters of a pod's enhancements; all of Katalyst's words together have fewer."""
+_RATIO = re.compile(r"[0-9]{1,4}(\.[0-9]{1,9})?")
 _WORDS: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 
 
@@ -116,6 +120,27 @@ def oom_score(qos: QoSClass, priority: int) -> int | None:
     steps = min(max(priority, begin), begin + _OOM_WIDTH - 1) - begin
     lowest, each = _OOM_SCORES[qos]
     return lowest - each * steps
+
+
+def ratio(annotations: Words, word: str, usual: float) -> float | None:
+    """Return a positive number among a pod's enhancements; ``usual`` without one.
+
+    ``None`` where the pod's own word is not one.
+    """
+    texts = tuple(annotations.get(key, "") for key in _ENHANCEMENTS)
+    if sum(map(len, texts)) > _LONGEST_REMEMBERED:
+        return None
+    return _ratio(texts, word, usual) if any(texts) else usual
+
+
+# The same few texts, each second.
+@lru_cache(maxsize=1024)
+def _ratio(texts: tuple[str, ...], word: str, usual: float) -> float | None:
+    ignored: list[str] = []
+    words = _words(dict(zip(_ENHANCEMENTS, texts, strict=True)), ignored)
+    if word not in words:
+        return None if ignored else usual
+    return float(words[word]) if _RATIO.fullmatch(words[word]) and float(words[word]) else None
 
 
 def _level(annotations: Words, ignored: list[str]) -> QoSClass:
@@ -186,7 +211,9 @@ _RULES: Mapping[str, tuple[str, Callable[[Words, QoSClass], object]]] = {
 }
 """By word: the annotation, and what gives its value or a part of it (``None``: nothing)."""
 
-_READ_BY_OTHERS = frozenset({"cpu_burst_percent"})
+_READ_BY_OTHERS = frozenset(
+    {"cpu_burst_percent", "rss_overuse_threshold", "suppression_tolerance_rate"}
+)
 
 
 def _annotations(

@@ -3,7 +3,8 @@
 Koordinator's ``BECPUEvict``; the arithmetic is ``claims.satisfaction``'s. What they may
 have is the real limit of their cgroups, or what the Node has of ``batch-cpu`` (policy
 evictByAllocatable; 0 counts as 1 millicore). Pods go by ``spec.priority``, then who uses most of
-its request; each releases its request of ``batch-cpu``, in millicores.
+its request; each releases its request of ``batch-cpu``, in millicores. One that has Katalyst's
+``suppression_tolerance_rate`` stays while the request of all is at most so many times the limit.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
+from koord_model import katalyst
 from koord_model.keys import BATCH_CPU
 from koord_model.node_slo import NodeSLO
 from koord_model.used_threshold import CPUEvictPolicy
@@ -38,6 +40,8 @@ GATE = "BECPUEvict"
 INTERVAL = "cpu_evict_interval_seconds"
 
 _MOST_LOWER, _MOST_UPPER = 60, 99
+_MOST_TOLERANCE = 5.0
+"""Katalyst's bound: no pod stays for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,15 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         need = Term("need", found.need, "millicores")
         return eviction_claim.nothing(found.what, FORMULA, (*given, need))
     shortage = NodeShortage(GATE, BATCH_CPU, "millicores", found.what, found.need, FORMULA, given)
-    victims = ranking.by_use(ranking.best_effort(view.pods), batch_cpu, _share_used(view))
+    pods = [pod for pod in ranking.best_effort(view.pods) if not _tolerates(pod, now)]
+    victims = ranking.by_use(pods, batch_cpu, _share_used(view))
     return eviction_claim.to_free(shortage, victims, opt_in=False)
+
+
+def _tolerates(pod: PodView, now: BestEffortCPU) -> bool:
+    """True if a pod says that it works with so much less CPU than it requests."""
+    rate = katalyst.ratio(pod.record.pod.annotations, "suppression_tolerance_rate", 0.0)
+    return now.request <= min(rate or 0.0, _MOST_TOLERANCE) * now.limit
 
 
 def _bounds(settings: Settings) -> SatisfactionBounds:

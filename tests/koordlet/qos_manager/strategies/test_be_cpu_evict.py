@@ -130,3 +130,21 @@ def test_without_pods_nothing_is_claimed(others: dict[str, Any]) -> None:
 
 def test_equal_bounds_are_taken() -> None:
     assert need(node(SHORT), replace(SETTINGS, upper_percent=30)) == 5000
+
+
+@pytest.mark.parametrize(("request_", "stay"), [(50_000, {"5", "99"}), (51_000, set())])
+def test_a_pod_may_tolerate_suppression_up_to_five_times(request_: float, stay: set[str]) -> None:
+    key = "katalyst.kubewharf.io/cpu_enhancement"
+    rates = ("4.9", "5", "99", "-5", "much")
+    pods = [
+        batch(
+            f"p{rate}",
+            1000,
+            uid=rate,
+            annotations={key: f'{{"suppression_tolerance_rate":"{rate}"}}'},
+        )
+        for rate in rates
+    ]
+    seen = node((9500, request_, 10_000), pods=tuple(pods))
+    (claim,) = be_cpu_evict.plan(seen, SETTINGS, None).claims
+    assert set(rates) - {victim.pod.uid for victim in claim.victims} == stay

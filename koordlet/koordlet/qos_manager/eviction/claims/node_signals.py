@@ -14,10 +14,9 @@ threshold's grace period has their part.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
-import msgspec
+from koord_model import katalyst
 from koord_model.keys import BATCH_MEMORY, MEMORY, MID_MEMORY
 from koord_model.node_info import NodeMemoryInfo, NumaNode
 from koord_model.qos import KubeQoS
@@ -40,8 +39,6 @@ _WAITS, _MEAN_WAIT = 1.0, 4.0
 
 RSS_PERCENT = 105.0
 """Katalyst's: of its request, above which a pod's memory is overused."""
-ANNOTATION_MEMORY_ENHANCEMENT = "katalyst.kubewharf.io/memory_enhancement"
-_LONGEST_ENHANCEMENT = 4096
 
 _PSI_WORDS = {
     NodeSignal.MEMORY_PRESSURE: "mem",
@@ -271,34 +268,11 @@ def _overuse(view: StrategyView, threshold: NodeThreshold, pod: PodView) -> floa
         sum(amounts.get(name, 0) for name in (MEMORY, BATCH_MEMORY, MID_MEMORY))
         for amounts in demand.container_requests.values()
     ]
-    ratio = _limit_of(pod, (threshold.percent or RSS_PERCENT) / 100)
+    annotations, usual = pod.record.pod.annotations, (threshold.percent or RSS_PERCENT) / 100
+    ratio = katalyst.ratio(annotations, "rss_overuse_threshold", usual)
     if not all(requests) or ratio is None:
         return None
     return used / (sum(requests) * ratio)
-
-
-def _limit_of(pod: PodView, usual: float) -> float | None:
-    """The most that a pod may use of its request; ``None`` where its own word is not valid."""
-    text = pod.record.pod.annotations.get(ANNOTATION_MEMORY_ENHANCEMENT, "")
-    if not text:
-        return usual
-    return _ratio(text, usual) if len(text) <= _LONGEST_ENHANCEMENT else None
-
-
-@lru_cache(maxsize=1024)
-def _ratio(text: str, usual: float) -> float | None:
-    try:
-        said = msgspec.json.decode(text, type=_MemoryEnhancement).rss_overuse_threshold
-        ratio = usual if said is None else float(said)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    return ratio if 0 < ratio < float("inf") else None
-
-
-class _MemoryEnhancement(msgspec.Struct):
-    """Katalyst's annotation, as far as it counts here; its values are strings."""
-
-    rss_overuse_threshold: str | None = None
 
 
 def _imagefs(view: StrategyView, threshold: NodeThreshold) -> SignalReading | None:

@@ -9,7 +9,6 @@ import pytest
 from koord_model.qos import KubeQoS
 from koordlet.qos_manager.core.strategy import Decision, StrategyView, Term
 from koordlet.qos_manager.eviction.claims.node_signals import (
-    ANNOTATION_MEMORY_ENHANCEMENT,
     SignalReading,
     observe,
     releases,
@@ -110,7 +109,7 @@ def test_pressure_of_a_class_counts_where_several_of_its_pods_wait(
 def test_a_pod_above_its_request_goes_unless_it_says_that_it_may_be(
     used: float, enhancement: str, need: float | None
 ) -> None:
-    said = {ANNOTATION_MEMORY_ENHANCEMENT: enhancement} if enhancement else {}
+    said = {"katalyst.kubewharf.io/memory_enhancement": enhancement} if enhancement else {}
     pods = (
         pod_view("a", requests={"kubernetes.io/batch-memory": 100 * GIB}, annotations=said),
         pod_view("none", containers={"x": ({"memory": 1}, {}), "y": ({}, {})}),
