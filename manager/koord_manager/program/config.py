@@ -15,12 +15,12 @@ from koord_manager.program.gates import gates_of
 
 CONTROLLERS = (
     *("nodemetric", "noderesource", "nodeslo", "colocationprofile", "quotaprofile"),
-    "recommendation",
+    *("recommendation", "nodetaint"),
 )
-"""Koordinator's names, and one of our own."""
+"""Koordinator's names, and two of our own."""
 
-_GATES = {"colocationprofile": "ColocationProfileController"}
-_NEEDS = {"recommendation": "noderesource"}
+_GATES = {"colocationprofile": "ColocationProfileController", "nodetaint": "ManagedTaints"}
+_NEEDS = {"recommendation": "noderesource", "nodetaint": "noderesource"}
 
 _LEVELS = ("debug", "info", "warning", "error")
 _POSITIVE = (

@@ -1,4 +1,4 @@
-"""Feature gates of the manager: Koordinator's with all defaults but one, and one of ours. No IO."""
+"""Feature gates of the manager: Koordinator's with all defaults but one, and two of ours. No IO."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ DEFAULTS: Mapping[str, bool] = {
     # The webhook lets pods request it: where nodes do not offer it, they fit nowhere.
     "EnableSyncGPUSharedResource": True,
     "KatalystVocabulary": False,
+    "ManagedTaints": False,
     "MultiQuotaTree": False,
     "NodeMutatingWebhook": False,
     "NodeValidatingWebhook": False,
@@ -35,7 +36,7 @@ DEFAULTS: Mapping[str, bool] = {
     "ValidatePodDeviceResource": False,
     "WebhookFramework": True,
 }
-"""Those that do something here. KatalystVocabulary is our own."""
+"""Those that do something here. KatalystVocabulary and ManagedTaints are our own."""
 
 UNUSED = frozenset(
     {

@@ -16,6 +16,7 @@ from koord_manager.node_metric import controller as node_metric_controller
 from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
 from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
+from koord_manager.node_taints.controller import NodeTaintController
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.nodeslo import controller as nodeslo_controller
@@ -64,6 +65,7 @@ class LeaderControllers:
         self._recommendations = (
             self._recommending(settings, api) if "recommendation" in names else None
         )
+        self._taints = self._tainting(api) if "nodetaint" in names else None
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:
@@ -92,7 +94,7 @@ class LeaderControllers:
 
     def problems(self) -> Iterator[str]:
         """Reasons why something may not be as desired, a line each."""
-        others = self.resources, self._quotas, self._recommendations
+        others = self.resources, self._quotas, self._recommendations, self._taints
         for controller in (self._nodes, *self._objects, *others):
             if controller is not None and controller.problem:
                 yield controller.problem
@@ -100,7 +102,7 @@ class LeaderControllers:
     def figures(self, leads: bool, problems: int) -> ManagerStatus:
         """Return the controllers' present numbers."""
         queues = [(controller.loop.name, controller.loop) for controller in self._objects]
-        found = self.resources, self._quotas, self._recommendations
+        found = self.resources, self._quotas, self._recommendations, self._taints
         queues += [
             (controller.loop.name, controller.loop)
             for controller in found
@@ -121,7 +123,13 @@ class LeaderControllers:
             group.start_soon(self._nodes.run)
             for controller in self._objects:
                 group.start_soon(controller.run)
-            for other in (self.resources, self._profiles, self._quotas, self._recommendations):
+            for other in (
+                self.resources,
+                self._profiles,
+                self._quotas,
+                self._recommendations,
+                self._taints,
+            ):
                 if other is not None:
                     group.start_soon(other.run)
             if self.resources is not None:
@@ -161,6 +169,14 @@ class LeaderControllers:
             controller.node_changed(name)
         if self.resources is not None:
             self.resources.node_changed(name, before, now)
+
+    def _tainting(self, api: Api) -> NodeTaintController | None:
+        shared = self._shared
+        if self.resources is None or not shared.gates["ManagedTaints"]:
+            return None
+        return NodeTaintController(
+            api, self._nodes, self.resources.status, on_warning=shared.on_warning
+        )
 
     def _recommending(self, settings: Settings, api: Api) -> RecommendationController | None:
         if self.resources is None:

@@ -1,0 +1,1 @@
+"""Taints of Nodes for conditions that eviction plugins report."""

@@ -1,0 +1,1 @@
+"""Taints of nodes for reported conditions. No IO."""

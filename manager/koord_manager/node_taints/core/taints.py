@@ -1,0 +1,156 @@
+"""Taints that nodes are to have for conditions of eviction plugins. No IO.
+
+1. A condition counts for ``HOLD_SECONDS`` after each report that has it, as in Katalyst.
+2. At most ``MOST_PERCENT`` of the nodes have such taints, and always one may: plugins of all nodes
+   may go wrong at once. Who has one keeps it; others wait in the order in which they reported.
+3. A taint is ours if the Node's annotation names it: others' of the same key stay.
+
+``NoExecute`` is not among the effects: it would evict all pods at once, beyond every budget.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+HOLD_SECONDS = 300.0
+MOST_PERCENT = 20
+PREFIX = "node.katalyst.kubewharf.io/"
+"""Of the keys; Katalyst's own agents use it, so pods that tolerate their taints tolerate ours."""
+ANNOTATION_TAINTS = "node.koordinator.sh/plugin-taints"
+"""Our taints on a Node: "NAME:EFFECT", separated by commas."""
+MOST_TAINTS = 8
+"""Taints of one node; conditions beyond them are left out."""
+_EFFECTS = ("NoSchedule", "PreferNoSchedule")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_MARK = b'"conditions"'
+
+
+class NodeTaint(NamedTuple):
+    """A condition's name and an effect."""
+
+    name: str
+    effect: str
+
+    @property
+    def document(self) -> dict[str, str]:
+        """As a Node has it."""
+        return {"key": PREFIX + self.name, "effect": self.effect}
+
+
+class _Condition(msgspec.Struct):
+    name: str = ""
+    effects: tuple[str, ...] = ()
+    on: str = ""
+
+
+class _Pykoord(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _Extensions(msgspec.Struct):
+    pykoord: _Pykoord | None = None
+
+
+class _Status(msgspec.Struct):
+    extensions: _Extensions | None = None
+
+
+_STATUS = msgspec.json.Decoder(_Status)
+
+
+def reported(status: bytes | None) -> frozenset[NodeTaint]:
+    """The taints that a NodeMetric's status asks for; none of what is not valid."""
+    if not status or _MARK not in status:
+        return frozenset()
+    try:
+        extensions = _STATUS.decode(status).extensions
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return frozenset()
+    conditions = extensions.pykoord.conditions if extensions and extensions.pykoord else ()
+    found = {
+        NodeTaint(condition.name, effect)
+        for condition in conditions
+        if not condition.on and _NAME.fullmatch(condition.name)
+        for effect in condition.effects
+        if effect in _EFFECTS
+    }
+    return frozenset(sorted(found)[:MOST_TAINTS])
+
+
+def own(annotations: Mapping[str, str]) -> frozenset[NodeTaint]:
+    """The taints on a Node that are ours."""
+    words = (word.partition(":") for word in annotations.get(ANNOTATION_TAINTS, "").split(","))
+    return frozenset(NodeTaint(name, effect) for name, _, effect in words if effect in _EFFECTS)
+
+
+def annotation(taints: Iterable[NodeTaint]) -> str | None:
+    """The annotation that names them; ``None`` for none."""
+    return ",".join(f"{taint.name}:{taint.effect}" for taint in sorted(taints)) or None
+
+
+@dataclass(slots=True)
+class TaintHolds:
+    """Taints that were reported lately, by node; times are of a steady clock.
+
+    ``waiting`` are nodes whose taints would be too many.
+    """
+
+    waiting: tuple[str, ...] = ()
+    _seen: dict[str, dict[NodeTaint, float]] = field(default_factory=dict)
+
+    def desired(
+        self,
+        nodes: Collection[str],
+        asked: Mapping[str, frozenset[NodeTaint]],
+        present: Mapping[str, frozenset[NodeTaint]],
+        now: float,
+    ) -> Mapping[str, frozenset[NodeTaint]]:
+        """The taints that nodes are to have; ``present`` are ours that they have.
+
+        Of a node that is not in the result none. After a restart what is there is held anew.
+        """
+        for node in present.keys() - self._seen.keys():
+            self._seen[node] = dict.fromkeys(present[node], now)
+        for node, taints in asked.items():
+            if taints:
+                self._seen.setdefault(node, {}).update(dict.fromkeys(taints, now))
+        self._seen = {
+            node: held
+            for node, taints in self._seen.items()
+            if node in nodes
+            and (held := {taint: at for taint, at in taints.items() if now - at < HOLD_SECONDS})
+        }
+        most = max(1, len(nodes) * MOST_PERCENT // 100)
+        first = sorted(self._seen, key=lambda node: not present.get(node))
+        self.waiting = tuple(first[most:])
+        return {node: frozenset(sorted(self._seen[node])[:MOST_TAINTS]) for node in first[:most]}
+
+
+def patch(
+    node: Mapping[str, Any], before: frozenset[NodeTaint], wanted: frozenset[NodeTaint]
+) -> dict[str, Any] | None:
+    """The merge patch of a Node, to be sent with its version; ``None`` if it is as it should be.
+
+    ``before`` are ours. What somebody else has set stays theirs.
+    """
+    there = list((node.get("spec") or {}).get("taints") or ())
+    ours = {(taint.document["key"], taint.effect) for taint in before}
+    others = [taint for taint in there if (taint.get("key"), taint.get("effect")) not in ours]
+    taken = {(taint.get("key"), taint.get("effect")) for taint in others}
+    mine = [taint for taint in sorted(wanted) if (taint.document["key"], taint.effect) not in taken]
+    taints = [*others, *(taint.document for taint in mine)]
+    annotated = annotation(mine)
+    known = ((node.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_TAINTS)
+    kept = {(taint.get("key"), taint.get("effect")) for taint in there}
+    same = kept == {(taint.get("key"), taint.get("effect")) for taint in taints}
+    if same and annotated == known:
+        return None
+    return {
+        "metadata": {"annotations": {ANNOTATION_TAINTS: annotated}},
+        "spec": {"taints": taints or None},
+    }
