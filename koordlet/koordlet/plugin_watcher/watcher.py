@@ -104,30 +104,38 @@ class PluginWatcher:
     async def _register(self, path: str, identity: SocketIdentity) -> None:
         """Ask a socket who it is, register it, and let it know."""
         client = PluginClient(path, most_bytes=_MOST_INTRODUCTION)
+        failure = "was not asked to the end"
         try:
-            info = await client.call(
-                f"/{_SERVICE}/GetInfo", InfoRequest().SerializeToString(), PluginInfo, ASK_SECONDS
-            )
-            said = PluginIntroduction(
-                info.type, info.name, info.endpoint, tuple(info.supported_versions)
-            )
-            reason = self._registrations.register(path, identity, said, self._now())
-            self._report()
-            status = RegistrationStatus(plugin_registered=not reason, error=reason)
-            await client.call(
-                f"/{_SERVICE}/NotifyRegistrationStatus",
-                status.SerializeToString(),
-                RegistrationStatusResponse,
-                ASK_SECONDS,
-            )
+            failure = await self._introduce(client, path, identity)
         except PluginCallError as error:
-            self._registrations.failed(path, identity, str(error), self._now())
+            failure = str(error)
         except Exception as error:
             # A defect of koordlet: other plugins are registered all the same.
-            self._registrations.failed(path, identity, describe_error(error), self._now())
+            failure = describe_error(error)
         finally:
+            if failure:
+                self._registrations.failed(path, identity, failure, self._now())
             await client.close()
         self._report()
+
+    async def _introduce(self, client: PluginClient, path: str, identity: SocketIdentity) -> str:
+        """Register what answers; return why it is refused, "" if it is not."""
+        info = await client.call(
+            f"/{_SERVICE}/GetInfo", InfoRequest().SerializeToString(), PluginInfo, ASK_SECONDS
+        )
+        said = PluginIntroduction(
+            info.type, info.name, info.endpoint, tuple(info.supported_versions)
+        )
+        reason = self._registrations.register(path, identity, said)
+        self._report()
+        status = RegistrationStatus(plugin_registered=not reason, error=reason)
+        await client.call(
+            f"/{_SERVICE}/NotifyRegistrationStatus",
+            status.SerializeToString(),
+            RegistrationStatusResponse,
+            ASK_SECONDS,
+        )
+        return reason
 
     def _report(self) -> None:
         """Hand on what has changed, and log what is wrong once."""

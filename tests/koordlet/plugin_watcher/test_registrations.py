@@ -18,7 +18,7 @@ FIRST, SECOND = (1, 1, 1), (1, 2, 2)
 def _registered() -> Registrations:
     known = Registrations({KIND: ("v1alpha1",)})
     assert known.observe({"/d/a.sock": FIRST}, 0) == ("/d/a.sock",)
-    assert known.register("/d/a.sock", FIRST, SAID, 0) == ""
+    assert known.register("/d/a.sock", FIRST, SAID) == ""
     return known
 
 
@@ -29,7 +29,7 @@ def test_a_plugin_stays_for_its_grace_and_comes_back_on_a_new_socket() -> None:
     (plugin,) = known.plugins(KIND)
     assert (plugin.connected, plugin.version, plugin.endpoint) == (False, "v1alpha1", "/d/a.sock")
     known.observe({"/d/b.sock": SECOND}, 11)
-    assert known.register("/d/b.sock", SECOND, SAID, 11) == ""
+    assert known.register("/d/b.sock", SECOND, SAID) == ""
     known.observe({}, 12)
     known.observe({}, 12 + GRACE_SECONDS - 1)
     assert [plugin.endpoint for plugin in known.plugins(KIND)] == ["/d/b.sock"]
@@ -54,7 +54,9 @@ def test_refusals_say_what_was_expected_and_are_tried_again_later(
     known = _registered()
     both = {"/d/a.sock": FIRST, "/d/b.sock": SECOND}
     known.observe(both, 0)
-    assert part in known.register("/d/b.sock", SECOND, said, 0)
+    reason = known.register("/d/b.sock", SECOND, said)
+    assert part in reason
+    known.failed("/d/b.sock", SECOND, reason, 0)
     assert len(known.plugins(KIND)) == 1
     assert known.observe(both, 0.9) == ()
     assert known.observe(both, 1) == ("/d/b.sock",)
@@ -67,7 +69,7 @@ def test_an_answer_of_a_socket_that_was_replaced_meanwhile_counts_for_nothing() 
     known = Registrations({KIND: ("v1alpha1",)})
     known.observe({"/d/a.sock": FIRST}, 0)
     known.observe({"/d/a.sock": SECOND}, 1)
-    assert known.register("/d/a.sock", FIRST, SAID, 1) == "the socket is gone"
+    assert known.register("/d/a.sock", FIRST, SAID) == "the socket is gone"
     assert known.plugins(KIND) == ()
 
 
@@ -75,7 +77,7 @@ def test_a_plugin_may_register_again_on_its_own_socket() -> None:
     known = _registered()
     known.failed("/d/a.sock", FIRST, "not notified", 0)
     assert known.observe({"/d/a.sock": FIRST}, 1) == ("/d/a.sock",)
-    assert known.register("/d/a.sock", FIRST, SAID, 1) == ""
+    assert known.register("/d/a.sock", FIRST, SAID) == ""
     assert known.problems() == {}
 
 

@@ -106,16 +106,13 @@ class Registrations:
             self._sockets[path].again_at = float("inf")
         return tuple(due)
 
-    def register(
-        self, path: str, identity: SocketIdentity, said: PluginIntroduction, now: float
-    ) -> str:
+    def register(self, path: str, identity: SocketIdentity, said: PluginIntroduction) -> str:
         """Register what answered on a socket; return why it is refused, "" if it is not."""
         socket = self._socket(path, identity)
         if socket is None:
             return "the socket is gone"
         key = said.kind, said.name
         if reason := self._refusal(key, said, ours=socket.plugin == key):
-            self.failed(path, identity, reason, now)
             return reason
         version = next(one for one in self.versions[said.kind] if one in said.versions)
         endpoint = said.endpoint or path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 
 from koord_kube.protocol.api import ApiError
+from koord_service.backoff import exponential
 from koord_service.error_text import describe_error
 from koord_service.logs import get_log
 
@@ -17,7 +18,7 @@ MOST_LIST = 16 << 20
 """Bytes of the API server's list of one node's pods."""
 _LIST_SECONDS = 2.0
 _MISSING_SECONDS, _REFRESH_SECONDS = 10.0, 300.0
-"""Least time between two lists if a pod is missing from the last; else between any two."""
+"""Time between two lists if a pod is missing from the last, which doubles; else between any two."""
 
 _log = get_log("koordlet.plugins")
 
@@ -26,8 +27,9 @@ class PodMessages:
     """Pods' bytes by UID.
 
     ``read_list`` reads the node's PodList in protobuf, ``None`` where there is no API server.
-    It is read when a pod appears, and each five minutes, since thousands of nodes do so; what it
-    lacks, or if it cannot be read, is made of the kubelet's list.
+    It is read when a pod appears, less and less often while it lacks one, and each five minutes,
+    since thousands of nodes do so. What it lacks, or if it cannot be read, is made of the kubelet's
+    list.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class PodMessages:
         self._listed: dict[str, bytes] = {}
         self._due = float("-inf")
         self._again = float("-inf")
+        self._misses = 0
         self._problem = ""
 
     async def of(self, records: Iterable[PodRecord]) -> dict[str, bytes]:
@@ -51,20 +54,22 @@ class PodMessages:
         now = self._now()
         missing = bool(pods.keys() - self._listed.keys())
         if self._read_list is not None and now >= (self._again if missing else self._due):
-            await self._list(self._read_list)
+            await self._list(self._read_list, pods.keys())
         self._listed = {uid: said for uid, said in self._listed.items() if uid in pods}
         return {
             uid: self._listed.get(uid) or make_message(record, self._node)
             for uid, record in pods.items()
         }
 
-    async def _list(self, read_list: Callable[[], Awaitable[bytes]]) -> None:
+    async def _list(self, read_list: Callable[[], Awaitable[bytes]], wanted: Set[str]) -> None:
         now = self._now()
-        self._again, self._due = now + _MISSING_SECONDS, now + _REFRESH_SECONDS
+        self._due = now + _REFRESH_SECONDS
         try:
             async with asyncio.timeout(_LIST_SECONDS):
                 self._listed = slice_list(await read_list())
             self._problem = ""
+            self._misses = self._misses + 1 if wanted - self._listed.keys() else 1
+            self._again = now + exponential(_MISSING_SECONDS, _REFRESH_SECONDS, self._misses)
         except (ApiError, OSError, ValueError) as error:
             # TimeoutError is an OSError. A missing right does not come within seconds.
             self._again = now + _REFRESH_SECONDS

@@ -67,6 +67,8 @@ def test_whatever_it_says_is_bounded(
     assert 0 <= found.met.grace_seconds <= 86_400
     assert abs(found.met.observed) < float("inf")
     assert found.met.scope == "unnamed"
+    unknown = answers.with_threshold(NONE, ThresholdMetResponse(met_type=9))  # type: ignore[arg-type]
+    assert unknown.met is None
     assert found.strange == sum(uid not in OFFERED for uid in [*uids, *targets])
 
 
@@ -103,3 +105,5 @@ def test_a_list_is_sliced_and_a_pod_made_where_there_is_none() -> None:
         "memory": "1073741824",
     }
     assert (made.status.phase, made.status.qos_class) == ("Running", "Burstable")
+    unset = Pod.FromString(make_message(pod_view("web").record, "n1"))
+    assert unset.spec.HasField("priority")

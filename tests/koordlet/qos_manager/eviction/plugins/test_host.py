@@ -196,6 +196,13 @@ async def test_pods_are_listed_in_protobuf_when_one_is_new_and_spliced_unchanged
     now = 310
     assert (await pods.of(RECORDS[:2]))["a"] == whole
     assert lists == 3
+    # One that it still lacks is asked for less and less often.
+    now = 329
+    await pods.of(RECORDS[:2])
+    assert lists == 3
+    now = 330
+    await pods.of(RECORDS[:2])
+    assert lists == 4
 
 
 # ---- Katalyst's skeleton

@@ -16,7 +16,7 @@ from koord_proto.eviction_plugin_pb2 import (
     CNR_CONDITION,
     HARD_MET,
     LESS_THAN,
-    NOT_MET,
+    SOFT_MET,
     Condition,
     EvictPod,
     GetEvictPodsResponse,
@@ -145,7 +145,7 @@ def with_named(
 def with_threshold(answer: PluginAnswer, said: ThresholdMetResponse) -> PluginAnswer:
     """Add what ThresholdMet answered; targets are still to be asked for."""
     conditions = answer.conditions + _conditions(said.condition)
-    if said.met_type == NOT_MET:
+    if said.met_type not in (SOFT_MET, HARD_MET):
         return replace(answer, conditions=conditions)
     scope = said.eviction_scope
     met = MetThreshold(
