@@ -76,8 +76,13 @@ def _plan_of(
     """The plan of one plugin alone."""
     result = claims_of(view, answer, settings.priority, before or PluginMemory())
     shadow = settings.mode(answer.plugin) is StrategyMode.SHADOW
+    decisions = result.decisions
+    if shadow:
+        decisions = tuple(
+            replace(decision, outcome=f"{decision.outcome} (shadow)") for decision in decisions
+        )
     return Plan(
-        decisions=result.decisions,
+        decisions=decisions,
         claims=tuple(replace(claim, shadow=shadow) for claim in result.claims),
         notices=() if shadow else result.notices,
         memory=result.memory,

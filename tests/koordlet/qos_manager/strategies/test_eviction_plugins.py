@@ -139,3 +139,4 @@ def test_each_plugin_has_its_mode(mode: StrategyMode, claims: list[bool]) -> Non
     assert settings.mode("other") is StrategyMode.SHADOW
     found = plan(answer(met=HARD), settings=settings)
     assert [claim.shadow for claim in found.claims] == claims
+    assert [decision.outcome.endswith("(shadow)") for decision in found.decisions] == claims
