@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from koord_model.excerpt import excerpt
 from koord_model.node_slo import NodeSLO
 from msgspec import Meta
 
-from koordlet.qos_manager.core.strategy import Plan, StrategyMode, StrategyView
+from koordlet.qos_manager.core.strategy import Decision, Plan, StrategyMode, StrategyView
 from koordlet.qos_manager.eviction.claims import eviction_claim
 from koordlet.qos_manager.eviction.claims.plugin_claims import PluginMemory, claims_of
 from koordlet.qos_manager.eviction.plugins.core.answers import PluginAnswer, PluginAnswers
@@ -35,14 +36,30 @@ class Settings:
 
     default_mode: StrategyMode = StrategyMode.SHADOW
     """Mode of plugins that ``modes`` does not name. One that is ``off`` is not asked."""
-    modes: dict[str, StrategyMode] = field(default_factory=dict)
-    """Modes by plugin: `off`, `shadow` or `on`."""
+    modes: dict[str, str | bool] = field(default_factory=dict)
+    """Modes by plugin: `off`, `shadow` or `on`; one that is none of these counts as `shadow`."""
     priority: Annotated[int, Meta(ge=0, le=7999)] = 7999
     """Pods up to this ``spec.priority``, or their class's without one, are offered."""
 
     def mode(self, plugin: str) -> StrategyMode:
         """The mode of a plugin."""
-        return self.modes.get(plugin, self.default_mode)
+        given = self.modes.get(plugin, self.default_mode)
+        if isinstance(given, bool):
+            # What YAML takes "on" and "off" for.
+            return StrategyMode.ON if given else StrategyMode.OFF
+        return StrategyMode(given) if given in list(StrategyMode) else StrategyMode.SHADOW
+
+    def wrong(self) -> tuple[Decision, ...]:
+        """Decisions that name modes that are none."""
+        expected = " or ".join(StrategyMode)
+        return tuple(
+            Decision(
+                f"the mode of {name} is {excerpt(given)}; expected {expected} (shadow until then)",
+                aspect=f"mode {name}",
+            )
+            for name, given in self.modes.items()
+            if isinstance(given, str) and given not in list(StrategyMode)
+        )
 
 
 def settings(slo: NodeSLO) -> Settings:
@@ -64,7 +81,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         if settings.mode(answer.plugin) is not StrategyMode.OFF
     }
     return replace(
-        eviction_claim.together(*plans.values()),
+        eviction_claim.together(Plan(decisions=settings.wrong()), *plans.values()),
         notices=tuple(notice for one in plans.values() for notice in one.notices),
         memory={name: one.memory for name, one in plans.items()},
     )
