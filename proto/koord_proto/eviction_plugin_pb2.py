@@ -25,33 +25,31 @@ _sym_db = _symbol_database.Default()
 from koord_proto import kubernetes_pb2 as koord__proto_dot_kubernetes__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!koord_proto/eviction_plugin.proto\x12\x17\x65victionplugin.v1alpha1\x1a\x1ckoord_proto/kubernetes.proto\"\x8b\x01\n\tCondition\x12>\n\x0e\x63ondition_type\x18\x01 \x01(\x0e\x32&.evictionplugin.v1alpha1.ConditionType\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x02 \x03(\t\x12\x16\n\x0e\x63ondition_name\x18\x03 \x01(\t\x12\x15\n\rmet_condition\x18\x04 \x01(\x08\"/\n\x0f\x44\x65letionOptions\x12\x1c\n\x14grace_period_seconds\x18\x01 \x01(\x03\"\xea\x02\n\x14ThresholdMetResponse\x12\x17\n\x0fthreshold_value\x18\x01 \x01(\x01\x12\x16\n\x0eobserved_value\x18\x02 \x01(\x01\x12\x46\n\x12threshold_operator\x18\x03 \x01(\x0e\x32*.evictionplugin.v1alpha1.ThresholdOperator\x12;\n\x08met_type\x18\x04 \x01(\x0e\x32).evictionplugin.v1alpha1.ThresholdMetType\x12\x16\n\x0e\x65viction_scope\x18\x05 \x01(\t\x12\x1c\n\x14grace_period_seconds\x18\x06 \x01(\x03\x12\x35\n\tcondition\x18\x07 \x01(\x0b\x32\".evictionplugin.v1alpha1.Condition\x12/\n\x0e\x63\x61ndidate_pods\x18\x08 \x03(\x0b\x32\x17.pykoord.kubernetes.Pod\"H\n\x0bPodsRequest\x12\x13\n\x0b\x61\x63tive_pods\x18\x01 \x03(\x0c\x12\x0c\n\x04topN\x18\x02 \x01(\x04\x12\x16\n\x0e\x65viction_scope\x18\x03 \x01(\t\"\x8e\x01\n\x1aGetTopEvictionPodsResponse\x12,\n\x0btarget_pods\x18\x01 \x03(\x0b\x32\x17.pykoord.kubernetes.Pod\x12\x42\n\x10\x64\x65letion_options\x18\x02 \x01(\x0b\x32(.evictionplugin.v1alpha1.DeletionOptions\"\x99\x01\n\x08\x45victPod\x12$\n\x03pod\x18\x01 \x01(\x0b\x32\x17.pykoord.kubernetes.Pod\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x42\n\x10\x64\x65letion_options\x18\x03 \x01(\x0b\x32(.evictionplugin.v1alpha1.DeletionOptions\x12\x13\n\x0b\x66orce_evict\x18\x04 \x01(\x08\"\x84\x01\n\x14GetEvictPodsResponse\x12\x35\n\nevict_pods\x18\x01 \x03(\x0b\x32!.evictionplugin.v1alpha1.EvictPod\x12\x35\n\tcondition\x18\x02 \x01(\x0b\x32\".evictionplugin.v1alpha1.Condition*;\n\x10ThresholdMetType\x12\x0b\n\x07NOT_MET\x10\x00\x12\x0c\n\x08SOFT_MET\x10\x01\x12\x0c\n\x08HARD_MET\x10\x02*4\n\x11ThresholdOperator\x12\r\n\tLESS_THAN\x10\x00\x12\x10\n\x0cGREATER_THAN\x10\x01*6\n\rConditionType\x12\x12\n\x0eNODE_CONDITION\x10\x00\x12\x11\n\rCNR_CONDITION\x10\x01\x32\xcb\x02\n\x0e\x45victionPlugin\x12\x63\n\x0cThresholdMet\x12$.evictionplugin.v1alpha1.PodsRequest\x1a-.evictionplugin.v1alpha1.ThresholdMetResponse\x12o\n\x12GetTopEvictionPods\x12$.evictionplugin.v1alpha1.PodsRequest\x1a\x33.evictionplugin.v1alpha1.GetTopEvictionPodsResponse\x12\x63\n\x0cGetEvictPods\x12$.evictionplugin.v1alpha1.PodsRequest\x1a-.evictionplugin.v1alpha1.GetEvictPodsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!koord_proto/eviction_plugin.proto\x12\x17\x65victionplugin.v1alpha1\x1a\x1ckoord_proto/kubernetes.proto\"\x8b\x01\n\tCondition\x12>\n\x0e\x63ondition_type\x18\x01 \x01(\x0e\x32&.evictionplugin.v1alpha1.ConditionType\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x02 \x03(\t\x12\x16\n\x0e\x63ondition_name\x18\x03 \x01(\t\x12\x15\n\rmet_condition\x18\x04 \x01(\x08\"/\n\x0f\x44\x65letionOptions\x12\x1c\n\x14grace_period_seconds\x18\x01 \x01(\x03\"\xa2\x02\n\x14ThresholdMetResponse\x12\x17\n\x0fthreshold_value\x18\x01 \x01(\x01\x12\x16\n\x0eobserved_value\x18\x02 \x01(\x01\x12;\n\x08met_type\x18\x04 \x01(\x0e\x32).evictionplugin.v1alpha1.ThresholdMetType\x12\x16\n\x0e\x65viction_scope\x18\x05 \x01(\t\x12\x1c\n\x14grace_period_seconds\x18\x06 \x01(\x03\x12\x35\n\tcondition\x18\x07 \x01(\x0b\x32\".evictionplugin.v1alpha1.Condition\x12/\n\x0e\x63\x61ndidate_pods\x18\x08 \x03(\x0b\x32\x17.pykoord.kubernetes.Pod\"H\n\x0bPodsRequest\x12\x13\n\x0b\x61\x63tive_pods\x18\x01 \x03(\x0c\x12\x0c\n\x04topN\x18\x02 \x01(\x04\x12\x16\n\x0e\x65viction_scope\x18\x03 \x01(\t\"\x8e\x01\n\x1aGetTopEvictionPodsResponse\x12,\n\x0btarget_pods\x18\x01 \x03(\x0b\x32\x17.pykoord.kubernetes.Pod\x12\x42\n\x10\x64\x65letion_options\x18\x02 \x01(\x0b\x32(.evictionplugin.v1alpha1.DeletionOptions\"\x99\x01\n\x08\x45victPod\x12$\n\x03pod\x18\x01 \x01(\x0b\x32\x17.pykoord.kubernetes.Pod\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x42\n\x10\x64\x65letion_options\x18\x03 \x01(\x0b\x32(.evictionplugin.v1alpha1.DeletionOptions\x12\x13\n\x0b\x66orce_evict\x18\x04 \x01(\x08\"\x84\x01\n\x14GetEvictPodsResponse\x12\x35\n\nevict_pods\x18\x01 \x03(\x0b\x32!.evictionplugin.v1alpha1.EvictPod\x12\x35\n\tcondition\x18\x02 \x01(\x0b\x32\".evictionplugin.v1alpha1.Condition*;\n\x10ThresholdMetType\x12\x0b\n\x07NOT_MET\x10\x00\x12\x0c\n\x08SOFT_MET\x10\x01\x12\x0c\n\x08HARD_MET\x10\x02*6\n\rConditionType\x12\x12\n\x0eNODE_CONDITION\x10\x00\x12\x11\n\rCNR_CONDITION\x10\x01\x32\xcb\x02\n\x0e\x45victionPlugin\x12\x63\n\x0cThresholdMet\x12$.evictionplugin.v1alpha1.PodsRequest\x1a-.evictionplugin.v1alpha1.ThresholdMetResponse\x12o\n\x12GetTopEvictionPods\x12$.evictionplugin.v1alpha1.PodsRequest\x1a\x33.evictionplugin.v1alpha1.GetTopEvictionPodsResponse\x12\x63\n\x0cGetEvictPods\x12$.evictionplugin.v1alpha1.PodsRequest\x1a-.evictionplugin.v1alpha1.GetEvictPodsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'koord_proto.eviction_plugin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_THRESHOLDMETTYPE']._serialized_start=1158
-  _globals['_THRESHOLDMETTYPE']._serialized_end=1217
-  _globals['_THRESHOLDOPERATOR']._serialized_start=1219
-  _globals['_THRESHOLDOPERATOR']._serialized_end=1271
-  _globals['_CONDITIONTYPE']._serialized_start=1273
-  _globals['_CONDITIONTYPE']._serialized_end=1327
+  _globals['_THRESHOLDMETTYPE']._serialized_start=1086
+  _globals['_THRESHOLDMETTYPE']._serialized_end=1145
+  _globals['_CONDITIONTYPE']._serialized_start=1147
+  _globals['_CONDITIONTYPE']._serialized_end=1201
   _globals['_CONDITION']._serialized_start=93
   _globals['_CONDITION']._serialized_end=232
   _globals['_DELETIONOPTIONS']._serialized_start=234
   _globals['_DELETIONOPTIONS']._serialized_end=281
   _globals['_THRESHOLDMETRESPONSE']._serialized_start=284
-  _globals['_THRESHOLDMETRESPONSE']._serialized_end=646
-  _globals['_PODSREQUEST']._serialized_start=648
-  _globals['_PODSREQUEST']._serialized_end=720
-  _globals['_GETTOPEVICTIONPODSRESPONSE']._serialized_start=723
-  _globals['_GETTOPEVICTIONPODSRESPONSE']._serialized_end=865
-  _globals['_EVICTPOD']._serialized_start=868
-  _globals['_EVICTPOD']._serialized_end=1021
-  _globals['_GETEVICTPODSRESPONSE']._serialized_start=1024
-  _globals['_GETEVICTPODSRESPONSE']._serialized_end=1156
-  _globals['_EVICTIONPLUGIN']._serialized_start=1330
-  _globals['_EVICTIONPLUGIN']._serialized_end=1661
+  _globals['_THRESHOLDMETRESPONSE']._serialized_end=574
+  _globals['_PODSREQUEST']._serialized_start=576
+  _globals['_PODSREQUEST']._serialized_end=648
+  _globals['_GETTOPEVICTIONPODSRESPONSE']._serialized_start=651
+  _globals['_GETTOPEVICTIONPODSRESPONSE']._serialized_end=793
+  _globals['_EVICTPOD']._serialized_start=796
+  _globals['_EVICTPOD']._serialized_end=949
+  _globals['_GETEVICTPODSRESPONSE']._serialized_start=952
+  _globals['_GETEVICTPODSRESPONSE']._serialized_end=1084
+  _globals['_EVICTIONPLUGIN']._serialized_start=1204
+  _globals['_EVICTIONPLUGIN']._serialized_end=1535
 # @@protoc_insertion_point(module_scope)

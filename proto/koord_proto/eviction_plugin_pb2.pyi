@@ -14,11 +14,6 @@ class ThresholdMetType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SOFT_MET: _ClassVar[ThresholdMetType]
     HARD_MET: _ClassVar[ThresholdMetType]
 
-class ThresholdOperator(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    LESS_THAN: _ClassVar[ThresholdOperator]
-    GREATER_THAN: _ClassVar[ThresholdOperator]
-
 class ConditionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     NODE_CONDITION: _ClassVar[ConditionType]
@@ -26,8 +21,6 @@ class ConditionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 NOT_MET: ThresholdMetType
 SOFT_MET: ThresholdMetType
 HARD_MET: ThresholdMetType
-LESS_THAN: ThresholdOperator
-GREATER_THAN: ThresholdOperator
 NODE_CONDITION: ConditionType
 CNR_CONDITION: ConditionType
 
@@ -50,10 +43,9 @@ class DeletionOptions(_message.Message):
     def __init__(self, grace_period_seconds: _Optional[int] = ...) -> None: ...
 
 class ThresholdMetResponse(_message.Message):
-    __slots__ = ("threshold_value", "observed_value", "threshold_operator", "met_type", "eviction_scope", "grace_period_seconds", "condition", "candidate_pods")
+    __slots__ = ("threshold_value", "observed_value", "met_type", "eviction_scope", "grace_period_seconds", "condition", "candidate_pods")
     THRESHOLD_VALUE_FIELD_NUMBER: _ClassVar[int]
     OBSERVED_VALUE_FIELD_NUMBER: _ClassVar[int]
-    THRESHOLD_OPERATOR_FIELD_NUMBER: _ClassVar[int]
     MET_TYPE_FIELD_NUMBER: _ClassVar[int]
     EVICTION_SCOPE_FIELD_NUMBER: _ClassVar[int]
     GRACE_PERIOD_SECONDS_FIELD_NUMBER: _ClassVar[int]
@@ -61,13 +53,12 @@ class ThresholdMetResponse(_message.Message):
     CANDIDATE_PODS_FIELD_NUMBER: _ClassVar[int]
     threshold_value: float
     observed_value: float
-    threshold_operator: ThresholdOperator
     met_type: ThresholdMetType
     eviction_scope: str
     grace_period_seconds: int
     condition: Condition
     candidate_pods: _containers.RepeatedCompositeFieldContainer[_kubernetes_pb2.Pod]
-    def __init__(self, threshold_value: _Optional[float] = ..., observed_value: _Optional[float] = ..., threshold_operator: _Optional[_Union[ThresholdOperator, str]] = ..., met_type: _Optional[_Union[ThresholdMetType, str]] = ..., eviction_scope: _Optional[str] = ..., grace_period_seconds: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., candidate_pods: _Optional[_Iterable[_Union[_kubernetes_pb2.Pod, _Mapping]]] = ...) -> None: ...
+    def __init__(self, threshold_value: _Optional[float] = ..., observed_value: _Optional[float] = ..., met_type: _Optional[_Union[ThresholdMetType, str]] = ..., eviction_scope: _Optional[str] = ..., grace_period_seconds: _Optional[int] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., candidate_pods: _Optional[_Iterable[_Union[_kubernetes_pb2.Pod, _Mapping]]] = ...) -> None: ...
 
 class PodsRequest(_message.Message):
     __slots__ = ("active_pods", "topN", "eviction_scope")

@@ -1,4 +1,4 @@
-"""Feature gates of koordlet, with their defaults: Koordinator's, and five of our own. No IO."""
+"""Feature gates of koordlet, with their defaults: Koordinator's, and six of our own. No IO."""
 
 from __future__ import annotations
 

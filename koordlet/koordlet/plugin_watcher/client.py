@@ -74,8 +74,7 @@ class PluginClient:
             PluginCallError: there is no answer that can be used.
         """
         if self.pause > 0:
-            text = f"not called for {self.pause:.0f} s more, since it did not answer"
-            raise PluginCallError(text, paused=True)
+            raise PluginCallError("not called, since it did not answer lately", paused=True)
         call: Any = self._channel.unary_unary(method)
         name = method.rpartition("/")[2]
         try:

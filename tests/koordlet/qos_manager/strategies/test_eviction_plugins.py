@@ -43,8 +43,8 @@ PODS = (
     ),
 )
 ON = Settings(StrategyMode.ON)
-SOFT = MetThreshold(False, "cpu", 9, 8, ">", 60, 60, ("agrees", "batch", "free"))
-HARD = MetThreshold(True, "memory", 1, 2, "<", 0, 0, ("agrees",))
+SOFT = MetThreshold(False, "cpu", 9, 8, 60, 60, ("agrees", "batch", "free"))
+HARD = MetThreshold(True, "memory", 1, 2, 0, 0, ("agrees",))
 
 
 def answer(**more: Any) -> PluginAnswer:

@@ -21,7 +21,6 @@ from koord_proto.eviction_plugin_pb2 import (
     ThresholdMetResponse,
 )
 from koord_service.error_text import describe_error
-from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
 
 from koordlet.plugin_watcher.client import PluginCallError, PluginClient
@@ -69,7 +68,7 @@ class EvictionPluginHost:
         self._plugins: tuple[RegisteredPlugin, ...] = ()
         self._clients: dict[RegisteredPlugin, PluginClient] = {}
         self._episodes: dict[str, ThresholdEpisode | None] = {}
-        self._deduplicator = LogDeduplicator()
+        self._failing: set[str] = set()
 
     def follow(self, plugins: tuple[RegisteredPlugin, ...]) -> None:
         """Ask these plugins from now on; a disconnected one is not asked."""
@@ -84,8 +83,9 @@ class EvictionPluginHost:
                 await self.ask_all()
                 await asyncio.sleep(INTERVAL_SECONDS)
         finally:
-            self._plugins = ()
-            await self._connect()
+            while self._clients:
+                _, client = self._clients.popitem()
+                await client.close()
 
     async def ask_all(self) -> None:
         """Ask all once, and keep what they answer."""
@@ -102,7 +102,9 @@ class EvictionPluginHost:
                 group.create_task(self._ask(plugin, {uid: messages[uid] for uid in records}))
                 for plugin, records in offers.items()
             ]
-        self._episodes = {plugin.name: self._episodes.get(plugin.name) for plugin in offers}
+        names = {plugin.name for plugin in offers}
+        self._episodes = {name: self._episodes.get(name) for name in names}
+        self._failing &= names
         self._keep(PluginAnswers(tuple(task.result() for task in tasks)))
 
     async def _connect(self) -> None:
@@ -122,8 +124,9 @@ class EvictionPluginHost:
             answer = await self._converse(self._clients[plugin], answer, pods)
         except Exception as error:
             answer = replace(answer, problem=describe_error(error))
-        if answer.problem and self._deduplicator.is_new(plugin, answer.problem):
+        if answer.problem and plugin.name not in self._failing:
             _log.warning("eviction plugin failed", plugin=plugin.name, reason=answer.problem)
+        (self._failing.add if answer.problem else self._failing.discard)(plugin.name)
         return answer
 
     async def _converse(

@@ -145,7 +145,9 @@ async def test_a_threshold_waits_for_its_grace_from_first_sight_and_then_names_p
     await node.ask(40)
 
 
-async def test_bad_plugins_cost_others_nothing(tmp_path: Path) -> None:
+async def test_bad_plugins_cost_others_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     node = Node()
     good, hung, lying = Plugin(named="a"), Plugin(), Plugin(named="x" * 9 + "b" * 99)
     async with (
@@ -166,6 +168,7 @@ async def test_bad_plugins_cost_others_nothing(tmp_path: Path) -> None:
         began = time.monotonic()
         assert "did not answer" in (await node.ask())["hung"].problem
         assert time.monotonic() - began < 1
+        assert caplog.messages.count("eviction plugin failed") == 2
     node.follow()
     await node.ask()
 

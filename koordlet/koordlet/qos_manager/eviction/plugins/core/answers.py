@@ -15,7 +15,6 @@ from koord_model.excerpt import excerpt
 from koord_proto.eviction_plugin_pb2 import (
     CNR_CONDITION,
     HARD_MET,
-    LESS_THAN,
     SOFT_MET,
     Condition,
     EvictPod,
@@ -58,7 +57,6 @@ class MetThreshold:
     scope: str
     observed: float
     threshold: float
-    sign: str
     grace_seconds: float
     lasted: float = 0.0
     targets: tuple[str, ...] = ()
@@ -153,7 +151,6 @@ def with_threshold(answer: PluginAnswer, said: ThresholdMetResponse) -> PluginAn
         scope=scope if _SCOPE.fullmatch(scope) else "unnamed",
         observed=_finite(said.observed_value),
         threshold=_finite(said.threshold_value),
-        sign="<" if said.threshold_operator == LESS_THAN else ">",
         grace_seconds=float(min(max(said.grace_period_seconds, 0), MOST_SECONDS)),
     )
     return replace(answer, met=met, conditions=conditions)
