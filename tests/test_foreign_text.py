@@ -74,8 +74,8 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
             # Paths of sockets in addresses of gRPC, and texts of its statuses.
             "cri/koord_cri/client.py",
             "koordlet/koordlet/plugin_watcher/client.py",
-            "koordlet/koordlet/runtime_hooks/hook_server.py",
             "proxy/koord_proxy/hook_targets.py",
+            "service/koord_service/grpc_sockets.py",
             "wire/koord_wire/headers.py",
         },
     ),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from time import perf_counter
 from typing import Protocol
-from urllib.parse import quote
 
 from koord_hooks import protocol
 from koord_hooks.protocol import HookRequest, HookResponse
@@ -19,6 +17,7 @@ from koord_model.patch import Patch
 from koord_model.pod import Container, Pod
 from koord_service.error_text import describe_error
 from koord_service.grpc_core import grpc
+from koord_service.grpc_sockets import listen
 from koord_service.grpc_standard import (
     HealthCheckResponse,
     health,
@@ -27,7 +26,6 @@ from koord_service.grpc_standard import (
 )
 from koord_service.log_deduplicator import LogDeduplicator
 from koord_service.logs import get_log
-from koord_service.sockets import listen_unix
 
 from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
@@ -42,6 +40,8 @@ _OPTIONS = (("grpc.max_receive_message_length", 16 * 1024 * 1024),)
 _NO_CHANGE = Patch()
 
 _Context = grpc.aio.ServicerContext[HookRequest, HookResponse]
+PreparePod = Callable[[Pod], Awaitable[str]]
+"""Gets ready what hooks need to know of a pod; returns why the pod must not start, or ""."""
 _Method = Callable[[HookRequest, _Context], Awaitable[HookResponse]]
 
 
@@ -75,10 +75,15 @@ class UnknownNode:
         """Do nothing."""
 
 
+async def _nothing_to_prepare(_: Pod) -> str:
+    return ""
+
+
 class HookServer:
     """Serves every hook call; the plugins are asked at ``stages``, the rest is echoed.
 
     ``node`` gets all of them, ``answers`` what is answered, ``answered`` for NRI as well.
+    ``prepare`` is waited for before plugins are asked about a pod that starts.
     """
 
     def __init__(
@@ -92,7 +97,9 @@ class HookServer:
         answers: HookAnswers | None = None,
         answered: AnsweredRequests | None = None,
         plugin_failure_fails: bool = False,
+        prepare: PreparePod | None = None,
     ) -> None:
+        self._prepare = prepare or _nothing_to_prepare
         self._deduplicator = deduplicator or LogDeduplicator()
         self._answers = answers or HookAnswers()
         self._answered = answered or AnsweredRequests()
@@ -111,22 +118,13 @@ class HookServer:
             OSError: the socket is in use, or cannot be made.
             ValueError: the path is too long for a socket.
         """
-        # grpc takes no listening socket over and would replace a live one, so the
-        # path is claimed the careful way first, and then left to grpc.
-        listen_unix(path, mode=_MODE).close()
         self._server = grpc.aio.server(options=_OPTIONS)
         handlers = {f"{stage.value}Hook": self._handler(stage) for stage in Stage}
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, handlers),)
         )
         await self._add_standard_services(self._server)
-        before = os.umask(0o777 & ~_MODE)
-        try:
-            self._server.add_insecure_port(f"unix:{quote(path)}")
-        except RuntimeError as error:
-            raise OSError(f"{path}: cannot listen: {error}") from None
-        finally:
-            os.umask(before)
+        listen(self._server, path, _MODE)
         await self._server.start()
 
     async def _add_standard_services(self, server: grpc.aio.Server) -> None:
@@ -156,6 +154,8 @@ class HookServer:
             subject = protocol.subject_of(request)
             if isinstance(subject, Container):
                 subject = self._node.current(subject)
+            elif stage is Stage.PRE_RUN_POD_SANDBOX and (refusal := await self._prepare(subject)):
+                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, refusal)
             outcome = self._runner.run(stage, subject, self._node.view)
             if isinstance(subject, Container):
                 self._answered.keep(subject, outcome.patch)

@@ -1,3 +1,4 @@
+import asyncio
 import logging
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -104,6 +105,20 @@ async def test_a_disabled_stage_is_echoed(path, batch_container):
     async with serving(path, stages=()) as (_, ask):
         answer = await ask(CREATE, batch_container)
     assert answer.container_resources == batch_container.container_resources
+
+
+async def test_a_pod_waits_until_it_is_prepared_and_may_be_refused(path, batch_container):
+    async def prepare(pod: Pod) -> str:
+        await asyncio.sleep(0.01)
+        return f"{pod.name} must not start"
+
+    request = pb.PodSandboxHookRequest(pod_meta=batch_container.pod_meta)
+    async with serving(path, prepare=prepare) as (_, ask):
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await ask(Stage.PRE_RUN_POD_SANDBOX, request)
+        await ask(CREATE, batch_container)
+    assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert raised.value.details() == "job-1 must not start"
 
 
 async def test_pods_are_logged_without_a_container(path, words, batch_container):

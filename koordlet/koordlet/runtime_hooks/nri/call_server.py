@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from koord_service.logs import get_log
 
 from koordlet.runtime_hooks.nri.protocol.events import IncomingCall
-from koordlet.runtime_hooks.nri.protocol.handler import NriHandler
+from koordlet.runtime_hooks.nri.protocol.handler import NriHandler, RefusedCallError
 
 _log = get_log("koordlet.nri")
 
@@ -43,15 +43,20 @@ class NriCounts:
 
 
 class CallServer:
-    """Turns calls into answers of one connection; ``answer`` takes them, None is no change."""
+    """Turns calls into answers of one connection.
+
+    ``answer`` takes them, None is no change; ``refuse`` takes the reasons of refusals.
+    """
 
     def __init__(
         self,
         handler: NriHandler,
         counts: NriCounts,
         answer: Callable[[IncomingCall, Message | None], None],
+        refuse: Callable[[IncomingCall, str], None],
         late: Callable[[LateAnswer], object] | None,
     ) -> None:
+        self._refuse = refuse
         self._handler = handler
         self._counts = counts
         self._answer = answer
@@ -97,6 +102,10 @@ class CallServer:
         timer = asyncio.get_running_loop().call_later(deadline, self._give_up, call, clock)
         try:
             response = await given
+        except RefusedCallError as error:
+            if not (clock.run_out or self._over):
+                self._refuse(call, str(error))
+            return
         except Exception as error:
             self._fail(call, error)
         except asyncio.CancelledError as error:

@@ -66,7 +66,7 @@ class NriConnection:
         self._handler = handler
         self._counts = counts
         self._patience = patience
-        self._answering = CallServer(handler, counts, self._answer, late)
+        self._answering = CallServer(handler, counts, self._answer, self._refuse, late)
         self._request_timeout = _REQUEST_TIMEOUT
         self._writer: asyncio.StreamWriter | None = None
         self._updates: dict[int, asyncio.Future[tuple[pb.ContainerUpdate, ...]]] = {}
@@ -174,6 +174,10 @@ class NriConnection:
         self._plugin.answer(call.id, response)
         if call.method.name == "Synchronize":
             self._counts.connections += 1
+        self._send()
+
+    def _refuse(self, call: IncomingCall, reason: str) -> None:
+        self._plugin.refuse(call.id, reason)
         self._send()
 
     def _updated(self, event: UpdateResponse) -> None:

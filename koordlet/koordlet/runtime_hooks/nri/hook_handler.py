@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Awaitable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -27,10 +27,10 @@ from koordlet.runtime_hooks.answered_requests import AnsweredRequests
 from koordlet.runtime_hooks.hook_answers import HookAnswers, Transport
 from koordlet.runtime_hooks.hook_log import log_answer, subject_fields
 from koordlet.runtime_hooks.hook_metrics import HookMetrics
-from koordlet.runtime_hooks.hook_server import HookNode
+from koordlet.runtime_hooks.hook_server import HookNode, PreparePod
 from koordlet.runtime_hooks.nri.protocol import adjustments
 from koordlet.runtime_hooks.nri.protocol.convert import to_container, to_pod, to_resources
-from koordlet.runtime_hooks.nri.protocol.handler import NriHandler
+from koordlet.runtime_hooks.nri.protocol.handler import NriHandler, RefusedCallError
 
 _log = get_log("koordlet.nri")
 
@@ -59,8 +59,12 @@ class HookHandler(NriHandler):
         disabled: Collection[Stage] = (),
         answers: HookAnswers | None = None,
         answered: AnsweredRequests | None = None,
+        prepare: PreparePod | None = None,
     ) -> None:
-        """``answered`` is what a proxy was answered before, and then this runtime."""
+        """``answered`` is what a proxy was answered before, and then this runtime.
+
+        ``prepare`` is waited for while a pod starts.
+        """
         self._runner = runner
         self._node = node
         self._metrics = metrics
@@ -68,6 +72,7 @@ class HookHandler(NriHandler):
         self._disabled = frozenset(disabled)
         self._answers = answers or HookAnswers()
         self._answered = answered or AnsweredRequests()
+        self._prepare = prepare
 
     def synchronize(self, request: pb.SynchronizeRequest) -> None:
         """Reconcile all that runs, also what started while the plugin was disconnected."""
@@ -79,8 +84,14 @@ class HookHandler(NriHandler):
         ]
         self._node.synchronize([to_pod(sandbox) for sandbox in request.pods], running)
 
-    def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> None:
-        self._node.saw(Stage.PRE_RUN_POD_SANDBOX, to_pod(request.pod))
+    def run_pod_sandbox(self, request: pb.RunPodSandboxRequest) -> Awaitable[None] | None:
+        pod = to_pod(request.pod)
+        self._node.saw(Stage.PRE_RUN_POD_SANDBOX, pod)
+        return None if self._prepare is None else self._prepared(pod, self._prepare)
+
+    async def _prepared(self, pod: Pod, prepare: PreparePod) -> None:
+        if refusal := await prepare(pod):
+            raise RefusedCallError(refusal)
 
     def post_update_pod_sandbox(self, request: pb.PostUpdatePodSandboxRequest) -> None:
         """A pod was resized in place: what it has now is looked at."""

@@ -9,6 +9,7 @@ from typing import Any
 from koord_proto import nri_pb2 as pb
 from koordlet.runtime_hooks.nri.call_server import CallServer, NriCounts
 from koordlet.runtime_hooks.nri.protocol.events import IncomingCall
+from koordlet.runtime_hooks.nri.protocol.handler import RefusedCallError
 from koordlet.runtime_hooks.nri.protocol.methods import BY_NAME
 
 from tests.koordlet.runtime_hooks.nri.conftest import Remembering
@@ -23,10 +24,12 @@ class Talk:
         self.counts = NriCounts()
         self.answered: list[Any] = []
         self.late: list[Any] = []
+        self.refused: list[str] = []
         self.answering = CallServer(
             Remembering(create_container=answer),
             self.counts,
             lambda _, response: self.answered.append(response),
+            lambda _, reason: self.refused.append(reason),
             self.late.append,
         )
 
@@ -67,6 +70,16 @@ async def test_a_method_that_does_not_want_to_end_is_waited_for_and_not_answered
     await talk.ask(asyncio.sleep(0), 0.5)
     assert ended.is_set()
     assert (talk.answered, talk.late) == ([], [])
+    assert talk.counts == NriCounts(calls=1)
+
+
+async def test_a_refusal_is_an_answer_and_no_failure():
+    async def answer(_):
+        raise RefusedCallError("no NUMA node")
+
+    talk = Talk(answer)
+    await talk.ask(asyncio.sleep(0.01), 60)
+    assert (talk.answered, talk.refused) == ([], ["no NUMA node"])
     assert talk.counts == NriCounts(calls=1)
 
 

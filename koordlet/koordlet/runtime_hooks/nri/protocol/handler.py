@@ -15,6 +15,10 @@ Answer: TypeAlias = R | Awaitable[R | None] | None
 """Result of a method: a response, or None for no change; at once, or awaited."""
 
 
+class RefusedCallError(Exception):
+    """The runtime is to fail what it asks about; the message is its reason."""
+
+
 class NriHandler:
     """Derive from it and define what you care about; the runtime is asked for just that.
 

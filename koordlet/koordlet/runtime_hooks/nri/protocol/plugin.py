@@ -134,6 +134,16 @@ class NriPlugin:
             self.state = NriPluginState.SYNCHRONIZED
         self._flush()
 
+    def refuse(self, call: int, reason: str) -> None:
+        """Answer a call with an error: the runtime fails what it asked about.
+
+        Raises:
+            ValueError: nobody waits for an answer.
+        """
+        self._server.refuse(call, ttrpc.FAILED_PRECONDITION, reason)
+        self._waiting.pop(call, None)
+        self._flush()
+
     def update_containers(
         self, updates: Iterable[pb.ContainerUpdate], timeout: float | None = None
     ) -> int:

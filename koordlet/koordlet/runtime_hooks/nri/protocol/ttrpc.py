@@ -21,7 +21,8 @@ MAX_MESSAGE = 4 * 1024 * 1024
 REQUEST, RESPONSE, DATA = 1, 2, 3
 
 # gRPC's status codes, as far as they are said here.
-OK, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 3, 8, 12, 13
+OK, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 0, 3, 8, 9
+UNIMPLEMENTED, INTERNAL = 12, 13
 
 # No message may be that long, so a length's first byte is zero on a sound line.
 _SENSELESS = 1 << 24

@@ -280,6 +280,19 @@ def test_unknown_and_unreadable_calls_are_refused(service, method, code, words):
     assert words in answer.status.message
 
 
+def test_a_call_that_is_refused_fails_in_the_runtime():
+    dialogue = ready()
+    dialogue.ask(5, "RunPodSandbox", pb.RunPodSandboxRequest(pod=POD))
+    dialogue.plugin.refuse(5, "no NUMA node")
+    [answer] = dialogue.answers()
+    assert (answer.status.code, answer.status.message) == (
+        ttrpc.FAILED_PRECONDITION,
+        "no NUMA node",
+    )
+    with pytest.raises(ValueError, match="call 5 waits for no answer"):
+        dialogue.plugin.answer(5, None)
+
+
 def test_answers_may_come_in_another_order_and_only_once():
     dialogue = ready()
     for stream in (5, 7):
