@@ -19,10 +19,10 @@ _NONE: Amounts = {}
 class Demand:
     """Resource demand of a pod's specification.
 
-    ``requests`` and ``limits`` are the whole pod's; those of containers are by container
-    name. ``started`` is seconds since the epoch. ``priority_name`` is Kubernetes' priority class,
-    ``controller`` the kind of what made the pod ("ReplicaSet"), "" where nothing did.
-    ``grace_seconds`` is what it has to end in, ``None`` where that is not said.
+    ``requests`` and ``limits`` are the whole pod's; those of containers and init containers are by
+    container name. ``started`` is seconds since the epoch. ``priority_name`` is Kubernetes'
+    priority class, ``controller`` the kind of what made the pod ("ReplicaSet"), "" where nothing
+    did. ``grace_seconds`` is what it has to end in, ``None`` where that is not said.
     """
 
     priority: int | None = None
@@ -33,6 +33,7 @@ class Demand:
     limits: Amounts = field(default_factory=dict)
     container_requests: Mapping[str, Amounts] = field(default_factory=dict)
     container_limits: Mapping[str, Amounts] = field(default_factory=dict)
+    init_requests: Mapping[str, Amounts] = field(default_factory=dict)
     priority_name: str = ""
     controller: str = ""
     grace_seconds: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from koord_model.allocation import Allocations
 from koord_model.node_slo import NodeSLO
 from koord_model.used_threshold import SuppressPolicy
 
@@ -59,7 +60,8 @@ class NodeView:
     whether the groups above all pods of a class may be made idle
     (``koord_model.class_idle`` says why they may not, as a rule). ``unset_cpu_quota`` is
     whether pods with CPUs of their own lose their CPU quota. ``suppresses`` is whether this
-    agent holds best-effort pods down where the NodeSLO asks for it.
+    agent holds best-effort pods down where the NodeSLO asks for it. ``allocations`` are those of
+    resource plugins.
     """
 
     topology: Topology | None = None
@@ -69,6 +71,7 @@ class NodeView:
     idle_classes: bool = False
     unset_cpu_quota: bool = True
     suppresses: bool = True
+    allocations: Allocations = field(default_factory=dict)
 
     @property
     def online(self) -> str:

@@ -20,9 +20,12 @@ from koord_model.patch import Conflict, Patch
 from koord_proxy.metrics import Gauges, Metrics
 from koord_service.status import metrics_page
 from koord_serving.admission.metrics import AdmissionOutcome, WebhookMetrics
+from koordlet.agent.resource_plugins import ResourcePluginMetrics
 from koordlet.http_api.prometheus import SampleMetrics
 from koordlet.http_api.strategy_metrics import StrategyMetrics
 from koordlet.qos_manager.eviction.metrics import EvictionCounts, EvictionMetrics
+from koordlet.resource_plugins.allocation_store import AllocationStore
+from koordlet.resource_plugins.plugins import ResourcePlugins
 from koordlet.runtime_hooks.hook_metrics import (
     HookMetrics,
     JobMetrics,
@@ -95,6 +98,9 @@ def _served() -> Iterator[tuple[str, str, set[str]]]:
     jobs._queue.put(Job(JobKey("traffic"), 1.0, lambda _: None))
     JobMetrics(koordlet.registry, jobs)
     NriMetrics(koordlet.registry, NriClient(NriHandler()))
+    plugins = ResourcePlugins("/none")
+    plugins.calls["cpu", "Allocate", "answered"] = 1
+    koordlet.registry.register(ResourcePluginMetrics(plugins, AllocationStore("/none")))
     observed = full_node().observed()
     koordlet.registry.register(SampleMetrics(observed))
     koordlet.registry.register(StrategyMetrics(observed, busy_decisions().decided()))

@@ -180,6 +180,8 @@ class Koordlet(Agent):
             f"--state-dir={directory / 'koordlet'}",
             f"--var-lib-kubelet-dir={directory}",
             f"--hook-timeout={LENIENT:g}",
+            f"--plugin-registration-dir={directory / 'plugins'}",
+            f"--resource-plugins-socket={directory / 'resource-plugins' / 'kubelet.sock'}",
             # It would stop once another test's groups come, to be started again.
             "--cgroup-driver=cgroupfs",
             "--log-format=json",

@@ -5,6 +5,7 @@ The first rule that fits decides:
 1. CPUs of its own, from the pod's resource-status annotation.
 2. The shared pools of the NUMA nodes the scheduler chose. For BE pods these are the
    pools of best-effort pods, on nodes that have such.
+   Otherwise, CPUs by a resource plugin: they are left to the plugin ``resourceplugins``.
 3. SYSTEM pods: the node's CPUs for the system, where it has some set apart.
 4. LS pods: all shared pools.
 5. Pods in the best-effort cgroup: no cpuset of their own; the agent confines
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from koord_model.allocation import allocated_patch
 from koord_model.node import NodeView, SharedPool, Topology
 from koord_model.node_slo import HostApplication
 from koord_model.patch import Patch
@@ -69,10 +71,19 @@ def _container(container: Container, view: NodeView) -> Patch | None:
     status, ignored = usable_status(container.pod, view.online)
     if status.cpuset:
         return _own_cpus(container.pod, status, view)
+    if not status.numa_nodes and _has_plugin_cpus(container, view):
+        return Patch(ignored=ignored) if ignored else None
     found = _by_rule(container.pod, status, view.topology) if view.topology else None
     if found is None:
         return Patch(ignored=ignored) if ignored else None
     return replace(_cpuset(found), ignored=ignored)
+
+
+def _has_plugin_cpus(container: Container, view: NodeView) -> bool:
+    allocation = view.allocations.get(container.pod.uid, {}).get(container.name)
+    if not allocation:
+        return False
+    return allocated_patch(allocation, view.online).resources.cpuset_cpus is not None
 
 
 def _cpuset(found: tuple[str, str]) -> Patch:

@@ -33,6 +33,7 @@ from koordlet.agent.http_api import nri_state, open_servers
 from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
 from koordlet.agent.metrics_reporter import MetricsReporter
 from koordlet.agent.qos_manager import QoSManager, open_qos_manager
+from koordlet.agent.resource_plugins import open_resource_plugins
 from koordlet.agent.runtime_hooks import (
     ManagedNode,
     find_kubelet_cgroups,
@@ -60,7 +61,7 @@ from koordlet.runtime_hooks.hook_metrics import (
     NriMetrics,
     ReconcileMetrics,
 )
-from koordlet.runtime_hooks.hook_server import HookServer
+from koordlet.runtime_hooks.hook_server import HookServer, PreparePod
 from koordlet.runtime_hooks.nri.client import NriClient
 from koordlet.runtime_hooks.nri.hook_handler import HookHandler
 from koordlet.runtime_hooks.reconciler.reconcile_loop import OBSERVED
@@ -112,6 +113,7 @@ class Agent:
         self._observing: MetricsAdvisor | None = None
         self._deciding: QoSManager | None = None
         self._plugins = PluginWatcher(settings.plugin_registration_dir)
+        self._prepare_pod: PreparePod | None = None
         self._open(files, gates)
         if self._plugins.is_followed:
             self._loops.append(self._plugins.run)
@@ -250,6 +252,12 @@ class Agent:
             _log.warning("not writing kernel files, only answering hooks", reason=str(error))
             return None
         self._loops.append(node.reconcile_loop.run)
+        if "resourceplugins" in self._runner.names:
+            host = open_resource_plugins(
+                self._settings, node, self._plugins, self._metrics.registry
+            )
+            self._loops.append(host.run)
+            self._prepare_pod = host.prepare
         JobMetrics(self._metrics.registry, node.jobs)
         self._answers.journal = node.plan_queue.note
         return node
@@ -303,6 +311,7 @@ class Agent:
             answers=self._answers,
             answered=self._answered,
             plugin_failure_fails=self._settings.runtime_hooks_plugin_failure_policy == "Fail",
+            prepare=self._prepare_pod,
         )
 
     def _open_nri_client(self) -> None:
@@ -321,6 +330,7 @@ class Agent:
             self._disabled,
             self._answers,
             self._answered,
+            self._prepare_pod,
         )
         name = settings.runtime_hooks_nri_plugin_name
         index = settings.runtime_hooks_nri_plugin_index

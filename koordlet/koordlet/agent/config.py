@@ -19,6 +19,8 @@ from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_service.settings import option
 from koord_service.status import is_local
 
+from koordlet.resource_plugins.core.hints import ALIGNED, TopologyPolicy
+
 PLUGIN_DIRECTORY = "/var/lib/katalyst/plugin-socks"
 """Katalyst's."""
 _SOCKET = "/var/run/koordlet/koordlet.sock"
@@ -317,6 +319,26 @@ class KoordletSettings:
     plugin_registration_dir: str = option(
         PLUGIN_DIRECTORY, "directory in which plugins of others register by their sockets"
     )
+    resource_plugins_socket: str = option(
+        "/var/lib/katalyst/resource-plugins/kubelet.sock",
+        "unix socket at which resource plugins register themselves (gate ResourcePlugins)",
+    )
+    resource_plugins_topology_policy: str = option(
+        "none", "how NUMA hints of resource plugins are merged", choices=tuple(TopologyPolicy)
+    )
+    resource_plugins_topology_scope: str = option(
+        "container",
+        "what their hints are merged for, each container or the whole pod",
+        choices=("container", "pod"),
+    )
+    resource_plugins_aligned: tuple[str, ...] = option(
+        ALIGNED, "resources to which the policy numeric gives equal NUMA nodes"
+    )
+    resource_plugins_failure_policy: str = option(
+        "Ignore",
+        "whether pods of dedicated_cores bound to NUMA nodes start without their allocation",
+        choices=_POLICIES,
+    )
     container_runtime_endpoint: str = option(
         "unix:///run/containerd/containerd.sock",
         "CRI endpoint that stops containers when pods are evicted without the Kubernetes API",
@@ -349,11 +371,10 @@ class KoordletSettings:
             if not path.startswith("/"):
                 flag = f"--runtime-hooks-{name.replace('_', '-')}"
                 raise ValueError(f'{flag} is "{path}"; expected an absolute path')
-        if not self.plugin_registration_dir.startswith("/"):
-            raise ValueError(
-                f'--plugin-registration-dir is "{self.plugin_registration_dir}"; '
-                "expected an absolute path"
-            )
+        for name in ("plugin_registration_dir", "resource_plugins_socket"):
+            if not (path := getattr(self, name)).startswith("/"):
+                flag = f"--{name.replace('_', '-')}"
+                raise ValueError(f'{flag} is "{path}"; expected an absolute path')
         source = self.pod_list_source
         if source and not source.startswith(("http://", "https://", "/")):
             raise ValueError(

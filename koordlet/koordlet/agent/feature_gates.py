@@ -66,10 +66,11 @@ OF_PLUGINS = (
     "OOMScoreAdj",
     "RDMADeviceInject",
     "Resctrl",
+    "ResourcePlugins",
     "TCNetworkQoS",
     "TerwayQoS",
 )
-"""Gates of hook plugins, in Koordinator's spelling."""
+"""Gates of hook plugins, in Koordinator's spelling; ResourcePlugins is our own."""
 
 
 def parse_gates(given: Iterable[str]) -> tuple[Mapping[str, bool], tuple[str, ...]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from koord_host.kernel_files.interface import FileReader
 from koord_model import cpuset, node_document, node_slo_document
+from koord_model.allocation import Allocations, exclusive_cpus
 from koord_model.node import Kernel, NodeView, Topology
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Pod
@@ -112,6 +113,8 @@ class NodeViewBuilder:
         """``kept_cpus`` keeps the kubelet's CPUs over a restart."""
         self.set_aside: Callable[[], ReservedCPUs | None] = ReservedCPUs
         """CPUs that the cluster keeps out of the pools; ``None`` until it is known."""
+        self.allocations: Callable[[], Allocations] = lambda: view.allocations
+        """Those of resource plugins."""
         self._reader = reader
         self._kernel = kernel
         self._rules_file = Path(rules_file) if rules_file else None
@@ -124,6 +127,12 @@ class NodeViewBuilder:
         self._numa: LastGood[dict[int, frozenset[int]]] = LastGood(_SYS_CPUS, _warn)
         self._computed: Topology | None = None
         self.current = view
+
+    @property
+    def newest(self) -> NodeView:
+        """The current view, with allocations that have been made since."""
+        view, allocations = self.current, self.allocations()
+        return view if view.allocations is allocations else replace(view, allocations=allocations)
 
     def refresh(self, pods: Iterable[Pod] | None) -> tuple[NodeView, tuple[str, ...]]:
         """The view with these pods running, and what is newly wrong with the rules file.
@@ -141,6 +150,7 @@ class NodeViewBuilder:
             slo=rules.slo,
             topology=self._documented(rules.topology) or self._topology(pods),
             cpu_normalization_ratio=rules.normalization_ratio,
+            allocations=self.allocations(),
         )
         if view != self.current:
             self.current = view
@@ -157,9 +167,10 @@ class NodeViewBuilder:
 
     def _topology(self, pods: Iterable[Pod] | None) -> Topology:
         """The pools now; those from before while an owner's CPUs are not known."""
-        found = share_pools.topology(
-            self._numa_cpus(), pods, self._kubelet.current(), self.set_aside()
-        )
+        pods, aside = None if pods is None else tuple(pods), self.set_aside()
+        if aside is not None and (taken := exclusive_cpus(self.allocations(), pods or ())):
+            aside = replace(aside, cpus=aside.cpus | taken)
+        found = share_pools.topology(self._numa_cpus(), pods, self._kubelet.current(), aside)
         before = self._computed
         if before is not None and before.owners_known and not found.owners_known:
             return before
@@ -183,6 +194,10 @@ class NodeViewBuilder:
 
     def _online(self) -> str:
         return cpuset.render(frozenset().union(*self._numa_cpus().values()))
+
+    def numa_nodes(self) -> int:
+        """The NUMA nodes with CPUs, as bits."""
+        return sum(1 << node for node in self._numa.value or {})
 
     def _numa_cpus(self) -> dict[int, frozenset[int]]:
         def read() -> dict[int, frozenset[int]]:

@@ -83,6 +83,7 @@ class PodInformer:
         self._has_list = False
         self._strange: dict[str, float] = {}
         self._due = asyncio.Event()
+        self._listed = asyncio.Event()
         self._recalled = False
         if remembered is not None:
             known = [record for record in remembered.load() if self._there(self._group(record))]
@@ -139,6 +140,21 @@ class PodInformer:
             self.inventory.retain(now)
             self.complete = True
 
+    async def find(self, uid: str) -> PodRecord:
+        """Return a pod with its demand; until a list has it, ask for lists and wait.
+
+        Raises:
+            LookupError: there is no list to ask for.
+        """
+        while True:
+            record = self.inventory.get(uid)
+            if record is not None and record.demand is not None:
+                return record
+            if self.source is None:
+                raise LookupError("there is no list of pods (--pod-list-source)")
+            self._ask()
+            await self._listed.wait()
+
     def arrived(self) -> None:
         """A group has come or gone: ask for the list now, and once more a moment later."""
         self._ask()
@@ -165,6 +181,8 @@ class PodInformer:
             except Exception as error:
                 # A defect of koordlet: events of hooks and NRI still arrive.
                 _log.error("list of pods failed", reason=describe_error(error))
+            self._listed.set()
+            self._listed = asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval):
                     await self._due.wait()

@@ -121,6 +121,7 @@ STAGES = {
     "oomscoreadj": [CREATE],
     "rdmadeviceinject": [CREATE],
     "resctrl": [POD, CREATE],
+    "resourceplugins": [POD, CREATE, UPDATE],
     "tcnetworkqos": [POD],
     "terwayqos": [],
 }

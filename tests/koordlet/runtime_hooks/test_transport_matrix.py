@@ -21,6 +21,7 @@ from koord_hooks.runner import HookRunner, available_plugins, load
 from koord_hooks.stages import Stage
 from koord_host.knobs.layout import Driver
 from koord_model import keys
+from koord_model.allocation import ResourceAllocation
 from koord_model.patch import Mount
 from koord_model.qos import KubeQoS
 from koord_proto import nri_pb2 as nri
@@ -114,6 +115,21 @@ PODS = (
     ),
 )
 
+ALLOCATIONS = {
+    next(pod.uid for pod in PODS if pod.name == "plain"): {
+        "main": {
+            limit: ResourceAllocation(limit, result)
+            for limit, result in {
+                "CpusetCpus": "5-6",
+                "CpusetMems": "0",
+                "CpuShares": "300",
+                "MemoryLimitInBytes": "536870912",
+            }.items()
+        }
+    }
+}
+"""What resource plugins gave, under the names of the limits."""
+
 # ---- the nodes, and what rules they have
 
 SHARE = {"enable": True, "egressRequest": 30, "egressLimit": 80}
@@ -173,7 +189,10 @@ class Rig(NodeFixture):
         log, metrics = LogDeduplicator(), HookMetrics()
         # In memory: other tests have the same directory.
         settings = {"nodeslo_file": f"{directory}/{rule}.yaml", "state_dir": "/proc/version"}
-        self.loop = self.start_koordlet(runner=runner, log=log, **settings).reconcile_loop
+        node = self.start_koordlet(runner=runner, log=log, **settings)
+        if "resourceplugins" in runner.names:
+            node.views.allocations = lambda: ALLOCATIONS
+        self.loop = node.reconcile_loop
         self.server = HookServer(runner, runner.stages(), metrics, node=self.loop, deduplicator=log)
         self.handler = HookHandler(runner, self.loop, metrics, log)
         self.hook_requests: dict[str, PodHookRequest] = {}

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import yaml
 from koord_model import keys
+from koord_model.allocation import ResourceAllocation
 from koord_model.node import Kernel, NodeView, SharedPool
 from koord_model.node_slo import CPUPolicy
 from koord_model.pod import Pod
@@ -171,6 +172,16 @@ class TestPools:
         assert self.pools(made) == ["0-7", "8-15"]
         assert self.pools(made, Pod("p", "n", "u", labels, status)) == ["0-1,4-7", "8-15"]
         assert self.pools(made) == ["0-7", "8-15"]
+
+    def test_exclusive_cpus_of_a_resource_plugin_are_taken_at_once_and_shown_before_that(self):
+        made = views()
+        pod = Pod("p", "n", "u", {keys.LABEL_QOS: "LSR"})
+        assert self.pools(made, pod) == ["0-7", "8-15"]
+        found = {"u": {"main": {"cpu": ResourceAllocation("CpusetCpus", "2-3")}}}
+        made.allocations = lambda: found
+        assert made.newest.allocations is found
+        assert self.pools(made, pod) == ["0-1,4-7", "8-15"]
+        assert made.newest is made.current
 
     def test_the_kubelet_s_static_manager_takes_cpus_too(self):
         node = FakeKernel()

@@ -342,6 +342,19 @@ def test_without_a_list_nothing_is_old(alone):
     assert (alone.known, alone.fresh) == (True, True)
 
 
+async def test_a_pod_is_found_once_a_list_has_its_demand(node, alone, listed, monkeypatch):
+    with pytest.raises(LookupError, match="no list of pods"):
+        await alone.find(JOB.uid)
+    monkeypatch.setattr(pod_informer, "_LEAST_SECONDS", 0.0)
+    listed.saw(RUN, JOB.pod(node.layout))
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        task = group.create_task(listed.run())
+        first, second = await asyncio.gather(listed.find(JOB.uid), listed.find(WEB.uid))
+        task.cancel()
+    assert (first.pod.name, second.pod.name) == ("job", "web")
+    assert first.demand is not None
+
+
 async def test_a_pod_that_starts_while_the_list_is_fetched_stays(node, listed, source):
     def fetch() -> bytes:
         node.steady += 1

@@ -24,7 +24,7 @@ MOST_SOCKETS = 32
 """Sockets of a directory that count; what more there is, is reported."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two tries to register one socket."""
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
+PLUGIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 """A Kubernetes resource's name: plugins of resources have that."""
 
 SocketIdentity = tuple[int, int, int]
@@ -133,7 +133,7 @@ class Registrations:
         if said.kind not in self.versions:
             known = ", ".join(sorted(self.versions))
             return f"its type is {excerpt(said.kind)}; expected one of {known}"
-        if not _NAME.fullmatch(said.name):
+        if not PLUGIN_NAME.fullmatch(said.name):
             return (
                 f"its name is {excerpt(said.name)}; expected letters, digits and ._/- (at most 253)"
             )

@@ -91,7 +91,7 @@ class NodeReconcileLoop:
     @property
     def view(self) -> NodeView:
         """The node as plugins see it."""
-        return self._views.current
+        return self._views.newest
 
     def wake(self) -> None:
         """Start a round soon: something is known that was not."""

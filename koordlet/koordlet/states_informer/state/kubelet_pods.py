@@ -162,6 +162,7 @@ def _demand(listed: _Pod) -> Demand:
     containers, inits = spec.containers or [], spec.init_containers or []
     requests = {container.name: _requests(container.resources) for container in containers}
     limits = {container.name: _limits(container.resources) for container in containers}
+    init_requests = {init.name: _requests(init.resources) for init in inits}
     overhead = amounts(spec.overhead)
     return Demand(
         priority=spec.priority,
@@ -170,7 +171,7 @@ def _demand(listed: _Pod) -> Demand:
         started=status.started.timestamp() if status.started else 0.0,
         requests=whole_pod(
             requests.values(),
-            [InitContainer(_requests(init.resources), init.is_sidecar) for init in inits],
+            [InitContainer(init_requests[init.name], init.is_sidecar) for init in inits],
             _requests(spec.resources),
             overhead,
         ),
@@ -182,6 +183,7 @@ def _demand(listed: _Pod) -> Demand:
         ),
         container_requests=requests,
         container_limits=limits,
+        init_requests=init_requests,
         priority_name=spec.priority_name or "",
         controller=_controller(listed.metadata),
         grace_seconds=spec.grace,

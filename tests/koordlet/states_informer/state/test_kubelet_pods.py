@@ -199,6 +199,7 @@ def test_what_a_pod_asks_for():
         "main": {"cpu": 1000, "memory": 1 << 20},
         "log": {"memory": 1024},
     }
+    assert demand.init_requests == {"mesh": {}}
 
 
 def test_who_made_it_and_how_it_is_to_end():

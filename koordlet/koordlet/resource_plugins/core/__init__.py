@@ -1,0 +1,1 @@
+"""Requests, answers, hints and the file of allocations. No IO."""
