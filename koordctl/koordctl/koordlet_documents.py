@@ -34,6 +34,11 @@ class ContentionRow(ResourceUsage, frozen=True):
     psi_cpu: float | None = None
     psi_memory: float | None = None
     psi_io: float | None = None
+    sched_wait: float | None = None
+    memory_delay: float | None = None
+    disk_wait: float | None = None
+    tcp_rtt: float | None = None
+    tcp_retransmits: float | None = None
 
 
 class PodRow(ContentionRow, frozen=True):

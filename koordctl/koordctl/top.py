@@ -25,10 +25,20 @@ _POD_HEADER = (
     *("POD", "CLASS", "CPU", "REQUEST", "%", "MEMORY", "REQUEST", "%"),
     *("THROTTLED", "PSI CPU", "MEM", "IO"),
 )
+_DELAYS: Sequence[tuple[str, Callable[[PodRow], float | None], str]] = (
+    ("WAIT CPU", lambda pod: pod.sched_wait, "ms/s"),
+    ("WAIT MEM", lambda pod: pod.memory_delay, "ms/s"),
+    ("WAIT DISK", lambda pod: pod.disk_wait, "ms"),
+    ("RTT", lambda pod: pod.tcp_rtt, "ms"),
+    ("RESENT", lambda pod: None if pod.tcp_retransmits is None else 100 * pod.tcp_retransmits, "%"),
+)
+"""Columns of what is shown where it is measured: header, value, unit."""
+
 _SORTS: Mapping[str, Callable[[PodRow], float | None]] = {
     "cpu": lambda pod: pod.cpu,
     "memory": lambda pod: pod.memory,
     "throttled": lambda pod: pod.throttled,
+    "wait": lambda pod: pod.sched_wait,
     "psi": lambda pod: max(
         (
             pressure
@@ -117,7 +127,16 @@ def pod_lines(pods: Sequence[PodRow]) -> Iterator[str]:
     if not pods:
         yield "No pods to show."
         return
-    yield from table([_POD_HEADER, *(_pod_row(pod) for pod in pods)], words=(0, 1))
+    measured = [
+        (header, value, unit)
+        for header, value, unit in _DELAYS
+        if any(value(pod) is not None for pod in pods)
+    ]
+    header = (*_POD_HEADER, *(header for header, _, _ in measured))
+    rows = (
+        (*_pod_row(pod), *(_delay(value(pod), unit) for _, value, unit in measured)) for pod in pods
+    )
+    yield from table([header, *rows], words=(0, 1))
 
 
 def psi_words(psi: Mapping[str, Mapping[str, float]]) -> str:
@@ -164,7 +183,7 @@ def _draw(
     # The pods' header, and the last line of all.
     room = max(height - len(head) - 1, 1)
     more = f"{len(body) - room} more below; " if len(body) > room else ""
-    last = problem or f"{more}sorted by {sort} (c m t p), q quits"
+    last = problem or f"{more}sorted by {sort} (c m t w p), q quits"
     show([*head, *body[:room], last], (0, 5, len(head)))
 
 
@@ -190,6 +209,12 @@ def _pod_row(pod: PodRow) -> tuple[str, ...]:
         percent(pod.psi_memory),
         percent(pod.psi_io),
     )
+
+
+def _delay(value: float | None, unit: str) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def _used(row: ContentionRow) -> tuple[str, ...]:

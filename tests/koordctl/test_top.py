@@ -65,6 +65,15 @@ def test_pods_of_which_nothing_is_known_come_last() -> None:
     assert [pod.name for pod in chosen(top, "psi")] == ["c", "a", "b"]
 
 
+def test_delays_have_columns_where_they_are_measured() -> None:
+    waiting = PodRow(name="a", sched_wait=1234.5, tcp_retransmits=0.0125)
+    header, *rows = pod_lines([waiting, PodRow(name="b")])
+    assert header.split()[-3:] == ["WAIT", "CPU", "RESENT"]
+    assert [row.split()[-4:] for row in rows] == [["1234", "ms/s", "1.25", "%"], ["–"] * 4]
+    top = TopDocument(0.0, NodeRow(), pods=[PodRow(name="b"), waiting])
+    assert [pod.name for pod in chosen(top, "wait")] == ["a", "b"]
+
+
 def test_a_node_of_which_nothing_is_known() -> None:
     lines = list(head_lines(TopDocument(0.0, NodeRow()), datetime.UTC))
     assert lines[0] == "this node  00:00:00  0 pods"

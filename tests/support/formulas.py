@@ -10,7 +10,7 @@ from koord_model.decision import Decision
 
 _WORDS = (("×", "*"), ("−", "-"), ("≥", ">="), ("≤", "<="), (" where ", " if "))
 _ROUNDED_UP = re.compile(r"⌈([^⌉]*)⌉")
-_FUNCTIONS = {"max": max, "min": min, "ceil": lambda x: math.ceil(x - 1e-6)}
+_FUNCTIONS = {"max": max, "min": min, "ln": math.log, "ceil": lambda x: math.ceil(x - 1e-6)}
 
 
 _ROUNDED = {"bytes": 4096.0, "KiB": 1.0, "µs": 200.0}

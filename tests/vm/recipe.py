@@ -28,6 +28,8 @@ PACKAGES = (
 CHECKOUT = "/opt/checkout"
 RESULTS = "/dev/ttyS1"
 """The serial line for results alone; the kernel and the journal write to the other one."""
+SCENARIO_WORD = "pykoord.scenario"
+"""Of the kernel's command line: a module whose ``STEPS`` take the place of the scenario's."""
 
 _SCENARIO = f"""\
 [Unit]

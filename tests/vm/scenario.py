@@ -6,6 +6,7 @@ point: on a node that is not set up.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from typing import Any
 from koord_demo.cgroups import container_pid, oom_score_adj
 from koord_demo.oci_image import IMAGE, write_image
 
-from tests.vm import expectations, network_cards, node, observing, readme, slices
+from tests.vm import expectations, network_cards, node, observing, readme, recipe, slices
 from tests.vm.docking import Docking
 from tests.vm.expectations import BE
 from tests.vm.kubelet import Kubelet, groups, settled
@@ -317,8 +318,18 @@ EVENTS: tuple[Callable[[], Any], ...] = (
 
 def main() -> None:
     if all(_take(step) for step in SETUP):
-        for step in EVENTS:
+        for step in _events():
             _take(step)
+
+
+def _events() -> tuple[Callable[[], Any], ...]:
+    """These, or those of the module that the machine was booted for."""
+    for word in Path("/proc/cmdline").read_text().split():
+        name, _, module = word.partition("=")
+        if name == recipe.SCENARIO_WORD:
+            found: tuple[Callable[[], Any], ...] = importlib.import_module(module).STEPS
+            return found
+    return EVENTS
 
 
 def _take(step: Callable[[], Any]) -> bool:

@@ -85,6 +85,36 @@ class CgroupStats:
         first, second = self._file
         return _field(text, first) + _field(text, second)
 
+    def memory_limit_file(self, group: str) -> str:
+        """v1 ``memory.failcnt``, v2 ``memory.events``."""
+        name = "memory.events" if self._v2 else "memory.failcnt"
+        return f"{self._layout.group_path(group, 'memory')}/{name}"
+
+    def memory_limit_hits(self, text: str) -> int:
+        """Times that the group reached a limit of its own, from ``memory_limit_file``."""
+        if not self._v2:
+            return _whole(text)
+        text = f"\n{text}"
+        return _field(text, "\nhigh ") + _field(text, "\nmax ")
+
+    def disk_file(self, group: str) -> str:
+        """v1 ``blkio.throttle.io_service_bytes_recursive``, v2 ``io.stat``."""
+        name = "io.stat" if self._v2 else "blkio.throttle.io_service_bytes_recursive"
+        return f"{self._layout.group_path(group, 'blkio')}/{name}"
+
+    def disk_bytes(self, text: str) -> dict[str, int]:
+        """Bytes read and written by device ("8:0"), from ``disk_file``."""
+        found: dict[str, int] = {}
+        for line in text.splitlines():
+            device, *words = line.replace("=", " ").split()
+            if ":" not in device:
+                continue  # v1's total
+            counted = dict(zip(words[::2], words[1::2], strict=False))
+            names = ("rbytes", "wbytes") if self._v2 else ("Read", "Write")
+            part = sum(_whole(counted[name]) for name in names if name in counted)
+            found[device] = found.get(device, 0) + part
+        return found
+
     def numa_file(self, group: str) -> str:
         """``memory.numa_stat``."""
         return f"{self._layout.group_path(group, 'memory')}/memory.numa_stat"

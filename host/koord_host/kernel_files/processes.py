@@ -50,7 +50,7 @@ def parse(place: str) -> Process | None:
 
 def start_time(stat: str) -> int:
     """The start time in the text of /proc/PID/stat; the name in it may be anything."""
-    return int(stat.rpartition(")")[2].split()[_START_TIME])
+    return int(stat.rpartition(")")[2].split(None, _START_TIME + 1)[_START_TIME])
 
 
 def verify(process: Process, stat: str) -> None:

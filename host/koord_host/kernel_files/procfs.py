@@ -86,6 +86,36 @@ def _huge_pages(text: str) -> int:
     return (_bytes(text, "HugePages_Total:") >> 10) * _bytes(text, "Hugepagesize:")
 
 
+def uptime(text: str) -> float:
+    """Seconds since boot, suspended ones too, from /proc/uptime."""
+    try:
+        return float(text.split()[0])
+    except (ValueError, IndexError):
+        raise ValueError(f"{excerpt(text.strip())} where the time since boot belongs") from None
+
+
+def direct_reclaims(text: str) -> int:
+    """Times that tasks reclaimed memory of the node themselves, from /proc/vmstat."""
+    found = [line.split() for line in text.splitlines() if line.startswith("allocstall")]
+    try:
+        return sum(int(value) for _, value in found)
+    except ValueError:
+        raise ValueError(f"{excerpt(str(found))} where counters belong") from None
+
+
+def network_bytes(text: str) -> int:
+    """Bytes that interfaces received and sent, without loopback, from /proc/PID/net/dev."""
+    total = 0
+    for line in text.splitlines()[2:]:
+        name, _, counters = line.partition(":")
+        words = counters.split()
+        try:
+            total += 0 if name.strip() == "lo" else int(words[0]) + int(words[8])
+        except (ValueError, IndexError):
+            raise ValueError(f"{excerpt(line.strip())} where an interface belongs") from None
+    return total
+
+
 def numa_memory_used(text: str) -> int:
     """Memory of a NUMA node without page cache, in bytes, from its ``meminfo`` in sysfs.
 

@@ -59,6 +59,8 @@ _POSITIVE = (
     "cpi_collector_interval",
     "collect_cpi_timewindow",
     "psi_collector_interval",
+    "delay_collector_interval",
+    "tcp_collector_interval",
     "coldpage_collector_interval",
     "resctrl_collector_interval",
     "nics_collector_interval",
@@ -196,6 +198,12 @@ class KoordletSettings:
     collect_cpi_timewindow: float = option(10.0, "seconds that each of these measurements lasts")
     psi_collector_interval: float = option(
         10.0, "seconds between two reads of pressure stall information (gate PSICollector)"
+    )
+    delay_collector_interval: float = option(
+        5.0, "seconds between two reads of what tasks waited for (gate TaskDelayCollector)"
+    )
+    tcp_collector_interval: float = option(
+        8.0, "seconds between two reads of TCP connections (gate TCPCollector)"
     )
     coldpage_collector_interval: float = option(
         5.0, "seconds between two reads of cold memory (gate ColdPageCollector)"

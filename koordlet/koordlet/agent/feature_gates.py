@@ -1,4 +1,4 @@
-"""Feature gates of koordlet, with their defaults: Koordinator's, and six of our own. No IO."""
+"""Feature gates of koordlet, with their defaults: Koordinator's, and our own. No IO."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ DEFAULTS: Mapping[str, bool] = {
     "RdtResctrl": True,
     "ResctrlCollector": False,
     "SystemConfig": False,
+    "TCPCollector": False,
+    "TaskDelayCollector": False,
     "ThresholdEvict": False,
 }
 """Those that do something here.
 
-Our own are EvictionPlugins, InterferenceDetection, IrqAffinity, MemoryOffload, PressureSuppress and
-ThresholdEvict.
+Our own are EvictionPlugins, InterferenceDetection, IrqAffinity, MemoryOffload, PressureSuppress,
+TCPCollector, TaskDelayCollector and ThresholdEvict.
 """
 
 UNUSED = frozenset(

@@ -13,6 +13,7 @@ from functools import partial
 from koord_host.filesystems import filesystem_space
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
+from koord_host.netlink_sockets import TaskStats, TCPConnections
 from koord_host.nvml import NVML
 from koord_host.perf_events import PerfEvents
 from koord_model.demand import amounts
@@ -188,6 +189,8 @@ def _sources(
         filesystem=filesystem_space,
         perf=PerfEvents(),
         gpus=NVML() if gates["Accelerators"] else None,
+        delays=TaskStats(),
+        connections=TCPConnections(settings.proc_root_dir),
     )
 
 

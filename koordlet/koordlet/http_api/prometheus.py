@@ -26,6 +26,9 @@ _UNITS = {
     "percent": "percent",
     "bytes/s": "bytes_per_second",
     "count": "count",
+    "ms": "milliseconds",
+    "ms/s": "milliseconds_per_second",
+    "1/s": "per_second",
 }
 _LABELS = {
     "psi_resource": "psi_resource_type",

@@ -27,7 +27,7 @@ Document = dict[str, Any]
 Peaks = Mapping[str, Mapping[str, float]]
 """Predicted peaks by what they are of ("prod" …): "cpu" in cores, "memory" in bytes."""
 
-_FRESH_SECONDS = {1: 30.0, 10: 150.0}
+_FRESH_SECONDS = {1: 30.0, 5: 30.0, 10: 150.0}
 """Greatest age of the newest point, by the step of its kind: some rounds of the slowest."""
 _STUCK_SECONDS = 120.0
 _PSI = {"cpu": "cpu", "mem": "memory", "io": "io"}

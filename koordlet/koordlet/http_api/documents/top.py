@@ -19,6 +19,7 @@ from koordlet.http_api.documents.node import (
     system_usage,
     whole,
 )
+from koordlet.metric_cache.core.delays import DELAYS, with_pods
 from koordlet.states_informer.state.pod_inventory import Demand, PodRecord
 
 CLASSES = (QoSClass.SYSTEM, QoSClass.LSE, QoSClass.LSR, QoSClass.LS, QoSClass.BE)
@@ -78,6 +79,7 @@ class _Readings:
     memory: Mapping[tuple[str, ...], float]
     throttled: Mapping[tuple[str, ...], float]
     psi: Mapping[tuple[str, ...], Mapping[str, float]]
+    delays: Mapping[str, Mapping[tuple[str, ...], float]]
 
     @classmethod
     def of(cls, who: str, observed: DocumentSources) -> _Readings:
@@ -86,13 +88,13 @@ class _Readings:
             observed.newest(f"{who}_memory_usage"),
             observed.newest(f"{who}_cpu_throttled"),
             some_psi(observed.newest(f"{who}_psi")),
+            {name: with_pods(observed.newest(kind)) for name, kind in DELAYS.items()},
         )
 
     def row(
         self, who: tuple[str, ...], requests: Mapping[str, int], limits: Mapping[str, int]
     ) -> Document:
         psi = self.psi.get(who, {})
-        throttled = self.throttled.get(who)
         return {
             "cpu": cores(self.cpu.get(who)),
             "memory": whole(self.memory.get(who)),
@@ -100,10 +102,11 @@ class _Readings:
             "cpu_limit": asked_cpu(limits),
             "memory_request": asked_memory(requests),
             "memory_limit": asked_memory(limits),
-            "throttled": None if throttled is None else round(throttled, 4),
+            "throttled": _rounded(self.throttled.get(who)),
             "psi_cpu": psi.get("cpu"),
             "psi_memory": psi.get("memory"),
             "psi_io": psi.get("io"),
+            **{name: _rounded(values.get(who)) for name, values in self.delays.items()},
         }
 
 
@@ -147,6 +150,10 @@ def _host_applications(observed: DocumentSources) -> list[Document]:
         {"name": name, "cpu": cores(cpu.get((name,))), "memory": whole(memory.get((name,)))}
         for (name,) in sorted({*cpu, *memory})
     ]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

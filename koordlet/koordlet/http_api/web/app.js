@@ -101,8 +101,22 @@ const COLUMNS = [
   { key: "psi_io", name: "PSI IO", value: (one) => one.psi_io },
 ];
 
+// Columns of what is shown where it is measured; what is above `hot` stands out.
+const DELAYS = [
+  { key: "sched_wait", name: "Waits for CPU", unit: "ms/s", hot: 300 },
+  { key: "memory_delay", name: "for memory", unit: "ms/s", hot: 20 },
+  { key: "disk_wait", name: "for disk", unit: "ms", hot: 5 },
+  { key: "tcp_rtt", name: "RTT", unit: "ms", hot: 5 },
+  { key: "tcp_retransmits", name: "Resent", unit: "%", hot: 2, scale: 100 },
+].map((one) => ({ ...one, value: (row) => (row[one.key] ?? null) === null ? null : row[one.key] * (one.scale ?? 1) }));
+
+function columns() {
+  const pods = state.top?.pods ?? [];
+  return [...COLUMNS, ...DELAYS.filter((one) => pods.some((pod) => one.value(pod) !== null))];
+}
+
 function sorted(pods) {
-  const { value } = COLUMNS.find((column) => column.key === state.sort);
+  const { value } = [...COLUMNS, ...DELAYS].find((column) => column.key === state.sort);
   const direction = state.down ? -1 : 1;
   return [...pods].sort((a, b) => {
     const [first, second] = [value(a) ?? null, value(b) ?? null];
@@ -114,7 +128,7 @@ function sorted(pods) {
 }
 
 function showPods() {
-  by("pods").tHead.replaceChildren(element("tr", {}, ...COLUMNS.map((column) => {
+  by("pods").tHead.replaceChildren(element("tr", {}, ...columns().map((column) => {
     const order = column.key === state.sort ? (state.down ? "descending" : "ascending") : false;
     const choose = () => {
       state.down = column.key === state.sort ? !state.down : !column.words;
@@ -134,7 +148,7 @@ function showPods() {
 
 function emptyRow(others) {
   const text = others ? "No pod is called so." : "No pods run here, as far as koordlet knows.";
-  return element("tr", {}, element("td", { class: "words muted", colspan: COLUMNS.length }, text));
+  return element("tr", {}, element("td", { class: "words muted", colspan: columns().length }, text));
 }
 
 function podRows(pod) {
@@ -155,7 +169,13 @@ function podRows(pod) {
 function numbers(one) {
   return [used(one, "cpu", cores), used(one, "memory", bytes),
     element("td", { class: one.throttled > 0.1 ? "hot" : "" }, percent(one.throttled === null ? null : one.throttled * 100)),
-    ...["psi_cpu", "psi_memory", "psi_io"].map((key) => element("td", { class: one[key] > 10 ? "hot" : "" }, percent(one[key])))];
+    ...["psi_cpu", "psi_memory", "psi_io"].map((key) => element("td", { class: one[key] > 10 ? "hot" : "" }, percent(one[key]))),
+    ...columns().slice(COLUMNS.length).map((column) => delay(column, column.value(one)))];
+}
+
+function delay(column, value) {
+  const text = value === null ? "–" : `${Number(value.toPrecision(3))} ${column.unit}`;
+  return element("td", { class: value > column.hot ? "hot" : "" }, text);
 }
 
 function used(one, key, format) {

@@ -14,7 +14,7 @@ class MetricKind:
     """One row.
 
     ``step`` is how many seconds apart the points are kept that are kept as they came:
-    1 for what is measured each second, 10 for what is measured less often.
+    1 for what is measured each second, 5 for delays, 10 for what is measured less often.
     """
 
     name: str
@@ -80,6 +80,13 @@ def _rows() -> tuple[MetricKind, ...]:
                 labels,
             ),
             MetricKind(
+                f"{who}_cpu_sched_wait",
+                "ms/s",
+                f"time that tasks of a {who} waited for a CPU, for each second of CPU they used",
+                labels,
+                step=5,
+            ),
+            MetricKind(
                 f"{who}_psi",
                 "percent",
                 f"time that tasks of a {who} waited for a resource, 10 s average",
@@ -126,6 +133,61 @@ def _rows() -> tuple[MetricKind, ...]:
             "cycles and instructions of a container in one window",
             (*_CONTAINER, "cpi_resource"),
             step=10,
+        ),
+        MetricKind(
+            "container_memory_delay",
+            "ms/s",
+            "time that tasks of a container waited for memory, all together",
+            _CONTAINER,
+            step=5,
+        ),
+        MetricKind(
+            "container_memory_limited",
+            "1/s",
+            "times that its own limit made a container reclaim memory",
+            _CONTAINER,
+            step=5,
+        ),
+        MetricKind(
+            "container_disk_wait",
+            "ms",
+            "how long tasks of a container waited for a disk each time, on average",
+            _CONTAINER,
+            step=5,
+        ),
+        MetricKind(
+            "container_tcp_rtt",
+            "ms",
+            "round-trip time of a container's TCP connections that sent data, the median",
+            _CONTAINER,
+            step=5,
+        ),
+        MetricKind(
+            "container_tcp_retransmits",
+            "ratio",
+            "TCP segments that a container had to send again, of those with data",
+            _CONTAINER,
+            step=5,
+        ),
+        MetricKind(
+            "pod_network_usage",
+            "bytes/s",
+            "what a pod's network interfaces received and sent",
+            _POD,
+            step=5,
+        ),
+        MetricKind(
+            "pod_disk_usage",
+            "bytes/s",
+            "what a pod read from and wrote to the disk that it used most",
+            _POD,
+            step=5,
+        ),
+        MetricKind(
+            "node_memory_allocstall",
+            "1/s",
+            "times that tasks reclaimed memory of the node themselves",
+            step=5,
         ),
         MetricKind(
             "resctrl_resource_llc",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from errno import ENODEV
 from typing import Generic, NamedTuple, TypeVar
 
-from koord_host.kernel_files import numa
+from koord_host.kernel_files import numa, processes
 from koord_host.kernel_files.interface import FileReader
 from koord_host.knobs.layout import Layout
 
@@ -89,6 +89,18 @@ def groups(record: PodRecord, layout: Layout) -> tuple[LabelledCgroup, ...]:
             for ident, container in record.containers.items()
         ),
     )
+
+
+def pids_of(tree: FileReader, layout: Layout, group: str) -> tuple[int, ...]:
+    """The processes of a container, which may have moved them all into groups of its own."""
+    pids = processes.listed(tree, layout.list_file(group))
+    if pids:
+        return tuple(pid for pid in pids if pid)
+    try:
+        below = tree.entries(layout.group_path(group, "cpu"))
+    except OSError:
+        return ()
+    return tuple(pid for name in below for pid in pids_of(tree, layout, f"{group}/{name}"))
 
 
 class PerPodCache(Generic[T]):

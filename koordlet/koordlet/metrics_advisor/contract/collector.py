@@ -15,7 +15,7 @@ only through its sources, and the clock only from its context. Its samples have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -23,6 +23,8 @@ from koord_host.devices.gpu import GPUCounters
 from koord_host.kernel_files.filesystem_space import FilesystemSpace
 from koord_host.kernel_files.interface import FileTree
 from koord_host.knobs.layout import Layout
+from koord_host.netlink.taskstats import ProcessDelays
+from koord_host.netlink.tcp_diag import Connection
 from koord_model.node_slo import NodeSLO
 
 from koordlet.metric_cache.core.samples import Sample
@@ -72,6 +74,38 @@ class PerfCounters(Protocol):
         ...
 
 
+class TaskDelayCounters(Protocol):
+    """Source of the kernel's delay accounting."""
+
+    def read(self, processes: Sequence[int]) -> Mapping[int, ProcessDelays]:
+        """The delays of processes that run, by number.
+
+        Raises:
+            OSError: the kernel has none (ENOENT) or refuses (EPERM).
+        """
+        ...
+
+
+class ConnectionTable(Protocol):
+    """Source of TCP connections by network namespace, for a thread that nobody else uses."""
+
+    def namespace(self, process: int | None = None) -> int:
+        """The network namespace of a process, or of this program, by its inode.
+
+        Raises:
+            OSError: the process has ended, or the kernel refuses.
+        """
+        ...
+
+    def read(self, process: int, most: int) -> tuple[list[Connection], bool]:
+        """Connections of a process's namespace, ``most`` at most; and whether these are all.
+
+        Raises:
+            OSError: the process has ended, the kernel refuses (EPERM), or does not answer.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class CollectorSources:
     """Sources that collectors read.
@@ -80,8 +114,8 @@ class CollectorSources:
     plugins leave their files. ``jiffies_per_second`` is sysconf(_SC_CLK_TCK),
     ``page_bytes`` the kernel's page size (4 or 64 KiB). A counter that was not read for more
     than ``stale_seconds`` starts again. ``cpi_seconds`` is how often cycles and instructions
-    are measured. ``perf``, ``gpus`` and ``filesystem`` are sources that are not files; ``None``
-    where this program has none.
+    are measured. ``perf``, ``gpus``, ``filesystem``, ``delays`` and ``connections`` are sources
+    that are not files; ``None`` where this program has none.
     """
 
     tree: FileTree
@@ -97,6 +131,8 @@ class CollectorSources:
     gpus: GPUCounters | None = None
     image_fs_dir: str = "/var/lib/containerd"
     filesystem: Callable[[str], FilesystemSpace] | None = None
+    delays: TaskDelayCounters | None = None
+    connections: ConnectionTable | None = None
 
 
 class LatestValues(Protocol):

@@ -6,6 +6,8 @@ for is not measured, memory without page cache is reported instead; devices have
 health; of pods with several containers each one's usage is reported too, as an extension, for
 recommendations (a pod's only container uses what the pod does); another extension has conditions
 that eviction plugins want the node to have; and without samples of the node
+recommendations (a pod's only container uses what the pod does), and of all pods their delays, where
+those are measured; and without samples of the node
 and of its system there is no status, where an empty one would read as an idle node.
 """
 
@@ -25,6 +27,7 @@ from koord_model.qos import kube_qos, qos_class_or_default
 from koord_model.quantity import quantity_texts
 from koord_model.times import rfc3339
 
+from koordlet.metric_cache.core.delays import DELAYS, with_pods
 from koordlet.metric_cache.core.interface import (
     AggregatedSeries,
     Aggregation,
@@ -265,6 +268,10 @@ def _pods(
     cpu, memory = usage.of("pod_cpu_usage"), usage.memory("pod")
     gpus = usage.gpus("pod", devices) if devices else {}
     inside = usage.of("container_cpu_usage"), usage.memory("container")
+    delays = {
+        name: with_pods({labels: value for labels, [value] in usage.of(kind).items()})
+        for name, kind in DELAYS.items()
+    }
     for record in sorted(pods, key=lambda record: (record.pod.namespace, record.pod.name)):
         pod, labels = record.pod, (record.pod.uid,)
         if labels not in cpu or labels not in memory:
@@ -272,6 +279,8 @@ def _pods(
         used = _used(cpu[labels][0], memory[labels][0])
         if labels in gpus:
             used["devices"] = [device[Aggregation.AVG] for device in gpus[labels]]
+        found = {name: round(of[labels], 4) for name, of in delays.items() if labels in of}
+        ours = _filled("containers", _containers(record, *inside)) | _filled("delays", found)
         kube = kube_qos(pod.cgroup_parent)
         priority = record.demand.priority if record.demand else None
         yield {
@@ -280,7 +289,7 @@ def _pods(
             "podUsage": used,
             **_filled("priority", priority_class_or_default(pod.labels, priority, kube).value),
             "qos": qos_class_or_default(pod.labels, kube).value,
-            **_filled("extensions", _containers(record, *inside)),
+            **_filled("extensions", _filled("pykoord", ours)),
         }
 
 
@@ -291,12 +300,11 @@ def _containers(
     if len(record.containers) < 2:
         return {}
     keys = {container.name: (record.pod.uid, key) for key, container in record.containers.items()}
-    used = {
+    return {
         name: _used(cpu[labels][0], memory[labels][0])["resources"]
         for name, labels in sorted(keys.items())
         if labels in cpu and labels in memory
     }
-    return {"pykoord": {"containers": used}} if used else {}
 
 
 def _conditions(conditions: Iterable[tuple[str, PluginCondition]]) -> Json:

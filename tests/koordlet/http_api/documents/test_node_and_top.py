@@ -9,7 +9,7 @@ import pytest
 from koord_host.knobs.weights import RuntimeWeights
 from koord_host.planning.jobs import JobKey, JobState
 from koord_model.node_info import NodeCPUInfo, Processor
-from koord_model.pod import Pod
+from koord_model.pod import Container, Pod
 from koord_model.qos import QoSClass
 from koordlet.http_api.documents.node import (
     InformerAge,
@@ -140,6 +140,18 @@ def test_pods() -> None:
     spark = next(one for one in top["pods"] if one["qos"] == "BE")
     assert (spark["cpu_request"], spark["memory_request"]) == (3.0, 4 * GIB)
     assert top["host_applications"][0]["name"] == "nginx"
+
+
+def test_delays_of_a_pod_are_those_of_its_worst_container() -> None:
+    pod = Pod("a", "b", "u", cgroup_parent="/kubepods/podu")
+    ids = ("c1", "c2")
+    containers = {ident: Container(pod, ident, ident) for ident in ids}
+    node = ObservedNode(pods=(PodRecord(pod, containers),))
+    for ident, wait in zip(ids, (40.0, 90.0), strict=True):
+        node.cache.append(NOW, [Sample(Series("container_disk_wait", ("u", ident)), wait)])
+    [shown] = top_document(node.observed())["pods"]
+    assert (shown["disk_wait"], shown["tcp_rtt"]) == (90.0, None)
+    assert [one["disk_wait"] for one in shown["containers"]] == [40.0, 90.0]
 
 
 def test_classes_are_the_sums_of_their_pods() -> None:

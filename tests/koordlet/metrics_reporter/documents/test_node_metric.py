@@ -217,6 +217,17 @@ def test_containers_of_a_pod_with_several(samples: Samples) -> None:
     assert "extensions" not in reported["alone"]
 
 
+def test_delays_of_a_pod_are_those_of_its_worst_container(samples: Samples) -> None:
+    samples.put("pod_cpu_usage", 1.0, "u1")
+    samples.put("pod_memory_usage", 3000.0, "u1")
+    samples.put("container_cpu_sched_wait", 40.0, "u1", "c1")
+    samples.put("container_cpu_sched_wait", 90.0, "u1", "c2")
+    samples.put("container_tcp_rtt", 0.25, "u1", "c2")
+    [reported] = status_of(samples, NodeMetricInputs(pods=(record("a", "u1"),)))["podsMetric"]
+    delays = {"sched_wait": 90.0, "tcp_rtt": 0.25}
+    assert reported["extensions"] == {"pykoord": {"delays": delays}}
+
+
 def test_numa_nodes_in_order_one_without_cpus_too(samples: Samples) -> None:
     for node in ("10", "2"):
         samples.put("node_numa_cpu_usage", 1.0, node)

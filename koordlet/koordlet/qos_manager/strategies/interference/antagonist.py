@@ -1,8 +1,9 @@
-"""Finds the antagonist of a container that runs worse: the pod whose CPU use fits. No IO.
+"""Finds the antagonist of a container that runs worse: the pod whose use fits. No IO.
 
 After the passive correlation of CPI² (Zhang et al., "CPI²: CPU performance isolation for
 shared compute clusters", EuroSys 2013): times at which the victim suffered count against pods
-that used CPU then, others in favour of them, the more so the farther they are from the limit.
+that used the resource then (there CPU, here also memory, a disk, the network), others in favour of
+them, the more so the farther they are from the limit.
 Of the victim's deviations d, a suspect's use u at the same times and the limit k:
 
     then         mean of u where d > k, weighted by 1 - k/d
@@ -25,27 +26,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Cores = NDArray[np.float64]
+from koordlet.qos_manager.strategies.interference.suspicion import Resource
+
+Amounts = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class SuspectPods:
-    """Pods by name, which are best-effort, and their cores: a row a point, a column a pod."""
+    """Pods by name, which are best-effort, and their use: a row a point, a column a pod."""
 
     names: Sequence[str]
     best_effort: NDArray[np.bool_]
-    use: Cores
+    use: Amounts
 
 
 class Antagonist(NamedTuple):
-    """The likely antagonist, how well its use fits (0 to 1), and what it used meanwhile."""
+    """The likely antagonist, how well its use of a resource fits (0 to 1), and what that was."""
 
     name: str
+    resource: Resource
     correlation: float
-    cores: float
+    use: float
 
 
-def correlations(deviations: Sequence[float], use: Cores, limit: float) -> Cores:
+def correlations(deviations: Sequence[float], use: Amounts, limit: float) -> Amounts:
     """Correlate the use of each suspect with a victim's deviations, -1 to 1.
 
     0 where it used nothing, or the victim suffered always or never.
@@ -59,7 +63,7 @@ def correlations(deviations: Sequence[float], use: Cores, limit: float) -> Cores
     then = suffering @ use / suffering.sum()
     otherwise = others @ use / others.sum()
     both = then + otherwise
-    fits: Cores = np.divide(then - otherwise, both, out=np.zeros_like(both), where=both > 0)
+    fits: Amounts = np.divide(then - otherwise, both, out=np.zeros_like(both), where=both > 0)
     return fits
 
 
@@ -67,28 +71,29 @@ def antagonist(
     victim: str,
     deviations: Sequence[float],
     suspects: SuspectPods,
+    resource: Resource,
     limit: float,
     least: float,
-    least_cores: float,
 ) -> Antagonist | None:
     """The suspect whose use fits best, if that is ``least`` or more; ``None``: none stands out.
 
-    It is not the ``victim``, and used ``least_cores`` on average while that suffered.
+    It is not the ``victim``, and used enough of the resource on average while that suffered.
     """
     suffers = np.asarray(deviations) > limit
     if not suffers.any() or suffers.all():
         return None  # there is nothing to compare
-    fits = correlations(deviations, suspects.use, limit)
-    cores = suspects.use[suffers].mean(axis=0)
-    may = (fits >= least) & (cores >= least_cores)
+    use = suspects.use - suspects.use.min(axis=0) if resource.grown else suspects.use
+    fits = correlations(deviations, use, limit)
+    used = use[suffers].mean(axis=0)
+    may = (fits >= least) & (used >= resource.least)
     for some in (may & suspects.best_effort, may & ~suspects.best_effort):
         blamed = [
-            Antagonist(suspects.names[place], float(fits[place]), float(cores[place]))
+            Antagonist(suspects.names[place], resource, float(fits[place]), float(used[place]))
             for place in np.flatnonzero(some).tolist()
             if suspects.names[place] != victim
         ]
         if blamed:
             return min(
-                blamed, key=lambda suspect: (-suspect.correlation, -suspect.cores, suspect.name)
+                blamed, key=lambda suspect: (-suspect.correlation, -suspect.use, suspect.name)
             )
     return None

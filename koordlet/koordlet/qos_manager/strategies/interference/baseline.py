@@ -13,10 +13,14 @@ A running mean and variance, weighted exponentially, that outliers hardly move:
 
 So an episode of minutes leaves what is usual alone, while a change that stays has become
 usual after about a half-life.
+
+Waits are distributed log-normally: what is usual of them is that of ln(value + offset), and a
+spread is a factor. The offset keeps the noise of tiny values small.
 """
 
 from __future__ import annotations
 
+from math import exp, log
 from statistics import median
 from typing import NamedTuple
 
@@ -25,12 +29,20 @@ _NORMAL = 1.4826
 
 
 class BaselineParameters(NamedTuple):
-    """Learning of a kind of series: counts in points, the least spread in its unit."""
+    """Learning of a kind of series: counts in points, the least spread in its unit.
+
+    With ``offset``, of its logarithm.
+    """
 
     warm_up: int
     half_life: float
     least_spread: float = 0.0
     least_share: float = 0.0
+    offset: float | None = None
+
+    def scaled(self, value: float) -> float:
+        """A value on the scale of means and spreads."""
+        return value if self.offset is None else log(max(value, 0.0) + self.offset)
 
 
 class Baseline(NamedTuple):
@@ -40,6 +52,10 @@ class Baseline(NamedTuple):
     mean: float = 0.0
     variance: float = 0.0
     known: bool = False
+
+    def usual(self, manner: BaselineParameters) -> float:
+        """Return the usual value."""
+        return self.mean if manner.offset is None else exp(self.mean) - manner.offset
 
     def spread(self, manner: BaselineParameters) -> float:
         """Return the usual distance of points from the mean."""
@@ -51,10 +67,11 @@ class Baseline(NamedTuple):
         spread = self.spread(manner)
         if not self.known or spread <= 0:
             return None
-        return (value - self.mean) / spread
+        return (manner.scaled(value) - self.mean) / spread
 
     def after(self, value: float, manner: BaselineParameters) -> Baseline:
         """With one more point."""
+        value = manner.scaled(value)
         if not self.known:
             return self._begun((*self.first, value), manner)
         reach = _CLIP * self.spread(manner)

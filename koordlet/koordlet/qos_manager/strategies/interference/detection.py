@@ -7,20 +7,17 @@ mean (``baseline``) and above an absolute floor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from koordlet.qos_manager.strategies.interference.antagonist import Antagonist
 from koordlet.qos_manager.strategies.interference.baseline import Baseline, BaselineParameters
+from koordlet.qos_manager.strategies.interference.suspicion import Uses
 
 WINDOW = 12
-"""The newest points by which antagonists are looked for: two minutes of pressure."""
+"""The newest points by which antagonists are looked for: two minutes of pressure, one of delays."""
 
 _SILENT_SECONDS = 300.0
 """Time after which the health of the container is unknown."""
-
-Uses = Mapping[str, float]
-"""The cores that pods used at a point's time, by UID."""
 
 
 class OutlierLimits(NamedTuple):
@@ -34,8 +31,8 @@ class OutlierLimits(NamedTuple):
 class InterferenceEpisode(NamedTuple):
     """A period in which a container runs worse than usual.
 
-    ``blamed`` is the likely antagonist, ``None`` where none stands out; ``throttled`` the part of
-    the periods in which the container's own quota held it up, 0 where that is not the cause.
+    ``blamed`` is the likely antagonist, ``None`` where none stands out; ``own`` how much a limit of
+    its own held the container up, 0 where that is not the cause.
     """
 
     value: float
@@ -43,7 +40,7 @@ class InterferenceEpisode(NamedTuple):
     spread: float
     deviations: float
     blamed: Antagonist | None = None
-    throttled: float = 0.0
+    own: float = 0.0
 
 
 class SeriesWatch(NamedTuple):
@@ -84,9 +81,11 @@ class SeriesWatch(NamedTuple):
         episode = now.episode
         if outlier and (high >= limits.points or episode is not None):
             usual = now.baseline
-            found = InterferenceEpisode(value, usual.mean, usual.spread(manner), deviations)
+            found = InterferenceEpisode(
+                value, usual.usual(manner), usual.spread(manner), deviations
+            )
             kept = episode or found
-            episode = found._replace(blamed=kept.blamed, throttled=kept.throttled)
+            episode = found._replace(blamed=kept.blamed, own=kept.own)
         elif episode is not None and low >= limits.points:
             episode = None
         points = (*now.points[1 - WINDOW :], (deviations, uses))

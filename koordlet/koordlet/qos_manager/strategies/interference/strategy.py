@@ -2,16 +2,19 @@
 
 Writes nothing: it reports victims as decisions, an Event on the pod and signals for others.
 For each container of a pod that is not best-effort, and for itself (a container that
-restarts is learnt anew: what was usual of the last one may not be of another image):
+restarts is learnt anew: what was usual of the last one may not be of another image), it watches
+what ``interference.container_health`` lists, as far as it is measured:
 
 - cycles per instruction (``container_cpi``), while it uses enough CPU for them to mean
   anything: caches, memory bandwidth, the other hyper-thread;
-- CPU pressure (``container_psi``, some, over 10 s): tasks that wait for a CPU.
+- CPU pressure (``container_psi``, some, over 10 s), and how long its tasks wait for a CPU for
+  each second that they use (``container_cpu_sched_wait``);
+- waits for memory, for disks, and on TCP connections (collectors ``taskdelay`` and ``tcp``).
 
 What is usual is learnt (``interference.baseline``); some outliers in a row are an episode
-(``interference.suffering``), for which ``interference.antagonist`` looks for the pod whose CPU use
-fits. A container that its own quota throttles also waits: then no other pod is to blame. How
-long tasks wait to be scheduled is measured by no collector: only each task's schedstat says it.
+(``interference.detection``), for which ``interference.antagonist`` looks for the pod whose use of
+that resource fits. A container that a limit of its own holds up also waits: then no other pod is
+to blame.
 """
 
 from __future__ import annotations
@@ -35,29 +38,31 @@ from koordlet.qos_manager.core.strategy import (
     StrategyView,
     Term,
 )
-from koordlet.qos_manager.strategies.interference.antagonist import SuspectPods, antagonist
+from koordlet.qos_manager.strategies.interference.antagonist import (
+    Antagonist,
+    SuspectPods,
+    antagonist,
+)
 from koordlet.qos_manager.strategies.interference.container_health import (
     HealthMeasurements,
     HealthMetric,
     Key,
     cpu_pressure,
     cycles_per_instruction,
+    delays,
     measured,
 )
 from koordlet.qos_manager.strategies.interference.detection import (
     InterferenceEpisode,
     OutlierLimits,
     SeriesWatch,
-    Uses,
 )
+from koordlet.qos_manager.strategies.interference.suspicion import Resource
 
 GATE = "InterferenceDetection"
-INTERVAL = 10.0
+INTERVAL = 5.0
 
-_THROTTLED_SECONDS = 30.0
 _FORGET_SECONDS = 3600.0
-_ANTAGONIST_CORES = 0.1
-_OWN_THROTTLING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,9 @@ class Settings:
     """Conditions of victims and antagonists."""
 
     deviations: Annotated[float, Meta(ge=1, le=100)] = 3.0
-    """Number of spreads above the mean that make an outlier."""
+    """Number of spreads above the mean that make an outlier, of cycles and pressure."""
+    delay_deviations: Annotated[float, Meta(ge=1, le=100)] = 4.0
+    """The same of waits and connections, whose spreads are factors."""
     points: Annotated[int, Meta(ge=1, le=10)] = 3
     """So many outliers in a row make a victim."""
     psi_floor_percent: Annotated[float, Meta(ge=0, le=100)] = 10.0
@@ -76,8 +83,20 @@ class Settings:
     """Points of pressure, ten seconds apart, from which is learnt what is usual."""
     cpi_warm_up_points: Annotated[int, Meta(ge=5, le=1000)] = 15
     """The same of cycles per instruction, a minute apart."""
+    delay_warm_up_points: Annotated[int, Meta(ge=5, le=1000)] = 120
+    """The same of waits and connections, five and eight seconds apart."""
+    sched_wait_floor_ms: Annotated[float, Meta(ge=0)] = 300.0
+    """Waits for CPUs that are shorter, for each second of CPU used, are no outlier."""
+    memory_delay_floor_ms: Annotated[float, Meta(ge=0)] = 20.0
+    """Waits for memory that are shorter, in each second, are no outlier."""
+    disk_wait_floor_ms: Annotated[float, Meta(ge=0)] = 5.0
+    """An average wait for a disk that is shorter is no outlier."""
+    tcp_rtt_floor_ms: Annotated[float, Meta(ge=0)] = 5.0
+    """A shorter round-trip time is no outlier."""
+    tcp_retransmits_floor_percent: Annotated[float, Meta(ge=0, le=100)] = 2.0
+    """Fewer segments that are sent again are no outlier."""
     correlation: Annotated[float, Meta(ge=0, le=1)] = 0.67
-    """Least correlation of an antagonist's CPU use, 0 to 1; 0.67 is five times as before."""
+    """Least correlation of an antagonist's use, 0 to 1; 0.67 is five times as before."""
 
 
 def settings(slo: NodeSLO) -> Settings:
@@ -100,7 +119,8 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     """The victims, and the likely antagonist of each."""
     before = memory.watches if isinstance(memory, _Memory) else {}
     found = measured(view)
-    decisions = [] if found.cpi or found.psi else [Decision(_NOT_MEASURED)]
+    measures = found.cpi or found.psi or any(found.delays.values())
+    decisions = [] if measures else [Decision(_NOT_MEASURED)]
     now = _Detector(view, settings, found, before)
     victims = [
         victim for pod in view.pods if pod.qos is not QoSClass.BE for victim in now.victims(pod)
@@ -111,7 +131,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     return Plan(
         decisions=(*decisions, *(_decision(victim) for victim in victims)),
         signals=tuple(_signals(victims)),
-        notices=tuple(_notices(victims, before)),
+        notices=tuple(_notices(victims, before, now.reasons)),
         memory=_Memory(watches),
     )
 
@@ -125,8 +145,8 @@ def _recently_measured(
 
 
 _NOT_MEASURED = (
-    "neither cycles per instruction nor pressure of containers is measured "
-    "(gates CPICollector and PSICollector)"
+    "neither cycles per instruction, pressure, waits nor connections of containers are measured "
+    "(gates CPICollector, PSICollector, TaskDelayCollector, TCPCollector)"
 )
 
 
@@ -140,6 +160,17 @@ def _metrics(settings: Settings) -> tuple[HealthMetric, ...]:
         cpu_pressure(
             settings.psi_warm_up_points,
             OutlierLimits(settings.deviations, settings.points, settings.psi_floor_percent),
+        ),
+        *delays(
+            {
+                "sched_wait": settings.sched_wait_floor_ms,
+                "memory_delay": settings.memory_delay_floor_ms,
+                "disk_wait": settings.disk_wait_floor_ms,
+                "tcp_rtt": settings.tcp_rtt_floor_ms,
+                "tcp_retransmits": settings.tcp_retransmits_floor_percent,
+            },
+            settings.delay_warm_up_points,
+            OutlierLimits(settings.delay_deviations, settings.points),
         ),
     )
 
@@ -159,8 +190,9 @@ class _Detector:
         self._found = found
         self._before = before
         self._metrics = _metrics(settings)
-        self._suspects: dict[tuple[int, ...], SuspectPods] = {}
+        self._suspects: dict[tuple[str, tuple[int, ...]], SuspectPods] = {}
         self.watches: dict[Key, SeriesWatch] = {}
+        self.reasons = {metric.name: metric.suspected[0].event for metric in self._metrics}
 
     def victims(self, pod: PodView) -> Iterator[_Victim]:
         """Those of a pod's containers that suffer."""
@@ -196,29 +228,36 @@ class _Detector:
         metric: HealthMetric,
     ) -> InterferenceEpisode:
         """The episode with its likely cause; one that was found stays."""
-        if episode.blamed is not None or episode.throttled:
+        if episode.blamed is not None or episode.own:
             return episode
-        if metric.by_quota:
-            windows = self._view.history.windows("container_cpu_throttled", _THROTTLED_SECONDS)
+        if metric.own is not None:
+            windows = self._view.history.windows(metric.own.kind, metric.own.seconds)
             own = windows.get(key[:2])
-            if own is not None and own.avg >= _OWN_THROTTLING:
-                return episode._replace(throttled=own.avg)
+            if own is not None and own.avg >= metric.own.least:
+                return episode._replace(own=own.avg)
+        found = (self._antagonist(pod, watch, metric, resource) for resource in metric.suspected)
+        return episode._replace(blamed=next(filter(None, found), None))
+
+    def _antagonist(
+        self, pod: PodView, watch: SeriesWatch, metric: HealthMetric, resource: Resource
+    ) -> Antagonist | None:
         # At a time at which no pod's use is known nothing was measured.
-        points = [(deviations, uses) for deviations, uses in watch.points if uses]
-        blamed = antagonist(
+        points = [(off, used[resource.kind]) for off, used in watch.points if resource.kind in used]
+        return antagonist(
             pod.name,
             [deviations for deviations, _ in points],
-            self._suspects_at(tuple(uses for _, uses in points)),
-            self._settings.deviations,
+            self._suspects_at(resource, tuple(used for _, used in points)),
+            resource,
+            metric.limits.deviations,
             self._settings.correlation,
-            _ANTAGONIST_CORES,
         )
-        return episode._replace(blamed=blamed)
 
-    def _suspects_at(self, uses: tuple[Uses, ...]) -> SuspectPods:
+    def _suspects_at(
+        self, resource: Resource, uses: tuple[Mapping[str, float], ...]
+    ) -> SuspectPods:
         """All pods with their use at these times, which many victims have in common."""
         # The memory of watches keeps them alive, and so their ids their own.
-        key = tuple(map(id, uses))
+        key = resource.kind, tuple(map(id, uses))
         if key not in self._suspects:
             pods = self._view.pods
             # A pod that was not measured when others were did not run yet.
@@ -234,17 +273,17 @@ class _Detector:
 # ---- texts
 
 
-def _cause(episode: InterferenceEpisode) -> str:
-    if episode.throttled:
-        return "its own CPU limit throttles it"
+def _cause(metric: HealthMetric, episode: InterferenceEpisode) -> str:
+    if metric.own is not None and episode.own:
+        return metric.own.cause
     if episode.blamed is None:
-        return "no pod's CPU use stands out"
-    return f"the CPU use of {episode.blamed.name} fits"
+        return f"no pod's {metric.suspected[0].name} stands out"
+    return f"the {episode.blamed.resource.name} of {episode.blamed.name} fits"
 
 
 def _outcome(victim: _Victim) -> str:
     name = victim.of.container.name
-    return f'container "{name}" {victim.metric.suffers}: {_cause(victim.episode)}'
+    return f'container "{name}" {victim.metric.suffers}: {_cause(victim.metric, victim.episode)}'
 
 
 def _decision(victim: _Victim) -> Decision:
@@ -253,16 +292,22 @@ def _decision(victim: _Victim) -> Decision:
         Term("deviations", episode.deviations),
         Term("now", episode.value, unit),
         Term("usual", episode.usual, unit),
-        Term("spread", episode.spread, unit),
     ]
+    if (offset := victim.metric.manner.offset) is None:
+        formula = "deviations = (now − usual) / spread"
+        given.append(Term("spread", episode.spread, unit))
+    else:
+        formula = "deviations = ln((now + offset) / (usual + offset)) / spread"
+        given += [Term("offset", offset, unit), Term("spread", episode.spread)]
     if episode.blamed is not None:
-        given.append(Term("correlation", episode.blamed.correlation))
-        given.append(Term("antagonist", episode.blamed.cores, "cores"))
-    if episode.throttled:
-        given.append(Term("throttled", episode.throttled * 100, "%"))
+        _, resource, correlation, use = episode.blamed
+        given.append(Term("correlation", correlation))
+        given.append(Term("antagonist", use / resource.scale, resource.unit))
+    if (own := victim.metric.own) is not None and episode.own:
+        given.append(Term(own.name, episode.own * own.scale, own.unit))
     return Decision(
         _outcome(victim),
-        "deviations = (now − usual) / spread",
+        formula,
         tuple(given),
         pod=victim.pod.name,
         group=victim.of.group,
@@ -281,13 +326,18 @@ def _signals(victims: Iterable[_Victim]) -> Iterator[StrategySignal]:
     yield StrategySignal("victims", len({pod for _, pod in worst}))
 
 
-def _notices(victims: Iterable[_Victim], before: Mapping[Key, SeriesWatch]) -> Iterator[PodNotice]:
-    """One for each pod that is a victim and was none in the last round."""
-    suffering = {key[0] for key, watch in before.items() if watch.episode is not None}
+def _notices(
+    victims: Iterable[_Victim], before: Mapping[Key, SeriesWatch], reasons: Mapping[str, str]
+) -> Iterator[PodNotice]:
+    """One for each pod and resource of which it is a victim and was none in the last round."""
+    suffering = {
+        (uid, reasons.get(name)) for (uid, _, name), watch in before.items() if watch.episode
+    }
     for victim in victims:
-        if victim.pod.uid not in suffering:
-            suffering.add(victim.pod.uid)
+        reason = reasons[victim.metric.name]
+        if (victim.pod.uid, reason) not in suffering:
+            suffering.add((victim.pod.uid, reason))
             episode = victim.episode
             unit = victim.metric.unit
             numbers = f"{episode.value:.3g}{unit}, usually {episode.usual:.3g}{unit}"
-            yield PodNotice(victim.pod, "CPUInterference", f"{_outcome(victim)} ({numbers})")
+            yield PodNotice(victim.pod, reason, f"{_outcome(victim)} ({numbers})")

@@ -1,4 +1,4 @@
-"""Which pod is to blame: the one whose CPU use fits the victim's deviations."""
+"""Which pod is to blame: the one whose use fits the victim's deviations."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from koordlet.qos_manager.strategies.interference.antagonist import (
     antagonist,
     correlations,
 )
+from koordlet.qos_manager.strategies.interference.suspicion import CPU, MEMORY, Resource
 
 SUFFERING = [0.0, 1.0, -1.0, 0.5, 12.0, 15.0, 12.0]
 CALM = 4
@@ -29,13 +30,15 @@ def suspect(name: str, calm: float, then: float, best_effort: bool = True) -> Su
     return Suspect(name, best_effort, [calm] * CALM + [then] * 3)
 
 
-def blame(*suspects: Suspect, deviations: list[float] = SUFFERING) -> Antagonist | None:
+def blame(
+    *suspects: Suspect, deviations: list[float] = SUFFERING, resource: Resource = CPU
+) -> Antagonist | None:
     found = SuspectPods(
         [one.name for one in suspects],
         np.array([one.best_effort for one in suspects], np.bool_),
         np.array([one.use for one in suspects], np.float64).reshape(-1, len(deviations)).T,
     )
-    return antagonist("victim", deviations, found, limit=3.0, least=0.67, least_cores=0.1)
+    return antagonist("victim", deviations, found, resource, limit=3.0, least=0.67)
 
 
 def correlation(deviations: list[float], use: list[float], limit: float) -> float:
@@ -71,7 +74,13 @@ def test_the_pod_that_used_cpu_only_while_it_hurt_is_blamed(
     assert (found.name if found else None) == blamed
     for all_alike in ([0.0, 1.0, -1.0, 0.5, 3.0, 3.0, 3.0], [9.0] * 7):
         assert blame(*suspects, deviations=all_alike) is None
-    assert blame(STEADY, NEW) == Antagonist("new", 1.0, 4.0)
+    assert blame(STEADY, NEW) == Antagonist("new", CPU, 1.0, 4.0)
+
+
+def test_of_memory_counts_what_a_pod_took_on_top_of_what_it_held() -> None:
+    held, grew = suspect("held", 4e9, 4.05e9), suspect("grew", 4e9, 5e9)
+    assert blame(held, grew) is None
+    assert blame(held, grew, resource=MEMORY) == Antagonist("grew", MEMORY, 1.0, 1e9)
 
 
 @pytest.mark.parametrize(

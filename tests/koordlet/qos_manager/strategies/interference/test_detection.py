@@ -10,6 +10,7 @@ from koordlet.qos_manager.strategies.interference.detection import (
     OutlierLimits,
     SeriesWatch,
 )
+from koordlet.qos_manager.strategies.interference.suspicion import CPU
 
 MANNER = BaselineParameters(warm_up=5, half_life=100, least_spread=1.0)
 LIMITS = OutlierLimits(deviations=3.0, points=3, floor=10.0)
@@ -28,7 +29,7 @@ class Series:
         found = []
         for value in values:
             self.steady += seconds
-            uses = {"u": value}
+            uses = {CPU.kind: {"u": value}}
             self.watch = self.watch.after(
                 value, 1e9 + self.steady, self.steady, uses, MANNER, LIMITS
             )
@@ -56,8 +57,8 @@ def test_its_numbers_are_the_newest_outlier_s_and_its_cause_stays() -> None:
     series.see(20, 20, 20)
     episode = series.watch.episode
     assert episode is not None
-    blamed = Antagonist("job", 0.8, 4.0)
-    series.watch = series.watch._replace(episode=episode._replace(blamed=blamed, throttled=0.0))
+    blamed = Antagonist("job", CPU, 0.8, 4.0)
+    series.watch = series.watch._replace(episode=episode._replace(blamed=blamed, own=0.0))
     series.see(30)
     newer = series.watch.episode
     assert newer is not None
@@ -77,7 +78,7 @@ def test_the_same_point_again_is_nothing_new_and_a_clock_that_jumps_back_does_no
     series = Series()
     series.see(20)
     before = series.watch
-    args = (20.0, before.seen_at, before.steady, {"u": 1.0}, MANNER, LIMITS)
+    args = (20.0, before.seen_at, before.steady, {CPU.kind: {"u": 1.0}}, MANNER, LIMITS)
     assert before.after(*args) is before
     series.see(20)
     assert series.watch.after(20, 5.0, series.steady + 10, {}, MANNER, LIMITS).episode is not None
@@ -86,7 +87,10 @@ def test_the_same_point_again_is_nothing_new_and_a_clock_that_jumps_back_does_no
 def test_points_are_few_and_the_newest() -> None:
     series = Series()
     series.see(*[6.0] * 100)
-    assert (len(series.watch.points), series.watch.points[-1][1]) == (WINDOW, {"u": 6.0})
+    assert (len(series.watch.points), series.watch.points[-1][1]) == (
+        WINDOW,
+        {CPU.kind: {"u": 6.0}},
+    )
 
 
 def test_after_a_long_silence_only_what_is_usual_is_known() -> None:

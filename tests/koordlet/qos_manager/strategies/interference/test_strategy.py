@@ -210,7 +210,7 @@ def test_without_points_an_episode_stands_for_a_while() -> None:
     found = node.rounds(40)
     assert len(found[0].decisions) == len(found[29].decisions) == 2
     [decision] = found[-1].decisions
-    assert "CPICollector and PSICollector" in decision.outcome
+    assert "CPICollector, PSICollector, TaskDelayCollector" in decision.outcome
     assert watches(node)["web", "web-main", "psi"].baseline.known
 
 

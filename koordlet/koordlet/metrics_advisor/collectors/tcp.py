@@ -1,0 +1,195 @@
+"""Latency and loss on containers' TCP connections, and the traffic of pods.
+
+Sources: sock_diag in each pod's network namespace (``/proc/PID/ns/net`` of one of its processes),
+and ``/proc/PID/net/dev``. Samples, over the time since the last round:
+
+- ``container_tcp_rtt``: the smoothed round-trip time in milliseconds, the median of the
+  connections on which data was sent;
+- ``container_tcp_retransmits``: the part of segments that were sent again;
+- ``pod_network_usage``: bytes a second that the pod's interfaces received and sent.
+
+A connection is of the container whose cgroup (v2) made it; one of another cgroup belongs to the
+pod's container if it has but one. Connections within the machine's loopback are left out, and
+pods in the host's namespace have no ``pod_network_usage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from statistics import median
+from typing import NamedTuple
+
+from koord_host.kernel_files.procfs import network_bytes
+from koord_host.netlink.tcp_diag import Connection
+
+from koordlet.metric_cache.core.samples import Sample, Series
+from koordlet.metrics_advisor.contract.cgroup_reading import (
+    FileReading,
+    LabelledCgroup,
+    PerPodCache,
+    SampleSpacing,
+    groups,
+    pids_of,
+)
+from koordlet.metrics_advisor.contract.collector import (
+    CollectContext,
+    CollectorSources,
+    ConnectionTable,
+    Samples,
+    UnavailableError,
+)
+
+INTERVAL = "tcp_collector_interval"
+ENABLED_BY = ("TCPCollector",)
+BLOCKING = True
+"""For a thread of its own: it enters the pods' network namespaces."""
+
+_MOST_OF_NAMESPACE = 2048
+_MOST = 16384
+"""Connections, which are remembered until the next round: some 4 MB."""
+_LEAST_SEGMENTS = 50
+_REFUSED = "entering network namespaces takes CAP_SYS_ADMIN and the host's PID namespace"
+
+_SOLE = -1
+"""Stands for the cgroup of a pod's only container, of whatever cgroup its connections are."""
+
+Labels = tuple[str, ...]
+
+
+class _Namespace(NamedTuple):
+    """A network namespace: its connections, whether these are all, and containers by cgroup id."""
+
+    connections: Mapping[int, Connection]
+    complete: bool
+    owners: dict[int, Labels]
+
+
+class _Round(NamedTuple):
+    """Counters of one round: namespaces by inode, and bytes by pod's labels."""
+
+    steady: float
+    namespaces: Mapping[int, _Namespace]
+    traffic: Mapping[Labels, int]
+
+
+class Collector:
+    """Compares connections with what they were at the last round."""
+
+    def __init__(self, sources: CollectorSources) -> None:
+        self._sources = sources
+        self._pace = SampleSpacing()
+        self._groups = PerPodCache(lambda record: groups(record, sources.layout))
+        self._last: _Round | None = None
+
+    def collect(self, context: CollectContext) -> Samples:
+        """Collect once."""
+        if self._sources.connections is None:
+            raise UnavailableError("this program was given no access to sock_diag")
+        if self._pace.too_soon(context.steady):
+            return Samples()
+        last, self._last = self._last, None
+        reading = FileReading(self._sources.tree)
+        try:
+            now = self._read(context, self._sources.connections, reading)
+        except PermissionError as error:
+            raise UnavailableError(f"{error.strerror}: {_REFUSED}") from error
+        self._last = now
+        samples = [] if last is None else [*_of_containers(last, now), *_of_pods(last, now)]
+        return Samples(samples, partial=tuple(dict.fromkeys(reading.partial)))
+
+    def _read(
+        self, context: CollectContext, table: ConnectionTable, reading: FileReading
+    ) -> _Round:
+        namespaces: dict[int, _Namespace] = {}
+        traffic: dict[Labels, int] = {}
+        host, room = table.namespace(), _MOST
+        for pod, *containers in self._groups.of(context.pods):
+            process = self._process(containers)
+            if not process:
+                continue
+            try:
+                where = table.namespace(process)
+                if where not in namespaces:
+                    found, complete = table.read(process, min(room, _MOST_OF_NAMESPACE))
+                    by_cookie = {connection.cookie: connection for connection in found}
+                    namespaces[where] = _Namespace(by_cookie, complete, {})
+                    room -= len(found)
+            except PermissionError:
+                raise
+            except OSError as error:
+                # It has ended, or the kernel did not answer: the other pods' are read.
+                if not isinstance(error, FileNotFoundError | ProcessLookupError):
+                    reading.partial.append(f"connections of {pod.group}: {error}")
+                continue
+            namespaces[where].owners.update(self._owners(containers, where == host))
+            if where != host:
+                path = f"{self._sources.layout.proc_root}/{process}/net/dev"
+                counted = reading.of_group(path, network_bytes)
+                if counted is not None:
+                    traffic[pod.labels] = counted
+        return _Round(context.steady, namespaces, traffic)
+
+    def _process(self, containers: Iterable[LabelledCgroup]) -> int:
+        """One of a pod's processes; 0 if there is none."""
+        for container in containers:
+            pids = pids_of(self._sources.tree, self._sources.layout, container.group)
+            if pids:
+                return pids[0]
+        return 0
+
+    def _owners(
+        self, containers: list[LabelledCgroup], is_host: bool
+    ) -> Iterator[tuple[int, Labels]]:
+        """Containers by the ids of their cgroups."""
+        layout = self._sources.layout
+        if not is_host and len(containers) == 1:
+            yield _SOLE, containers[0].labels
+        for container in containers if layout.version == 2 else ():
+            with suppress(OSError):
+                directory = layout.group_path(container.group, "")
+                yield self._sources.tree.identity(directory), container.labels
+
+
+def _of_containers(last: _Round, now: _Round) -> Iterator[Sample]:
+    rtts: dict[Labels, list[int]] = {}
+    sent: dict[Labels, int] = {}
+    again: dict[Labels, int] = {}
+    for inode, namespace in now.namespaces.items():
+        before = last.namespaces.get(inode)
+        if before is None:
+            continue
+        for connection, segments, retransmits in _grown(before, namespace):
+            owner = namespace.owners.get(connection.cgroup) or namespace.owners.get(_SOLE)
+            if owner is not None:
+                rtts.setdefault(owner, []).append(connection.rtt)
+                sent[owner] = sent.get(owner, 0) + segments
+                again[owner] = again.get(owner, 0) + retransmits
+    for owner, values in rtts.items():
+        yield Sample(Series("container_tcp_rtt", owner), median(values) / 1000)
+        if sent[owner] >= _LEAST_SEGMENTS:
+            ratio = again[owner] / sent[owner]
+            yield Sample(Series("container_tcp_retransmits", owner), ratio)
+
+
+def _grown(last: _Namespace, now: _Namespace) -> Iterator[tuple[Connection, int, int]]:
+    """The connections that sent data since, with the segments sent, and those sent again.
+
+    One that was not there counts from its start, unless it may have been there, unread.
+    """
+    for cookie, connection in now.connections.items():
+        before = last.connections.get(cookie)
+        if before is None and not last.complete:
+            continue
+        segments = connection.segments - (before.segments if before else 0)
+        retransmits = connection.retransmits - (before.retransmits if before else 0)
+        if segments > 0:
+            yield connection, segments, max(retransmits, 0)
+
+
+def _of_pods(last: _Round, now: _Round) -> Iterator[Sample]:
+    seconds = now.steady - last.steady
+    for labels, counted in now.traffic.items():
+        grown = counted - last.traffic.get(labels, counted + 1)
+        if grown >= 0:
+            yield Sample(Series("pod_network_usage", labels), grown / seconds)
