@@ -30,8 +30,6 @@ from koord_simulation.node_model.machine import SimulatedMachine
 _BIT = "cpu.bvt_warp_ns"
 _YIELDS = 0.03
 """Weight of a task that gives way at once: an idle one, or one of group identity -1."""
-_LINGERS = 0.15
-"""Least weight of any other task: it runs on until the kernel lets another wake up over it."""
 _ENOUGH = 1e-9
 
 
@@ -87,7 +85,7 @@ class CPUSharing:
         """The stricter of each container's quota and its pod's, in cores."""
         self.bursts = [leaf.burst for leaf in self._leaves]
         """Cores of one period that a container may have saved up."""
-        self.pressing = self._pressing()
+        self.pressing = self._pressing(machine.lingering)
         self.beside = self._beside(machine)
 
     def _build(self, leaves: Sequence[str]) -> None:
@@ -117,7 +115,7 @@ class CPUSharing:
             idle or int(now(path, _BIT) or 0) < 0,
         )
 
-    def _pressing(self) -> Floats:
+    def _pressing(self, lingering: float) -> Floats:
         """Load of one container's wanted core (column) on the CPUs that another (row) uses."""
         count = len(self._leaves)
         kinds = list(dict.fromkeys(self.masks))
@@ -126,7 +124,7 @@ class CPUSharing:
         sizes = np.array(self.sizes, np.float64)
         weights = np.array([self._flat(number) for number in range(count)])
         yields = [any(group.yields for group in chain) for chain in self._above]
-        least = np.where(yields, _YIELDS, _LINGERS)
+        least = np.where(yields, _YIELDS, lingering)
         ahead = np.clip(2 * weights / np.maximum(weights[:, None] + weights, 1e-30), least, 1.0)
         ahead = np.where(yields, least, ahead)
         np.fill_diagonal(ahead, 1.0)

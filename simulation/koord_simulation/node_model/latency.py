@@ -6,8 +6,7 @@
   ``W = S · ρ^(√(2(c+1))−1) / (c(1−ρ))``. ``c`` is how many CPUs the kernel looks at when a
   task wakes up, at most 8. ``ρ`` is how loaded they are as this container sees it: its own
   demand and that of its peers counts whole, that of groups of less weight less (by weight, but
-  at least 15 %: they run on until the kernel lets another in; 3 % where they are idle or of
-  identity −1).
+  at least the machine's ``lingering``, 15 %; 3 % where they are idle or of identity −1).
 - **for the next period**, where a quota stops it: demand within a period is taken as a part
   that is always there and one that is exponential (``burstiness``), so that
   ``P = exp(−(q/m − (1−b))/b)`` of the periods need more than quota q. What was saved up
@@ -15,6 +14,12 @@
   one for the unlucky.
 - **behind what was left over** from the seconds before, requests older than ten seconds being
   given up.
+
+``W/S`` is also how long tasks wait for each second of CPU that they get, whatever the order in
+which the kernel serves them (of exponential work the mean is that of processor sharing too). So
+as many tasks wait at any time as CPUs are wanted, times ``W/S``; this is what the kernel adds up as
+run delay, and what pressure is made of. Assumed are many independent tasks, arrivals at random and
+work that varies exponentially: a container with few busy threads waits less.
 
 The median is ``S + W``, the 99th percentile ``2.5 S + ln(100) W``, both plus the rest.
 """

@@ -35,7 +35,9 @@ class SimulatedMachine:
     ``system_memory`` (bytes) are what runs beside pods. ``allocatable`` is by resource, CPU
     and batch-cpu in millicores; CPU and memory are filled in where they are not named.
     ``vendor_kernel`` is whether it has the knobs that mainline lacks, ``tells_cold`` whether its
-    kernel reports cold memory (kidled). ``idle_classes``: see ``NodeView``.
+    kernel reports cold memory (kidled). ``idle_classes``: see ``NodeView``. ``lingering`` is the
+    least load of a busy task of little weight on who wakes up beside it: it runs on until the
+    kernel lets another in.
     """
 
     cpus: int = 32
@@ -51,6 +53,7 @@ class SimulatedMachine:
     resctrl: bool = True
     tells_cold: bool = False
     idle_classes: bool = False
+    lingering: float = 0.15
     system_cpu: DemandCurve = field(default_factory=lambda: Constant(0.5))
     system_memory: DemandCurve = field(default_factory=lambda: Constant(2 * GIB))
     allocatable: Amounts = field(default_factory=dict)

@@ -46,7 +46,8 @@ class NodeSecond(NamedTuple):
 
     ``demand`` (what it would use) and ``given`` are cores, ``throttle`` the part of
     periods with throttling (NaN without a quota), ``p50`` and ``p99`` milliseconds (0 of those
-    that serve nothing). ``pressure`` has a row a container: CPU some, CPU full, memory
+    that serve nothing). ``waiting`` is how many tasks wait for a CPU at any time, those that are
+    throttled or were left over too. ``pressure`` has a row a container: CPU some, CPU full, memory
     some, memory full, in percent over 10 s; ``whole_pressure`` the node's, a row each of
     ``WINDOWS``. ``slowed`` is how many times slower work is, ``occupied`` bytes of cache.
     """
@@ -56,6 +57,7 @@ class NodeSecond(NamedTuple):
     throttle: Floats
     p50: Floats
     p99: Floats
+    waiting: Floats
     pressure: Floats
     whole_pressure: Floats
     slowed: Floats
@@ -142,6 +144,7 @@ class SimulatedNode:
             np.where(np.isfinite(self._quotas) & (demand > 0), throttle, np.nan),
             np.where(self._serves & alive, found.p50, 0.0),
             np.where(self._serves & alive, found.p99, 0.0),
+            waiting,
             self._pressure,
             self._whole,
             slowed.times,

@@ -1,8 +1,8 @@
 """From the state of the node to what collectors would have sampled of it. No IO.
 
 Each second: CPU and memory of node, pods, containers and system, throttling, best-effort pods
-together. Each ten seconds: pressure, cache and bandwidth of the classes, and cold memory
-if the machine reports it; cycles and instructions each minute, for a clock of 2 GHz and 2
+together. Each ten seconds: pressure, wait for CPU, cache and bandwidth of the classes, and cold
+memory if the machine reports it; cycles and instructions each minute, for a clock of 2 GHz and 2
 instructions a cycle on an idle machine. Pressure of IO is 0.
 """
 
@@ -64,6 +64,8 @@ class Sensors:
         """Take what this second of the run was."""
         if leaves is not self._of:
             self._lay_out(leaves)
+        self._waited += self._sum(state.waiting[self._pods])
+        self._ran += self._sum(state.given[self._pods])
         held = [leaf.held for leaf in leaves]
         anon = np.array([container.anon for container in held])
         cache = np.array([container.cache for container in held])
@@ -98,6 +100,7 @@ class Sensors:
         self._instruction_labels = tuple((*label, "instruction") for label in self._labels)
         self._cpus_seen = -1
         self._owed = np.zeros(len(own))
+        self._waited, self._ran = np.zeros(self._count), np.zeros(self._count)
 
     def _counted(self, throttle: Floats) -> Floats:
         """Throttling as the kernel counts it, in whole periods; what is less adds up to one."""
@@ -140,6 +143,9 @@ class Sensors:
         of_pods = np.zeros((self._count, 6))
         np.maximum.at(of_pods, self._pod_of, full)
         put("pod_psi", self._pod_pressures, of_pods.ravel())
+        ran = np.where(self._ran > 0, self._ran, np.nan)
+        put("pod_cpu_sched_wait", self._pod_labels, 1000 * self._waited / ran)
+        self._waited, self._ran = np.zeros(self._count), np.zeros(self._count)
         whole = np.zeros((len(WINDOWS), 6))
         whole[:, :4] = state.whole_pressure
         put("node_psi", self._node_pressures, whole.ravel())

@@ -48,8 +48,9 @@ class Run:
     Of the node, in cores: ``cpu``, ``be_cpu`` (used by best-effort pods), ``be_demand`` (what they
     would use, evicted ones too), ``be_allowed`` (what they may use); ``memory`` in bytes with
     page cache; ``pressure`` of CPU in percent. By pod, a column each in the order of the
-    scenario: ``p50``, ``p99`` (milliseconds), ``throttled`` (0 to 1), ``used`` (cores), ``held``
-    (bytes with page cache); NaN while it does not run, or has none.
+    scenario: ``p50``, ``p99`` (milliseconds), ``throttled`` (0 to 1), ``used`` (cores),
+    ``waiting`` (tasks that wait for a CPU), ``held`` (bytes with page cache); NaN while it does
+    not run, or has none.
     """
 
     scenario: Scenario
@@ -63,6 +64,7 @@ class Run:
     p99: Floats
     throttled: Floats
     used: Floats
+    waiting: Floats
     held: Floats
     evictions: list[EvictionLine] = field(default_factory=list)
     kills: list[OOMKill] = field(default_factory=list)
@@ -94,6 +96,6 @@ def blank(scenario: Scenario) -> Run:
     """A run of which nothing is written yet."""
     seconds, pods = scenario.seconds, len(scenario.pods)
     node = [np.zeros(seconds) for _ in range(6)]
-    of_pods = [np.full((seconds, pods), np.nan) for _ in range(5)]
-    names = [field.name for field in fields(Run)[1:12]]
+    of_pods = [np.full((seconds, pods), np.nan) for _ in range(6)]
+    names = [field.name for field in fields(Run)[1:13]]
     return Run(scenario, **dict(zip(names, [*node, *of_pods], strict=True)))  # type: ignore[arg-type]

@@ -275,7 +275,11 @@ class Simulation:
         usage = [leaf.held.usage for leaf in self.node.leaves]
         run.memory[second] = state.system_memory + sum(usage)
         run.pressure[second] = state.whole_pressure[0, 0]
-        for whole, values in ((run.used[second], state.given), (run.held[second], np.array(usage))):
+        for whole, values in (
+            (run.used[second], state.given),
+            (run.waiting[second], state.waiting),
+            (run.held[second], np.array(usage)),
+        ):
             whole[places] = 0.0
             np.add.at(whole, places, values[1:])
         for whole, values in (

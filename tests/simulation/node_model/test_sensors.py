@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from koord_simulation.node_model.curves import Constant
 from koord_simulation.node_model.faults import Fault, FaultKind
 from koord_simulation.node_model.machine import GIB, SimulatedMachine
 from koord_simulation.run.simulation import Simulation
@@ -106,3 +107,14 @@ def test_a_node_without_pods_is_measured_too() -> None:
         found.step()
     assert found.measured.value("node_cpu_usage") == pytest.approx(0.5)
     assert not math.isnan(found.run.memory[0])
+
+
+def test_wait_for_cpu_is_what_tasks_waited_by_what_they_ran() -> None:
+    """One CPU, half used: in M/M/1 each task waits as long as it runs."""
+    alone = story(web(cpu=0.5), seconds=30, machine=SimulatedMachine(1, 1, system_cpu=Constant(0)))
+    found = Simulation(alone, ())
+    for _ in range(11):
+        found.step()
+    wait = found.measured.value("pod_cpu_sched_wait", WEB)
+    assert wait == pytest.approx(1000, rel=1e-6)
+    assert found.run.waiting[10, 0] == pytest.approx(0.5)
