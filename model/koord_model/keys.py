@@ -140,6 +140,9 @@ LABEL_CPU_BIND_POLICY = "node.koordinator.sh/cpu-bind-policy"
 LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 ANNOTATION_CPU_MANAGER_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 
+# Katalyst's, of the NUMA node that its agent bound a pod to.
+ANNOTATION_NUMA_BIND_RESULT = "katalyst.kubewharf.io/numa_bind_result"
+
 # Kubernetes', of the object by which the API shows a static pod, which runs as its file has it.
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 

@@ -66,13 +66,14 @@ OF_PLUGINS = (
     "GPUEnvInject",
     "GroupIdentity",
     "OOMScoreAdj",
+    "NUMABind",
     "RDMADeviceInject",
     "Resctrl",
     "ResourcePlugins",
     "TCNetworkQoS",
     "TerwayQoS",
 )
-"""Gates of hook plugins, in Koordinator's spelling; ResourcePlugins is our own."""
+"""Gates of hook plugins, in Koordinator's spelling; NUMABind and ResourcePlugins are our own."""
 
 
 def parse_gates(given: Iterable[str]) -> tuple[Mapping[str, bool], tuple[str, ...]]:

@@ -118,6 +118,7 @@ STAGES = {
     "cpusetallocator": [POD, CREATE, UPDATE],
     "gpuenvinject": [CREATE],
     "groupidentity": [POD],
+    "numabind": [CREATE, UPDATE],
     "oomscoreadj": [CREATE],
     "rdmadeviceinject": [CREATE],
     "resctrl": [POD, CREATE],
