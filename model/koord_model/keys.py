@@ -167,6 +167,9 @@ NVIDIA_GPU = "nvidia.com/gpu"
 AMD_GPU = "amd.com/gpu"
 HYGON_DCU = "dcu.com/gpu"
 
+# Our own, of pods.
+ANNOTATION_SERVICE_TARGETS = "koordinator.sh/serviceTargets"
+
 # Our own, of containers.
 ANNOTATION_CPU_QUOTA_ASKED = "pykoord/cpu-quota-asked"
 

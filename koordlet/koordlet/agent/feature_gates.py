@@ -31,6 +31,7 @@ DEFAULTS: Mapping[str, bool] = {
     "RDMADevices": False,
     "RdtResctrl": True,
     "ResctrlCollector": False,
+    "ServiceCPUWeight": False,
     "SystemConfig": False,
     "TCPCollector": False,
     "TaskDelayCollector": False,
@@ -39,7 +40,7 @@ DEFAULTS: Mapping[str, bool] = {
 """Those that do something here.
 
 Our own are EvictionPlugins, InterferenceDetection, IrqAffinity, MemoryOffload, PressureSuppress,
-TCPCollector, TaskDelayCollector and ThresholdEvict.
+ServiceCPUWeight, TCPCollector, TaskDelayCollector and ThresholdEvict.
 """
 
 UNUSED = frozenset(
@@ -65,8 +66,8 @@ OF_PLUGINS = (
     "CPUSetAllocator",
     "GPUEnvInject",
     "GroupIdentity",
-    "OOMScoreAdj",
     "NUMABind",
+    "OOMScoreAdj",
     "RDMADeviceInject",
     "Resctrl",
     "ResourcePlugins",

@@ -66,7 +66,13 @@ def everything_on(
             "pageCacheLimitEnabled": 1,
         },
         "extensions": {
-            "pykoord": {"strategies": {"memory_qos": {"high_for_watermarks": True}, **strategies}}
+            "pykoord": {
+                "strategies": {
+                    "cpu_weight": {"services": [{"name": "all", "cores": 3}]},
+                    "memory_qos": {"high_for_watermarks": True},
+                    **strategies,
+                }
+            }
         },
     }
 

@@ -45,6 +45,7 @@ from koordlet.qos_manager.strategies.cpu_suppress.suppression_formula import (
     SuppressionLimits,
 )
 from koordlet.qos_manager.suppression import be_cpus, be_groups
+from koordlet.qos_manager.suppression.be_advice import least_advice
 from koordlet.qos_manager.suppression.be_cpus import CPUPools
 from koordlet.qos_manager.suppression.be_groups import CPUSET, PERIOD, QUOTA
 from koordlet.states_informer.state.share_pools import ReservedCPUs
@@ -142,8 +143,8 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     if isinstance(load, str):
         return _hold(view, before, load)
     before = _with_pools(view, before)
-    bound = view.signal("pressure_suppress", "be_cpu_cores")
-    limits = SuppressionLimits(settings.threshold_percent, settings.min_percent, bound)
+    advice = least_advice(view)
+    limits = SuppressionLimits(settings.threshold_percent, settings.min_percent, advice)
     amount = suppression_formula.amount(
         load, limits, before.spell, view.steady, settings.grow_after_seconds
     )

@@ -18,6 +18,7 @@ from koord_model.node_slo import HostApplication
 from koord_model.qos import KubeQoS, QoSClass
 
 from koordlet.qos_manager.core.strategy import PodView, StrategyView, Term
+from koordlet.qos_manager.suppression.be_advice import Advice
 
 
 class NodeCPULoad(NamedTuple):
@@ -107,11 +108,11 @@ def remember(spell: Spell, steady: float, cores: float, seconds: float) -> Spell
 
 
 class SuppressionLimits(NamedTuple):
-    """The settings: percent of the node; ``bound`` is in cores, ``None`` without a bound."""
+    """The settings: percent of the node; ``advice`` is ``None`` where nobody advises."""
 
     threshold: float
     floor: float = 0.0
-    bound: float | None = None
+    advice: Advice | None = None
 
 
 class SuppressionAmount(NamedTuple):
@@ -133,17 +134,17 @@ _FORMULA = (
 def amount(
     load: NodeCPULoad, limits: SuppressionLimits, spell: Spell, steady: float, seconds: float
 ) -> SuppressionAmount:
-    """Return the threshold's rest, within floor and bound: the least of the last ``seconds``.
+    """Return the threshold's rest, within floor and advice: the least of the last ``seconds``.
 
-    ``spell`` is that of the last amount. The floor wins over the bound.
+    ``spell`` is that of the last amount. The floor wins over advice.
     """
-    threshold, floor, bound = limits
+    threshold, floor, advice = limits
     least = load.capacity * floor / 100
     left = load.left(threshold)
-    now = max(left if bound is None else min(left, bound), least)
+    now = max(left if advice is None else min(left, advice.cores), least)
     spell = remember(spell, steady, now, seconds)
     cores = max(spell[0][1], least)
-    within = _FORMULA if bound is None else f"min({_FORMULA}, bound by pressure)"
+    within = _FORMULA if advice is None else f"min({_FORMULA}, advised)"
     spelled = f"least of {seconds:g} s"
     formula = f"left = max({within}, floor); cores = max({spelled}, floor)"
     given = [
@@ -154,12 +155,14 @@ def amount(
         Term("system", load.system, "cores"),
         Term("reserved", load.reserved, "cores"),
     ]
-    if bound is not None:
-        given.append(Term("bound by pressure", bound, "cores"))
+    if advice is not None:
+        given.append(Term("advised", advice.cores, "cores"))
     given += (
         Term("floor", least, "cores"),
         Term("left", now, "cores"),
         Term(spelled, spell[0][1], "cores"),
         Term("cores", cores, "cores"),
     )
+    if advice is not None:
+        given.append(Term("advised by", advice.strategy))
     return SuppressionAmount(cores, least, load.capacity, spell, formula, tuple(given))

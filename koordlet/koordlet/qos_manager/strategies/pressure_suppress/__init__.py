@@ -1,1 +1,1 @@
-"""CPU suppression that follows the pressure latency-sensitive pods feel."""
+"""CPU suppression that follows how latency-sensitive pods fare."""

@@ -36,16 +36,19 @@ class FeedbackState(NamedTuple):
     error: float
 
 
-def error_of(measured: float, target: float, deadband: float, worst: float = 4.0) -> float:
+def error_of(
+    measured: float, target: float, deadband: float, scale: float = 1.0, worst: float = 4.0
+) -> float:
     """The error of a measured value, above 0 while there is room.
 
-    ``deadband`` is part of the target, on both sides: within it the error is 0, and from
-    there on it grows from 0. It is never below ``-worst``.
+    ``scale`` is the part of the target that counts as an error of 1, ``deadband`` a part of that,
+    on both sides: within it the error is 0, and from there on it grows from 0. It is never below
+    ``-worst``, nor above 1.
     """
-    error = (target - measured) / target
+    error = (target - measured) / target / scale
     if abs(error) <= deadband:
         return 0.0
-    return max(error - deadband if error > 0 else error + deadband, -worst)
+    return min(max(error - deadband if error > 0 else error + deadband, -worst), 1.0)
 
 
 def step(

@@ -16,6 +16,7 @@ from koordlet.qos_manager.strategies.cpu_suppress.suppression_formula import (
     measure,
     remember,
 )
+from koordlet.qos_manager.suppression.be_advice import Advice
 
 from tests.support.views import FakeLatest, cpu_info, pod_view, view
 
@@ -85,24 +86,24 @@ def test_what_is_not_known_is_named(latest: FakeLatest, pods_known: bool, missin
         (SuppressionLimits(65), LOAD._replace(reserved=5.0), 24.6),
         (SuppressionLimits(10), LOAD, 0.0),
         (SuppressionLimits(10, 50), LOAD, 32.0),
-        (SuppressionLimits(65, 0, 20.0), LOAD, 20.0),
-        (SuppressionLimits(65, 0, 30.0), LOAD, 26.6),
-        (SuppressionLimits(65, 50, 20.0), LOAD, 32.0),
+        (SuppressionLimits(65, 0, Advice(20.0, "x")), LOAD, 20.0),
+        (SuppressionLimits(65, 0, Advice(30.0, "x")), LOAD, 26.6),
+        (SuppressionLimits(65, 50, Advice(20.0, "x")), LOAD, 32.0),
     ],
 )
 def test_amount(limits: SuppressionLimits, load: NodeCPULoad, cores: float) -> None:
     found = amount(load, limits, (), 0.0, 5.0)
     assert found.cores == pytest.approx(cores)
     assert found.least == 64 * limits.floor / 100
-    assert ("bound" in found.formula) == (limits.bound is not None)
+    assert ("advised" in found.formula) == (limits.advice is not None)
 
 
 def test_numbers_are_in_the_order_of_the_formula_and_the_floor_of_now_holds() -> None:
-    found = amount(LOAD, SuppressionLimits(65, 5, 20.0), (), 0.0, 5.0)
+    found = amount(LOAD, SuppressionLimits(65, 5, Advice(20.0, "x")), (), 0.0, 5.0)
     places = [found.formula.find(one.name) for one in found.given[:8]]
     assert -1 not in places
     assert places == sorted(places)
-    assert [one.name for one in found.given[8:]] == ["left", "least of 5 s", "cores"]
+    assert [one.name for one in found.given[8:]] == ["left", "least of 5 s", "cores", "advised by"]
     low = amount(LOAD, SuppressionLimits(10), (), 0.0, 5.0)
     assert amount(LOAD, SuppressionLimits(10, 50), low.spell, 1.0, 5.0).cores == 32.0
 

@@ -1,4 +1,4 @@
-"""How much latency-sensitive pods wait."""
+"""Groups of latency-sensitive pods, and how they fare."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model.qos import KubeQoS, QoSClass
+from koord_model.service_targets import Indicator, ServiceTargets
 from koordlet.qos_manager.core.strategy import PodView
-from koordlet.qos_manager.strategies.pressure_suppress.ls_pressure import LSPressure, waiting
+from koordlet.qos_manager.strategies.pressure_suppress import indicators
+from koordlet.qos_manager.strategies.pressure_suppress.group_reading import (
+    GroupReading,
+    GroupTarget,
+    measure,
+    pods_by_target,
+)
 
 from tests.support.views import FakeHistory, FakeLatest, pod_view, stats, view
 
 WEB = pod_view("web", qos=QoSClass.LS)
 API = pod_view("api", qos=QoSClass.LSR, requests={"cpu": 3000})
+PSI = GroupTarget("", Indicator.PSI, 10.0)
 
 
 def asked(
@@ -25,14 +33,17 @@ def asked(
     used: Mapping[str, float] | None = None,
     throttled: Mapping[str, float] | None = None,
     at_least: Mapping[str, float] | None = None,
-) -> LSPressure | None:
+) -> GroupReading | None:
     history = FakeHistory(
         {("pod_psi", uid, "cpu", "avg10", "some"): stats(0, last) for uid, last in waits.items()}
         | {("pod_psi", uid, "mem", "avg10", "some"): stats(99) for uid in ("web", "api")}
         | {("pod_psi", uid, "cpu", "avg10", "full"): stats(99) for uid in ("web", "api")}
     )
     latest = FakeLatest({}, pod_cpu_usage=used or {}, pod_cpu_throttled=throttled or {})
-    return waiting(view(pods=pods, history=history, latest=latest), 30.0, 0.1, at_least or {})
+    node = view(pods=pods, history=history, latest=latest)
+    targets, _ = pods_by_target(node, (), PSI)
+    values = indicators.values(indicators.ROWS[Indicator.PSI], node, 30.0)
+    return measure(node, targets[PSI], values, 0.1, at_least or {})
 
 
 @pytest.mark.parametrize(
@@ -47,15 +58,15 @@ def asked(
 def test_pods_count_by_their_cpu(used: dict[str, float], percent: float) -> None:
     found = asked({"web": 20.0, "api": 10.0}, used=used)
     assert found is not None
-    assert found.percent == pytest.approx(percent)
+    assert found.value == pytest.approx(percent)
     assert found[1:] == (2, "ns/web", 20.0, 0)
 
 
 def test_pods_that_do_not_share_cpus_with_best_effort_pods_are_left_out() -> None:
-    def found(**pod: Any) -> LSPressure | None:
+    def found(**pod: Any) -> GroupReading | None:
         return asked({"p": 8.0}, (pod_view("p", **pod),))
 
-    counted = LSPressure(8.0, 1, "ns/p", 8.0, 0)
+    counted = GroupReading(8.0, 1, "ns/p", 8.0, 0)
     assert found(qos=QoSClass.LSE) == counted
     assert found(kube=KubeQoS.BURSTABLE) == found(kube=KubeQoS.GUARANTEED) == counted
     assert found(qos=QoSClass.BE) is found(qos=QoSClass.SYSTEM) is None
@@ -69,7 +80,7 @@ def test_nothing_is_known_without_measurements() -> None:
 
 
 def test_a_pod_that_its_own_limit_throttles_is_left_out() -> None:
-    assert asked({"web": 80.0, "api": 4.0}, throttled={"web": 0.3, "api": 0.1}) == LSPressure(
+    assert asked({"web": 80.0, "api": 4.0}, throttled={"web": 0.3, "api": 0.1}) == GroupReading(
         4.0, 1, "ns/api", 4.0, 1
     )
 
@@ -77,8 +88,37 @@ def test_a_pod_that_its_own_limit_throttles_is_left_out() -> None:
 def test_a_victim_of_interference_counts_though_it_does_not_wait() -> None:
     found = asked({"api": 2.0}, at_least={"ns/web": 15.0, "ns/api": 1.0}, used={"web": 3.0})
     assert found is not None
-    assert (found.pods, found.worst, found.worst_percent) == (2, "ns/web", 15.0)
-    assert found.percent == pytest.approx(math.sqrt((225 + 4) / 2))
+    assert (found.pods, found.worst, found.worst_value) == (2, "ns/web", 15.0)
+    assert found.value == pytest.approx(math.sqrt((225 + 4) / 2))
+
+
+def test_a_pod_is_in_the_group_of_its_annotation_else_of_the_first_service_that_selects_it() -> (
+    None
+):
+    def pod(name: str, app: str, own: str = "") -> PodView:
+        annotations = {"koordinator.sh/serviceTargets": own} if own else {}
+        return pod_view(name, qos=QoSClass.LS, labels={"app": app}, annotations=annotations)
+
+    shop = ServiceTargets("shop", {"matchLabels": {"app": "shop"}}, "ns", {Indicator.CPI: 1.4})
+    every = ServiceTargets("ours", namespace="ns", targets={Indicator.USAGE: 0.8})
+    other = ServiceTargets("other", namespace="other", targets={Indicator.USAGE: 0.8})
+    waits = '{"service": "shop", "targets": {"sched_wait": %s, "latency": 3}}'
+    pods = (
+        *(pod("a", "shop"), pod("b", "shop"), pod("c", "mail"), pod("d", "shop", waits % 50)),
+        *(pod("e", "shop", waits % '50, "cpi": 2'), pod("f", "shop", waits % 20)),
+        pod("g", "shop", waits % -1),
+    )
+    found, notes = pods_by_target(view(pods=pods), (other, shop, every), PSI)
+    assert {target: [pod.uid for pod in of] for target, of in found.items()} == {
+        ("shop", Indicator.CPI, 1.4): ["a", "b", "g"],
+        ("ours", Indicator.USAGE, 0.8): ["c"],
+        ("ns/shop", Indicator.SCHED_WAIT, 50.0): ["d", "e"],
+        ("ns/shop", Indicator.CPI, 2.0): ["e"],
+        ("ns/shop", Indicator.SCHED_WAIT, 20.0): ["f"],
+    }
+    assert [note.pod for note in notes] == ["ns/d", "ns/e", "ns/f", "ns/g", "ns/g"]
+    assert "targets.latency is 3; expected one of psi, sched_wait, cpi, usage" in notes[0].outcome
+    assert "targets.sched_wait is -1; expected a number above 0" in notes[3].outcome
 
 
 PERCENT = st.floats(0, 100)
@@ -95,5 +135,5 @@ def test_it_lies_between_the_mean_and_the_worst_and_never_falls_as_a_pod_waits_m
     assert worse is not None
     weights = max(used_by_web, 0.01), max(used_by_api, 3.0)
     mean = (web * weights[0] + api * weights[1]) / sum(weights)
-    assert mean - 1e-6 <= found.percent <= max(web, api) + 1e-6
-    assert found.percent <= worse.percent + 1e-6
+    assert mean - 1e-6 <= found.value <= max(web, api) + 1e-6
+    assert found.value <= worse.value + 1e-6
