@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from koord_host.netlink import taskstats, tcp_diag
-from koord_host.netlink.messages import Answer, answers, family_number, family_request
+from koord_host.netlink.messages import NetlinkAnswer, answers, family_number, family_request
 from koord_host.netlink.taskstats import ProcessDelays
 from koord_host.netlink.tcp_diag import Connection
 
@@ -119,7 +119,7 @@ class TCPConnections:
         return f"{self._proc_root}/{process}/ns/net"
 
 
-def _dump(asked: socket.socket) -> Iterator[Answer]:
+def _dump(asked: socket.socket) -> Iterator[NetlinkAnswer]:
     """All answers until the last."""
     while True:
         for answer in answers(asked.recv(_DATAGRAM)):
@@ -137,7 +137,7 @@ def _netlink(protocol: int) -> socket.socket:
     return opened
 
 
-def _next(asked: socket.socket, count: int) -> Iterator[Answer]:
+def _next(asked: socket.socket, count: int) -> Iterator[NetlinkAnswer]:
     """So many answers."""
     while count > 0:
         for answer in answers(asked.recv(_DATAGRAM)):

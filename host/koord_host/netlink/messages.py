@@ -25,7 +25,7 @@ _FAMILY_ID = 1
 _FAMILY_NAME = 2
 
 
-class Answer(NamedTuple):
+class NetlinkAnswer(NamedTuple):
     """One message: ``error`` is an errno, 0 for none; ``done`` ends a dump."""
 
     sequence: int
@@ -39,7 +39,7 @@ def request(kind: int, payload: bytes, flags: int = REQUEST, sequence: int = 0) 
     return _HEADER.pack(_HEADER.size + len(payload), kind, flags, sequence, 0) + payload
 
 
-def answers(data: bytes) -> Iterator[Answer]:
+def answers(data: bytes) -> Iterator[NetlinkAnswer]:
     """The messages of one datagram.
 
     Raises:
@@ -53,9 +53,9 @@ def answers(data: bytes) -> Iterator[Answer]:
         payload = view[place + _HEADER.size : place + length]
         if kind in (_ERROR, _DONE):
             (errno,) = _ERRNO.unpack_from(payload) if len(payload) >= _ERRNO.size else (0,)
-            yield Answer(sequence, payload, -errno, kind == _DONE)
+            yield NetlinkAnswer(sequence, payload, -errno, kind == _DONE)
         else:
-            yield Answer(sequence, payload)
+            yield NetlinkAnswer(sequence, payload)
         place += (length + 3) & ~3
 
 
@@ -81,7 +81,7 @@ def generic_request(family: int, command: int, payload: bytes, sequence: int = 0
     return request(family, _GENERIC.pack(command, 1, 0) + payload, sequence=sequence)
 
 
-def generic_attributes(answer: Answer) -> Iterator[tuple[int, memoryview]]:
+def generic_attributes(answer: NetlinkAnswer) -> Iterator[tuple[int, memoryview]]:
     """The attributes of a family's answer."""
     return attributes(answer.payload[_GENERIC.size :])
 
@@ -91,7 +91,7 @@ def family_request(name: str) -> bytes:
     return generic_request(_CONTROLLER, _GET_FAMILY, attribute(_FAMILY_NAME, name.encode() + b"\0"))
 
 
-def family_number(answer: Answer) -> int | None:
+def family_number(answer: NetlinkAnswer) -> int | None:
     """The number in the answer."""
     for kind, value in generic_attributes(answer):
         if kind == _FAMILY_ID:

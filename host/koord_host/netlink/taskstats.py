@@ -13,7 +13,7 @@ from operator import add
 from typing import NamedTuple
 
 from koord_host.netlink.messages import (
-    Answer,
+    NetlinkAnswer,
     attribute,
     attributes,
     generic_attributes,
@@ -74,7 +74,7 @@ def delays_request(family: int, process: int) -> bytes:
     return generic_request(family, _GET, attribute(_BY_GROUP, _PID.pack(process)), process)
 
 
-def process_delays(answer: Answer) -> ProcessDelays | None:
+def process_delays(answer: NetlinkAnswer) -> ProcessDelays | None:
     """The delays in an answer; ``None`` where it has none."""
     for kind, group in generic_attributes(answer):
         if kind == _OF_GROUP:

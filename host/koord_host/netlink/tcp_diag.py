@@ -6,7 +6,7 @@ import struct
 import sys
 from typing import NamedTuple
 
-from koord_host.netlink.messages import DUMP, REQUEST, Answer, attributes, request
+from koord_host.netlink.messages import DUMP, REQUEST, NetlinkAnswer, attributes, request
 
 _IPV4 = 2
 _GET_TCP = 18
@@ -44,7 +44,7 @@ def dump_request() -> bytes:
     return request(_GET_TCP, body, REQUEST | DUMP)
 
 
-def connection(answer: Answer) -> Connection | None:
+def connection(answer: NetlinkAnswer) -> Connection | None:
     """The connection of an answer; ``None`` for one within the machine, or without figures."""
     payload = answer.payload
     if len(payload) < _CONNECTION.size:

@@ -18,7 +18,7 @@ from koordlet.qos_manager.core.strategy import WindowStats
 F = TypeVar("F")
 Labels = tuple[str, ...]
 
-_ROWS = {1: 3600, 10: 4320}
+_ROWS = {1: 3600, 5: 3600, 10: 4320}
 
 
 class _Series:

@@ -18,14 +18,14 @@ from koord_host.netlink.tcp_diag import Connection
 from koord_host.netlink_sockets import TaskStats, TCPConnections
 
 
-def stats(version: int, size: int, at: dict[int, int]) -> messages.Answer:
+def stats(version: int, size: int, at: dict[int, int]) -> messages.NetlinkAnswer:
     """An answer of a kernel, with numbers at places of ``struct taskstats``."""
     body = bytearray(size)
     struct.pack_into("=H", body, 0, version)
     for place, value in at.items():
         struct.pack_into("=Q", body, place, value)
     group = messages.attribute(2, b"\7\0\0\0") + messages.attribute(3, bytes(body))
-    return messages.Answer(7, memoryview(bytes(4) + messages.attribute(5, group)))
+    return messages.NetlinkAnswer(7, memoryview(bytes(4) + messages.attribute(5, group)))
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ PODS = (
         annotations={
             keys.ANNOTATION_EXTENDED_RESOURCE_SPEC: BATCH,
             keys.ANNOTATION_RESCTRL: {"mb": {"schemata": {"percent": 20}}},
+            keys.ANNOTATION_NUMA_BIND_RESULT: "0",
         },
     ),
     PodSpec("system", KubeQoS.BURSTABLE, "SYSTEM", 1),

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from koordlet.qos_manager.strategies.interference.suspicion import Resource
+from koordlet.qos_manager.strategies.interference.suspicion import ContendedResource
 
 Amounts = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class Antagonist(NamedTuple):
     """The likely antagonist, how well its use of a resource fits (0 to 1), and what that was."""
 
     name: str
-    resource: Resource
+    resource: ContendedResource
     correlation: float
     use: float
 
@@ -71,7 +71,7 @@ def antagonist(
     victim: str,
     deviations: Sequence[float],
     suspects: SuspectPods,
-    resource: Resource,
+    resource: ContendedResource,
     limit: float,
     least: float,
 ) -> Antagonist | None:

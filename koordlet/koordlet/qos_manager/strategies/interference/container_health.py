@@ -13,7 +13,7 @@ from koordlet.qos_manager.strategies.interference.suspicion import (
     DISK,
     MEMORY,
     NETWORK,
-    Resource,
+    ContendedResource,
     Uses,
     uses,
 )
@@ -82,7 +82,7 @@ class HealthMetric(NamedTuple):
     manner: BaselineParameters
     limits: OutlierLimits
     read: Callable[[HealthMeasurements, tuple[str, ...]], Point | None]
-    suspected: tuple[Resource, ...] = (CPU,)
+    suspected: tuple[ContendedResource, ...] = (CPU,)
     own: OwnLimit | None = None
 
 
@@ -112,7 +112,7 @@ class _Delay(NamedTuple):
     kind: str
     suffers: str
     unit: str
-    suspected: tuple[Resource, ...]
+    suspected: tuple[ContendedResource, ...]
     own: OwnLimit | None = None
     scale: float = 1.0
 

@@ -57,7 +57,7 @@ from koordlet.qos_manager.strategies.interference.detection import (
     OutlierLimits,
     SeriesWatch,
 )
-from koordlet.qos_manager.strategies.interference.suspicion import Resource
+from koordlet.qos_manager.strategies.interference.suspicion import ContendedResource
 
 GATE = "InterferenceDetection"
 INTERVAL = 5.0
@@ -239,7 +239,7 @@ class _Detector:
         return episode._replace(blamed=next(filter(None, found), None))
 
     def _antagonist(
-        self, pod: PodView, watch: SeriesWatch, metric: HealthMetric, resource: Resource
+        self, pod: PodView, watch: SeriesWatch, metric: HealthMetric, resource: ContendedResource
     ) -> Antagonist | None:
         # At a time at which no pod's use is known nothing was measured.
         points = [(off, used[resource.kind]) for off, used in watch.points if resource.kind in used]
@@ -253,7 +253,7 @@ class _Detector:
         )
 
     def _suspects_at(
-        self, resource: Resource, uses: tuple[Mapping[str, float], ...]
+        self, resource: ContendedResource, uses: tuple[Mapping[str, float], ...]
     ) -> SuspectPods:
         """All pods with their use at these times, which many victims have in common."""
         # The memory of watches keeps them alive, and so their ids their own.

@@ -11,7 +11,7 @@ _AVERAGE_SECONDS = 10.0
 _NEWEST_SECONDS = 30.0
 
 
-class Resource(NamedTuple):
+class ContendedResource(NamedTuple):
     """A resource, and the kind of samples that say what pods use of it.
 
     ``name`` is for people, as is ``event``, the reason of an Event about contention; ``scale`` of
@@ -31,8 +31,8 @@ class Resource(NamedTuple):
     scale: float = 1.0
 
 
-CPU = Resource("CPU use", "CPUInterference", "pod_cpu_usage", "cores", 0.1)
-MEMORY = Resource(
+CPU = ContendedResource("CPU use", "CPUInterference", "pod_cpu_usage", "cores", 0.1)
+MEMORY = ContendedResource(
     "memory growth",
     "MemoryInterference",
     "pod_memory_usage",
@@ -41,10 +41,10 @@ MEMORY = Resource(
     grown=True,
     scale=1 << 20,
 )
-DISK = Resource(
+DISK = ContendedResource(
     "disk use", "DiskInterference", "pod_disk_usage", "MB/s", 1e6, newest=True, scale=1e6
 )
-NETWORK = Resource(
+NETWORK = ContendedResource(
     "network use", "NetworkInterference", "pod_network_usage", "MB/s", 1e5, newest=True, scale=1e6
 )
 RESOURCES = (CPU, MEMORY, DISK, NETWORK)

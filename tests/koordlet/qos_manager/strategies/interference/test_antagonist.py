@@ -14,7 +14,7 @@ from koordlet.qos_manager.strategies.interference.antagonist import (
     antagonist,
     correlations,
 )
-from koordlet.qos_manager.strategies.interference.suspicion import CPU, MEMORY, Resource
+from koordlet.qos_manager.strategies.interference.suspicion import CPU, MEMORY, ContendedResource
 
 SUFFERING = [0.0, 1.0, -1.0, 0.5, 12.0, 15.0, 12.0]
 CALM = 4
@@ -31,7 +31,7 @@ def suspect(name: str, calm: float, then: float, best_effort: bool = True) -> Su
 
 
 def blame(
-    *suspects: Suspect, deviations: list[float] = SUFFERING, resource: Resource = CPU
+    *suspects: Suspect, deviations: list[float] = SUFFERING, resource: ContendedResource = CPU
 ) -> Antagonist | None:
     found = SuspectPods(
         [one.name for one in suspects],
