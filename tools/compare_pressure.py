@@ -166,7 +166,8 @@ def offloaded(case: tuple[float, bool, int]) -> tuple[float, float, float]:
         cold=cold,
     )
     machine = SimulatedMachine(cpus=16, memory=32 * GIB, swap=8 * GIB * swap)
-    story = Scenario(machine=machine, pods=(job,), seconds=3600, seed=seed)
+    slo = NodeSLO(strategies={"memory_offload": {"target_percent": 10}})
+    story = Scenario(machine=machine, pods=(job,), seconds=3600, seed=seed, slo=slo)
     going = Simulation(story.only("memory_offload"), strategies(["memory_offload"]))
     free = simulate(story)
     for _ in range(3600):

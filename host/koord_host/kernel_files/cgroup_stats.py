@@ -25,6 +25,24 @@ class Throttling(NamedTuple):
     throttled: int
 
 
+class ReclaimStats(NamedTuple):
+    """A cgroup's reclaimable memory in bytes, and its counters of reclaim in pages; v2.
+
+    ``page_cache`` is without tmpfs, which needs swap to be reclaimed.
+    ``workingset_refault`` counts pages that were read again after they were reclaimed,
+    ``workingset_activate`` those of them that were reclaimed too soon.
+    """
+
+    inactive_anon: int
+    inactive_file: int
+    page_cache: int
+    file_mapped: int
+    pgscan: int
+    pgsteal: int
+    workingset_refault: int
+    workingset_activate: int
+
+
 class CgroupStats:
     """The statistics files of this node's cgroups.
 
@@ -134,6 +152,38 @@ class CgroupStats:
                     number = _whole(node)
                     found[number] = found.get(number, 0) + _whole(value) * unit
         return found
+
+
+def reclaim_stats(text: str) -> ReclaimStats:
+    """From v2's ``memory.stat``; before Linux 5.9 a working set is not split in two."""
+    text = f"\n{text}"
+    split = "\nworkingset_refault_anon " in text
+    kinds = ("_anon", "_file") if split else ("",)
+    refault, activate = (
+        sum(_field(text, f"\nworkingset_{name}{kind} ") for kind in kinds)
+        for name in ("refault", "activate")
+    )
+    inactive_anon, inactive_file, file, shmem, mapped, pgscan, pgsteal = (
+        _field(text, f"\n{name} ")
+        for name in (
+            *("inactive_anon", "inactive_file", "file", "shmem"),
+            *("file_mapped", "pgscan", "pgsteal"),
+        )
+    )
+    cache = max(file - shmem, 0)
+    return ReclaimStats(
+        inactive_anon, inactive_file, cache, mapped, pgscan, pgsteal, refault, activate
+    )
+
+
+def dying_descendants(text: str) -> int:
+    """The number of groups below that were removed and are still charged, from ``cgroup.stat``."""
+    return _field(f"\n{text}", "\nnr_dying_descendants ")
+
+
+def limit(text: str) -> int:
+    """A limit in bytes; -1 for "max"."""
+    return -1 if text.strip() == "max" else _whole(text)
 
 
 def _field(text: str, name: str) -> int:

@@ -76,6 +76,11 @@ def memory(text: str) -> MemInfo:
     return MemInfo(total, _bytes(text, "MemFree:"), available, huge)
 
 
+def swap_free(text: str) -> int:
+    """Free swap of the machine in bytes, from /proc/meminfo; 0 of a kernel without swap."""
+    return _bytes(text, "SwapFree:") if "\nSwapFree:" in text else 0
+
+
 def _huge_pages(text: str) -> int:
     """Of all sizes; before Linux 4.19 those of the default size alone are shown."""
     if "\nHugetlb:" in text:

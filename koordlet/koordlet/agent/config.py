@@ -197,7 +197,9 @@ class KoordletSettings:
     )
     collect_cpi_timewindow: float = option(10.0, "seconds that each of these measurements lasts")
     psi_collector_interval: float = option(
-        10.0, "seconds between two reads of pressure stall information (gate PSICollector)"
+        10.0,
+        "seconds between two reads of pressure stall information, of waits for CPUs, and of "
+        "memory reclaim (gates PSICollector, SchedStatCollector, MemoryStatCollector)",
     )
     delay_collector_interval: float = option(
         5.0, "seconds between two reads of what tasks waited for (gate TaskDelayCollector)"

@@ -18,29 +18,36 @@ DEFAULTS: Mapping[str, bool] = {
     "CPICollector": False,
     "CgroupReconcile": False,
     "ColdPageCollector": False,
+    "DyingCgroupReclaim": False,
     "EvictionPlugins": False,
     "HugePageReport": False,
     "InterferenceDetection": False,
     "IrqAffinity": False,
     "MemoryAllocatableEvict": False,
     "MemoryEvict": False,
+    "MemoryGuard": False,
     "MemoryOffload": False,
+    "MemoryStatCollector": False,
+    "MemoryWatermark": False,
     "NodeTopologyReport": True,
     "PSICollector": False,
     "PressureSuppress": False,
     "RDMADevices": False,
     "RdtResctrl": True,
     "ResctrlCollector": False,
+    "SchedStatCollector": False,
     "ServiceCPUWeight": False,
     "SystemConfig": False,
     "TCPCollector": False,
     "TaskDelayCollector": False,
     "ThresholdEvict": False,
+    "ZoneInfoCollector": False,
 }
 """Those that do something here.
 
-Our own are EvictionPlugins, InterferenceDetection, IrqAffinity, MemoryOffload, PressureSuppress,
-ServiceCPUWeight, TCPCollector, TaskDelayCollector and ThresholdEvict.
+Our own are DyingCgroupReclaim, EvictionPlugins, InterferenceDetection, IrqAffinity, MemoryGuard,
+MemoryOffload, MemoryStatCollector, MemoryWatermark, PressureSuppress, SchedStatCollector,
+ServiceCPUWeight, TCPCollector, TaskDelayCollector, ThresholdEvict and ZoneInfoCollector.
 """
 
 UNUSED = frozenset(

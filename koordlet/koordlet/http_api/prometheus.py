@@ -29,6 +29,7 @@ _UNITS = {
     "ms": "milliseconds",
     "ms/s": "milliseconds_per_second",
     "1/s": "per_second",
+    "pages/s": "pages_per_second",
 }
 _LABELS = {
     "psi_resource": "psi_resource_type",

@@ -40,6 +40,8 @@ MISSING = (
     "container_cpu_throttled",
     "pod_psi",
     "node_be",
+    "node_numa_memory_free",
+    "pod_memory_stat",
 )
 WHOLE = frozenset(range(16))
 

@@ -70,6 +70,7 @@ def everything_on(
                 "strategies": {
                     "cpu_weight": {"services": [{"name": "all", "cores": 3}]},
                     "memory_qos": {"high_for_watermarks": True},
+                    "memory_offload": {"policy": "integrated", "target_percent": 10},
                     **strategies,
                 }
             }
@@ -170,6 +171,7 @@ def measured(
     measures, or "infos".
     """
     pods, rng, gone = list(pods), random.Random(seed), frozenset(missing)
+    memory = random.Random(seed)
     infos = (cpu_info(16, 2, smt=False), memory_info(64 * GIB, 2), LocalStorage(DISKS))
     values: dict[tuple[str, ...], float] = {
         ("node_cpu_usage",): 16 * load,
@@ -188,8 +190,14 @@ def measured(
         values[("pod_cpu_throttled", pod.uid)] = rng.choice([0.0, 0.3])
         values[("pod_psi", pod.uid, "cpu", "avg10", "some")] = rng.choice([0.0, 5.0, 60.0])
         values[("pod_psi", pod.uid, "mem", "avg10", "some")] = rng.choice([0.0, 1.0, 60.0])
+        for name in ("inactive_anon", "inactive_file", "page_cache", "file_mapped", "swap_free"):
+            values[("pod_memory_stat", pod.uid, name)] = size * memory.choice([0.0, 0.1, 0.3])
+        for name, rate in (("pgscan", 9.0), ("pgsteal", 8.0), ("workingset_activate", 0.0)):
+            values[("pod_memory_reclaim", pod.uid, name)] = rate
         for one in pod.containers:
             key = pod.uid, one.container.id
+            with_cache = size * 1.2 / len(pod.containers)
+            values[("container_memory_usage_with_page_cache", *key)] = with_cache
             values[("container_cpu_usage", *key)] = cores / len(pod.containers)
             values[("container_memory_usage", *key)] = size / len(pod.containers)
             values[("container_cpu_throttled", *key)] = rng.choice([0.0, 0.0, 0.4])
@@ -199,6 +207,12 @@ def measured(
     values[("node_be", "cpu", "usage")] = best_effort * 1000
     values[("node_be", "cpu", "request")] = 4000.0
     values[("node_be", "cpu", "real-limit")] = 1000.0 * rng.choice([2, 16])
+    values[("be_memory_current",)] = 8 * GIB * load
+    values[("qos_dying_cgroups", "BestEffort")] = memory.choice([0.0, 3000.0])
+    for node in ("0", "1"):
+        values[("node_numa_memory_free", node)] = 32 * GIB * (1 - load)
+        values[("node_numa_memory_low_watermark", node)] = GIB / 8
+        values[("node_numa_memory_inactive_file", node)] = GIB * load
     values = {key: value for key, value in values.items() if key[0] not in gone}
     series = {key: stats(value, points=30, seconds=60, until=at) for key, value in values.items()}
     known = () if "infos" in gone else infos

@@ -54,6 +54,34 @@ def _rows() -> tuple[MetricKind, ...]:
         ),
         MetricKind("sys_numa_cpu_usage", "cores", "the same, of a NUMA node", _NUMA),
         MetricKind("sys_numa_memory_usage", "bytes", "the same, of a NUMA node", _NUMA),
+        *(
+            MetricKind(f"node_numa_memory_{name}", "bytes", f"{meaning} of a NUMA node", _NUMA)
+            for name, meaning in (
+                ("free", "free memory"),
+                ("min_watermark", "min watermark"),
+                ("low_watermark", "low watermark"),
+                ("high_watermark", "high watermark"),
+                ("inactive_file", "idle page cache"),
+            )
+        ),
+        MetricKind("be_memory_current", "bytes", "all that best-effort pods are charged for"),
+        MetricKind(
+            "node_cpu_sched_wait", "ms/s", "time that tasks waited for a CPU, mean of CPUs", step=10
+        ),
+        MetricKind(
+            "node_cpu_class_sched_wait",
+            "ms/s",
+            "the same, of CPUs that best-effort pods may use, and of the others",
+            ("cpu_class",),
+            step=10,
+        ),
+        MetricKind(
+            "qos_dying_cgroups",
+            "count",
+            "removed groups below a class that memory is still charged to",
+            ("kube_qos",),
+            step=10,
+        ),
         MetricKind(
             "node_be",
             "millicores",
@@ -102,6 +130,20 @@ def _rows() -> tuple[MetricKind, ...]:
             ),
         ]
     rows += [
+        MetricKind(
+            "pod_memory_stat",
+            "bytes",
+            "memory of a pod that can be reclaimed, and swap that it may use",
+            (*_POD, "memory_stat"),
+            step=10,
+        ),
+        MetricKind(
+            "pod_memory_reclaim",
+            "pages/s",
+            "pages of a pod that were scanned, reclaimed, and read again",
+            (*_POD, "memory_counter"),
+            step=10,
+        ),
         MetricKind(
             "node_psi", "percent", "time that tasks of the node waited, 10 s average", _PSI, 10
         ),

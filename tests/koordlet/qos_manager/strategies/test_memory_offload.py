@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from koord_model.keys import BATCH_MEMORY, MEMORY
 from koord_model.node import Kernel, NodeView
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView, WindowStats
-from koordlet.qos_manager.strategies.memory_offload import Settings, plan
+from koordlet.qos_manager.strategies.memory_offload.strategy import OffloadPolicy, Settings, plan
 
+from tests.support.formulas import wrong
 from tests.support.views import GIB, STEADY, V1, FakeHistory, FakeLatest, pod_view, stats, view
 
 BE = QoSClass.BE
@@ -58,7 +60,7 @@ def outcome(made: Plan) -> str:
 
 
 def planned(seen: StrategyView, memory: object = None, **settings: Any) -> Plan:
-    return plan(seen, Settings(**settings), memory)
+    return plan(seen, Settings(**{"target_percent": 10, **settings}), memory)
 
 
 ONE = 4 * GIB // 100
@@ -120,6 +122,72 @@ def test_from_which_pods_memory_is_reclaimed() -> None:
     # With page cache where that is measured.
     with_cache = node(pods[0], kind="pod_memory_usage_with_page_cache")
     assert amounts(planned(with_cache)) == {pods[0].group: ONE}
+
+
+GROUP_STAT = {"inactive_anon": 0, "inactive_file": GIB, "page_cache": 2 * GIB, "file_mapped": 0}
+COUNTS = {"pgscan": 10.0, "pgsteal": 10.0, "workingset_activate": 0.0}
+
+
+def measured(
+    pod: PodView, swap_free: int = 0, counts: dict[str, float] = COUNTS, **stat: int
+) -> StrategyView:
+    """A pod of 4 GiB under no pressure, of which page cache and refaults are known."""
+    sizes = GROUP_STAT | {"swap_free": swap_free} | stat
+    seen = node(pod)
+    latest = {("pod_memory_stat", pod.uid, name): size for name, size in sizes.items()}
+    series = {("pod_memory_reclaim", pod.uid, name): stats(rate) for name, rate in counts.items()}
+    return replace(
+        seen,
+        latest=FakeLatest({("pod_memory_usage", pod.uid): 4.0 * GIB} | latest),
+        history=FakeHistory(seen.history.series | series),  # type: ignore[attr-defined]
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "counts", "stat", "amount"),
+    [
+        ("psi", {}, {}, ONE),
+        ("refault", COUNTS, {"inactive_file": 20 * MIB}, 2 * MIB),
+        ("integrated", COUNTS, {"inactive_file": 20 * MIB}, 2 * MIB),
+        ("integrated", COUNTS, {}, ONE),
+        # The kernel scans in vain, or what it took is read again.
+        ("refault", COUNTS | {"pgscan": 20.0}, {}, 0),
+        ("refault", COUNTS | {"workingset_activate": 1.0}, {}, 0),
+        # Without swap mapped page cache is left alone; with swap it does not matter.
+        ("psi", {}, {"file_mapped": GIB + 1}, 0),
+        ("psi", {}, {"file_mapped": GIB + 1, "swap_free": GIB}, ONE),
+        ("psi", {}, {"page_cache": 3 * MIB}, 6 * MIB),
+    ],
+)
+def test_policies_and_page_cache(
+    policy: str, counts: dict[str, float], stat: dict[str, int], amount: int
+) -> None:
+    pod = job()
+    made = planned(measured(pod, counts=counts, **stat), policy=OffloadPolicy(policy))
+    assert amounts(made).get(pod.group, 0) == amount
+    assert wrong(made.decisions[0]) == []
+
+
+def test_refaults_shrink_what_is_reclaimed_next() -> None:
+    pod = job()
+    settings = {"policy": OffloadPolicy.REFAULT}
+    made = planned(measured(pod), **settings)
+    missed = measured(pod, counts=COUNTS | {"workingset_activate": 5.0})
+    made = planned(replace(missed, steady=STEADY + 30), made.memory, **settings)
+    assert amounts(made) == {pod.group: ONE // 2}
+    # A group that was made again has no counters yet, and begins from nothing.
+    unknown = replace(measured(pod, counts={}), steady=STEADY + 60)
+    made = planned(unknown, made.memory, **settings)
+    assert outcome(made) == "nothing is reclaimed: its refaults are not known"
+    made = planned(replace(missed, steady=STEADY + 90), made.memory, **settings)
+    assert amounts(made) == {}
+
+
+def test_idle_page_cache_that_is_reserved_stays() -> None:
+    pod = job()
+    seen = measured(pod, inactive_file=30 * MIB)
+    assert amounts(planned(seen, reserved_inactive_file_bytes=10 * MIB)) == {pod.group: 20 * MIB}
+    assert amounts(planned(seen, reserved_inactive_file_bytes=30 * MIB)) == {}
 
 
 @pytest.mark.parametrize(("after", "again"), [(0.0, False), (20.0, False), (29.5, True)])

@@ -18,9 +18,11 @@ from koordlet.qos_manager.strategies import (
     cpu_allocatable_evict,
     cpu_evict,
     cpu_weight,
+    dying_cgroups,
     memory_allocatable_evict,
     memory_evict,
-    memory_offload,
+    memory_guard,
+    memory_watermark,
     system_config,
     threshold_evict,
 )
@@ -28,6 +30,7 @@ from koordlet.qos_manager.strategies.blkio import strategy as blkio
 from koordlet.qos_manager.strategies.cpu_burst import strategy as cpu_burst
 from koordlet.qos_manager.strategies.cpu_suppress import strategy as cpu_suppress
 from koordlet.qos_manager.strategies.interference import strategy as interference
+from koordlet.qos_manager.strategies.memory_offload import strategy as memory_offload
 from koordlet.qos_manager.strategies.memory_qos import strategy as memory_qos
 from koordlet.qos_manager.strategies.pressure_suppress import strategy as pressure_suppress
 
@@ -74,8 +77,11 @@ EXPECTED: list[tuple[Any, tuple[object, ...]]] = [
     (interference, ()),
     (memory_allocatable_evict, (True, 110, 100, 7999)),
     (memory_evict, (True, 80, 70, 5999)),
+    (dying_cgroups, ()),
+    (memory_guard, (True,)),
     (memory_offload, ()),
     (memory_qos, ()),
+    (memory_watermark, ()),
     (pressure_suppress, (True, 10, 30, 15)),
     (system_config, (100, 150, 1, 0, 7, 1, {"NEXT_BUDDY": True})),
     (threshold_evict, ()),

@@ -330,7 +330,7 @@ def _priorities(kube: KubeQoS, slo: NodeSLO) -> dict[str, int]:
 def _missing(context: _Context, parts: Iterable[_PodMemory]) -> Iterator[Decision]:
     """Says once what stands for watermarks, if any pod asks for them."""
     if RATIO not in context.knobs and any(part.watermark for part in parts):
-        outcome = "this kernel has no memory watermarks: nothing is reclaimed in the background"
+        outcome = "this kernel has no memory watermarks: only memory_watermark reclaims there"
         if context.instead:
             outcome = "this kernel has no memory watermarks: containers are held back there instead"
         yield Decision(outcome, aspect="watermarks")

@@ -221,7 +221,7 @@ class TestWatermarks:
         pod, free = ls(limit=4 * GIB), ls("free", limit=0)
         made = planned(pod, free, classes=MARKED)
         assert values(made) == {}
-        assert outcomes(made)[-1].endswith("nothing is reclaimed in the background")
+        assert outcomes(made)[-1].endswith("only memory_watermark reclaims there")
         made = planned(pod, free, high=True, classes=MARKED)
         expected = 4 * GIB * 95 // 100 // 4096 * 4096
         assert values(made) == {(pod.containers[0].group, "memory.high"): expected}

@@ -1,0 +1,1 @@
+"""Reclaim of memory that its owners do not miss, for several strategies."""
