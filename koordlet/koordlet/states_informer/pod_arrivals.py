@@ -14,6 +14,7 @@ from pathlib import Path
 from asyncinotify import Event, Inotify, Mask
 from koord_host.knobs.layout import Layout
 from koord_model.qos import KubeQoS
+from koord_service.error_text import describe_error, first_error
 from koord_service.logs import get_log
 
 _log = get_log("koordlet.pods")
@@ -42,21 +43,23 @@ class PodArrivals:
             try:
                 with Inotify() as inotify:
                     self._watched.clear()
-                    while True:
-                        self._look(inotify)
-                        await self._listen(inotify)
-            except OSError as error:
-                self._report(error)
+                    await self._listen(inotify)
+            except* OSError as errors:
+                self._report(first_error(errors))
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _listen(self, inotify: Inotify) -> None:
-        """Take in events for a while: groups that were not there are then looked for again."""
-        try:
-            async with asyncio.timeout(_AGAIN_SECONDS):
-                async for event in inotify:
-                    self._take(inotify, event)
-        except TimeoutError:
-            return
+        # Beside each other: an event that was read when a timeout ends would be lost.
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_again(inotify))
+            async for event in inotify:
+                self._take(inotify, event)
+
+    async def _look_again(self, inotify: Inotify) -> None:
+        """Look for groups that were not there, for ever."""
+        while True:
+            self._look(inotify)
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     def _take(self, inotify: Inotify, event: Event) -> None:
         if event.watch is not None and event.mask & Mask.IGNORED:
@@ -91,13 +94,13 @@ class PodArrivals:
             return
         self._watched.add(path)
 
-    def _report(self, error: OSError) -> None:
+    def _report(self, error: Exception) -> None:
         self._refused = True
         if not self._reported:
             self._reported = True
             _log.warning(
                 "inotify unavailable, new pods are noticed late",
-                reason=error.strerror or str(error),
+                reason=describe_error(error),
                 raise_limit="sysctl fs.inotify.max_user_instances, max_user_watches",
             )
 
