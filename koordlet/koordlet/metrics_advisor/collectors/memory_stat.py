@@ -29,6 +29,7 @@ from koordlet.metrics_advisor.contract.cgroup_reading import (
     groups,
 )
 from koordlet.metrics_advisor.contract.collector import (
+    ANY_INTERVAL_SECONDS,
     CollectContext,
     CollectorSources,
     CounterRates,
@@ -41,8 +42,6 @@ ENABLED_BY: tuple[str, ...] = ("MemoryStatCollector",)
 
 _SIZES = ("inactive_anon", "inactive_file", "page_cache", "file_mapped")
 _COUNTERS = ("pgscan", "pgsteal", "workingset_refault", "workingset_activate")
-# The interval is a setting: counters must outlast any choice.
-_STALE_SECONDS = 900.0
 
 
 class Collector:
@@ -51,7 +50,7 @@ class Collector:
     def __init__(self, sources: CollectorSources) -> None:
         self._tree = sources.tree
         self._layout = sources.layout
-        self._counters = CounterRates(_STALE_SECONDS)
+        self._counters = CounterRates(ANY_INTERVAL_SECONDS)
         self._groups = PerPodCache(lambda record: groups(record, sources.layout))
 
     def collect(self, context: CollectContext) -> Samples:

@@ -15,6 +15,7 @@ from koord_host.kernel_files.interrupts import CardFiles, InterruptLine
 from koord_model.interrupts import NetworkCard, NodeInterrupts, QueueInterrupt
 
 from koordlet.metrics_advisor.contract.collector import (
+    ANY_INTERVAL_SECONDS,
     CollectContext,
     CollectorSources,
     CounterRates,
@@ -28,8 +29,6 @@ ENABLED_BY: tuple[str, ...] = ("IrqAffinity",)
 _BALANCERS = frozenset({"irqbalance"})
 _KSOFTIRQD = "ksoftirqd/"
 _PROCESS_SECONDS = 60.0
-# The interval is a setting: counters must outlast any choice.
-_STALE_SECONDS = 900.0
 
 
 class Collector:
@@ -38,7 +37,7 @@ class Collector:
     def __init__(self, sources: CollectorSources) -> None:
         self._sources = sources
         self._proc = sources.layout.proc_root
-        self._counters = CounterRates(_STALE_SECONDS)
+        self._counters = CounterRates(ANY_INTERVAL_SECONDS)
         self._processes_at = float("-inf")
         self._balancer: processes.Process | None = None
         self._ksoftirqd: dict[int, str] = {}

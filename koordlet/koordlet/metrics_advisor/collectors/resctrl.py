@@ -20,6 +20,7 @@ from koord_model.resctrl import CLASS_GROUPS
 
 from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.collector import (
+    ANY_INTERVAL_SECONDS,
     CollectContext,
     CollectorSources,
     CounterRates,
@@ -34,8 +35,6 @@ ROOT = "root"
 _CACHE = re.compile(r"mon_L3_([0-9]{2,6})")
 _OCCUPANCY = "llc_occupancy"
 _BANDWIDTH = (("total", "mbm_total_bytes"), ("local", "mbm_local_bytes"))
-# The interval is a setting: counters must outlast any choice.
-_STALE_SECONDS = 900.0
 
 
 class Collector:
@@ -44,7 +43,7 @@ class Collector:
     def __init__(self, sources: CollectorSources) -> None:
         self._tree = sources.tree
         self._root = sources.layout.resctrl_root
-        self._counters = CounterRates(_STALE_SECONDS)
+        self._counters = CounterRates(ANY_INTERVAL_SECONDS)
 
     def collect(self, context: CollectContext) -> Samples:
         """Collect once."""

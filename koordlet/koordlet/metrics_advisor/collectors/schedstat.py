@@ -17,6 +17,7 @@ from koord_model.qos import KubeQoS
 from koordlet.metric_cache.core.samples import Sample, Series
 from koordlet.metrics_advisor.contract.cgroup_reading import FileReading
 from koordlet.metrics_advisor.contract.collector import (
+    ANY_INTERVAL_SECONDS,
     CollectContext,
     CollectorSources,
     CounterRates,
@@ -31,8 +32,6 @@ _ALL = Series("node_cpu_sched_wait")
 _OF_CLASS = "node_cpu_class_sched_wait"
 _NANOSECONDS = 1_000_000
 """In a millisecond."""
-# The interval is a setting: counters must outlast any choice.
-_STALE_SECONDS = 900.0
 
 
 class Collector:
@@ -44,7 +43,7 @@ class Collector:
         name = "cpuset.cpus.effective" if sources.layout.version == 2 else "cpuset.cpus"
         group = sources.layout.kube_qos_group(KubeQoS.BEST_EFFORT)
         self._cpuset = f"{sources.layout.group_path(group, 'cpuset')}/{name}"
-        self._waits = CounterRates(_STALE_SECONDS)
+        self._waits = CounterRates(ANY_INTERVAL_SECONDS)
 
     def collect(self, context: CollectContext) -> Samples:
         """Collect once."""

@@ -32,6 +32,9 @@ from koordlet.states_informer.state.pod_inventory import PodRecord
 
 F = TypeVar("F")
 
+ANY_INTERVAL_SECONDS = 900.0
+"""Age of counters that outlast any choice of a collector's interval, which is a setting."""
+
 
 class UnavailableError(Exception):
     """This collector cannot work on this node; the message is one line that says why.
