@@ -11,7 +11,7 @@ from koord_model.quantity import whole
 
 from koord_manager.node_objects.core.nodes import ClusterNode, Object
 from koord_manager.node_objects.core.reconciler import ExistingObject
-from koord_manager.nodeslo.core.rollout import Rollout, section_of
+from koord_manager.nodeslo.core.rollout import Rollout
 from koord_manager.slo_config.core import config as keys
 from koord_manager.slo_config.core.config import SLOConfig
 
@@ -79,6 +79,6 @@ def _extensions(
     entry = rollout.entry_for(config.extension, node.name, node.labels, is_new=is_new)
     if entry is not None and entry.reach.paused:
         return found
-    ours = section_of(entry, config.extension.cluster)
+    ours = rollout.section_of(config.extension, entry)
     others = {name: section for name, section in found.items() if name != _OURS}
     return {**others, _OURS: ours} if ours else others

@@ -27,6 +27,7 @@ class Rollout:
         self._clock = clock
         self._layers: Layers | None = None
         self._canaries: Mapping[str, frozenset[str]] = {}
+        self._sections: dict[str, Mapping[str, object]] = {}
         self._at = 0.0
         self._is_stale = False
 
@@ -65,7 +66,19 @@ class Rollout:
                 return layer
         return None
 
+    def section_of(self, layers: Layers, entry: NodeLayer[Document] | None) -> Mapping[str, object]:
+        """The section of NodeSLOs with an entry, and which version of which this is, for people.
+
+        Made once for all nodes that have it.
+        """
+        where = "" if entry is None else entry.where
+        if where not in self._sections:
+            self._sections[where] = _section(entry, layers.cluster)
+        return self._sections[where]
+
     def _look(self, layers: Layers, now: float) -> None:
+        if layers is not self._layers:
+            self._sections = {}
         self._layers, self._at, self._is_stale = layers, now, False
         nodes = self._nodes() if any(layer.reach.canary for layer in layers.nodes) else {}
         self._canaries = {
@@ -79,8 +92,7 @@ class Rollout:
         }
 
 
-def section_of(entry: NodeLayer[Document] | None, cluster: Document) -> dict[str, object]:
-    """The section of a NodeSLO, and which entry and which version of it this is, for people."""
+def _section(entry: NodeLayer[Document] | None, cluster: Document) -> dict[str, object]:
     value = cluster if entry is None else entry.value
     if not value:
         return {}
