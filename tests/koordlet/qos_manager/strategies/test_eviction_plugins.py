@@ -17,10 +17,10 @@ from koordlet.qos_manager.eviction.claims.plugin_claims import (
     offered,
 )
 from koordlet.qos_manager.eviction.plugins.core.answers import (
-    MetThreshold,
     NamedVictim,
     PluginAnswer,
     PluginAnswers,
+    PluginThreshold,
 )
 from koordlet.qos_manager.strategies import eviction_plugins
 from koordlet.qos_manager.strategies.eviction_plugins import Settings
@@ -43,8 +43,8 @@ PODS = (
     ),
 )
 ON = Settings(StrategyMode.ON)
-SOFT = MetThreshold(False, "cpu", 9, 8, 60, 60, ("agrees", "batch", "free"))
-HARD = MetThreshold(True, "memory", 1, 2, 0, 0, ("agrees",))
+SOFT = PluginThreshold(False, "cpu", 9, 8, 60, 60, ("agrees", "batch", "free"))
+HARD = PluginThreshold(True, "memory", 1, 2, 0, 0, ("agrees",))
 
 
 def answer(**more: Any) -> PluginAnswer:

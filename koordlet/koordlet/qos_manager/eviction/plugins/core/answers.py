@@ -47,7 +47,7 @@ class NamedVictim:
 
 
 @dataclass(frozen=True, slots=True)
-class MetThreshold:
+class PluginThreshold:
     """A threshold that is passed; ``targets`` are the pods to go, first the first.
 
     ``lasted`` is for how many seconds it is passed: before ``grace_seconds`` there are no targets.
@@ -87,7 +87,7 @@ class PluginAnswer:
     asked_at: float
     offered: int = 0
     named: tuple[NamedVictim, ...] = ()
-    met: MetThreshold | None = None
+    met: PluginThreshold | None = None
     conditions: tuple[PluginCondition, ...] = ()
     strange: int = 0
     problem: str = ""
@@ -146,7 +146,7 @@ def with_threshold(answer: PluginAnswer, said: ThresholdMetResponse) -> PluginAn
     if said.met_type not in (SOFT_MET, HARD_MET):
         return replace(answer, conditions=conditions)
     scope = said.eviction_scope
-    met = MetThreshold(
+    met = PluginThreshold(
         hard=said.met_type == HARD_MET,
         scope=scope if _SCOPE.fullmatch(scope) else "unnamed",
         observed=_finite(said.observed_value),
