@@ -1,4 +1,4 @@
-"""Who is registered: sockets that come, go and lie."""
+"""Registered plugins: sockets that come, go and lie."""
 
 from __future__ import annotations
 

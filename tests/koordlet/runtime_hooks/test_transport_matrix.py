@@ -129,7 +129,7 @@ ALLOCATIONS = {
         }
     }
 }
-"""What resource plugins gave, under the names of the limits."""
+"""Allocations of resource plugins, under the names of the limits."""
 
 # ---- the nodes, and what rules they have
 

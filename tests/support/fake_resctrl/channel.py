@@ -67,7 +67,7 @@ class MemoryChannel:
         return sorted(set(self.domains.values()))
 
     def _flow(self, key: Key, demand: BandwidthDemand) -> dict[int, float]:
-        """What is asked for of each domain."""
+        """Traffic that is asked for of each domain."""
         group, cache = key
         homes = self._homes()
         local = demand.local if len(homes) > 1 else 1.0

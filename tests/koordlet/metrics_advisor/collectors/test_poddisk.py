@@ -1,4 +1,4 @@
-"""What pods read and write, by the disk that they use most."""
+"""Reads and writes of pods, by the disk that they use most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What thresholds of evictions need: load, and space for images."""
+"""Samples for thresholds of evictions: load, and space for images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What best-effort pods together may have of the memory."""
+"""The part of the memory that best-effort pods together may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has which entry of ``pykoord-config``: canaries, names, priorities, pauses, ends."""
+"""Entries of ``pykoord-config`` by node: canaries, names, priorities, pauses, ends."""
 
 from __future__ import annotations
 

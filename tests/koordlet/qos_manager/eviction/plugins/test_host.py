@@ -74,7 +74,7 @@ class Node:
 
 
 class Plugin:
-    """What a plugin answers; ``asked`` are the requests of GetTopEvictionPods."""
+    """Answers of a plugin; ``asked`` are the requests of GetTopEvictionPods."""
 
     def __init__(
         self, *, named: str = "", met: ThresholdMetResponse | None = None, targets: str = ""

@@ -1,4 +1,4 @@
-"""Which pod is to blame: the one whose use fits the victim's deviations."""
+"""The pod that is to blame: the one whose use fits the victim's deviations."""
 
 from __future__ import annotations
 

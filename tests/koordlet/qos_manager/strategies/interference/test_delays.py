@@ -28,7 +28,7 @@ USUAL = {
     "container_tcp_rtt": 0.5,
     "container_tcp_retransmits": 0.0005,
 }
-"""What the web server of a quiet node sees, in the kinds' units."""
+"""Measurements of the web server of a quiet node, in the kinds' units."""
 USE = {
     "pod_cpu_usage": 1.0,
     "pod_memory_usage": 4e9,
