@@ -41,6 +41,7 @@ from koordctl import (
     recommend,
     render,
     reservations,
+    rollout,
     schedule,
     status,
     top,
@@ -94,7 +95,8 @@ def _parser() -> _Parser:
         prog=PROGRAM,
         description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
         "koord-manager, koord-scheduler and koord-descheduler decide for the cluster. Only "
-        "restore, hooks remove, crds install and drain change anything.",
+        "restore, hooks remove, crds install, drain and rollout pause, resume and undo change "
+        "anything.",
         epilog="Exit codes: 0 success, 1 no answer or not everything restored, 2 invalid "
         "arguments, 130 interrupted.",
         allow_abbrev=False,
@@ -334,6 +336,7 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     )
     drain.add_arguments(emptied)
     yield emptied
+    yield from _add_rollout(commands)
     moved = _command(
         commands,
         "migrations",
@@ -395,6 +398,29 @@ def _add_descheduler(commands: argparse._SubParsersAction[_Parser]) -> Iterator[
     )
     descheduler.add_why(explained)
     yield explained
+
+
+def _add_rollout(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+    words = "rollouts of settings to nodes"
+    parser = commands.add_parser(
+        "rollout", help=words, description=f"Shows or steers {words}.", allow_abbrev=False
+    )
+    below = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command, words in (
+        ("status", rollout.run_status, "versions, nodes that have them, and what is paused"),
+        ("pause", rollout.run_pause, "have the nodes of an entry keep what they have"),
+        ("resume", rollout.run_resume, "end a pause, and accept the version"),
+        ("undo", rollout.run_undo, "give an entry the content that it had before"),
+        ("history", rollout.run_history, "versions of an entry, when they came and by whom"),
+        ("report", rollout.run_report, "what an entry gains and costs, by nodes like its canaries"),
+    ):
+        made = _command(below, name, command, words, words[0].upper() + words[1:] + ".")
+        rollout.add_arguments(made, names="?" if name == "status" else "")
+        if name == "pause":
+            rollout.add_reason(made)
+        if name == "undo":
+            rollout.add_version(made)
+        yield made
 
 
 def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:

@@ -125,13 +125,25 @@ RECOMMENDED: Mapping[QoSClass, ClassQoS] = {
 
 
 @dataclass(frozen=True, slots=True)
+class RolloutVersion:
+    """Entry of the configuration that a node's settings are from, and their version.
+
+    ``problem`` is a line about what of the NodeSLO cannot be used, "" if all can.
+    """
+
+    entry: str
+    version: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSLO:
     """The node's service level objectives.
 
     ``total_network_bandwidth`` is bits a second, 0 where it is not known. ``root_blkio`` is
     what is asked of the devices themselves. ``strategies`` is what
     ``extensions.pykoord.strategies`` says, by strategy: its mode and settings, read by
-    ``koordlet.qos_manager.core.settings``.
+    ``koordlet.qos_manager.core.settings``; ``rollout`` is the version of that.
     """
 
     cpu_policy: CPUPolicy = CPUPolicy.GROUP_IDENTITY
@@ -142,6 +154,7 @@ class NodeSLO:
     system: SystemStrategy = field(default_factory=SystemStrategy)
     root_blkio: BlkIOQoS = field(default_factory=BlkIOQoS)
     strategies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    rollout: RolloutVersion | None = None
     total_network_bandwidth: int = 0
     host_applications: tuple[HostApplication, ...] = ()
 

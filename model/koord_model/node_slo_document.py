@@ -5,7 +5,7 @@ A field that cannot be used is ignored with a line that names it; all others app
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -26,6 +26,7 @@ from koord_model.node_slo import (
     NetworkQoS,
     NodeSLO,
     ResctrlQoS,
+    RolloutVersion,
 )
 from koord_model.qos import QoSClass
 from koord_model.quantity import whole
@@ -64,6 +65,7 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
     system = spec.of("systemStrategy")
     classes = {qos: _class(strategy.of(name), qos) for qos, name in _CLASSES.items()}
     total = _total_bandwidth(system)
+    ours = spec.of("extensions").of("pykoord")
     shaped = total > 0 or any(class_qos.network.enable for class_qos in classes.values())
     slo = NodeSLO(
         cpu_policy=policies.word("cpuPolicy", CPUPolicy.GROUP_IDENTITY),
@@ -74,11 +76,19 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
         burst=cpu_burst.read(spec.of("cpuBurstStrategy"), CPUBurst()),
         system=system_strategy.read(system),
         root_blkio=blkio_qos.read(strategy.of("cgroupRoot").of("blkioQOS")),
-        strategies=_strategies(spec.of("extensions").of("pykoord").of("strategies")),
+        strategies=_strategies(ours.of("strategies")),
         total_network_bandwidth=total,
         host_applications=_host_applications(spec),
     )
+    if "rollout" in dict(ours.entries()):
+        slo = replace(slo, rollout=_rollout(ours.of("rollout"), ignored))
     return slo, tuple(ignored)
+
+
+def _rollout(fields: Fields, ignored: Sequence[str]) -> RolloutVersion | None:
+    """The version that the manager gave this; ``None`` of one that is none."""
+    entry, version = fields.text("entry"), fields.text("version")
+    return RolloutVersion(entry, version, next(iter(ignored), "")) if version else None
 
 
 def _spec(document: Mapping[str, object] | str | bytes) -> object:

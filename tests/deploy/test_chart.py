@@ -117,7 +117,7 @@ ALL_COMPONENTS = {
     "monitoring.monitors": True,
     "monitoring.alerts": True,
     "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true",
-    "manager.featureGates": "ColocationProfileController=true",
+    "manager.featureGates": "ColocationProfileController=true,RolloutGuard=true",
     "manager.enableNodeMetricApi": "true",
 }
 
@@ -179,6 +179,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
             "colocation-profile-controller",
             {"manager.featureGates": "ColocationProfileController=true"},
         ),
+        ("rollout-guard", {"manager.featureGates": "RolloutGuard=true"}),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
         ("scheduler", {"scheduler.enabled": True}),
         ("numa", {"scheduler.numa": True}),

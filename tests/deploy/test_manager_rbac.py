@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -76,6 +77,7 @@ GATES = (
     "NodeMutatingWebhook",
     "NodeValidatingWebhook",
     "ReservationMutatingWebhook",
+    "RolloutGuard",
 )
 NOT_RUN_HERE = {
     # What was learnt is kept after ten minutes.
@@ -84,7 +86,7 @@ NOT_RUN_HERE = {
     *(("slo.koordinator.sh", "nodeslos", verb) for verb in ("get", "patch", "delete")),
 }
 """What is allowed for what no test of this module waits for."""
-COMPONENTS = ("node-metric-api", "colocation-profile-controller")
+COMPONENTS = ("node-metric-api", "colocation-profile-controller", "rollout-guard")
 OF_COMPONENTS = {
     ("create", "apiservices"),
     *((verb, "apiservices") for verb in ("get", "list", "watch", "update")),
@@ -259,6 +261,9 @@ class Parts:
         profile = {"metadata": {"name": "batch"}, "spec": spec}
         self.api.put(COLOCATION_PROFILES, profile)
         self.api.put(RECOMMENDATIONS, _RECOMMENDATION, "default")
+        self.api.put(CONFIG_MAPS, _config(), NAMESPACE)
+        state = f"{SETTINGS.slo_config_name}-rollout"
+        self.api.put(CONFIG_MAPS, {"metadata": {"name": state}}, NAMESPACE)
         self.api.put(QUOTA_PROFILES, _QUOTA_PROFILE, "default")
         self.api.put(PODS, _WAITING, "default")
         gates = ",".join(f"{name}=true" for name in GATES)
@@ -284,6 +289,8 @@ class Parts:
             self.api.put(CONFIG_MAPS, {"metadata": {"name": CA_CONFIG_MAP}}, NAMESPACE)
             for verb, plural in _SIGNS:
                 await self.until(partial(self._was_asked, verb, plural), f"{verb} {plural}")
+            rollouts = lambda: self.api.get(CONFIG_MAPS, state, NAMESPACE).get("data")  # noqa: E731
+            await self.until(rollouts, "the state of rollouts")
         finally:
             if program.returncode is None:
                 program.terminate()
@@ -358,7 +365,12 @@ def _api_service() -> dict[str, Any]:
 
 
 def _config() -> dict[str, Any]:
-    data = {"colocation-config": '{"enable": true}', "cpu-burst-config": "wrong"}
+    entry = {"name": "first", "nodeSelector": {"matchLabels": {"a": "b"}}, "strategies": {}}
+    data = {
+        "colocation-config": '{"enable": true}',
+        "cpu-burst-config": "wrong",
+        "pykoord-config": json.dumps({"nodeStrategies": [entry]}),
+    }
     return {"metadata": {"name": SETTINGS.slo_config_name}, "data": data}
 
 

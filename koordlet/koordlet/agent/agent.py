@@ -195,7 +195,8 @@ class Agent:
             if self._observing is not None and not settings.read_only:
                 slo = lambda: views.current.slo  # noqa: E731 - nothing to name
                 reporting = MetricsReporter(
-                    settings, gates, cluster, self._observing, views.kubelet_cpus, slo
+                    *(settings, gates, cluster, self._observing, views.kubelet_cpus, slo),
+                    self._deciding,
                 )
                 self._loops += reporting.loops
                 observed = replace(self._observing.observed, reports=reporting.states)

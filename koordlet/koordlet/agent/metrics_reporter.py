@@ -16,11 +16,13 @@ from koord_prediction.amount import ResourceAmount
 
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.metrics_advisor import MetricsAdvisor
+from koordlet.agent.qos_manager import QoSManager
 from koordlet.agent.states_informer import StatesInformer
 from koordlet.http_api.documents.node import ReportState
 from koordlet.metrics_reporter.direct_link import DirectLink
 from koordlet.metrics_reporter.documents import device, node_metric, node_topology, topology_change
 from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy, policy
+from koordlet.metrics_reporter.documents.rollout_echo import RestartCounter, RolloutEcho
 from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs
 from koordlet.metrics_reporter.publisher import (
     BuildObject,
@@ -47,6 +49,7 @@ class MetricsReporter:
         observing: MetricsAdvisor,
         kubelet_cpus: Callable[[], KubeletCPUs | None],
         slo: Callable[[], NodeSLO],
+        deciding: QoSManager | None = None,
     ) -> None:
         self._settings = settings
         self._gates = gates
@@ -54,6 +57,9 @@ class MetricsReporter:
         self._observing = observing
         self._kubelet_cpus = kubelet_cpus
         self._slo = slo
+        self._deciding = deciding
+        self._restarts = RestartCounter()
+        self._problems: tuple[NodeSLO | None, tuple[str, ...]] = None, ()
         self.reporter: NodeMetricReporter | None = None
         self._link: DirectLink | None = None
         if settings.enable_node_metric_report:
@@ -108,8 +114,18 @@ class MetricsReporter:
             reclaimable=_amounts(prod.reclaimable if prod else None),
             peak=_amounts(prod.peak if prod else None),
             conditions=(observed.latest.info(PluginConditions) or PluginConditions()).conditions,
+            echo=self._echo(),
         )
         return node_metric.build(observed.cache, now, self._policy(), known)
+
+    def _echo(self) -> RolloutEcho | None:
+        slo, deciding = self._slo(), self._deciding
+        restarts = self._restarts.look(self._observing.observed.pods())
+        if slo.rollout is None or deciding is None:
+            return None
+        if slo is not self._problems[0]:
+            self._problems = slo, deciding.settings_problems(slo)
+        return RolloutEcho(slo.rollout, self._problems[1], deciding.evicted(), restarts)
 
     def _topology(self, _: Object | None) -> Object | None:
         observed, node = self._observing.observed, self._cluster.node()

@@ -13,6 +13,7 @@ from koord_host.knobs.layout import Layout
 from koord_host.planning.arbiter import ArbitratedValue
 from koord_host.planning.desired_values import Target
 from koord_kube.protocol.api import Object
+from koord_model.node_slo import NodeSLO
 from prometheus_client import CollectorRegistry
 
 from koordlet.agent.config import KoordletSettings, node_name
@@ -27,6 +28,7 @@ from koordlet.http_api.documents.why import DecisionSources
 from koordlet.http_api.strategy_metrics import StrategyMetrics
 from koordlet.plugin_watcher.watcher import PluginWatcher
 from koordlet.qos_manager.core.decision_log import DecisionLog
+from koordlet.qos_manager.core.settings import settings_problems
 from koordlet.qos_manager.core.strategy_runner import StrategyRunner
 from koordlet.qos_manager.eviction.metrics import EvictionMetrics
 from koordlet.qos_manager.plan_queue import NodePlan
@@ -48,6 +50,9 @@ class QoSManager:
     loops: tuple[Loop, ...]
     register: Callable[[CollectorRegistry], None]
     """Has what is decided in ``/metrics``."""
+    settings_problems: Callable[[NodeSLO], tuple[str, ...]]
+    evicted: Callable[[], int]
+    """Pods that were evicted since the start."""
 
 
 def open_qos_manager(
@@ -105,7 +110,10 @@ def open_qos_manager(
         name, newest = node_name(settings, environ), observing.observer.newest
         host = open_plugin_host(asking, plugins, name, pods, views, newest, cluster, environ)
         loops.append(host.run)
-    return QoSManager(decider, decided, tuple(loops), register)
+    by_name = {strategy.name: strategy for strategy in strategies}
+    evicted = lambda: sum(evictor.counts.by_rule.values())  # noqa: E731 - nothing to name
+    problems = partial(settings_problems, by_name)
+    return QoSManager(decider, decided, tuple(loops), register, problems, evicted)
 
 
 def submit_plan(node: ManagedNode, wanted: NodePlan) -> None:

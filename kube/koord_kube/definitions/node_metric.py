@@ -85,7 +85,10 @@ STATUS = object_of(
         "What production pods and the system will probably need at most.",
         resource=_usage("How much of it."),
     ),
-    extensions=anything("More; pykoord.conditions are taints that eviction plugins want."),
+    extensions=anything(
+        "More; pykoord.conditions are taints that eviction plugins want, pykoord.rollout the "
+        "version of the configuration that the node has applied."
+    ),
 )
 
 SPEC = object_of(

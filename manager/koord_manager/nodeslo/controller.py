@@ -29,15 +29,15 @@ class NodeSLOController(NodeObjectController):
         on_warning: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._rollout = Rollout(
+        self.rollout = Rollout(
             lambda: {name: node.labels for name, node in nodes.objects.items()}, clock
         )
-        choose = partial(desired, rollout=self._rollout)
+        choose = partial(desired, rollout=self.rollout)
         super().__init__(api, NODE_SLOS, choose, nodes, configs, on_warning=on_warning)
 
     def node_changed(self, name: str) -> None:
         """A Node was added, changed or deleted."""
-        self._rollout.node_changed()
+        self.rollout.node_changed()
         super().node_changed(name)
 
     async def run(self) -> None:
@@ -49,7 +49,7 @@ class NodeSLOController(NodeObjectController):
     async def _refresh(self) -> None:
         while True:
             await anyio.sleep(_REFRESH_SECONDS)
-            if self._rollout.refresh():
+            if self.rollout.refresh():
                 self.resync()
 
 

@@ -15,12 +15,20 @@ from koord_manager.program.gates import gates_of
 
 CONTROLLERS = (
     *("nodemetric", "noderesource", "nodeslo", "colocationprofile", "quotaprofile"),
-    *("recommendation", "nodetaint"),
+    *("recommendation", "nodetaint", "rollout"),
 )
-"""Koordinator's names, and two of our own."""
+"""Koordinator's names, and three of our own."""
 
-_GATES = {"colocationprofile": "ColocationProfileController", "nodetaint": "ManagedTaints"}
-_NEEDS = {"recommendation": "noderesource", "nodetaint": "noderesource"}
+_GATES = {
+    "colocationprofile": "ColocationProfileController",
+    "nodetaint": "ManagedTaints",
+    "rollout": "RolloutGuard",
+}
+_NEEDS = {
+    "recommendation": ("noderesource",),
+    "nodetaint": ("noderesource",),
+    "rollout": ("noderesource", "nodeslo"),
+}
 
 _LEVELS = ("debug", "info", "warning", "error")
 _POSITIVE = (
@@ -246,8 +254,10 @@ def idle_controllers(given: Collection[str], gates: Mapping[str, bool]) -> Itera
     for name in (name for name in given if name in running):
         if not gates.get(_GATES.get(name, ""), True):
             yield f"{name} needs --feature-gates={_GATES[name]}=true"
-        elif (needed := _NEEDS.get(name)) and needed not in running:
-            yield f"{name} needs the controller {needed}"
+        else:
+            for needed in _NEEDS.get(name, ()):
+                if needed not in running:
+                    yield f"{name} needs the controller {needed}"
     if not running:
         yield f"none is named that is there: {', '.join(CONTROLLERS)}"
 

@@ -1,4 +1,4 @@
-"""Feature gates of the manager: Koordinator's with all defaults but one, and two of ours. No IO."""
+"""Feature gates of the manager: Koordinator's with all defaults but one, and ours. No IO."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ DEFAULTS: Mapping[str, bool] = {
     "PodMutatingWebhook": True,
     "PodValidatingWebhook": True,
     "ReservationMutatingWebhook": False,
+    "RolloutGuard": False,
     "SupportParentQuotaSubmitPod": False,
     "ValidatePodDeviceResource": False,
     "WebhookFramework": True,
 }
-"""Those that do something here. KatalystVocabulary and ManagedTaints are our own."""
+"""Those that do something here. KatalystVocabulary, ManagedTaints and RolloutGuard are our own."""
 
 UNUSED = frozenset(
     {

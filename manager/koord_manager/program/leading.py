@@ -20,12 +20,14 @@ from koord_manager.node_taints.controller import NodeTaintController
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.nodeslo import controller as nodeslo_controller
+from koord_manager.nodeslo.controller import NodeSLOController
 from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
 from koord_manager.program.config import Settings, enabled_controllers, select_enabled
 from koord_manager.program.metrics import ManagerStatus
 from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
+from koord_manager.rollout.controller import RolloutController
 from koord_manager.slo_config.core.colocation import SETTLE_SECONDS, ColocationStrategy
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
@@ -66,6 +68,7 @@ class LeaderControllers:
             self._recommending(settings, api) if "recommendation" in names else None
         )
         self._taints = self._tainting(api) if "nodetaint" in names else None
+        self._rollouts = self._following(settings, api) if "rollout" in names else None
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:
@@ -94,7 +97,10 @@ class LeaderControllers:
 
     def problems(self) -> Iterator[str]:
         """Reasons why something may not be as desired, a line each."""
-        others = self.resources, self._quotas, self._recommendations, self._taints
+        others = (
+            *(self.resources, self._quotas, self._recommendations, self._taints),
+            self._rollouts,
+        )
         for controller in (self._nodes, *self._objects, *others):
             if controller is not None and controller.problem:
                 yield controller.problem
@@ -129,6 +135,7 @@ class LeaderControllers:
                 self._quotas,
                 self._recommendations,
                 self._taints,
+                self._rollouts,
             ):
                 if other is not None:
                     group.start_soon(other.run)
@@ -176,6 +183,23 @@ class LeaderControllers:
             return None
         return NodeTaintController(
             api, self._nodes, self.resources.status, on_warning=shared.on_warning
+        )
+
+    def _following(self, settings: Settings, api: Api) -> RolloutController | None:
+        shared = self._shared
+        slos = next((one for one in self._objects if isinstance(one, NodeSLOController)), None)
+        if self.resources is None or slos is None or not shared.gates["RolloutGuard"]:
+            return None
+        return RolloutController(
+            api,
+            self._nodes,
+            shared.configs,
+            slos,
+            self.resources.status,
+            shared.recorder,
+            name=settings.slo_config_name,
+            namespace=settings.config_namespace,
+            on_warning=shared.on_warning,
         )
 
     def _recommending(self, settings: Settings, api: Api) -> RecommendationController | None:

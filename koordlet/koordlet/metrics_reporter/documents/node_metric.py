@@ -34,7 +34,9 @@ from koordlet.metric_cache.core.interface import (
     MetricCache,
     TimeWindow,
 )
+from koordlet.metrics_reporter.documents import rollout_echo
 from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
+from koordlet.metrics_reporter.documents.rollout_echo import RolloutEcho
 from koordlet.qos_manager.eviction.plugins.core.answers import PluginCondition
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
@@ -65,7 +67,7 @@ class NodeMetricInputs:
 
     ``reclaimable`` and ``peak`` are the prediction for prod pods, ``None`` where there is
     none; CPU is in millicores, memory in bytes. ``conditions`` are those that eviction plugins
-    want the node to have, by plugin.
+    want the node to have, by plugin; ``echo`` is the configuration that it has applied.
     """
 
     pods: tuple[PodRecord, ...] = ()
@@ -75,6 +77,7 @@ class NodeMetricInputs:
     reclaimable: Amounts | None = None
     peak: Amounts | None = None
     conditions: tuple[tuple[str, PluginCondition], ...] = ()
+    echo: RolloutEcho | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def build(
         **_filled("podsMetric", list(_pods(lately, known.pods, devices))),
         **_filled("hostApplicationMetric", list(_applications(lately, known.host_applications))),
         "prodReclaimableMetric": {"resource": _resource_map(known.reclaimable)},
-        **_filled("extensions", _conditions(known.conditions)),
+        **_filled("extensions", _filled("pykoord", _ours(cache, now, policy, known))),
     }
     if known.peak is not None:
         status["prodPeakMetric"] = {"resource": _resource_map(known.peak)}
@@ -307,9 +310,20 @@ def _containers(
     }
 
 
-def _conditions(conditions: Iterable[tuple[str, PluginCondition]]) -> Json:
+def _ours(
+    cache: MetricCache, now: float, policy: MetricCollectPolicy, known: NodeMetricInputs
+) -> Json:
+    """Our own section of extensions."""
+    found = _filled("conditions", _conditions(known.conditions))
+    if known.echo is not None:
+        window = TimeWindow(now - policy.aggregate, now)
+        found["rollout"] = rollout_echo.document(known.echo, cache, window, known.pods)
+    return found
+
+
+def _conditions(conditions: Iterable[tuple[str, PluginCondition]]) -> list[Json]:
     """Conditions of eviction plugins; of Katalyst's node resource those say "cnr"."""
-    found = [
+    return [
         {
             "name": condition.name,
             "plugin": plugin,
@@ -318,7 +332,6 @@ def _conditions(conditions: Iterable[tuple[str, PluginCondition]]) -> Json:
         }
         for plugin, condition in conditions
     ]
-    return {"pykoord": {"conditions": found}} if found else {}
 
 
 def _applications(usage: _Usage, applications: Iterable[HostApplication]) -> Iterator[Json]:

@@ -60,6 +60,22 @@ def find_unknown(strategies: Mapping[str, object], slo: NodeSLO) -> tuple[str, .
     )
 
 
+def settings_problems(strategies: Mapping[str, Strategy], slo: NodeSLO) -> tuple[str, ...]:
+    """Lines about all that the NodeSLO says of strategies and that cannot be used."""
+    lines = list(find_unknown(strategies, slo))
+    for strategy in strategies.values():
+        if strategy.name in slo.strategies:
+            lines += _problems_of(strategy, slo)
+    return tuple(lines)
+
+
+def _problems_of(strategy: Strategy, slo: NodeSLO) -> tuple[str, ...]:
+    try:
+        return parse_settings(strategy, slo).ignored
+    except Exception as error:  # third-party code
+        return (f"{strategy.name} cannot read its settings: {error}",)
+
+
 def _mode(strategy: Strategy, given: Mapping[str, object], ignored: list[str]) -> StrategyMode:
     word = given.get(_MODE)
     if word is None:

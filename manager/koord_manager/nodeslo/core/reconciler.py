@@ -77,8 +77,9 @@ def _extensions(
         return found
     is_new = _OURS not in found
     entry = rollout.entry_for(config.extension, node.name, node.labels, is_new=is_new)
-    if entry is not None and entry.reach.paused:
+    if entry is not None and rollout.is_paused(entry):
         return found
-    ours = rollout.section_of(config.extension, entry)
+    is_compared = rollout.is_compared(config.extension, node.name, node.labels)
+    ours = rollout.section_of(config.extension, entry, is_compared=is_compared)
     others = {name: section for name, section in found.items() if name != _OURS}
     return {**others, _OURS: ours} if ours else others

@@ -27,7 +27,9 @@ class Rollout:
         self._clock = clock
         self._layers: Layers | None = None
         self._canaries: Mapping[str, frozenset[str]] = {}
-        self._sections: dict[str, Mapping[str, object]] = {}
+        self._sections: dict[tuple[str, bool], Mapping[str, object]] = {}
+        self.held: Callable[[NodeLayer[Document]], bool] = lambda _layer: False
+        """True if an entry is paused by somebody else than itself."""
         self._at = 0.0
         self._is_stale = False
 
@@ -60,21 +62,39 @@ class Rollout:
         if layers is not self._layers:
             self._look(layers, self._clock())
         for layer in layers.nodes:
-            if not layer.selects(node, labels, self._at) or (layer.reach.paused and is_new):
+            if not layer.selects(node, labels, self._at) or (is_new and self.is_paused(layer)):
                 continue
             if layer.reach.canary is None or node in self._canaries[layer.where]:
                 return layer
         return None
 
-    def section_of(self, layers: Layers, entry: NodeLayer[Document] | None) -> Mapping[str, object]:
+    def is_paused(self, layer: NodeLayer[Document]) -> bool:
+        """True if the nodes of an entry are to keep what they have."""
+        return layer.reach.paused or self.held(layer)
+
+    def section_of(
+        self, layers: Layers, entry: NodeLayer[Document] | None, *, is_compared: bool = False
+    ) -> Mapping[str, object]:
         """The section of NodeSLOs with an entry, and which version of which this is, for people.
 
-        Made once for all nodes that have it.
+        Made once for all nodes that have it. A node that ``is_compared`` with a canary says its
+        version, also where it has nothing else of ours.
         """
-        where = "" if entry is None else entry.where
-        if where not in self._sections:
-            self._sections[where] = _section(entry, layers.cluster)
-        return self._sections[where]
+        key = "" if entry is None else entry.where, is_compared
+        if key not in self._sections:
+            self._sections[key] = _section(entry, layers.cluster, is_compared=is_compared)
+        return self._sections[key]
+
+    def selects(self, layer: NodeLayer[Document], node: str, labels: Labels) -> bool:
+        """True if an entry is for a node at the time of the last look, its canary aside."""
+        return layer.selects(node, labels, self._at)
+
+    def is_compared(self, layers: Layers, node: str, labels: Labels) -> bool:
+        """True if an entry that has a canary selects a node."""
+        return any(
+            layer.reach.canary is not None and layer.selects(node, labels, self._at)
+            for layer in layers.nodes
+        )
 
     def _look(self, layers: Layers, now: float) -> None:
         if layers is not self._layers:
@@ -92,11 +112,17 @@ class Rollout:
         }
 
 
-def _section(entry: NodeLayer[Document] | None, cluster: Document) -> dict[str, object]:
-    value = cluster if entry is None else entry.value
-    if not value:
-        return {}
+def version_of(value: Document) -> str:
+    """The version of what NodeSLOs get: a hash of it."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    version = blake2s(text.encode(), digest_size=4).hexdigest()
+    return blake2s(text.encode(), digest_size=4).hexdigest()
+
+
+def _section(
+    entry: NodeLayer[Document] | None, cluster: Document, *, is_compared: bool
+) -> dict[str, object]:
+    value = cluster if entry is None else entry.value
+    if not value and not is_compared:
+        return {}
     source = "clusterStrategy" if entry is None else entry.where.partition(" ")[2]
-    return {**value, "rollout": {"entry": source, "version": version}}
+    return {**value, "rollout": {"entry": source, "version": version_of(value)}}

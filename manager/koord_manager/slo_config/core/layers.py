@@ -104,6 +104,8 @@ def read(
 def layered(value: Schema, cluster_in: str, nodes_in: str, *, with_reach: bool) -> Schema:
     """The names of all fields of a key whose layers have those of ``value``."""
     more: Schema = {name: {} for name in reach.FIELDS} if with_reach else {}
+    if with_reach:
+        more["bounds"] = {"properties": {name: {} for name in reach.BOUNDS}}
     node = {"properties": value.get("properties", {}) | _OF_NODES | more}
     cluster = {cluster_in: value} if cluster_in else value.get("properties", {})
     return {"properties": {**cluster, nodes_in: {"items": node}}}

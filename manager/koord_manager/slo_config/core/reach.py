@@ -11,15 +11,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import blake2s
 
 from koord_model.fields import Fields, text
 from koord_model.times import from_rfc3339
 
-FIELDS = ("nodeNames", "priority", "canary", "until", "paused")
+FIELDS = ("nodeNames", "priority", "canary", "until", "paused", "bounds")
+BOUNDS = ("psiPercent", "schedWaitMs", "evictionsPerHour", "restartsPerHour")
+"""Fields of ``bounds``."""
 
 MOST_PRIORITY = 1_000_000
+_MOST_BOUND = 1_000_000
 _PERCENT = re.compile(r"(100|[0-9]{1,2})%")
 
 
@@ -36,6 +39,20 @@ class Canary:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much more than nodes like them canaries may have, on average, before they are halted.
+
+    Services' waiting in percent of the time (PSI) and in milliseconds for each second of CPU, and
+    evictions and restarts of containers for each node and hour.
+    """
+
+    psi: int = 5
+    sched_wait: int = 50
+    evictions: int = 1
+    restarts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """An entry's reach; as it is without any of these fields, it is all nodes that are selected.
 
@@ -49,6 +66,7 @@ class Reach:
     canary: Canary | None = None
     until: float | None = None
     paused: bool = False
+    bounds: Bounds = Bounds()
 
     @property
     def rank(self) -> tuple[bool, int]:
@@ -67,6 +85,7 @@ def read(entry: Fields) -> Reach:
         canary=entry.take("canary", None, _canary, 'a number of nodes, or percent like "10%"', ""),
         until=entry.take("until", None, _until, 'a time like "2026-12-01T00:00:00Z"', ""),
         paused=entry.flag("paused", default=False),
+        bounds=_bounds(entry.of("bounds")),
     )
 
 
@@ -78,6 +97,14 @@ def first(name: str, nodes: Iterable[str], canary: Canary) -> frozenset[str]:
     """
     ordered = sorted(nodes, key=lambda node: blake2s(f"{name}/{node}".encode()).digest())
     return frozenset(ordered[: canary.of(len(ordered))])
+
+
+def _bounds(given: Fields) -> Bounds:
+    numbers = (
+        given.number(name, default, 0, _MOST_BOUND)
+        for name, default in zip(BOUNDS, astuple(Bounds()), strict=True)
+    )
+    return Bounds(*numbers)
 
 
 def _names(given: object) -> frozenset[str]:

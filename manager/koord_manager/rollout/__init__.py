@@ -1,0 +1,1 @@
+"""Rollouts of entries of ``pykoord-config``: followed, judged, and paused if they do harm."""

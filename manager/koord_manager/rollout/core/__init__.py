@@ -1,0 +1,1 @@
+"""State, comparison and judgement of rollouts. No IO."""
