@@ -63,12 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser, *, names: str) -> None:
 
 
 def add_reason(parser: argparse.ArgumentParser) -> None:
-    """Why, for people."""
+    """Add the option for a reason."""
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for people")
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
-    """A version to go back to."""
+    """Add the option for a version to go back to."""
     parser.add_argument(
         "--to", default="", metavar="VERSION", help="go back to it (default: the one before)"
     )
@@ -101,7 +101,7 @@ def run_history(arguments: argparse.Namespace) -> Iterable[str]:
 
 
 def run_report(arguments: argparse.Namespace) -> Iterable[str]:
-    """What an entry gains and costs. Raises AskError."""
+    """Gains and costs of an entry. Raises AskError."""
     found = _ask(arguments)
     name = _known(found, arguments.entry)
     report = found.observed.get(name, {}).get("report") or {}
@@ -241,7 +241,7 @@ def _row(found: Rollouts, name: str) -> tuple[str, ...]:
 
 
 def _pause(found: Rollouts, name: str) -> str:
-    """By whom an entry is paused, since when and why; "" if it is not."""
+    """The pause of an entry: by whom, since when and why; "" if there is none."""
     if found.entries[name].get("paused"):
         return f"paused in ConfigMap {found.config['metadata']['name']}"
     order, pause = found.orders.get(name, {}), found.observed.get(name, {}).get("paused") or {}

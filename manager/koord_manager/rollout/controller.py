@@ -27,7 +27,7 @@ from koord_manager.rollout.core.documents import (
     read_orders,
     written,
 )
-from koord_manager.rollout.core.echoes import NodeReport
+from koord_manager.rollout.core.echoes import RolloutReport
 from koord_manager.rollout.core.entries import entries
 from koord_manager.rollout.core.follower import EntryNow, RolloutFollower
 from koord_manager.rollout.core.pairing import NodeTraits
@@ -82,7 +82,7 @@ class RolloutController:
         self._interval = interval
         self._clock = clock
         self._follower = RolloutFollower()
-        self._read: dict[str, tuple[bytes | None, NodeReport | None]] = {}
+        self._read: dict[str, tuple[bytes | None, RolloutReport | None]] = {}
         self._by = ""
         self._known = ""
         self._loaded = False
@@ -187,8 +187,8 @@ class RolloutController:
         nodes = self._nodes.objects
         return list(entries(layers, self._slos.rollout, nodes, self._configs.data))
 
-    async def _reports(self) -> Mapping[str, NodeReport]:
-        names, found = list(self._nodes.objects), dict[str, NodeReport]()
+    async def _reports(self) -> Mapping[str, RolloutReport]:
+        names, found = list(self._nodes.objects), dict[str, RolloutReport]()
         for start in range(0, len(names), _AT_ONCE):
             for name in names[start : start + _AT_ONCE]:
                 status = self._status(name)
@@ -203,7 +203,7 @@ class RolloutController:
             del self._read[name]
         return found
 
-    def _traits(self, reports: Mapping[str, NodeReport]) -> Mapping[str, NodeTraits]:
+    def _traits(self, reports: Mapping[str, RolloutReport]) -> Mapping[str, NodeTraits]:
         nodes = self._nodes.objects
         return {name: _traits(nodes[name], reports[name]) for name in reports if name in nodes}
 
@@ -241,7 +241,7 @@ class RolloutController:
         return {**found, "data": {**(found.get("data") or {}), OBSERVED: text}}
 
 
-def _traits(node: ClusterNode, report: NodeReport) -> NodeTraits:
+def _traits(node: ClusterNode, report: RolloutReport) -> NodeTraits:
     try:
         size = echoes.cores(node.allocatable)
     except ValueError:

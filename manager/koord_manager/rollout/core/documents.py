@@ -64,7 +64,7 @@ class PairSums(msgspec.Struct, omit_defaults=True):
 
 
 class Followed(msgspec.Struct, omit_defaults=True):
-    """What is known of an entry; the last of ``history`` is in force. Pairs are of its version."""
+    """Knowledge of an entry; the last of ``history`` is in force. Pairs are of its version."""
 
     history: list[Version] = []
     nodes: NodeCounts = NodeCounts()
@@ -80,7 +80,7 @@ class Followed(msgspec.Struct, omit_defaults=True):
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody wants of an entry: a pause, or ``accepted``, a version not to judge."""
+    """Order of somebody for an entry: a pause, or ``accepted``, a version not to judge."""
 
     at: str = ""
     by: str = ""

@@ -1,4 +1,4 @@
-"""What nodes report of the configuration that they have applied. No IO."""
+"""Reports of nodes about the configuration that they have applied. No IO."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class _Status(msgspec.Struct):
 _STATUS = msgspec.json.Decoder(_Status)
 
 
-class NodeReport(msgspec.Struct, frozen=True):
+class RolloutReport(msgspec.Struct, frozen=True):
     """An echo, and the cores that the node uses."""
 
     echo: Echo
     cores: float
 
 
-def read(status: bytes | None) -> NodeReport | None:
-    """What a NodeMetric's status says; ``None`` of one that says nothing, or is not valid."""
+def read(status: bytes | None) -> RolloutReport | None:
+    """The report in a NodeMetric's status; ``None`` of one that says nothing, or is not valid."""
     if not status or _MARK not in status:
         return None
     try:
@@ -65,7 +65,7 @@ def read(status: bytes | None) -> NodeReport | None:
             return None
         echo = found.extensions.pykoord.rollout
         used = found.metric.node.resources if found.metric and found.metric.node else {}
-        return None if echo is None else NodeReport(echo, cores(used))
+        return None if echo is None else RolloutReport(echo, cores(used))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 

@@ -22,7 +22,7 @@ from koord_manager.rollout.core.documents import (
     Pause,
     Version,
 )
-from koord_manager.rollout.core.echoes import Echo, NodeReport
+from koord_manager.rollout.core.echoes import Echo, RolloutReport
 from koord_manager.rollout.core.judgement import Measure, harm, report
 from koord_manager.rollout.core.pairing import MOST_PAIRS, NodeTraits, pair
 from koord_manager.slo_config.core.reach import ANY, Bounds
@@ -58,8 +58,8 @@ class _Meter:
     """Reports that the sums of a pair have, with the time of the last."""
 
     at: float
-    canary: NodeReport
-    control: NodeReport
+    canary: RolloutReport
+    control: RolloutReport
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class RolloutFollower:
     def look(
         self,
         entries: Iterable[EntryNow],
-        reports: Mapping[str, NodeReport],
+        reports: Mapping[str, RolloutReport],
         traits: Mapping[str, NodeTraits],
         now: float,
         by: str,
@@ -126,7 +126,7 @@ class RolloutFollower:
         followed.pairs, followed.report, followed.paused = [], {}, None
         self._sums.pop(entry.name, None)
 
-    def _measure(self, entry: EntryNow, reports: Mapping[str, NodeReport], now: float) -> None:
+    def _measure(self, entry: EntryNow, reports: Mapping[str, RolloutReport], now: float) -> None:
         sums = self._sums_of(entry.name)
         for (canary, control), pair_sums in sums.items():
             key = entry.name, canary, control
@@ -169,7 +169,7 @@ class RolloutFollower:
     def _pair(
         self,
         entry: EntryNow,
-        reports: Mapping[str, NodeReport],
+        reports: Mapping[str, RolloutReport],
         traits: Mapping[str, NodeTraits],
     ) -> None:
         """Find a like for canaries that have none; pairs that broke keep what they have."""
@@ -216,7 +216,7 @@ class RolloutFollower:
         }
 
 
-def _count(entry: EntryNow, reports: Mapping[str, NodeReport]) -> NodeCounts:
+def _count(entry: EntryNow, reports: Mapping[str, RolloutReport]) -> NodeCounts:
     echoed = [
         name
         for name in entry.wanted

@@ -32,7 +32,7 @@ _SEED = 34
 
 
 class Measure(StrEnum):
-    """What is compared."""
+    """A measure that is compared."""
 
     PSI = "psi"
     SCHED_WAIT = "schedWait"
@@ -62,12 +62,12 @@ class Difference:
 
     @property
     def mean(self) -> float:
-        """What canaries have more."""
+        """Excess of canaries over nodes like them."""
         return self.with_entry - self.without
 
 
 def harm(pairs: Sequence[PairSums], bounds: Bounds) -> str:
-    """Why a rollout is to be halted, in a line; "" if nothing says so."""
+    """The reason to halt a rollout, in a line; "" if there is none."""
     limits = {
         Measure.PSI: bounds.psi,
         Measure.SCHED_WAIT: bounds.sched_wait,
@@ -129,7 +129,7 @@ def report(pairs: Sequence[PairSums]) -> dict[str, Any]:
 
 
 def verdict(found: Mapping[Measure, Difference]) -> str:
-    """Whether an entry pays, in a line."""
+    """A line about whether an entry pays."""
     known = {name: one.interval for name, one in found.items() if one.interval is not None}
     if not known:
         return (

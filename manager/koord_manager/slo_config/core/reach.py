@@ -40,7 +40,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much more than nodes like them canaries may have, on average, before they are halted.
+    """Excess over nodes like them that canaries may have, on average, before they are halted.
 
     Services' waiting in percent of the time (PSI) and in milliseconds for each second of CPU, and
     evictions and restarts of containers for each node and hour.

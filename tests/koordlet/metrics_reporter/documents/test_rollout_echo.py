@@ -1,4 +1,4 @@
-"""What a node says of the configuration that it has applied."""
+"""Echo of the configuration that it has applied."""
 
 from __future__ import annotations
 

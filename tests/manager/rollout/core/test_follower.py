@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from koord_manager.rollout.core.documents import Followed, Order, read_observed, written
-from koord_manager.rollout.core.echoes import Echo, NodeReport
+from koord_manager.rollout.core.echoes import Echo, RolloutReport
 from koord_manager.rollout.core.follower import JUDGE_SECONDS, EntryNow, RolloutFollower
 from koord_manager.rollout.core.pairing import NodeTraits
 from koord_manager.slo_config.core.reach import Bounds
@@ -47,7 +47,7 @@ class Fleet:
             halted |= self.follower.look([self.entry], reports, traits, self.now, "kubectl-edit")
         return halted
 
-    def _report(self, name: str, evicts: float, psi: float) -> NodeReport:
+    def _report(self, name: str, evicts: float, psi: float) -> RolloutReport:
         is_canary = name in MINE
         self.evictions[name] += int(self.chance.random() < 0.01 + is_canary * evicts)
         pressure = 10 + self.chance.gauss(0, 3) + is_canary * psi
@@ -58,7 +58,7 @@ class Fleet:
             batch_cores=8.0 + is_canary * 2,
             **(self.more if is_canary else {}),
         )
-        return NodeReport(echo, 16.0)
+        return RolloutReport(echo, 16.0)
 
     @property
     def followed(self) -> Followed:
