@@ -34,6 +34,7 @@ COMPONENTS = (
     "network-topology",
     "quotas",
     "descheduler",
+    "rollout-guard",
 )
 
 
