@@ -23,6 +23,7 @@ from bench import (
     proxy,
     report,
     reports,
+    rollouts,
     scheduler_core,
     scheduler_end_to_end,
     scheduler_peer,
@@ -67,6 +68,7 @@ def main() -> None:
     kube_writes.main(arguments.rounds)
     lanes.main()
     webhooks.main(arguments.rounds)
+    rollouts.main()
     node_resource.main(arguments.rounds)
     reports.main()
     scheduler_core.main()

@@ -173,6 +173,8 @@ class RolloutController:
         return known[1]
 
     def _changed(self, _key: str, before: _ConfigMap | None, now: _ConfigMap | None) -> None:
+        if self._loaded:  # somebody has deleted or changed it: it is to be written again
+            self._known = now.data.get(OBSERVED, "") if now else ""
         try:
             orders = read_orders(now.data if now else {})
         except ValueError as error:

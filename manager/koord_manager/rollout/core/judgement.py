@@ -5,14 +5,16 @@ alike, whatever its hours.
 
 1. **Harm**: the mean difference of a measure is beyond its bound, and surely not by chance: from
    six pairs on, 99 % of 1,000 means of pairs drawn anew (bootstrap) are above 0; of fewer pairs
-   each is beyond the bound. Too strict costs little: a halt takes nothing back, and is lifted by
-   one command. Too lenient lets harm spread.
+   each is beyond the bound, or, of what is counted, the canaries have more of all events than 99 of
+   100 throws of a coin would give them. Too strict costs little: a halt takes nothing back, and is
+   lifted by one command. Too lenient lets harm spread.
 2. **Gain**: the mean difference with the interval in which 95 % of such means are, from six pairs
    on: fewer cannot have an interval of 95 % by a sign test either (2 × 0.5^5 = 6 %).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -79,14 +81,26 @@ def harm(pairs: Sequence[PairSums], bounds: Bounds) -> str:
         more = mine - theirs
         if not len(more) or more.mean() <= bound:
             continue
-        certain = _means(more)
-        sure = np.quantile(certain, 0.01) > 0 if len(more) >= LEAST_PAIRS else min(more) > bound
-        if sure:
+        if _is_certain(pairs, measure, more, bound):
             return (
                 f"{mine.mean():.4g} {UNITS[measure]}, and {theirs.mean():.4g} on nodes like these: "
                 f"more than {bound} above ({len(more)} pairs)"
             )
     return ""
+
+
+def _is_certain(
+    pairs: Sequence[PairSums], measure: Measure, more: NDArray[np.float64], bound: float
+) -> bool:
+    if len(more) >= LEAST_PAIRS:
+        return bool(np.quantile(_means(more), 0.01) > 0)
+    if measure not in _COUNTED:
+        return bool(min(more) > bound)
+    counting = _counting(pairs, measure)
+    mine = sum(pair.with_entry.get(measure, 0.0) for pair in counting)
+    every = mine + sum(pair.without.get(measure, 0.0) for pair in counting)
+    # The binomial distribution of a half by the normal one, with its correction for whole numbers.
+    return mine - 0.5 > every / 2 + _ONE_IN_100 * math.sqrt(every) / 2
 
 
 def differences(pairs: Sequence[PairSums]) -> dict[Measure, Difference]:
@@ -152,6 +166,9 @@ def verdict(found: Mapping[Measure, Difference]) -> str:
 
 
 _GAIN = Measure.BATCH_CORES
+_COUNTED = (Measure.EVICTIONS, Measure.RESTARTS)
+_ONE_IN_100 = 2.326
+"""Standard deviations above the mean."""
 
 
 def _counting(pairs: Iterable[PairSums], measure: Measure) -> list[PairSums]:

@@ -93,6 +93,11 @@ def test_bounds_are_those_of_the_entry_and_of_few_pairs_all_must_be_beyond() -> 
     assert lenient.minutes(30, psi=12) == {}
 
 
+def test_one_event_of_one_pair_is_chance_and_many_are_not() -> None:
+    assert Fleet(nodes=1).minutes(30, evicts=0.03) == {}
+    assert "evictions per node" in Fleet(nodes=1).minutes(30, evicts=0.8)["offload"]
+
+
 def test_without_data_there_is_no_judgement() -> None:
     silent = Fleet()
     silent.entry = replace(silent.entry, version="v9", others=frozenset())
