@@ -10,7 +10,7 @@ from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.node_objects.core.reconciler import ExistingObject
 from koord_manager.nodeslo.core.reconciler import desired
 from koord_manager.nodeslo.core.rollout import Rollout
-from koord_manager.slo_config.core.config import UNREAD, SLOConfig, advance
+from koord_manager.slo_config.core.config import UNREAD, SLOConfig, advance, unknown_in
 
 NODES = {f"n{number}": {"pool": "a" if number % 2 else "b"} for number in range(40)}
 EVERYWHERE = {"nodeSelector": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}}
@@ -154,6 +154,8 @@ def test_the_version_is_that_of_the_content() -> None:
         ({"until": "soon"}, "until is"),
         ({"priority": -1}, "priority is"),
         ({"paused": "yes"}, "paused is"),
+        ({"bounds": {"psiPercent": -1}}, "psiPercent is"),
+        ({"bounds": 3}, "bounds is"),
     ],
 )
 def test_a_bad_reach_is_an_error_of_the_key(fields: dict[str, Any], line: str) -> None:
@@ -161,3 +163,33 @@ def test_a_bad_reach_is_an_error_of_the_key(fields: dict[str, Any], line: str) -
     _, problems = advance(UNREAD, {"pykoord-config": json.dumps({"nodeStrategies": [entry]})})
     assert len(problems) == 1
     assert line in problems[0].line
+
+
+def test_a_bound_of_another_name_is_named() -> None:
+    entry = {"name": "x", **POOL_A, **mode("on"), "bounds": {"psiPercents": 3}}
+    lines = [problem.line for problem in unknown_in({"pykoord-config": entries_text(entry)})]
+    assert len(lines) == 1
+    assert "did you mean psiPercent?" in lines[0]
+
+
+def test_nodes_like_a_canary_say_their_version_and_a_held_entry_reaches_no_more() -> None:
+    entry = {"name": "offload", **POOL_A, "canary": 5, **mode("on")}
+    cluster = Cluster()
+    found, _ = advance(UNREAD, {"pykoord-config": entries_text(entry)})
+    cluster.apply(found)
+    sections = {
+        name: (spec.get("extensions") or {}).get("pykoord") or {}
+        for name, spec in cluster.written.items()
+    }
+    assert sum("strategies" in section for section in sections.values()) == 5
+    assert {name for name, section in sections.items() if "rollout" in section} == {
+        name for name, labels in NODES.items() if labels["pool"] == "a"
+    }
+    cluster.rollout.held = lambda layer: layer.name == "offload"
+    before = dict(cluster.written)
+    cluster.apply(advance(UNREAD, {"pykoord-config": entries_text({**entry, "canary": "100%"})})[0])
+    assert cluster.written == before
+
+
+def entries_text(*entries: dict[str, Any]) -> str:
+    return json.dumps({"nodeStrategies": entries})
