@@ -480,3 +480,30 @@ async def test_a_new_node_slo_is_written_into_cgroups(apart: Cluster) -> None:
         assert written() == {"": "0", "burstable": "0", "besteffort": "-1"}
         assert koordlet.stop() == 0
         koordlet.assert_sound()
+
+
+async def test_it_echoes_the_version_that_it_has_applied(apart: Cluster) -> None:
+    def echoed(version: str) -> dict[str, Any]:
+        found = ((apart.status.get("extensions") or {}).get("pykoord") or {}).get("rollout") or {}
+        return found if found.get("version") == version else {}
+
+    def configure(version: str, policy: Any) -> None:
+        strategies = {"memory_offload": {"mode": "shadow", "policy": policy}}
+        ours = {"rollout": {"entry": "offload", "version": version}, "strategies": strategies}
+        apart.put_slo(extensions={"pykoord": ours})
+
+    flags = [*apart.on_host, "--feature-gates=MemoryOffload=true"]
+    async with running(apart, "echoing", *flags, HURRIED_UNMANAGED="") as koordlet:
+        await until(lambda: apart.status.get("podsMetric"), "it runs")
+        assert "extensions" not in apart.status, "without a rollout there is nothing to say"
+        configure("v1", "psi")
+        found = await until(lambda: echoed("v1"), "the first")
+        assert "problem" not in found
+        assert found.items() >= {"entry": "offload", "evictions": 0, "restarts": 0}.items()
+        configure("v2", 3)
+        found = await until(lambda: echoed("v2"), "the second")
+        assert "memory_offload.policy is 3" in found["problem"]
+        apart.put_slo()
+        await until(lambda: "extensions" not in apart.status, "the rollout is over")
+        assert koordlet.stop() == 0
+        koordlet.assert_sound()
