@@ -144,6 +144,36 @@ async def test_nodes(cluster: RealCluster) -> None:
     )
 
 
+async def test_a_ratio_in_real_time_beside_a_kubelet_is_applied_once(cluster: RealCluster) -> None:
+    await asked(cluster, "m1")
+    cluster.namespace("shop")
+    cluster.busy_node("w1", "shop")
+    realtime = {"realtime": {"enable": True, "stepPercent": 1000}}
+    config = json.dumps(
+        {
+            "enable": True,
+            "resourceAmplificationRatio": {"cpu": 1.5},
+            "extensions": {"pykoord": realtime},
+        }
+    )
+    patch = json.dumps({"data": {"resource-amplification-config": config}})
+    cluster.kubectl(
+        *("patch", "cm", "slo-controller-config", "-n", NAMESPACE, "--type=merge", "-p", patch)
+    )
+    await until(lambda: "w1" in cluster.names("nodemetrics"), "its NodeMetric")
+    await cluster.report("w1", "shop", 1)
+    await until(lambda: _ratio(cluster) == '{"cpu":1.50}', "what is idle is shown again")
+    for ready in ("True", "False", "True"):
+        _beat(cluster, ready)
+        assert _allocatable(cluster)["cpu"] == "15"
+    cluster.status("node", "w1", {"allocatable": {"cpu": "8"}})
+    assert _allocatable(cluster)["cpu"] == "12"
+
+
+def _ratio(cluster: RealCluster) -> str:
+    return str(cluster.get("node", "w1")["metadata"].get("annotations", {}).get(RATIOS, ""))
+
+
 def _allocatable(cluster: RealCluster) -> dict[str, str]:
     return dict(cluster.get("node", "w1")["status"]["allocatable"])
 

@@ -16,6 +16,7 @@ from koord_kube.protocol.api import Api, ConflictError, NotFoundError, Object
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_kube.shared_backoff import backoff_of
+from koord_model.node_document import normalization_ratio
 
 from koord_manager.node_objects.controller import NodeInformer
 from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
@@ -38,6 +39,7 @@ from koord_manager.noderesource.core.node_patch import patches
 from koord_manager.noderesource.core.node_state import read_node_state, zones
 from koord_manager.noderesource.core.pods import PodSummary, read_pod_summary
 from koord_manager.noderesource.core.rdma_resource import rdma
+from koord_manager.noderesource.core.realtime_overcommit import OvercommitLevels, present_ratios
 from koord_manager.noderesource.core.resource_amplification import amplification
 from koord_manager.noderesource.core.topology import zones_patch
 from koord_manager.noderesource.core.why import why_document
@@ -48,6 +50,9 @@ from koord_manager.slo_config.core.config import (
     RESOURCE_AMPLIFICATION,
 )
 from koord_manager.slo_config.informer import SLOConfigInformer
+
+_OVERCOMMIT_TURNS = 12
+"""Passes in which every node's real-time ratio is looked at once: a minute, with the default."""
 
 _AT_ONCE = 10
 """Nodes that are summed up before other tasks of the event loop run: some milliseconds."""
@@ -92,6 +97,7 @@ class NodeResourceController:
         )
         self._calculations = calculations
         self.fleet = Fleet(tiers=(BATCH in calculations, MID in calculations))
+        self._overcommit = OvercommitLevels()
         self._changed: set[str] = set()
         self._due: set[str] = set()
         self._zones_due: set[str] = set()
@@ -185,6 +191,7 @@ class NodeResourceController:
             for kept in (self._changed, self._due, self._zones_due):
                 kept.discard(name)
             self._direct.pop(name, None)
+            self._overcommit.drop(name)
             self._logged.pop(name, None)
         if now is not None:
             self._changed.add(name)
@@ -277,6 +284,8 @@ class NodeResourceController:
         for part in range(self.fleet.parts):
             started = time.perf_counter()
             self._calculate_part(part)
+            if part % _OVERCOMMIT_TURNS == self.passes % _OVERCOMMIT_TURNS:
+                self._move_overcommit(part)
             took += time.perf_counter() - started
             await asyncio.sleep(0)
         self.passes += 1
@@ -290,6 +299,30 @@ class NodeResourceController:
             kept.update(now_due)
         for name in dict.fromkeys((*due, *zones_due)):
             self.loop.add(name)
+
+    def _move_overcommit(self, part: int) -> None:
+        """Move the ratios of those nodes whose configured ratios are bounded in real time."""
+        unknown = self._configs.config.unknown
+        if unknown & {CPU_NORMALIZATION, RESOURCE_AMPLIFICATION}:
+            return
+        now = self._clock()
+        for name in self.fleet.names(part):
+            node = self._nodes.objects.get(name)
+            if node is None:
+                continue
+            strategies = self._strategies(node)
+            amplified = strategies.amplification
+            if not (amplified.enable and amplified.realtime.enable):
+                self._overcommit.drop(name)
+                continue
+            there = self._topologies.objects.get(name)
+            load = self.fleet.load(name, now, there.guaranteed if there else 0)
+            if load is not None:
+                speed, _ = normalization_ratio(node.document())
+                present = present_ratios(node.annotations, max(1.0, speed))
+                hold = strategies.colocation.degrade_seconds
+                if self._overcommit.move(name, amplified, load, present, now, hold):
+                    self.loop.add(name)
 
     async def _handle(self, name: str) -> None:
         with suppress(NotFoundError):  # the Node is gone, and so is what it should have
@@ -347,7 +380,13 @@ class NodeResourceController:
             )
         if not unknown & {CPU_NORMALIZATION, RESOURCE_AMPLIFICATION}:
             ratio = ratio_in_force(document, desired["CPUNormalization"])
-            desired["ResourceAmplification"] = amplification(strategies.amplification, ratio)
+            realtime: Mapping[str, float] = {}
+            if strategies.amplification.realtime.enable:
+                present = present_ratios(node.annotations, ratio)
+                realtime = self._overcommit.ratios(name, strategies.amplification, present)
+            desired["ResourceAmplification"] = amplification(
+                strategies.amplification, ratio, realtime
+            )
         device = self._devices.objects.get(name)
         desired["GPUDeviceResource"] = gpu(device, self._gates)
         desired["RDMADeviceResource"] = rdma(device)

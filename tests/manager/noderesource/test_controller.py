@@ -409,3 +409,27 @@ async def test_an_answer_that_comes_late_does_not_bring_lost_capacity_back(bench
     side.receive(cpu="2")
     await side.offers(1000)
     assert shrunk == ["n1"]
+
+
+async def test_real_time_ratios_move_by_steps_and_never_start_at_the_configured_one(bench):
+    config = {
+        "enable": True,
+        "resourceAmplificationRatio": {"cpu": 1.5},
+        "extensions": {"pykoord": {"realtime": {"enable": True, "stepPercent": 1000}}},
+    }
+    bench.configure(colocation=ON, **{"resource-amplification": json.dumps(config)})
+    bench.api.put(PODS, pod(), "ns")
+    seen: list[str] = []
+
+    def ratio() -> str:
+        annotations = bench.api.get(NODES, "n1")["metadata"].get("annotations") or {}
+        seen.append(annotations.get("node.koordinator.sh/resource-amplification-ratio", ""))
+        return seen[-1]
+
+    put_metric(bench)
+    side = Side(bench)
+    await bench.until(lambda: ratio() == '{"cpu":1.50}')  # (6 - 1) / 0.4 + 3 of ten cores
+    assert seen[-2] != '{"cpu":1.50}'
+    assert '{"cpu":1.00}' in seen
+    why = side.made.why("n1")
+    assert "min(configured, real time)" in json.dumps(why)

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from koord_model.keys import ANNOTATION_CPU_BASIC_INFO
+from koord_model import cpuset
+from koord_model.keys import ANNOTATION_CPU_BASIC_INFO, ANNOTATION_POD_CPU_ALLOCS
 
 Object = dict[str, Any]
 
@@ -71,11 +72,15 @@ def older_than_its_node(at: float, created: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopologyDocument:
-    """Of a NodeResourceTopology: what its CPUs are, and its zones as JSON."""
+    """Of a NodeResourceTopology: what its CPUs are, and its zones as JSON.
+
+    ``guaranteed`` millicores are those that the kubelet's static CPU manager has given to pods.
+    """
 
     version: str
     basic_info: str
     zones: bytes
+    guaranteed: int = 0
 
     def document(self) -> Object:
         """As much of the object as is kept."""
@@ -89,4 +94,27 @@ def topology(raw: bytes) -> TopologyDocument:
     found = _TOPOLOGY.decode(raw)
     _ZONES.decode(found.zones)
     annotations_ = (found.metadata.annotations or {}).get(ANNOTATION_CPU_BASIC_INFO, "")
-    return TopologyDocument(found.metadata.version, annotations_, bytes(found.zones))
+    allocated = (found.metadata.annotations or {}).get(ANNOTATION_POD_CPU_ALLOCS, "")
+    return TopologyDocument(
+        found.metadata.version, annotations_, bytes(found.zones), _guaranteed(allocated)
+    )
+
+
+class _Allocation(msgspec.Struct):
+    cpus: str = msgspec.field(default="", name="cpuset")
+    kubelet: bool = msgspec.field(default=False, name="managedByKubelet")
+
+
+_ALLOCATIONS = msgspec.json.Decoder(list[_Allocation])
+
+
+def _guaranteed(text: str) -> int:
+    """The millicores of pods' own CPUs; none of an annotation that is not valid."""
+    if not text:
+        return 0
+    try:
+        given = _ALLOCATIONS.decode(text)
+        sets = [cpuset.parse(each.cpus) for each in given if each.kubelet]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return 0
+    return 1000 * len(frozenset[int]().union(*sets))

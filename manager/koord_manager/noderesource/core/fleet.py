@@ -17,6 +17,7 @@ from koord_model.decision import Decision
 from koord_manager.noderesource.core.calculation import CalculationPass, NodeTables, calculate
 from koord_manager.noderesource.core.desired_node import DesiredNode
 from koord_manager.noderesource.core.node_state import (
+    CpuMemory,
     MetricSummary,
     NodeState,
     NumaZone,
@@ -25,6 +26,7 @@ from koord_manager.noderesource.core.node_state import (
 from koord_manager.noderesource.core.outcomes import TIERS, ResourceOutcome
 from koord_manager.noderesource.core.pod_totals import account, zone_totals
 from koord_manager.noderesource.core.pods import PodSummary
+from koord_manager.noderesource.core.realtime_overcommit import NodeLoad
 from koord_manager.noderesource.core.reasons import Reasons
 from koord_manager.noderesource.core.smoothing import NONE
 from koord_manager.noderesource.core.table import (
@@ -297,6 +299,26 @@ class Fleet:
         """Return a node's strategy."""
         known = self._nodes.get(name)
         return known.strategy if known else None
+
+    def load(self, name: str, now: float, guaranteed: int = 0) -> NodeLoad | None:
+        """Requests and usage of a node's pods; ``guaranteed`` as ``NodeLoad`` has it.
+
+        CPU is in units of the reference's, as requests are.
+        """
+        known = self._nodes.get(name)
+        if known is None:
+            return None
+        account, state = self._tables.accounts[known.row], self._tables.states[known.row]
+        fresh = bool(state["reported"]) and now - state["at"] <= known.strategy.degrade_seconds
+        raw, speed = known.node_state.allocatable, known.node_state.ratio
+        cpu, memory = account["used"].tolist()
+        return NodeLoad(
+            CpuMemory(int(raw.cpu * speed), raw.memory),
+            CpuMemory(*account["native_request"].tolist()),
+            CpuMemory(int(cpu * speed), memory),
+            int(guaranteed * speed),
+            fresh,
+        )
 
     # ---- inside
 

@@ -219,6 +219,7 @@ class NodeState:
     ``ratio`` is how much faster a CPU is than the reference, from 1. ``third_batch`` and
     ``third_mid`` is what other schedulers gave away. ``reclaimed`` is whether Katalyst's agent
     offers the same under its names. ``batch`` and ``mid`` are offered now.
+    ``allocatable`` is as the kubelet has it.
     """
 
     capacity: CpuMemory = NOTHING
@@ -230,6 +231,7 @@ class NodeState:
     batch: MeasuredUsage = UNKNOWN
     mid: MeasuredUsage = UNKNOWN
     ignored: tuple[str, ...] = ()
+    allocatable: CpuMemory = NOTHING
 
 
 _ANY: msgspec.json.Decoder[object] = msgspec.json.Decoder()
@@ -243,9 +245,11 @@ def read_node_state(node: Mapping[str, object]) -> NodeState:
     capacity = pair(status.of("capacity"))
     ratio, _ = normalization_ratio(node)  # what is wrong with it, its own calculation says
     allocations = _annotation(annotations, ANNOTATION_THIRD_PARTY)
+    raw = _raw_allocatable(annotations, status, capacity)
     return NodeState(
         capacity=capacity,
-        reserved=_reserved(annotations, status, capacity),
+        reserved=_reserved(annotations, raw, capacity),
+        allocatable=raw,
         ratio=max(1.0, ratio),
         third_batch=_third_party(allocations, PriorityClass.BATCH, BATCH_CPU, BATCH_MEMORY),
         third_mid=_third_party(allocations, PriorityClass.MID, MID_CPU, MID_MEMORY),
@@ -256,22 +260,25 @@ def read_node_state(node: Mapping[str, object]) -> NodeState:
     )
 
 
-def _reserved(annotations: Fields, status: Fields, capacity: CpuMemory) -> CpuMemory:
-    """The larger of the kubelet's reservation and the annotation's.
-
-    An amplified allocatable hides the kubelet's; the raw one is in an annotation.
-    """
+def _raw_allocatable(annotations: Fields, status: Fields, capacity: CpuMemory) -> CpuMemory:
+    """The kubelet's: an amplified allocatable hides it, the raw one is in an annotation."""
     raw = _annotation(annotations, ANNOTATION_RAW_ALLOCATABLE)
     allocatable = status.of("allocatable")
+    return CpuMemory(
+        *(
+            pair(raw if raw.has(name) else allocatable)[place]
+            if raw.has(name) or allocatable.has(name)
+            else capacity[place]
+            for place, name in enumerate((CPU, MEMORY))
+        )
+    )
+
+
+def _reserved(annotations: Fields, free: CpuMemory, capacity: CpuMemory) -> CpuMemory:
+    """The larger of the kubelet's reservation, which leaves ``free``, and the annotation's."""
     named = _annotation(annotations, ANNOTATION_NODE_RESERVATION)
     amounts = pair(named.of("resources"))
     cpus = named.take("reservedCPUs", "", cpu_list, 'a CPU list like "0-3"', "none reserved")
-    free = [
-        pair(raw if raw.has(name) else allocatable)[place]
-        if raw.has(name) or allocatable.has(name)
-        else capacity[place]
-        for place, name in enumerate((CPU, MEMORY))
-    ]
     cpu = len(cpuset.parse(cpus)) * 1000 if cpus else amounts.cpu
     return CpuMemory(
         max(capacity.cpu - free[0], cpu, 0), max(capacity.memory - free[1], amounts.memory, 0)

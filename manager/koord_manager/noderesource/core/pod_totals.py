@@ -37,7 +37,8 @@ class PodTotals(NamedTuple):
     """One node's; ``system`` is all that comes before batch pods beside pods, by metric.
 
     ``mid_system`` is that which comes before mid pods. ``bound`` is ``high`` by the NUMA nodes
-    that pods are bound to, () for those that are not.
+    that pods are bound to, () for those that are not. ``native_request`` is of CPU and memory
+    by these names, of all pods.
     """
 
     high: PodSums
@@ -45,6 +46,7 @@ class PodTotals(NamedTuple):
     prod_request: CpuMemory
     system: CpuMemory
     mid_system: CpuMemory
+    native_request: CpuMemory = NOTHING
 
 
 _BEFORE_MID = (PriorityClass.PROD, PriorityClass.NONE)
@@ -54,12 +56,15 @@ _BEFORE_BATCH = (*_BEFORE_MID, PriorityClass.MID)
 def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
     """The account of a node with these pods, by "namespace/name"."""
     bound: dict[tuple[int, ...], list[int]] = {(): [0] * 6}
-    prod_cpu = prod_memory = 0
+    prod_cpu = prod_memory = native_cpu = native_memory = 0
     gone = dict(metric.pods)
     for name, pod in pods.items():
         if not pod.active:
             continue
         seen = gone.pop(name, None)
+        if pod.priority is not PriorityClass.MID:
+            native_cpu += pod.cpu
+            native_memory += pod.memory
         if not pod.high:
             continue
         if pod.priority in _BEFORE_MID:
@@ -89,6 +94,7 @@ def account(metric: MetricSummary, pods: Mapping[str, PodSummary]) -> PodTotals:
         prod_request=CpuMemory(bounded(prod_cpu), bounded(prod_memory)),
         system=_system(metric, _BEFORE_BATCH),
         mid_system=_system(metric, _BEFORE_MID),
+        native_request=CpuMemory(bounded(native_cpu), bounded(native_memory)),
     )
 
 

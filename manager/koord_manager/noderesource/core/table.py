@@ -47,6 +47,7 @@ ACCOUNT = np.dtype(
         ("mid_system", _WHOLE, 2),
         ("node_used", _WHOLE, 2),
         ("reclaimable", _WHOLE, 2),
+        ("native_request", _WHOLE, 2),
     ]
 )
 STRATEGY = np.dtype(
@@ -130,6 +131,7 @@ def account_row(account: PodTotals, metric: MetricSummary) -> tuple[Any, ...]:
         account.mid_system,
         _or(metric.node, UNKNOWN),
         _or(metric.reclaimable, UNKNOWN),
+        account.native_request,
     )
 
 

@@ -113,11 +113,30 @@ class CPUNormalization:
 
 
 @dataclass(frozen=True, slots=True)
+class RealtimeOvercommit:
+    """Bounds of ratios by what a node's pods use; our own, defaults and formula are Katalyst's.
+
+    In ``extensions.pykoord.realtime`` of ``resource-amplification-config``. Targets are percent of
+    a node's allocatable that its pods may use, loads the least percent of their requests that
+    pods to come are taken to use. ``step_percent`` is how far a ratio may move in a minute, in
+    percent of the allocatable.
+    """
+
+    enable: bool = False
+    cpu_target_percent: int = 60
+    memory_target_percent: int = 80
+    cpu_load_percent: int = 40
+    memory_load_percent: int = 80
+    step_percent: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class ResourceAmplification:
     """The strategy of ``resource-amplification-config`` for one node: ratios by resource name."""
 
     enable: bool = False
     ratios: tuple[tuple[str, float], ...] = ()
+    realtime: RealtimeOvercommit = RealtimeOvercommit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from koord_model.fields import Fields
 from koord_manager.slo_config.core.colocation import (
     CPUNormalization,
     ModelRatios,
+    RealtimeOvercommit,
     ResourceAmplification,
 )
 from koord_manager.slo_config.core.schema import fields_of
@@ -30,8 +31,21 @@ _MODEL_FIELDS = {
 NORMALIZATION_SCHEMA: Schema = fields_of(
     ["enable", "defaultRatio"], ratioModel={"additionalProperties": fields_of(_MODEL_FIELDS)}
 )
+_REALTIME = {
+    "cpuTargetPercent": ("cpu_target_percent", 1, 100),
+    "memoryTargetPercent": ("memory_target_percent", 1, 100),
+    "cpuLoadPercent": ("cpu_load_percent", 1, 100),
+    "memoryLoadPercent": ("memory_load_percent", 1, 100),
+    "stepPercent": ("step_percent", 1, 1000),
+}
+"""Our own fields in ``extensions.pykoord.realtime``, and their bounds."""
+
+_FREE: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 AMPLIFICATION_SCHEMA: Schema = fields_of(
-    ["enable"], resourceAmplificationRatio={"additionalProperties": {}}
+    ["enable"],
+    resourceAmplificationRatio={"additionalProperties": {}},
+    extensions=_FREE
+    | fields_of([], pykoord=fields_of([], realtime=fields_of(["enable", *_REALTIME]))),
 )
 
 
@@ -61,8 +75,19 @@ def overlay_amplification(
         if ratio is not None:
             found[name] = ratio
     return ResourceAmplification(
-        enable=fields.flag("enable", usual.enable), ratios=tuple(sorted(found.items()))
+        enable=fields.flag("enable", usual.enable),
+        ratios=tuple(sorted(found.items())),
+        realtime=_realtime(fields, usual.realtime),
     )
+
+
+def _realtime(fields: Fields, usual: RealtimeOvercommit) -> RealtimeOvercommit:
+    ours = fields.of("extensions").of("pykoord").of("realtime")
+    numbers = {
+        attribute: ours.number(name, getattr(usual, attribute), low, high)
+        for name, (attribute, low, high) in _REALTIME.items()
+    }
+    return RealtimeOvercommit(ours.flag("enable", usual.enable), **numbers)
 
 
 def _model(fields: Fields) -> ModelRatios:

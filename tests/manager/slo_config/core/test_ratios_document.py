@@ -9,6 +9,7 @@ import pytest
 from koord_manager.slo_config.core.colocation import (
     CPUNormalization,
     ModelRatios,
+    RealtimeOvercommit,
     ResourceAmplification,
 )
 from koord_manager.slo_config.core.ratios_document import (
@@ -39,6 +40,15 @@ def test_models_and_resources_are_laid_over_each_other_one_by_one():
     assert overlay_amplification(amplification, given, "here", []) == ResourceAmplification(
         enable=True, ratios=(("cpu", 2.0), ("memory", 2.0))
     )
+
+
+def test_real_time_bounds_of_ratios():
+    ours = {"enable": True, "cpuTargetPercent": 70, "stepPercent": 0}
+    given, problems = {"extensions": {"pykoord": {"realtime": ours}}}, list[str]()
+    found = overlay_amplification(ResourceAmplification(), given, "here", problems)
+    assert found.realtime == RealtimeOvercommit(enable=True, cpu_target_percent=70)
+    (line,) = problems
+    assert line.startswith("here extensions.pykoord.realtime.stepPercent is 0; expected 1 to 1000")
 
 
 @pytest.mark.parametrize("ratio", [0.99, 5.01, "1.5", True, -1])
