@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.vm import base, expectations, machine, node_disk
+from tests.vm import base, expectations, machine, node_disk, recipe
 
 Outcome = Callable[[str], Any]
 
@@ -39,22 +39,27 @@ def why_not() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def life(pytestconfig: pytest.Config) -> machine.Life:
-    """Everything the node said, from power on to off; what it wrote is kept until the next one."""
+def life(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> machine.Life:
+    """Everything the node said, from power on to off; what it wrote is kept until the next one.
+
+    Only those parts of the scenario are played whose tests are to run: after a failure, not all.
+    """
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    lived = _live()
+    names = {item.path.stem.removeprefix("test_") for item in request.session.items}
+    word = f"{recipe.PARTS_WORD}={','.join(part for part in recipe.PARTS if part in names)}"
+    lived = _live(word)
     if lived.frozen:
-        lived = dataclasses.replace(_live(), frozen=lived.frozen)
+        lived = dataclasses.replace(_live(word), frozen=lived.frozen)
     pytestconfig.stash[_LIFE] = lived
     return lived
 
 
-def _live() -> machine.Life:
+def _live(word: str) -> machine.Life:
     with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
         disk = node_disk.make(Path(directory))
-        return machine.live(disk, base.cache() / "console.log")
+        return machine.live(disk, base.cache() / "console.log", word)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -16,7 +16,7 @@ from koord_hooks.stages import Stage
 from tests.support.hook_server import HookServer, nothing
 from tests.vm import node, observing, readme
 from tests.vm.cri_dockerd import CriDockerd, Docked
-from tests.vm.expectations import DOCKED
+from tests.vm.expectations import DOCKED, HOOK_TIMEOUT
 from tests.vm.kubelet import groups, settled
 
 DOCKERD = "/run/docker.sock"
@@ -42,7 +42,8 @@ class Docking:
     def docker_start(self) -> dict[str, Any]:
         """dockerd and koordlet are started, and the proxy is informed of its new runtime."""
         self.began = time.time()
-        Path("/etc/default/koordlet").write_text("KOORDLET_DEFAULT_RUNTIME_TYPE=docker\n")
+        settings = f"{HOOK_TIMEOUT}\nKOORDLET_DEFAULT_RUNTIME_TYPE=docker\n"
+        Path("/etc/default/koordlet").write_text(settings)
         done = [
             node.run(command)
             for command in (

@@ -16,12 +16,14 @@ from koord_model import keys
 from koord_model.qos import KubeQoS
 
 from tests.support.pod_cases import MIB, PodCase, batch, qos
+from tests.vm.expectations import HOOK_TIMEOUT
 
 RULES, LISTED = "/etc/koordlet/node.yaml", "/etc/koordlet/pods.json"
 DISK = "/dev/vda"
 CPUS, SHARED = "0-7", "1-7"
 
 ENVIRONMENT = f"""\
+{HOOK_TIMEOUT}
 KOORDLET_NODESLO_FILE={RULES}
 KOORDLET_POD_LIST_SOURCE={LISTED}
 KOORDLET_KUBELET_SYNC_INTERVAL=1
@@ -62,9 +64,9 @@ LATE = dataclasses.replace(CACHED, name="late")
 HOLD = (
     "/bin/sh",
     "-c",
-    r"held=$(head -c 16777216 /dev/zero | tr '\0' x); while :; do sleep 1000; done",
+    r"trap exit TERM; held=$(head -c 16777216 /dev/zero | tr '\0' x); sleep 100000 & wait",
 )
-"""It uses memory: a pod that frees next to nothing is not evicted."""
+"""It uses memory: a pod that frees next to nothing is not evicted. It ends at once."""
 _PRIORITIES = {"cached": 5500, "late": 3000}
 
 _OFF: dict[str, Any] = {

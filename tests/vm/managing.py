@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -118,9 +120,38 @@ class Managing:
             "seconds": round(time.monotonic() - begin, 1),
         }
 
+    def qos_burst_down(self) -> dict[str, Any]:
+        """The shared CPUs count as overloaded: the quota comes down again, step by step.
+
+        On a slow machine it may have begun to before: the steps are looked up afterwards. Once
+        it is down it may rise again, since the CPUs then have room: the steps end where it was.
+        """
+        self.ask(managed.FULL)
+        group = slices.CGROUP / self.group_of(BURSTING.name)
+        base = f"{managed.BASE} 100000"
+
+        def steps() -> list[int]:
+            return [
+                one["new"]
+                for one in self.changes(self.raised_at)
+                if one["group"].endswith(group.name) and one["knob"] == "cpu.cfs_quota_us"
+            ]
+
+        end: dict[str, str] = {}
+
+        def down() -> bool:
+            end.update(self.bandwidth())
+            return end["container cpu.max"] == end["pod cpu.max"] == base
+
+        node.until("the quota before the burst", down)
+        node.until("that in the journal", lambda: managed.BASE in steps())
+        # One thread emulates all processors: what burns on takes them from the steps to come.
+        os.kill(container_pid(self.direct, self.ids[BURSTING.name]), signal.SIGSTOP)
+        return {"steps": _up_to_last(steps(), managed.BASE), "end": end}
+
     def qos_quota(self) -> dict[str, Any]:
         """By quota instead of CPUs; systemd, which makes another pod, has its own view of it."""
-        self.ask(managed.QUOTA)
+        self.ask(managed.QUOTA, managed.FULL)
         node.until("a quota", lambda: files.quota(files.BESTEFFORT) > 0)
         node.until("all CPUs", lambda: files.cpus(files.BESTEFFORT) in (0, 7, 8))
         before = files.groups()
@@ -148,33 +179,6 @@ class Managing:
             "done_again": files.above(),
             "seconds": round(time.time() - at, 1),
         }
-
-    def qos_burst_down(self) -> dict[str, Any]:
-        """The shared CPUs count as overloaded: the quota comes down again, step by step.
-
-        On a slow machine it may have begun to before: the steps are looked up afterwards. Once
-        it is down it may rise again, since the CPUs then have room: the steps end where it was.
-        """
-        self.ask(managed.QUOTA, managed.FULL)
-        group = slices.CGROUP / self.group_of(BURSTING.name)
-        base = f"{managed.BASE} 100000"
-
-        def steps() -> list[int]:
-            return [
-                one["new"]
-                for one in self.changes(self.raised_at)
-                if one["group"].endswith(group.name) and one["knob"] == "cpu.cfs_quota_us"
-            ]
-
-        end: dict[str, str] = {}
-
-        def down() -> bool:
-            end.update(self.bandwidth())
-            return end["container cpu.max"] == end["pod cpu.max"] == base
-
-        node.until("the quota before the burst", down)
-        node.until("that in the journal", lambda: managed.BASE in steps())
-        return {"steps": _up_to_last(steps(), managed.BASE), "end": end}
 
     def qos_offload(self) -> dict[str, Any]:
         """Half a minute after the start memory has been reclaimed for the first time."""
@@ -271,8 +275,8 @@ class Managing:
             self.qos_start,
             self.qos_on,
             self.qos_burst_up,
-            self.qos_quota,
             self.qos_burst_down,
+            self.qos_quota,
             self.qos_offload,
             self.qos_kill,
             self.qos_evict,

@@ -74,8 +74,8 @@ class Burning:
             )
         return found
 
-    def stop(self) -> None:
-        os.kill(self.pid, 9)
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
 
 
 def start(kubelet: Kubelet, cri: Cri, burner: Burner) -> Burning:

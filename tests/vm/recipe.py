@@ -31,6 +31,11 @@ RESULTS = "/dev/ttyS1"
 SCENARIO_WORD = "pykoord.scenario"
 """Of the kernel's command line: a module whose ``STEPS`` take the place of the scenario's."""
 
+PARTS_WORD = "pykoord.parts"
+"""Of the kernel's command line: those of ``PARTS`` that are asked for."""
+PARTS = ("vm", "qos_manager", "docker")
+"""The scenario's, in their order; test_vm.py looks at what came of the first, and so on."""
+
 _SCENARIO = f"""\
 [Unit]
 Description=Scenario of tests/vm

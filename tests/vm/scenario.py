@@ -29,7 +29,7 @@ from tests.vm.kubelet import Kubelet, groups, settled
 from tests.vm.managing import Managing
 from tests.vm.observing import Burning
 
-RESTARTS = 3
+RESTARTS = 2
 MEASURED_SECONDS, MEASUREMENTS = 12.0, 4
 """Again where it differs: a load that came or went meanwhile, or we are wrong each time."""
 
@@ -124,47 +124,65 @@ def restarts() -> dict[str, Any]:
 
 
 def hang() -> dict[str, Any]:
-    """Koordlet hangs: a pod starts without it, and systemd's watchdog ends that."""
-    before = node.unit(node.KOORDLET)
+    """koordlet hangs, until systemd's watchdog ends that; meanwhile the proxy is killed.
+
+    A pod starts without koordlet, which comes back with what it had measured, and with every
+    plugin: its settings are read as it starts.
+    """
+    _ask_for_every_plugin()
+    [one, *_] = burning
+    before, at = node.unit(node.KOORDLET), time.time()
     os.kill(int(before["MainPID"]), signal.SIGSTOP)
     meanwhile = _seen(kubelet.start(BE))
+    proxy = _kill_proxy()
 
     def again() -> bool:
         now = node.unit(node.KOORDLET)
         return now["ActiveState"] == "active" and now["MainPID"] != before["MainPID"]
 
+    def measures() -> bool:
+        return any(second > at + 1 for second in observing.seconds_measured(one, 300))
+
     try:
-        seconds = node.until("koordlet, started by the watchdog", again)
+        node.until("koordlet, started by the watchdog", again)
     finally:
         # If that fails, the steps to come need a koordlet all the same.
         node.run("systemctl kill --signal=CONT koordlet")
     node.until("koordlet, asked by the proxy again", node.koordlet_is_asked)
+    node.until("koordlet, measuring again", measures)
+    measured = observing.seconds_measured(one, 300)
+    for each in burning:
+        each.signal(signal.SIGKILL)
     journal = f"journalctl --unit={node.KOORDLET} --output=cat --grep=watchdog"
     return {
         "before": before,
         "after": node.unit(node.KOORDLET),
-        "seconds": seconds,
         "journal": node.run(journal)["output"],
         "meanwhile": meanwhile,
-        "afterwards": _seen(kubelet.start(BE)),
+        "proxy": proxy,
+        "measured before": [at - second for second in measured if second < at],
+        "measured after": [second - at for second in measured if second >= at],
     }
 
 
-def kill() -> dict[str, Any]:
+def _ask_for_every_plugin() -> None:
+    """All plugins, with a NodeSLO that asks for what the kernel of this node can do."""
+    Path("/etc/koordlet").mkdir(exist_ok=True)
+    Path("/etc/koordlet/node.yaml").write_text(expectations.NODE_RULES)
+    flags = "--hook-plugins=all --nodeslo-file=/etc/koordlet/node.yaml --idle-besteffort"
+    node.run(f"echo 'KOORDLET_FLAGS={flags}' >> /etc/default/koordlet")
+
+
+def _kill_proxy() -> dict[str, Any]:
     """The proxy is killed: it comes back with its records."""
     unit, records = node.unit(node.PROXY), node.pods()
-    killed = node.run("systemctl kill --signal=KILL koord-runtime-proxy")
+    node.run("systemctl kill --signal=KILL koord-runtime-proxy")
 
     def again() -> bool:
         return node.unit(node.PROXY)["MainPID"] != unit["MainPID"] and node.proxy_is_up()
 
-    return {
-        "killed": killed,
-        "seconds": node.until("the proxy, started again", again),
-        "units": [unit, node.unit(node.PROXY)],
-        "records": [records, node.pods()],
-        "afterwards": _seen(kubelet.start(BE)),
-    }
+    node.until("the proxy, started again", again)
+    return {"units": [unit, node.unit(node.PROXY)], "records": [records, node.pods()]}
 
 
 def use() -> dict[str, Any]:
@@ -176,6 +194,9 @@ def use() -> dict[str, Any]:
         measured = observing.measure(burning, MEASURED_SECONDS)
         if all(expectations.agree(*figure) for _, *figure in expectations.figures(measured)):
             break
+    # One thread emulates all processors: what burns on takes them from the steps to come.
+    for one in burning:
+        one.signal(signal.SIGSTOP)
     return measured
 
 
@@ -200,47 +221,12 @@ def reach() -> dict[str, Any]:
     return {"before": before, "after": node.run(connect)}
 
 
-def koordlet_kill() -> dict[str, Any]:
-    """koordlet is killed: what it had measured is there when it comes back."""
-    [one, *_] = burning
-    unit, at = node.unit(node.KOORDLET), time.time()
-    node.run("systemctl kill --signal=KILL koordlet")
-
-    def again() -> bool:
-        now = node.unit(node.KOORDLET)
-        return now["ActiveState"] == "active" and now["MainPID"] != unit["MainPID"]
-
-    def measures() -> bool:
-        return any(second > at + 1 for second in observing.seconds_measured(one, 300))
-
-    seconds = node.until("koordlet, started again", again)
-    node.until("koordlet, measuring again", measures)
-    measured = observing.seconds_measured(one, 300)
-    for each in burning:
-        each.stop()
-    return {
-        "seconds": seconds,
-        "start": observing.start_seconds(),
-        "units": [unit, node.unit(node.KOORDLET)],
-        "before": [at - second for second in measured if second < at],
-        "after": [second - at for second in measured if second >= at],
-    }
-
-
 def every_plugin() -> dict[str, Any]:
-    """All plugins, with a NodeSLO that asks for what the kernel of this node can do."""
-    Path("/etc/koordlet").mkdir(exist_ok=True)
-    Path("/etc/koordlet/node.yaml").write_text(expectations.NODE_RULES)
-    flags = "--hook-plugins=all --nodeslo-file=/etc/koordlet/node.yaml --idle-besteffort"
-    node.run(f"echo 'KOORDLET_FLAGS={flags}' >> /etc/default/koordlet")
-    restarted = node.run("systemctl restart koordlet")
-    node.until("koordlet in the proxy's list", node.koordlet_is_asked)
+    """A pod starts with all plugins."""
     container_id = kubelet.start(expectations.SCORED)
-    seen = _settled(container_id, expectations.SCORED)
     besteffort = slices.CGROUP / "kubepods.slice/kubepods-besteffort.slice"
     return {
-        "restarted": restarted,
-        "pod": seen,
+        "pod": _settled(container_id, expectations.SCORED),
         "score": oom_score_adj(container_pid(direct, container_id)),
         "besteffort": {name: (besteffort / name).read_text().strip() for name in ("cpu.idle",)},
     }
@@ -258,6 +244,13 @@ def way_back() -> dict[str, Any]:
         "restored": node.run("/opt/pykoord/bin/koordctl restore --json"),
         "besteffort": (besteffort / "cpu.idle").read_text().strip(),
     }
+
+
+def without_the_first_part() -> dict[str, Any]:
+    """What the other parts need of the first one."""
+    slices.make_tree()
+    kubelet.start(expectations.LSE)
+    return node.run("systemctl stop koordlet")
 
 
 def kernel_rules() -> dict[str, Any]:
@@ -295,25 +288,24 @@ def _seen(container_id: str) -> dict[str, Any]:
 
 
 SETUP: tuple[Callable[[], Any], ...] = (versions, images, installation, units, status)
-EVENTS: tuple[Callable[[], Any], ...] = (
-    pods,
-    restarts,
-    hang,
-    kill,
-    use,
-    machine,
-    people,
-    reach,
-    koordlet_kill,
-    every_plugin,
-    way_back,
-    kernel_rules,
-    interrupts,
-    *Managing(kubelet, direct).steps(),
-    *Docking().steps(),
-    complaints,
-    collectors,
-)
+PARTS: dict[str, tuple[Callable[[], Any], ...]] = {
+    "vm": (
+        pods,
+        restarts,
+        use,
+        machine,
+        people,
+        reach,
+        hang,
+        every_plugin,
+        way_back,
+        kernel_rules,
+        interrupts,
+    ),
+    "qos_manager": Managing(kubelet, direct).steps(),
+    "docker": Docking().steps(),
+}
+END: tuple[Callable[[], Any], ...] = (complaints, collectors)
 
 
 def main() -> None:
@@ -323,13 +315,15 @@ def main() -> None:
 
 
 def _events() -> tuple[Callable[[], Any], ...]:
-    """These, or those of the module that the machine was booted for."""
-    for word in Path("/proc/cmdline").read_text().split():
-        name, _, module = word.partition("=")
-        if name == recipe.SCENARIO_WORD:
-            found: tuple[Callable[[], Any], ...] = importlib.import_module(module).STEPS
-            return found
-    return EVENTS
+    """Those of the parts, or of the module, that the machine was booted for."""
+    words = dict(word.partition("=")[::2] for word in Path("/proc/cmdline").read_text().split())
+    if recipe.SCENARIO_WORD in words:
+        found: tuple[Callable[[], Any], ...]
+        found = importlib.import_module(words[recipe.SCENARIO_WORD]).STEPS
+        return found
+    parts = words[recipe.PARTS_WORD].split(",")
+    beginning = () if "vm" in parts else (without_the_first_part,)
+    return (*beginning, *(step for part in parts for step in PARTS[part]), *END)
 
 
 def _take(step: Callable[[], Any]) -> bool:
