@@ -78,6 +78,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,4}")
 _LONGEST_REMEMBERED = 4096
 """Letters of a pod's enhancements; all of Katalyst's words together have fewer."""
 _RATIO = re.compile(r"[0-9]{1,4}(\.[0-9]{1,9})?")
+_POOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_COMMON_POOLS = frozenset({"default", "share"})
+"""Katalyst's names for the CPUs of those without a pool."""
 _WORDS: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 
 
@@ -133,14 +136,36 @@ def ratio(annotations: Words, word: str, usual: float) -> float | None:
     return _ratio(texts, word, usual) if any(texts) else usual
 
 
+def cpuset_pool(annotations: Words) -> str:
+    """Return the pool of CPUs that a pod of shared_cores names; "" for none, or for Katalyst's own.
+
+    Raises:
+        ValueError: it names something else; one line says what.
+    """
+    texts = tuple(annotations.get(key, "") for key in _ENHANCEMENTS)
+    if not any(texts) or sum(map(len, texts)) > _LONGEST_REMEMBERED:
+        return ""
+    name = _remembered(texts)[0].get("cpuset_pool", "")
+    if name and not _POOL.fullmatch(name):
+        expected = "expected up to 63 letters, digits, -, _ or ."
+        raise ValueError(f"cpuset_pool is {excerpt(name)}; {expected} (no pool)")
+    return "" if name in _COMMON_POOLS else name
+
+
+def _ratio(texts: tuple[str, ...], word: str, usual: float) -> float | None:
+    words, readable = _remembered(texts)
+    if word not in words:
+        return usual if readable else None
+    return float(words[word]) if _RATIO.fullmatch(words[word]) and float(words[word]) else None
+
+
 # The same few texts, each second.
 @lru_cache(maxsize=1024)
-def _ratio(texts: tuple[str, ...], word: str, usual: float) -> float | None:
+def _remembered(texts: tuple[str, ...]) -> tuple[Words, bool]:
+    """Return the words of the enhancements, and whether all could be read."""
     ignored: list[str] = []
     words = _words(dict(zip(_ENHANCEMENTS, texts, strict=True)), ignored)
-    if word not in words:
-        return None if ignored else usual
-    return float(words[word]) if _RATIO.fullmatch(words[word]) and float(words[word]) else None
+    return words, not ignored
 
 
 def _level(annotations: Words, ignored: list[str]) -> QoSClass:
@@ -212,7 +237,7 @@ _RULES: Mapping[str, tuple[str, Callable[[Words, QoSClass], object]]] = {
 """By word: the annotation, and what gives its value or a part of it (``None``: nothing)."""
 
 _READ_BY_OTHERS = frozenset(
-    {"cpu_burst_percent", "rss_overuse_threshold", "suppression_tolerance_rate"}
+    {"cpu_burst_percent", "cpuset_pool", "rss_overuse_threshold", "suppression_tolerance_rate"}
 )
 
 

@@ -19,6 +19,17 @@ class SharedPool:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedPool:
+    """CPUs on which only the pods of a pool run (Katalyst's ``cpuset_pool``).
+
+    ``cpuset`` is a kernel CPU list, never empty. They are in no ``SharedPool``.
+    """
+
+    name: str
+    cpuset: str
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """CPU pools and the kubelet's policy, as NodeResourceTopology reports them.
 
@@ -34,6 +45,7 @@ class Topology:
     be_shared_pools: tuple[SharedPool, ...] | None = None
     online: str = ""
     owners_known: bool = True
+    named_pools: tuple[NamedPool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

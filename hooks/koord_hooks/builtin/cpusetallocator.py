@@ -7,7 +7,8 @@ The first rule that fits decides:
    pools of best-effort pods, on nodes that have such.
    Otherwise, CPUs by a resource plugin: they are left to the plugin ``resourceplugins``.
 3. SYSTEM pods: the node's CPUs for the system, where it has some set apart.
-4. LS pods: all shared pools.
+4. LS pods: their named pool (Katalyst's ``cpuset_pool``) where the node has it, else all shared
+   pools.
 5. Pods in the best-effort cgroup: no cpuset of their own; the agent confines
    that cgroup as a whole.
 6. The kubelet assigns CPUs itself (static policy): nothing is changed.
@@ -25,6 +26,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from koord_model.allocation import allocated_patch
+from koord_model.cpu_pools import pool_of
 from koord_model.node import NodeView, SharedPool, Topology
 from koord_model.node_slo import HostApplication
 from koord_model.patch import Patch
@@ -118,12 +120,22 @@ def _by_rule(pod: Pod, status: ResourceStatus, topology: Topology) -> tuple[str,
     if qos is QoSClass.SYSTEM and topology.system_cpuset:
         return topology.system_cpuset, "SYSTEM pod"
     if qos is QoSClass.LS:
-        return _pools(topology.shared_pools, "LS pod, all shared pools")
+        return _named_pool(pod, topology) or _pools(
+            topology.shared_pools, "LS pod, all shared pools"
+        )
     if kube_qos(pod.cgroup_parent) is KubeQoS.BEST_EFFORT:
         return "", "best-effort pod"
     if topology.kubelet_policy == "static":
         return None
     return _pools(topology.shared_pools, "all shared pools")
+
+
+def _named_pool(pod: Pod, topology: Topology) -> tuple[str, str] | None:
+    if not topology.named_pools:
+        return None
+    name = pool_of(pod)
+    found = (pool.cpuset for pool in topology.named_pools if pool.name == name)
+    return next(((cpus, f"LS pod of pool {name}") for cpus in found), None)
 
 
 def _pools(

@@ -440,9 +440,9 @@ def reserved_cpus(cluster: StatesInformer, observing: MetricsAdvisor | None) -> 
 def with_strategies(
     reserved: Callable[[], ReservedCPUs | None], strategies: StrategyLoop
 ) -> ReservedCPUs | None:
-    """Add CPUs that strategies keep pods off to those that are reserved."""
-    found = reserved()
-    return found and replace(found, cpus=found.cpus | strategies.set_aside)
+    """Add CPUs that strategies claim to those that are reserved."""
+    found, claimed = reserved(), strategies.set_aside
+    return found and replace(found, claims=claimed.claims, named=claimed.named)
 
 
 async def _follow_rules(

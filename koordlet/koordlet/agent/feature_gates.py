@@ -15,6 +15,7 @@ DEFAULTS: Mapping[str, bool] = {
     "CPUAllocatableEvict": False,
     "CPUBurst": True,
     "CPUEvict": False,
+    "CPUPools": False,
     "CPICollector": False,
     "CgroupReconcile": False,
     "ColdPageCollector": False,
@@ -45,9 +46,10 @@ DEFAULTS: Mapping[str, bool] = {
 }
 """Those that do something here.
 
-Our own are DyingCgroupReclaim, EvictionPlugins, InterferenceDetection, IrqAffinity, MemoryGuard,
-MemoryOffload, MemoryStatCollector, MemoryWatermark, PressureSuppress, SchedStatCollector,
-ServiceCPUWeight, TCPCollector, TaskDelayCollector, ThresholdEvict and ZoneInfoCollector.
+Our own are CPUPools, DyingCgroupReclaim, EvictionPlugins, InterferenceDetection, IrqAffinity,
+MemoryGuard, MemoryOffload, MemoryStatCollector, MemoryWatermark, PressureSuppress,
+SchedStatCollector, ServiceCPUWeight, TCPCollector, TaskDelayCollector, ThresholdEvict and
+ZoneInfoCollector.
 """
 
 UNUSED = frozenset(

@@ -34,6 +34,7 @@ from koordlet.qos_manager.core.strategy_round import AbandonedError, StrategyRou
 from koordlet.qos_manager.core.strategy_runner import RoundPlans, StrategyRunner, StrategyState
 from koordlet.qos_manager.plan_queue import NodePlan
 from koordlet.qos_manager.strategy_table import DisabledStrategy
+from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 _log = get_log("koordlet.decider")
 
@@ -90,8 +91,8 @@ class StrategyLoop:
         self._began: float | None = None
         self.signals: Mapping[str, tuple[StrategySignal, ...]] = {}
         """Of all strategies, shadows too: for ``/metrics``."""
-        self.set_aside: frozenset[int] = frozenset()
-        """CPUs that strategies keep pods off; none where koordlet writes nothing."""
+        self.set_aside = ReservedCPUs()
+        """CPUs that strategies claim; none where koordlet writes nothing."""
 
     def states(self) -> tuple[StrategyState, ...]:
         """The state of each strategy by name, disabled ones included."""

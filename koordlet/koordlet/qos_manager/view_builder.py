@@ -92,7 +92,7 @@ class StrategyViewBuilder:
             history=self._history(at, steady),
             cgroups=RoundCgroupReader(seen.reader, seen.layout, seen.base),
             allocatable=allocatable,
-            reserved_cpu=max(kept_back, float(len(aside.cpus))),
+            reserved_cpu=max(kept_back, float(len(aside.idle))),
             set_aside=aside,
             signals=signals,
             evicting=seen.evicting(),

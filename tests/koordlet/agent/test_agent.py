@@ -64,7 +64,9 @@ def test_reservations_are_known_once_node_and_machine_are(node, age, cpus, expec
 
 
 def test_cpus_of_strategies_join_those_that_are_reserved() -> None:
-    strategies: Any = SimpleNamespace(set_aside=frozenset({3}))
+    strategies: Any = SimpleNamespace(set_aside=ReservedCPUs(claims={"a": frozenset({3})}))
     reserved = ReservedCPUs(frozenset({0}), "0")
-    assert with_strategies(lambda: reserved, strategies) == ReservedCPUs(frozenset({0, 3}), "0")
+    found = with_strategies(lambda: reserved, strategies)
+    assert found == ReservedCPUs(frozenset({0}), "0", {"a": frozenset({3})})
+    assert found.all == {0, 3}
     assert with_strategies(lambda: None, strategies) is None  # not known yet stays not known

@@ -15,6 +15,7 @@ from koordlet.qos_manager.core.strategy import (
     StrategyMode,
     StrategySignal,
 )
+from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,11 @@ class RoundPlans:
         ]
 
     @property
-    def set_aside(self) -> frozenset[int]:
-        """CPUs that no pod is to run on."""
-        return frozenset().union(*(plan.set_aside for _, plan in self.done()))
+    def set_aside(self) -> ReservedCPUs:
+        """CPUs that are in no shared pool."""
+        claims = {name: plan.set_aside for name, plan in self.done() if plan.set_aside}
+        pools = tuple(pool for _, plan in self.done() for pool in plan.pools)
+        return ReservedCPUs(claims=claims, named=pools)
 
     @property
     def signals(self) -> Mapping[str, tuple[StrategySignal, ...]]:

@@ -31,7 +31,7 @@ from koord_model.decision import Decision as Decision
 from koord_model.decision import Term as Term
 from koord_model.decision import shown as shown
 from koord_model.demand import Amounts, Demand
-from koord_model.node import NodeView
+from koord_model.node import NamedPool, NodeView
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, Processor
 from koord_model.node_slo import NodeSLO
 from koord_model.pod import Container, runs_in_vm
@@ -269,7 +269,8 @@ class Plan:
     """All that a strategy wants now.
 
     ``desired`` are states of knobs; ``one_shot`` are writes that are done once and leave no
-    state (``memory.reclaim``). ``set_aside`` are CPUs that no pod is to run on.
+    state (``memory.reclaim``). ``set_aside`` are CPUs that no pod is to run on, but those of
+    ``pools``, which are among them.
     """
 
     desired: tuple[DesiredValue, ...] = ()
@@ -280,6 +281,7 @@ class Plan:
     signals: tuple[StrategySignal, ...] = ()
     notices: tuple[PodNotice, ...] = ()
     set_aside: frozenset[int] = frozenset()
+    pools: tuple[NamedPool, ...] = ()
     memory: Any = None
 
 

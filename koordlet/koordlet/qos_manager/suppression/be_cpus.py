@@ -18,10 +18,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from koord_model import cpuset
+from koord_model.allocation import exclusive_cpus
 from koord_model.node import Topology
 from koord_model.node_info import Processor
 from koord_model.pod import Pod
@@ -74,10 +75,21 @@ def pools(view: StrategyView) -> CPUPools:
             own[pod.qos] |= own_cpus(pod.record.pod) or _assigned_by_kubelet(pod, view, common)
     lse = own[QoSClass.LSE] & online
     above = cpus_now(view, all_pods(view))
-    aside = ((view.set_aside.cpus & online) | (online - above if above else _NONE)) - lse
+    aside = ((view.set_aside.all & online) | (online - above if above else _NONE)) - lse
     free = online - lse - aside
     lsr = own[QoSClass.LSR] if common is None else own[QoSClass.LSR] | (online - common)
     return CPUPools(free - lsr, free & lsr, lse, aside)
+
+
+def claimable(view: StrategyView, mine: frozenset[int]) -> frozenset[int]:
+    """CPUs that a strategy may set aside: those that pods share, and what it claims already.
+
+    ``mine`` is its own claim. Neither CPUs of LSE and LSR pods nor those of resource plugins.
+    """
+    claims = {name: cpus - mine for name, cpus in view.set_aside.claims.items()}
+    before = replace(view, set_aside=replace(view.set_aside, claims=claims))
+    pods = (pod.record.pod for pod in view.pods)
+    return pools(before).shared - exclusive_cpus(view.node.allocations, pods)
 
 
 def all_pods(view: StrategyView) -> str:
@@ -174,14 +186,15 @@ def choose_cpus(
         return _NONE
     count = min(count, both)
     from_lsr = count * len(pools.lsr) // both
-    return _take(from_lsr, pools.lsr, cpus, before) | _take(
+    return take(from_lsr, pools.lsr, cpus, before) | take(
         count - from_lsr, pools.shared, cpus, before
     )
 
 
-def _take(
+def take(
     count: int, pool: frozenset[int], cpus: Sequence[Processor], before: frozenset[int]
 ) -> frozenset[int]:
+    """``count`` CPUs of a pool, or all of it if those are fewer; ``before`` ones stay."""
     remaining = before & pool
     if len(remaining) == count:
         return remaining

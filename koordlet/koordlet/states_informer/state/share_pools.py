@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from koord_model import cpuset
-from koord_model.node import SharedPool, Topology
+from koord_model.node import NamedPool, SharedPool, Topology
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass, qos_class
 from koord_model.resource_status import resource_status
@@ -18,13 +18,32 @@ _EXCLUSIVE = (QoSClass.LSE, QoSClass.LSR)
 
 @dataclass(frozen=True, slots=True)
 class ReservedCPUs:
-    """CPUs that the Node's annotations take out of all pools.
+    """CPUs that are in no shared pool.
 
-    ``system`` is the kernel CPU list of those that SYSTEM pods run on, "" for none.
+    ``cpus`` are those of the Node's annotations. ``system`` is the kernel CPU list of those that
+    SYSTEM pods run on, "" for none. ``claims`` are those of strategies, by their names; on
+    ``named``, which are among them, only the pods of a pool run.
     """
 
     cpus: frozenset[int] = frozenset()
     system: str = ""
+    claims: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    named: tuple[NamedPool, ...] = ()
+
+    @property
+    def all(self) -> frozenset[int]:
+        """All of them."""
+        return self.cpus.union(*self.claims.values())
+
+    @property
+    def idle(self) -> frozenset[int]:
+        """Those on which no pod runs."""
+        return self.all - frozenset().union(*(cpuset.parse(pool.cpuset) for pool in self.named))
+
+    def others(self, strategy: str) -> frozenset[int]:
+        """The claims of all strategies but this one."""
+        found = (cpus for name, cpus in self.claims.items() if name != strategy)
+        return frozenset().union(*found)
 
 
 def topology(
@@ -45,11 +64,20 @@ def topology(
         system = "" if aside is None else aside.system
         policy = KubeletCPUs().policy if kubelet is None else kubelet.policy
         return Topology((), system, policy, online=online, owners_known=False)
-    taken = (kubelet.exclusive | aside.cpus).union(*(_own_cpus(pod) for pod in pods))
+    owned = (kubelet.exclusive | aside.cpus).union(*(_own_cpus(pod) for pod in pods))
+    taken = owned | aside.all
     pools = tuple(
         SharedPool(node, cpuset.render(cpus - taken)) for node, cpus in sorted(numa_cpus.items())
     )
-    return Topology(pools, aside.system, kubelet.policy, online=online)
+    named = tuple(_without(aside.named, owned))
+    return Topology(pools, aside.system, kubelet.policy, online=online, named_pools=named)
+
+
+def _without(pools: Iterable[NamedPool], owned: frozenset[int]) -> Iterator[NamedPool]:
+    """A pod that was given a CPU of a pool has it at once."""
+    for pool in pools:
+        if left := cpuset.parse(pool.cpuset) - owned:
+            yield NamedPool(pool.name, cpuset.render(left))
 
 
 def _own_cpus(pod: Pod) -> frozenset[int]:

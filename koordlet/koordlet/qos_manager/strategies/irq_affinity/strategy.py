@@ -35,7 +35,7 @@ from koordlet.qos_manager.strategies.irq_affinity.exclusive import (
     advance,
 )
 from koordlet.qos_manager.strategies.irq_affinity.fair import assign, receive_cpus, usable
-from koordlet.qos_manager.suppression.be_cpus import cpus_now, pools
+from koordlet.qos_manager.suppression.be_cpus import claimable, cpus_now, pools
 
 GATE = "IrqAffinity"
 INTERVAL = "nics_collector_interval"
@@ -108,7 +108,7 @@ def _advance(
     fair = assign(shared, usable(view.cpus, owners.lse | _claimed(states)))
     for place, card in enumerate(sorted(cards, key=lambda card: card.name)):
         state = states.pop(card.name)
-        free = (owners.shared | state.claimed) - owners.lse - owners.lsr - _claimed(states)
+        free = claimable(view, state.claimed) - _claimed(states)
         candidates = [cpu for cpu in view.cpus if cpu.id in free]
         # Two cards grow from both ends.
         candidates.sort(key=lambda cpu: (cpu.core, cpu.id), reverse=bool(place))

@@ -1,0 +1,1 @@
+"""Named pools of CPUs: which pods share which CPUs, and how many."""
