@@ -40,6 +40,7 @@ from koord_kube.shared_backoff import SharedBackoff
 
 _MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
+_APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _EVENT = b'{"type":'
 _NOT_OLDER = "NotOlderThan"
 _BEGINNINGS = 3  # of one list; the server keeps a state for five minutes or more
@@ -283,6 +284,25 @@ class Client:
             change = {**change, "metadata": meta}
         return await self._write(Request("PATCH", resource, name, namespace, subresource, change))
 
+    async def apply(
+        self,
+        resource: Resource,
+        name: str,
+        given: Mapping[str, Any],
+        manager: str,
+        subresource: str = "",
+    ) -> Object:
+        """Server-side apply: these fields become ours (``manager``), those of others stay.
+
+        What this manager applied before and leaves out now is removed. A field that another has
+        set otherwise is taken over.
+        """
+        query = {"fieldManager": manager, "force": "true"}
+        request = Request(
+            "PATCH", resource, name, "", subresource, given, query=query, is_apply=True
+        )
+        return await self._write(request)
+
     async def replace(
         self,
         resource: Resource,
@@ -424,6 +444,8 @@ def content_type(request: Request) -> str:
     """Return the media type of a request's body."""
     if request.method != "PATCH":
         return "application/json"
+    if request.is_apply:
+        return _APPLY
     return _STRATEGIC if request.is_strategic else _MERGE
 
 

@@ -23,6 +23,7 @@ COMPONENTS = (
     "node-metric-api",
     "colocation-profile-controller",
     "evictions",
+    "custom-node-resource",
     "devices",
     "network-policies",
     "scheduler",

@@ -116,7 +116,7 @@ ALL_COMPONENTS = {
     "networkPolicies.enabled": True,
     "monitoring.monitors": True,
     "monitoring.alerts": True,
-    "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true",
+    "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true,CustomNodeResource=true",
     "manager.featureGates": "ColocationProfileController=true,RolloutGuard=true",
     "manager.enableNodeMetricApi": "true",
 }
@@ -174,6 +174,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ("alerts", {"monitoring.alerts": True}),
         ("evictions", {"koordlet.featureGates": "CPUBurst=false,MemoryEvict=true"}),
         ("evictions eviction-plugins", {"koordlet.featureGates": "EvictionPlugins=true"}),
+        ("custom-node-resource", {"koordlet.featureGates": "CustomNodeResource=true"}),
         ("devices", {"koordlet.featureGates": "RDMADevices=true"}),
         (
             "colocation-profile-controller",

@@ -19,6 +19,7 @@ DEFAULTS: Mapping[str, bool] = {
     "CPICollector": False,
     "CgroupReconcile": False,
     "ColdPageCollector": False,
+    "CustomNodeResource": False,
     "DyingCgroupReclaim": False,
     "EvictionPlugins": False,
     "HugePageReport": False,
@@ -46,8 +47,13 @@ DEFAULTS: Mapping[str, bool] = {
 }
 """Those that do something here.
 
+<<<<<<< HEAD
 Our own are CPUPools, DyingCgroupReclaim, EvictionPlugins, InterferenceDetection, IrqAffinity,
 MemoryGuard, MemoryOffload, MemoryStatCollector, MemoryWatermark, PressureSuppress,
+=======
+Our own are CustomNodeResource, DyingCgroupReclaim, EvictionPlugins, InterferenceDetection,
+IrqAffinity, MemoryGuard, MemoryOffload, MemoryStatCollector, MemoryWatermark, PressureSuppress,
+>>>>>>> ff208f4f (Export the node as Katalyst's CustomNodeResource)
 SchedStatCollector, ServiceCPUWeight, TCPCollector, TaskDelayCollector, ThresholdEvict and
 ZoneInfoCollector.
 """

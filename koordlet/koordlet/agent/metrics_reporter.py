@@ -8,7 +8,13 @@ from pathlib import Path
 
 from koord_kube.credentials import ACCOUNT, TokenFile
 from koord_kube.protocol.api import Object
-from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, Resource
+from koord_kube.protocol.resources import (
+    CUSTOM_NODE_RESOURCES,
+    DEVICES,
+    NODE_METRICS,
+    NODE_TOPOLOGIES,
+    Resource,
+)
 from koord_model.demand import Amounts
 from koord_model.node_info import GPUs, NodeCPUInfo, NodeMemoryInfo, RDMADevices, XPUs
 from koord_model.node_slo import NodeSLO
@@ -19,8 +25,15 @@ from koordlet.agent.metrics_advisor import MetricsAdvisor
 from koordlet.agent.qos_manager import QoSManager
 from koordlet.agent.states_informer import StatesInformer
 from koordlet.http_api.documents.node import ReportState
+from koordlet.metrics_reporter.applier import ObjectApplier
 from koordlet.metrics_reporter.direct_link import DirectLink
-from koordlet.metrics_reporter.documents import device, node_metric, node_topology, topology_change
+from koordlet.metrics_reporter.documents import (
+    custom_node_resource,
+    device,
+    node_metric,
+    node_topology,
+    topology_change,
+)
 from koordlet.metrics_reporter.documents.metric_policy import MetricCollectPolicy, policy
 from koordlet.metrics_reporter.documents.rollout_echo import RestartCounter, RolloutEcho
 from koordlet.metrics_reporter.documents.topology_annotations import TopologyInputs
@@ -29,14 +42,17 @@ from koordlet.metrics_reporter.publisher import (
     BuildPatch,
     ObjectPublisher,
     PublisherState,
+    PublishLoop,
 )
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
-from koordlet.qos_manager.eviction.plugins.core.answers import PluginConditions
+from koordlet.qos_manager.eviction.plugins.core.answers import PluginCondition, PluginConditions
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
+
+FIELD_MANAGER = "koordlet"
 
 
 class MetricsReporter:
-    """NodeMetric, NodeResourceTopology and Device, as far as the settings and gates want them.
+    """koordlet's reports to the cluster, as far as the settings and gates want them.
 
     ``loops`` report until cancelled.
     """
@@ -80,13 +96,15 @@ class MetricsReporter:
             publisher.kind: publisher_state(publisher.state) for publisher in self.publishers
         }
 
-    def _publishers(self) -> list[ObjectPublisher]:
-        made = []
+    def _publishers(self) -> list[PublishLoop]:
+        made: list[PublishLoop] = []
         if self._gates["NodeTopologyReport"]:
             change: BuildPatch = topology_change.change
             made.append(self._publisher(NODE_TOPOLOGIES, self._topology, change))
         if self._gates["Accelerators"] or self._gates["RDMADevices"]:
             made.append(self._publisher(DEVICES, self._devices, device.change))
+        if self._gates["CustomNodeResource"]:
+            made.append(self._custom_node_resource_applier())
         return made
 
     def _publisher(
@@ -96,6 +114,18 @@ class MetricsReporter:
         cluster = self._cluster
         return ObjectPublisher(
             cluster.client, resource, cluster.name, build, change, interval=interval
+        )
+
+    def _custom_node_resource_applier(self) -> ObjectApplier:
+        cluster = self._cluster
+        return ObjectApplier(
+            cluster.client,
+            CUSTOM_NODE_RESOURCES,
+            cluster.name,
+            self._custom_node_resource,
+            self._with_usage,
+            FIELD_MANAGER,
+            interval=self._settings.node_topology_sync_interval,
         )
 
     def _policy(self) -> MetricCollectPolicy:
@@ -113,7 +143,7 @@ class MetricsReporter:
             memory=observed.latest.info(NodeMemoryInfo),
             reclaimable=_amounts(prod.reclaimable if prod else None),
             peak=_amounts(prod.peak if prod else None),
-            conditions=(observed.latest.info(PluginConditions) or PluginConditions()).conditions,
+            conditions=self._conditions(),
             echo=self._echo(),
         )
         return node_metric.build(observed.cache, now, self._policy(), known)
@@ -145,6 +175,21 @@ class MetricsReporter:
         built, problems = node_topology.build(node, inputs)
         self._cluster.complain(*problems)
         return built
+
+    def _conditions(self) -> tuple[tuple[str, PluginCondition], ...]:
+        found = self._observing.observed.latest.info(PluginConditions)
+        return found.conditions if found else ()
+
+    def _custom_node_resource(self) -> Object | None:
+        node, cpus = self._cluster.node(), self._observing.observed.latest.info(NodeCPUInfo)
+        topology = self._topology(None)
+        if node is None or cpus is None or topology is None:
+            return None
+        return custom_node_resource.build(node, topology, cpus.online, self._conditions())
+
+    def _with_usage(self, built: Object) -> Object:
+        now = time.time()
+        return custom_node_resource.with_usage(built, self._status(now).status, now)
 
     def _devices(self, there: Object | None) -> Object | None:
         latest, node = self._observing.observed.latest, self._cluster.node()

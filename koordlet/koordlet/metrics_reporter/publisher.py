@@ -51,49 +51,40 @@ class PublisherState:
     problem: str = ""
 
 
-class ObjectPublisher:
-    """One object, looked after until cancelled.
+class PublishLoop:
+    """One object, looked after until cancelled; ``reconcile`` is what is done at each look.
 
     ``interval`` is the seconds between two looks (node-topology-sync-interval).
     """
 
     def __init__(
         self,
-        api: Api,
-        resource: Resource,
-        name: str,
-        build: BuildObject,
-        change: BuildPatch,
-        *,
-        interval: float = 3.0,
-        reread_seconds: float = _REREAD_SECONDS,
-        now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = _RANDOM.random,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        api: object,
+        kind: str,
+        interval: float,
+        chance: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]],
     ) -> None:
-        self._api = api
-        self._resource = resource
-        self._name = name
-        self._build = build
-        self._change = change
+        self.kind = kind
         self._interval = interval
-        self._reread_seconds = reread_seconds
-        self._now = now
-        self._monotonic = monotonic
         self._chance = chance
         self._sleep = sleep
         self._backoff = Backoff(interval, _LONGEST_BACKOFF, chance=chance)
         self._shared, self._retry = backoff_of(api), RequestRetry()
         self._outage: ApiError | None = None
-        self._there: Object | None = None
-        self._reread_at = float("-inf")
         self.state = PublisherState()
 
-    @property
-    def kind(self) -> str:
-        """The object's."""
-        return self._resource.kind
+    async def reconcile(self) -> None:
+        """Look once, and write what differs.
+
+        Raises:
+            ApiError: it failed.
+        """
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Know nothing of the object any more: a write of it has failed."""
+        raise NotImplementedError
 
     async def run(self) -> None:
         """Look at the interval."""
@@ -111,7 +102,7 @@ class ObjectPublisher:
         """Look once; the seconds until the next time."""
         self._outage = None
         try:
-            await self._reconcile()
+            await self.reconcile()
         except ApiError as error:
             self._outage = error if error.is_outage else None
             return self._failed(error)
@@ -122,7 +113,55 @@ class ObjectPublisher:
         self._backoff.reset()
         return self._interval
 
-    async def _reconcile(self) -> None:
+    def _failed(self, error: ApiError) -> float:
+        self.forget()
+        if isinstance(error, ConflictError):
+            # Somebody was faster; it is read anew and changed then.
+            return self._interval
+        self.state.failures += 1
+        self._note_problem(str(error))
+        return max(self._backoff.next(), error.retry_after)
+
+    def _note_problem(self, reason: str) -> None:
+        """Log an error once, and its end once."""
+        if reason and not self.state.problem:
+            _log.warning("cannot publish", kind=self.kind, reason=reason)
+        elif not reason and self.state.problem:
+            _log.info("publishing again", kind=self.kind)
+        self.state.problem = reason
+
+
+class ObjectPublisher(PublishLoop):
+    """An object that is read, and patched where it differs."""
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        name: str,
+        build: BuildObject,
+        change: BuildPatch,
+        *,
+        interval: float = 3.0,
+        reread_seconds: float = _REREAD_SECONDS,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = _RANDOM.random,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(api, resource.kind, interval, chance, sleep)
+        self._api = api
+        self._resource = resource
+        self._name = name
+        self._build = build
+        self._change = change
+        self._reread_seconds = reread_seconds
+        self._now = now
+        self._monotonic = monotonic
+        self._there: Object | None = None
+        self._reread_at = float("-inf")
+
+    async def reconcile(self) -> None:
         there = await self._current()
         wanted = self._build(there)
         if wanted is None:
@@ -157,19 +196,5 @@ class ObjectPublisher:
             self._reread_at = now + self._reread_seconds * (0.5 + self._chance() / 2)
         return self._there
 
-    def _failed(self, error: ApiError) -> float:
+    def forget(self) -> None:
         self._there, self._reread_at = None, float("-inf")
-        if isinstance(error, ConflictError):
-            # Somebody was faster; it is read anew and changed then.
-            return self._interval
-        self.state.failures += 1
-        self._note_problem(str(error))
-        return max(self._backoff.next(), error.retry_after)
-
-    def _note_problem(self, reason: str) -> None:
-        """Log an error once, and its end once."""
-        if reason and not self.state.problem:
-            _log.warning("cannot publish", kind=self.kind, reason=reason)
-        elif not reason and self.state.problem:
-            _log.info("publishing again", kind=self.kind)
-        self.state.problem = reason

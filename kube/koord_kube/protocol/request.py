@@ -87,6 +87,7 @@ class Request(msgspec.Struct, frozen=True):
     """A request; as a string it names its object, for people.
 
     A PATCH is a JSON merge patch, or ``is_strategic``: built-in kinds merge lists by their keys.
+    With ``is_apply`` it is a server-side apply instead; the field manager is in the query.
     What ``is_of_one`` is never about all objects, whatever the name. ``encoded`` is a body that is
     JSON already, in place of ``body``. ``accept`` is the media type of the answer.
     """
@@ -99,6 +100,7 @@ class Request(msgspec.Struct, frozen=True):
     body: Mapping[str, Any] | None = None
     query: Mapping[str, str] = msgspec.field(default_factory=dict)
     is_strategic: bool = False
+    is_apply: bool = False
     is_of_one: bool = False
     encoded: bytes = b""
     accept: str = "application/json"

@@ -50,6 +50,10 @@ NODE_SLOS = Resource("slo.koordinator.sh", "v1alpha1", "nodeslos", "NodeSLO")
 NODE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology"
 )
+CUSTOM_NODE_RESOURCES = Resource(
+    "node.katalyst.kubewharf.io", "v1alpha1", "customnoderesources", "CustomNodeResource"
+)
+"""Katalyst's view of a node."""
 RESERVATIONS = Resource("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation")
 POD_MIGRATION_JOBS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob"

@@ -80,6 +80,11 @@ def test_what_is_published(state, expected):
         (KoordletSettings(enable_node_metric_report=False), "", ["NodeResourceTopology"]),
         (KoordletSettings(), "NodeTopologyReport=false", ["NodeMetric"]),
         (KoordletSettings(), "RDMADevices=true", ["NodeMetric", "NodeResourceTopology", "Device"]),
+        (
+            KoordletSettings(),
+            "CustomNodeResource=true",
+            ["NodeMetric", "NodeResourceTopology", "CustomNodeResource"],
+        ),
     ],
 )
 def test_reports_that_are_wanted(settings, given, expected):

@@ -1,1 +1,1 @@
-"""NodeMetric, NodeResourceTopology and Device, built from what koordlet knows. No IO."""
+"""Objects that koordlet reports, built from what it knows. No IO."""

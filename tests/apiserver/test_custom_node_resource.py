@@ -1,0 +1,169 @@
+"""koordlet exports its node as Katalyst's object to a real API server, with the rights of deploy/.
+
+The definition is written here after Katalyst's: cluster-scoped, short name kcnr, with a status.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.real_cluster import RealCluster
+from tests.support.koordlet_programs import StatusKoordlet
+from tests.support.processes import until
+
+LIST, TEXT = {"type": "array"}, {"type": "string"}
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+GROUP = "node.katalyst.kubewharf.io"
+NAME = f"customnoderesources.{GROUP}"
+RESOURCES = {"type": "object", "properties": {"allocatable": OPEN, "capacity": OPEN}}
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": NAME},
+    "spec": {
+        "group": GROUP,
+        "scope": "Cluster",
+        "names": {
+            "kind": "CustomNodeResource",
+            "listKind": "CustomNodeResourceList",
+            "plural": "customnoderesources",
+            "shortNames": ["kcnr"],
+        },
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {
+                                    "nodeResourceProperties": {**LIST, "items": OPEN},
+                                    "taints": {**LIST, "items": OPEN},
+                                },
+                            },
+                            "status": {
+                                "type": "object",
+                                "properties": {
+                                    "resources": RESOURCES,
+                                    "topologyZone": {**LIST, "items": OPEN},
+                                    "topologyPolicy": TEXT,
+                                    "conditions": {**LIST, "items": OPEN},
+                                    "nodeMetricStatus": OPEN,
+                                },
+                            },
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture
+def koordlet(installed: RealCluster, tmp_path: Path) -> Iterator[StatusKoordlet]:
+    installed.ready_node("n1", {"cpu": "8", "memory": "16Gi"})
+    config = installed.server.kubeconfig("koordlet", installed.token("koordlet"))
+    made = StatusKoordlet(
+        tmp_path,
+        tmp_path / "hooks",
+        f"--kubeconfig={config}",
+        "--node-name=n1",
+        "--feature-gates=CustomNodeResource=true",
+        "--collect-res-used-interval=1",
+        "--node-topology-sync-interval=1",
+        "--disable-query-kubelet-config",
+    )
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "cpu_manager_state").write_text('{"policyName":"none"}')
+    made.start()
+    yield made
+    made.close()
+
+
+def reported(cluster: RealCluster) -> dict[str, Any]:
+    """NUMA nodes of the NodeResourceTopology, with what can be allocated and what there is."""
+    zones = cluster.get("noderesourcetopologies", "n1")["zones"]
+    return {
+        zone["name"].removeprefix("node-"): {
+            kind: {resource["name"]: resource[kind] for resource in zone["resources"]}
+            for kind in ("allocatable", "capacity")
+        }
+        for zone in zones
+    }
+
+
+def exported(cluster: RealCluster) -> dict[str, Any]:
+    """The same of the exported object; nothing while there is none."""
+    try:
+        status = cluster.get("kcnr", "n1").get("status", {})
+    except RuntimeError:
+        return {}
+    zones = status.get("topologyZone", [])
+    return {
+        numa["name"]: numa["resources"]
+        for zone in zones
+        for numa in (zone["children"] if zone["type"] == "Socket" else [zone])
+    }
+
+
+def test_the_node_is_exported_where_the_definition_is(
+    installed: RealCluster, koordlet: StatusKoordlet
+) -> None:
+    cluster, definition = installed, json.dumps(DEFINITION)
+
+    def problems() -> list[dict[str, Any]]:
+        return [
+            one for one in koordlet.events("cannot publish") if one["kind"] == "CustomNodeResource"
+        ]
+
+    # Without it: one line, and the other reports go on.
+    until(lambda: len(problems()) == 1)
+    assert "no such kind" in problems()[0]["reason"]
+    until(lambda: reported_now(cluster))
+    cluster.kubectl("apply", "-f", "-", stdin=definition)
+    until(lambda: bool(exported(cluster)), seconds=150.0)
+    assert exported(cluster) == reported(cluster) != {}
+    status = cluster.get("kcnr", "n1")["status"]
+    prefix = "resource.katalyst.kubewharf.io/reclaimed_"
+    assert status["resources"]["allocatable"] == {f"{prefix}millicpu": "0", f"{prefix}memory": "0"}
+    assert [one["type"] for one in status["conditions"]] == ["AgentReady"]
+    # What the manager offers arrives with the Node's next change; what others set stays.
+    properties = '{"spec": {"nodeResourceProperties": [{"propertyName": "cis"}]}}'
+    cluster.kubectl("patch", "kcnr", "n1", "--type=merge", "-p", properties)
+    cluster.kubectl("label", "kcnr", "n1", "team=a")
+    batch = '{"status": {"allocatable": {"kubernetes.io/batch-cpu": "2500"}}}'
+    cluster.kubectl("patch", "node", "n1", "--subresource=status", "-p", batch)
+
+    def offered() -> str:
+        return cluster.get("kcnr", "n1")["status"]["resources"]["allocatable"][f"{prefix}millicpu"]
+
+    until(lambda: offered() == "2500")
+    there = cluster.get("kcnr", "n1")
+    assert there["spec"] == {"nodeResourceProperties": [{"propertyName": "cis"}]}
+    assert there["metadata"]["labels"] == {"team": "a"}
+    # It goes with its definition, and comes again.
+    cluster.kubectl("delete", "crd", NAME)
+    until(lambda: len(problems()) == 2, seconds=150.0)
+    cluster.kubectl("apply", "-f", "-", stdin=definition)
+    until(lambda: bool(exported(cluster)), seconds=150.0)
+    assert exported(cluster) == reported(cluster)
+    assert offered() == "2500"
+    assert "forbidden" not in koordlet.said.lower()
+
+
+def reported_now(cluster: RealCluster) -> bool:
+    try:
+        return bool(reported(cluster))
+    except RuntimeError:
+        return False
