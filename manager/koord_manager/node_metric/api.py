@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -18,8 +19,9 @@ from koord_serving.aggregated.core.list_options import (
     form,
     parse,
 )
+from koord_serving.aggregated.core.request_info import request_info
+from koord_serving.aggregated.json_stream import prepare, write
 from koord_serving.delegated_auth.authenticator import DelegatedAuthenticator
-from koord_serving.delegated_auth.core.reviews import AccessAttributes
 from koord_serving.delegated_auth.core.users import User
 
 from koord_manager.node_metric.core import documents, schema
@@ -35,21 +37,27 @@ WATCH_SECONDS = 1800
 """Of a watch that sets no timeout."""
 
 _LONGEST_WATCH = 3600
-_STALLED_SECONDS = 30.0
-"""Time after which a client that takes nothing is disconnected."""
-
-_PIECE = 256 * 1024
 _MOST_REQUESTS = 400
 _RETRY_SECONDS = 2
 _BASE = f"/apis/{API_VERSION}/{PLURAL}"
 _OPEN = {"/healthz", "/livez", "/readyz"}
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class ApiGroup(Protocol):
+    """Another group of the API that is served here: ``versions`` has the preferred one first."""
+
+    name: str
+    versions: Sequence[str]
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add what is below /apis/GROUP/VERSION."""
+        ...
+
+
 class NodeMetricsApi:
-    """Serves a store.
+    """Serves a store, and ``groups`` beside it.
 
     ``complete`` says whether nodes have had the time to report to us, since a store that
     is empty for being new would read as a cluster without nodes. ``front_proxy`` is the proxy that
@@ -64,9 +72,11 @@ class NodeMetricsApi:
         authenticator: DelegatedAuthenticator,
         front_proxy: Callable[[], FrontProxy | None],
         *,
+        groups: Sequence[ApiGroup] = (),
         clock: Callable[[], float] = time.time,
         on_warning: Callable[[str], None] = lambda _line: None,
     ) -> None:
+        self._groups = groups
         self._on_warning = on_warning
         self._store = store
         self._leads = leads
@@ -84,14 +94,18 @@ class NodeMetricsApi:
         app = web.Application(middlewares=[self._guarded])
         index, v2, v3 = schema.v3_index(), schema.v2(), schema.v3()
         for path, given in (
-            ("/apis", msgspec.json.encode(documents.group_list())),
-            (f"/apis/{GROUP}", msgspec.json.encode(documents.group())),
+            ("/apis", msgspec.json.encode(self._group_list())),
+            (f"/apis/{GROUP}", msgspec.json.encode(documents.group(GROUP, (VERSION,)))),
             (f"/apis/{API_VERSION}", msgspec.json.encode(documents.resource_list())),
             ("/openapi/v2", v2),
             ("/openapi/v3", msgspec.json.encode(index)),
             (schema.V3_PATH, v3),
         ):
             app.router.add_get(path, _constant(given))
+        for group in self._groups:
+            document = documents.group(group.name, group.versions)
+            app.router.add_get(f"/apis/{group.name}", _constant(msgspec.json.encode(document)))
+            group.add_to(app.router)
         app.router.add_get("/livez", _alive)
         app.router.add_get("/healthz", self._healthy)
         app.router.add_get("/readyz", self._healthy)
@@ -102,6 +116,10 @@ class NodeMetricsApi:
         app.router.add_route("*", "/{tail:.*}", _nothing)
         app.on_shutdown.append(self._end)
         return app
+
+    def _group_list(self) -> documents.Json:
+        given = [(group.name, group.versions) for group in self._groups]
+        return documents.group_list([(GROUP, (VERSION,)), *given])
 
     async def _end(self, _app: web.Application) -> None:
         """Watches end as at their timeout, so that clients turn to the next leader."""
@@ -115,14 +133,13 @@ class NodeMetricsApi:
                 await self._check(request)
             return await handler(request)
         except StatusError as refused:
-            return _refusal(refused)
+            return _refusal(request, refused)
         except ApiError as error:
             # What the API server says is not for unknown callers.
             self._on_warning(str(error))
             message = "the API server cannot be asked who you are"
-            return _refusal(
-                StatusError(503, "ServiceUnavailable", message, retry_after=_RETRY_SECONDS)
-            )
+            unknown = StatusError(503, "ServiceUnavailable", message, retry_after=_RETRY_SECONDS)
+            return _refusal(request, unknown)
         finally:
             self._busy -= 1
 
@@ -132,7 +149,8 @@ class NodeMetricsApi:
             raise StatusError(429, "TooManyRequests", message, retry_after=1)
         self._require_leading()
         user = await self._user(request)
-        refusal = await self._authenticator.refusal(user, _attributes(request))
+        about = request_info(request.method, request.path, request.query)
+        refusal = await self._authenticator.refusal(user, about)
         if refusal:
             raise StatusError(403, "Forbidden", refusal)
 
@@ -182,8 +200,8 @@ class NodeMetricsApi:
             )
         found = page(self._store, options)
         full, now = options.whole_in_rows, self._clock()
-        response = await _prepared(request)
-        await _write(response, documents.listed(found, options.names, shape, full=full, now=now))
+        response = await prepare(request)
+        await write(response, documents.listed(found, options.names, shape, full=full, now=now))
         return response
 
     def _require_complete(self) -> None:
@@ -194,19 +212,19 @@ class NodeMetricsApi:
     async def _watch(
         self, request: web.Request, follower: Follower, options: ListOptions
     ) -> web.StreamResponse:
-        response = await _prepared(request)
+        response = await prepare(request)
         loop = asyncio.get_running_loop()
         bookmarked = loop.time()
         ends = bookmarked + min(options.timeout or WATCH_SECONDS, _LONGEST_WATCH)
         self.watches += 1
         try:
-            await _write(response, follower.first())
+            await write(response, follower.first())
             while self._goes_on(follower):
                 now = loop.time()
-                await _write(response, follower.next())
+                await write(response, follower.next())
                 if options.bookmarks and (now - bookmarked >= BOOKMARK_SECONDS or now >= ends):
                     bookmarked = now
-                    await _write(response, [follower.bookmark()])
+                    await write(response, [follower.bookmark()])
                 if now >= ends:
                     break
                 await asyncio.sleep(max(0.0, min(LOOK_SECONDS, ends - now)))
@@ -217,54 +235,6 @@ class NodeMetricsApi:
     def _goes_on(self, follower: Follower) -> bool:
         leads = self._leads() and follower.current
         return leads and not (self._ending or follower.ended)
-
-
-async def _prepared(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
-    return response
-
-
-async def _write(response: web.StreamResponse, pieces: Iterable[bytes]) -> None:
-    """In chunks of some size; a client that takes nothing for long is hung up on.
-
-    Raises:
-        ConnectionError: the client is gone.
-    """
-    waiting: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        waiting.append(piece)
-        size += len(piece)
-        if size >= _PIECE:
-            await _sent(response, b"".join(waiting))
-            waiting, size = [], 0
-    if waiting:
-        await _sent(response, b"".join(waiting))
-
-
-async def _sent(response: web.StreamResponse, chunk: bytes) -> None:
-    try:
-        async with asyncio.timeout(_STALLED_SECONDS):
-            await response.write(chunk)
-    except TimeoutError:
-        raise ConnectionResetError("the client takes nothing") from None
-
-
-def _attributes(request: web.Request) -> AccessAttributes:
-    """The attributes to authorize, as the real API server names them."""
-    if request.path != _BASE and not request.path.startswith(f"{_BASE}/"):
-        return AccessAttributes(request.method.lower(), path=request.path)
-    name = request.path.removeprefix(_BASE).removeprefix("/")
-    verb = _VERBS.get(request.method, "get")
-    if verb == "get" and not name:
-        options = parse(request.query)
-        verb = "watch" if options.watch else "list"
-        about = AccessAttributes(verb, GROUP, VERSION, PLURAL, options.name)
-        return about._replace(fields=options.fields, labels=options.labels)
-    if verb == "delete" and not name:
-        verb = "deletecollection"
-    return AccessAttributes(verb, GROUP, VERSION, PLURAL, name)
 
 
 def _form(request: web.Request) -> ObjectForm:
@@ -291,6 +261,11 @@ async def _nothing(_request: web.Request) -> web.StreamResponse:
     return web.Response(status=404, text="404 page not found\n")
 
 
-def _refusal(refused: StatusError) -> web.Response:
+def _refusal(request: web.Request, refused: StatusError) -> web.Response:
+    about = request_info(request.method, request.path, {})
     headers = {"Retry-After": str(refused.retry_after)} if refused.retry_after else {}
-    return web.json_response(documents.status(refused), status=refused.status, headers=headers)
+    return web.json_response(
+        documents.status(refused, about.group, about.resource),
+        status=refused.status,
+        headers=headers,
+    )

@@ -14,6 +14,7 @@ import pytest
 from koord_kube.protocol.resources import CONFIG_MAPS
 from koord_manager.node_metric import api as api_module
 from koord_manager.node_metric.core.store import NodeIdentity
+from koord_serving.aggregated import json_stream
 
 from tests.support.certificates import HAVE_OPENSSL, Certificates
 from tests.support.kube_api import Identity, front_proxy_config_map
@@ -310,7 +311,7 @@ async def test_so_many_requests_and_no_more(
 async def test_a_client_that_takes_nothing_is_hung_up_on(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_module, "_STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(json_stream, "_STALLED_SECONDS", 0.2)
     manager.put(*(f"m{number}" for number in range(200)), status=b'{"x":"%b"}' % (b"y" * 100_000))
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", manager.service.api_port, ssl=manager.trust, limit=1024

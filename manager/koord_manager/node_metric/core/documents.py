@@ -5,7 +5,7 @@ An object's JSON is put together around the status, which was checked when it ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -125,9 +125,9 @@ def error_line(refused: StatusError) -> bytes:
     return _line("ERROR", msgspec.json.encode(status(refused)))
 
 
-def status(refused: StatusError) -> Json:
+def status(refused: StatusError, group: str = GROUP, plural: str = PLURAL) -> Json:
     """Kubernetes' Status of a refusal."""
-    details: Json = {"group": GROUP, "kind": PLURAL}
+    details: Json = {"group": group, "kind": plural} if plural else {}
     if refused.retry_after:
         details["retryAfterSeconds"] = refused.retry_after
     if refused.cause:
@@ -144,14 +144,15 @@ def status(refused: StatusError) -> Json:
     }
 
 
-def group_list() -> Json:
-    """Of /apis."""
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group()]}
+def group_list(groups: Iterable[tuple[str, Sequence[str]]]) -> Json:
+    """Of /apis: groups with their versions, the preferred one first."""
+    found = [_group(name, versions) for name, versions in groups]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
 
 
-def group() -> Json:
+def group(name: str, versions: Sequence[str]) -> Json:
     """Of /apis/GROUP."""
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group()}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
 
 
 def resource_list() -> Json:
@@ -179,9 +180,9 @@ def human(seconds: float) -> str:
     return f"{int(seconds // 60)}m" if seconds >= 120 else f"{max(0, int(seconds))}s"
 
 
-def _group() -> Json:
-    version = {"groupVersion": API_VERSION, "version": VERSION}
-    return {"name": GROUP, "versions": [version], "preferredVersion": version}
+def _group(name: str, versions: Sequence[str]) -> Json:
+    found = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": found, "preferredVersion": found[0]}
 
 
 def _metadata(kept: StoredMetric) -> Json:

@@ -30,6 +30,8 @@ class AccessAttributes(NamedTuple):
     path: str = ""
     fields: tuple[Requirement, ...] = ()
     labels: tuple[Requirement, ...] = ()
+    namespace: str = ""
+    subresource: str = ""
 
     def document(self) -> Object:
         """As reviews have them."""
