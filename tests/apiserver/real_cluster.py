@@ -21,6 +21,7 @@ from tests.support.waiting import until
 ROOT = Path(__file__).parents[2]
 COMPONENTS = (
     "node-metric-api",
+    "resource-metrics",
     "colocation-profile-controller",
     "evictions",
     "custom-node-resource",

@@ -63,8 +63,8 @@ class OlderLink(Link):
         return (("authorization", await self._credentials.header()),)
 
 
-async def leading(cluster: RealCluster, name: str) -> ManagerProgram:
-    made = await cluster.started(name, *FLAGS)
+async def leading(cluster: RealCluster, name: str, *flags: str) -> ManagerProgram:
+    made = await cluster.started(name, *(flags or FLAGS))
     await until(lambda: made.leads, "it leads")
     await until(lambda: available(cluster) == "True", "the API server finds it")
     return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.support import containerd, kube_apiserver, own_machine
@@ -31,9 +32,12 @@ def why_not() -> str | None:
 class ControllerManager(Program):
     """kube-controller-manager: what gives namespaces their account, and gone nodes' pods an end."""
 
-    def __init__(self, server: KubeApiserver) -> None:
+    def __init__(
+        self, server: KubeApiserver, flags: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         super().__init__("kube-controller-manager", server.folder)
         self._server = server
+        self._flags = flags
 
     def start(self) -> None:
         """Start it, and wait for nothing."""
@@ -45,6 +49,7 @@ class ControllerManager(Program):
             "leader-elect": "false",
             "root-ca-file": server.authority,
             "service-account-private-key-file": server.key,
+            **self._flags,
         }
         command = [find_program(self.name) or "", *(f"--{key}={flags[key]}" for key in flags)]
         self.spawn(server.network.inside(command))

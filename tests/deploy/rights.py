@@ -108,6 +108,7 @@ def _rules(objects: Iterable[Object], binding: Object) -> tuple[Mapping[str, Any
 _COMPONENTS = {
     "--enable-node-metric-api": "node-metric-api",
     "ColocationProfileController=true": "colocation-profile-controller",
+    "ResourceMetricsAPI=true": "resource-metrics",
     "RolloutGuard=true": "rollout-guard",
 }
 

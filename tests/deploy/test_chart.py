@@ -117,7 +117,8 @@ ALL_COMPONENTS = {
     "monitoring.monitors": True,
     "monitoring.alerts": True,
     "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true,CustomNodeResource=true",
-    "manager.featureGates": "ColocationProfileController=true,RolloutGuard=true",
+    "manager.featureGates": "ColocationProfileController=true,ResourceMetricsAPI=true,"
+    "RolloutGuard=true",
     "manager.enableNodeMetricApi": "true",
 }
 
@@ -182,6 +183,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ),
         ("rollout-guard", {"manager.featureGates": "RolloutGuard=true"}),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
+        ("resource-metrics", {"manager.featureGates": "ResourceMetricsAPI=true"}),
         ("scheduler", {"scheduler.enabled": True}),
         ("numa", {"scheduler.numa": True}),
         ("device-share", {"scheduler.deviceShare": True}),

@@ -37,13 +37,14 @@ from koord_kube.protocol.resources import (
 )
 from koord_kube.protocol.selectors import label_is
 from koord_manager.node_metric import controller
+from koord_manager.node_metric import publisher as publishing
 from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
 from koord_manager.node_metric.report_authorizer import ReportAuthorizer
 from koord_manager.node_objects.core.nodes import ClusterNode, read_node
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.program.cluster_queries import ClusterQueries
 from koord_manager.program.config import Settings
-from koord_manager.program.node_metric_server import CA_CONFIG_MAP
+from koord_manager.program.node_metric_server import CA_CONFIG_MAP, RESOURCE_METRICS
 from koord_manager.quota.charging import QuotaCharger
 from koord_manager.quota.core.charge import QuotaCharge
 from koord_manager.quota.core.review import PodQuery
@@ -68,6 +69,7 @@ from tests.support.processes import PATIENCE
 from tests.support.service_account_tokens import unsigned_token
 
 SETTINGS = Settings()
+PUBLISHED = (publishing.NODE_METRICS, RESOURCE_METRICS)
 WEBHOOKS = "admissionregistration.k8s.io"
 GATES = (
     "ColocationProfileController",
@@ -77,6 +79,7 @@ GATES = (
     "NodeMutatingWebhook",
     "NodeValidatingWebhook",
     "ReservationMutatingWebhook",
+    "ResourceMetricsAPI",
     "RolloutGuard",
 )
 NOT_RUN_HERE = {
@@ -88,10 +91,15 @@ NOT_RUN_HERE = {
 """What is allowed for what no test of this module waits for."""
 MAY_RUN_HERE = {("slo.koordinator.sh", "nodeslos", "get")}
 """What is asked only if a NodeSLO is looked at again before its creation has been heard of."""
-COMPONENTS = ("node-metric-api", "colocation-profile-controller", "rollout-guard")
+COMPONENTS = (
+    "node-metric-api",
+    "resource-metrics",
+    "colocation-profile-controller",
+    "rollout-guard",
+)
 OF_COMPONENTS = {
     ("create", "apiservices"),
-    *((verb, "apiservices") for verb in ("get", "list", "watch", "update")),
+    *((verb, "apiservices") for verb in ("get", "list", "watch", "update", "delete")),
     ("create", "configmaps"),
     *((verb, "configmaps") for verb in ("get", "list", "watch", "update")),
     ("create", "endpointslices"),
@@ -155,7 +163,8 @@ class Parts:
         )
         await rotation.once()
         now += LIFE - timedelta(days=1)
-        self.api.put(API_SERVICES, _api_service())
+        for group in PUBLISHED:
+            self.api.put(API_SERVICES, _api_service(group.group, group.version))
         async with self.running(rotation, self._keeper(rotation)):
             await self.until(partial(self._was_asked, "update", "secrets"))
             for plural in (MUTATING_WEBHOOKS.plural, VALIDATING_WEBHOOKS.plural, "secrets"):
@@ -164,8 +173,8 @@ class Parts:
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
                 self._forget_whom_to_trust(resource)
                 await self.until(partial(self._was_asked, "update", resource.plural))
-            await self.api.wait_for("watch", 1, "apiservices")
-            await self.until(partial(self._was_asked, "update", "apiservices"))
+            await self.api.wait_for("watch", 2, "apiservices")
+            await self.until(lambda: self.api.count("update", "apiservices") == 2)
 
     def _keeper(self, rotation: CertificateSecret) -> WebhookConfigurationReconciler:
         async def ready() -> str:
@@ -177,7 +186,13 @@ class Parts:
         targets = [configuration_target(*pair, NAMES) for pair in zip(kinds, made, strict=True)]
         return WebhookConfigurationReconciler(
             self.client,
-            [*targets, api_service_target(API_SERVICE)],
+            [
+                *targets,
+                *(
+                    api_service_target(name, SETTINGS.node_metric_service, NAMESPACE)
+                    for name in (API_SERVICE, RESOURCE_METRICS.api_service)
+                ),
+            ],
             bundle=lambda: rotation.bundle,
             ready=ready,
             leads=lambda: True,
@@ -194,11 +209,15 @@ class Parts:
         service = SETTINGS.node_metric_service
         for ip in ("10.0.0.1", "10.0.0.2", "fd00::1"):
             publisher = LeaderPublisher(
-                self.client, LeaderEndpoint(service, NAMESPACE, ip, {"https": 9443})
+                self.client,
+                LeaderEndpoint(service, NAMESPACE, ip, {"https": 9443}),
+                PUBLISHED,
             )
             await publisher.publish()
-            self.api.put(API_SERVICES, _api_service())
+            for group in PUBLISHED:
+                self.api.put(API_SERVICES, _api_service(group.group, group.version))
             await publisher.publish()
+            await publisher.unregister(RESOURCE_METRICS)
             await publisher.withdraw()
 
     async def review(self) -> None:
@@ -354,16 +373,18 @@ _WAITING = {
 }
 
 
-def _api_service() -> dict[str, Any]:
-    service = {"name": "elsewhere", "namespace": NAMESPACE}
+def _api_service(group: str, version: str) -> dict[str, Any]:
+    """One of ours that is out of date."""
+    service = {"name": SETTINGS.node_metric_service, "namespace": NAMESPACE}
     spec = {
-        "group": "metrics.koordinator.sh",
-        "version": "v1alpha1",
-        "groupPriorityMinimum": 100,
+        "group": group,
+        "version": version,
+        "groupPriorityMinimum": 99,
         "versionPriority": 100,
         "service": service,
     }
-    return {"metadata": {"name": API_SERVICE}, "spec": spec}
+    labels = {"app.kubernetes.io/managed-by": "koord-manager"}
+    return {"metadata": {"name": f"{version}.{group}", "labels": labels}, "spec": spec}
 
 
 def _config() -> dict[str, Any]:

@@ -57,7 +57,7 @@ class ApiGroup(Protocol):
 
 
 class NodeMetricsApi:
-    """Serves a store, and ``groups`` beside it.
+    """Serves a store, and groups that are added to it.
 
     ``complete`` says whether nodes have had the time to report to us, since a store that
     is empty for being new would read as a cluster without nodes. ``front_proxy`` is the proxy that
@@ -72,11 +72,10 @@ class NodeMetricsApi:
         authenticator: DelegatedAuthenticator,
         front_proxy: Callable[[], FrontProxy | None],
         *,
-        groups: Sequence[ApiGroup] = (),
         clock: Callable[[], float] = time.time,
         on_warning: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        self._groups = groups
+        self._groups: list[ApiGroup] = []
         self._on_warning = on_warning
         self._store = store
         self._leads = leads
@@ -88,6 +87,10 @@ class NodeMetricsApi:
         self._ending = False
         self.watches = 0
         """Open at present."""
+
+    def add(self, group: ApiGroup) -> None:
+        """Serve another group as well; before ``app``."""
+        self._groups.append(group)
 
     def app(self) -> web.Application:
         """Build the web application."""

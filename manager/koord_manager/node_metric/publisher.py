@@ -1,4 +1,4 @@
-"""Publishes where the leader is: the APIService, and the only endpoint of a Service.
+"""Publishes where the leader is: APIServices, and the only endpoint of a Service.
 
 The Service has no selector, so nobody but us writes its EndpointSlice.
 """
@@ -6,23 +6,39 @@ The Service has no selector, so nobody but us writes its EndpointSlice.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.api import Api, NotFoundError, Object
 from koord_kube.protocol.resources import API_SERVICES, ENDPOINT_SLICES, Resource
+from koord_serving.admission.core.ca_bundle_targets import is_served_by
 from koord_serving.create_or_update import create_or_update
 
 from koord_manager.node_metric.core.documents import GROUP, VERSION
 
-API_SERVICE = f"{VERSION}.{GROUP}"
-
-_PRIORITY = 2000
-"""Above that of CRDs, 1000: of the two NodeMetrics plain `kubectl get nodemetrics` means ours."""
-
 _MANAGED_LABEL = "app.kubernetes.io/managed-by"
 _MANAGER = "koord-manager"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedGroup:
+    """A version of an API group that the leader serves; ``priority`` is among all groups."""
+
+    group: str
+    version: str
+    priority: int
+
+    @property
+    def api_service(self) -> str:
+        """Name of its APIService."""
+        return f"{self.version}.{self.group}"
+
+
+NODE_METRICS = PublishedGroup(GROUP, VERSION, 2000)
+"""Above that of CRDs, 1000: of the two NodeMetrics plain `kubectl get nodemetrics` means ours."""
+
+API_SERVICE = NODE_METRICS.api_service
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +58,24 @@ class LeaderEndpoint:
 
 
 class LeaderPublisher:
-    """Writes while this manager leads; ``api`` should refuse writes once it does not."""
+    """Writes while this manager leads; ``api`` should refuse writes once it does not.
 
-    def __init__(self, api: Api, endpoint: LeaderEndpoint) -> None:
+    An APIService that names another Service is somebody else's: it stays as it is, and
+    ``on_foreign`` gets it.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        endpoint: LeaderEndpoint,
+        groups: Sequence[PublishedGroup] = (NODE_METRICS,),
+        *,
+        on_foreign: Callable[[Object], None] = lambda _found: None,
+    ) -> None:
         self._api = api
         self._endpoint = endpoint
+        self._groups = groups
+        self._on_foreign = on_foreign
         self._slice = slice_name(endpoint)
 
     async def publish(self) -> None:
@@ -55,8 +84,40 @@ class LeaderPublisher:
         Raises:
             ApiError: it may not have been removed.
         """
-        await self._lay(API_SERVICES, api_service(self._endpoint))
-        await self._lay(ENDPOINT_SLICES, slice_of(self._endpoint))
+        await self.publish_endpoint()
+        for group in self._groups:
+            await self.register(group)
+
+    async def publish_endpoint(self) -> None:
+        """Be the Service's only endpoint.
+
+        Raises:
+            ApiError: it may not be.
+        """
+        await self._lay(ENDPOINT_SLICES, slice_of(self._endpoint), lambda _found: True)
+
+    async def register(self, group: PublishedGroup) -> None:
+        """Have API servers ask the Service for a group, unless they ask somebody else for it.
+
+        Raises:
+            ApiError: they may not do so.
+        """
+        await self._lay(API_SERVICES, api_service(self._endpoint, group), self._may_write)
+
+    async def unregister(self, group: PublishedGroup) -> None:
+        """Delete a group's APIService, if it is ours.
+
+        Raises:
+            ApiError: it may still be there.
+        """
+        try:
+            found = await self._api.get(API_SERVICES, group.api_service)
+            labels = found["metadata"].get("labels") or {}
+            if labels.get(_MANAGED_LABEL) == _MANAGER and self._is_ours(found):
+                uid = found["metadata"].get("uid", "")
+                await self._api.delete(API_SERVICES, group.api_service, uid=uid)
+        except NotFoundError:
+            return
 
     async def withdraw(self) -> None:
         """Remove this endpoint, unless another leader has replaced it.
@@ -67,11 +128,24 @@ class LeaderPublisher:
         namespace = self._endpoint.namespace
         await create_or_update(self._api, ENDPOINT_SLICES, self._slice, namespace, self._without_us)
 
-    async def _lay(self, resource: Resource, ours: Object) -> None:
+    async def _lay(
+        self, resource: Resource, ours: Object, may_write: Callable[[Object], bool]
+    ) -> None:
         name, namespace = ours["metadata"]["name"], ours["metadata"].get("namespace", "")
-        await create_or_update(
-            self._api, resource, name, namespace, lambda found: _over(found, ours)
-        )
+
+        def desired(found: Object | None) -> Object | None:
+            return _over(found, ours) if found is None or may_write(found) else None
+
+        await create_or_update(self._api, resource, name, namespace, desired)
+
+    def _may_write(self, found: Object) -> bool:
+        if not self._is_ours(found):
+            self._on_foreign(found)
+            return False
+        return True
+
+    def _is_ours(self, found: Object) -> bool:
+        return is_served_by(found, self._endpoint.service, self._endpoint.namespace)
 
     def _without_us(self, found: Object | None) -> Object | None:
         """The endpoint of a new leader stays."""
@@ -80,16 +154,16 @@ class LeaderPublisher:
         return {**found, "endpoints": []}
 
 
-def api_service(endpoint: LeaderEndpoint) -> Object:
-    """That our group-version is served by the Service. The CA bundle is written elsewhere."""
+def api_service(endpoint: LeaderEndpoint, group: PublishedGroup) -> Object:
+    """That a group-version is served by the Service. The CA bundle is written elsewhere."""
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
-        "metadata": {"name": API_SERVICE, "labels": {_MANAGED_LABEL: _MANAGER}},
+        "metadata": {"name": group.api_service, "labels": {_MANAGED_LABEL: _MANAGER}},
         "spec": {
-            "group": GROUP,
-            "version": VERSION,
-            "groupPriorityMinimum": _PRIORITY,
+            "group": group.group,
+            "version": group.version,
+            "groupPriorityMinimum": group.priority,
             "versionPriority": 100,
             "service": {
                 "name": endpoint.service,

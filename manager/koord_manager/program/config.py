@@ -189,7 +189,12 @@ class Settings:
         ElectionTiming(self.lease_duration, self.renew_deadline, self.retry_period)
         for flag in ("webhook_address", "node_metric_api_address", "node_metric_report_address"):
             parse_listen_address(flag, getattr(self, flag))
-        gates_of(self.feature_gates)
+        gates, _ = gates_of(self.feature_gates)
+        if gates["ResourceMetricsAPI"] and not self.enable_node_metric_api:
+            raise ValueError(
+                "--feature-gates has ResourceMetricsAPI=true; it needs --enable-node-metric-api, "
+                "which has nodes report the usage that it serves"
+            )
         needed = (
             self.enable_leader_election,
             self.pod_ip,

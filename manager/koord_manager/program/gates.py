@@ -32,12 +32,14 @@ DEFAULTS: Mapping[str, bool] = {
     "PodMutatingWebhook": True,
     "PodValidatingWebhook": True,
     "ReservationMutatingWebhook": False,
+    "ResourceMetricsAPI": False,
     "RolloutGuard": False,
     "SupportParentQuotaSubmitPod": False,
     "ValidatePodDeviceResource": False,
     "WebhookFramework": True,
 }
-"""Those that do something here. KatalystVocabulary, ManagedTaints and RolloutGuard are our own."""
+"""Those that do something here. Our own are KatalystVocabulary, ManagedTaints,
+ResourceMetricsAPI and RolloutGuard."""
 
 UNUSED = frozenset(
     {

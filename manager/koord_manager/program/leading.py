@@ -9,9 +9,10 @@ import anyio
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
-from koord_kube.protocol.resources import NODES
+from koord_kube.protocol.resources import NODES, PODS
 from koord_service import memory
 
+from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
 from koord_manager.node_metric import controller as node_metric_controller
 from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
@@ -56,6 +57,18 @@ class LeaderControllers:
         self._nodes: Informer[ClusterNode] = Informer(
             api, NODES, decode=read_node, on_change=self._node_changed, on_warning=shared.on_warning
         )
+        self._pod_index = PodIndex()
+        self._pods = (
+            Informer(
+                api,
+                PODS,
+                decode=read_pod,
+                on_change=self._pod_index.changed,
+                on_warning=shared.on_warning,
+            )
+            if shared.gates["ResourceMetricsAPI"]
+            else None
+        )
         self._objects = tuple(self._node_objects(api, names))
         self.resources = self._node_resources(settings, api) if "noderesource" in names else None
         self._profiles = _profiles(settings, api, shared) if "colocationprofile" in names else None
@@ -80,6 +93,11 @@ class LeaderControllers:
         """True if all ``nodes`` are there, and their strategies are known."""
         return self._nodes.synced and self._shared.configs.synced
 
+    @property
+    def pods(self) -> PodIndex | None:
+        """All pods on nodes, for the resource metrics API; ``None`` while they are not known."""
+        return self._pod_index if self._pods is not None and self._pods.synced else None
+
     def strategy(self, node: str) -> ColocationStrategy:
         """The strategy of a node; of one that is not known the cluster's."""
         taken = self.resources.fleet.strategy(node) if self.resources else None
@@ -99,7 +117,7 @@ class LeaderControllers:
         """Reasons why something may not be as desired, a line each."""
         others = (
             *(self.resources, self._quotas, self._recommendations, self._taints),
-            self._rollouts,
+            *(self._rollouts, self._pods),
         )
         for controller in (self._nodes, *self._objects, *others):
             if controller is not None and controller.problem:
@@ -136,6 +154,7 @@ class LeaderControllers:
                 self._recommendations,
                 self._taints,
                 self._rollouts,
+                self._pods,
             ):
                 if other is not None:
                     group.start_soon(other.run)

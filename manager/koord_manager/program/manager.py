@@ -96,7 +96,11 @@ class Manager:
             on_warning=self._warn,
         )
         self._node_metrics: NodeMetricServer | None = None
-        extra = NodeMetricServer.tls_needs(settings) if settings.enable_node_metric_api else None
+        extra = (
+            NodeMetricServer.tls_needs(settings, self._gates)
+            if settings.enable_node_metric_api
+            else None
+        )
         self._webhooks = WebhookServer(
             settings,
             client,
@@ -113,6 +117,7 @@ class Manager:
         if settings.enable_node_metric_api:
             self._node_metrics = NodeMetricServer(
                 settings,
+                self._gates,
                 self._review_client,
                 self._leadership,
                 self._webhooks.tls,

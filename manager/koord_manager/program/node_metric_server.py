@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import anyio
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.leadership import Leadership
-from koord_kube.protocol.api import Api, ApiError
+from koord_kube.protocol.api import Api, ApiError, Object
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_kube.shared_backoff import backoff_of
 from koord_kube.work_queue import WorkQueue
+from koord_service.log_deduplicator import LogDeduplicator
 from koord_serving.admission.core.ca_bundle_targets import (
     CABundleTarget,
     api_service_target,
@@ -21,8 +23,16 @@ from koord_serving.admission.core.ca_bundle_targets import (
 from koord_serving.tls.server_tls import ServerTls
 from prometheus_client import CollectorRegistry
 
+from koord_manager.metrics_apis.core.documents import GROUP, VERSION
+from koord_manager.metrics_apis.core.pods import PodIndex
+from koord_manager.metrics_apis.resource_metrics import ResourceMetricsGroup, UsageSources
 from koord_manager.node_metric.core.store import NodeIdentity
-from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
+from koord_manager.node_metric.publisher import (
+    NODE_METRICS,
+    LeaderEndpoint,
+    LeaderPublisher,
+    PublishedGroup,
+)
 from koord_manager.node_metric.receiver import Received
 from koord_manager.node_metric.service import NodeDirectory, NodeMetricService, NodeMetricTiming
 from koord_manager.program.config import Settings, parse_listen_address
@@ -32,6 +42,9 @@ from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 CA_CONFIG_MAP = "koordinator-manager-ca"
 """Has in ``ca.crt`` whom koordlets trust when they report."""
+
+RESOURCE_METRICS = PublishedGroup(GROUP, VERSION, 100)
+"""With metrics-server's priority."""
 
 _KEPT_SECONDS = 60.0
 _LONGEST_RETRY_SECONDS = 30.0
@@ -57,6 +70,7 @@ class NodeMetricServer:
     def __init__(
         self,
         settings: Settings,
+        gates: Mapping[str, bool],
         api: Api,
         leadership: Leadership,
         tls: ServerTls,
@@ -71,6 +85,9 @@ class NodeMetricServer:
         self._certified = certified
         self._on_warning = on_warning
         self._term = term
+        self._recorder = recorder
+        self._foreign = LogDeduplicator()
+        self._resource_metrics = gates["ResourceMetricsAPI"]
         addresses = (settings.node_metric_api_address, settings.node_metric_report_address)
         self._api_at = parse_listen_address("node-metric-api-address", addresses[0]) or ("", 0)
         self._reports_at = parse_listen_address("node-metric-report-address", addresses[1]) or (
@@ -95,14 +112,21 @@ class NodeMetricServer:
             timing=NodeMetricTiming(stale=settings.node_metric_stale_seconds),
         )
 
+        if self._resource_metrics:
+            self.service.served.add(ResourceMetricsGroup(self._usage_sources()))
+
     @staticmethod
-    def tls_needs(settings: Settings) -> TlsRequirements:
+    def tls_needs(settings: Settings, gates: Mapping[str, bool]) -> TlsRequirements:
         """Return the requirements on the certificates."""
         namespace = settings.config_namespace
+        groups = (NODE_METRICS, *((RESOURCE_METRICS,) if gates["ResourceMetricsAPI"] else ()))
         return TlsRequirements(
             service_names(settings.node_metric_service, namespace),
             (
-                api_service_target(API_SERVICE),
+                *(
+                    api_service_target(group.api_service, settings.node_metric_service, namespace)
+                    for group in groups
+                ),
                 config_map_target(CA_CONFIG_MAP, namespace, "ca.crt"),
             ),
         )
@@ -124,10 +148,10 @@ class NodeMetricServer:
     async def lead(self, term: int, api: Api) -> None:
         """Be the one that nodes report to, until cancelled; ``api`` writes only in this term."""
         self.service.lead(term)
-        publisher = LeaderPublisher(api, self._endpoint)
+        steps = self._steps(LeaderPublisher(api, self._endpoint, on_foreign=self._left_alone))
 
-        async def publish(_service: str) -> float:
-            await publisher.publish()
+        async def publish(step: str) -> float:
+            await steps[step]()
             return _KEPT_SECONDS
 
         loop = ReconcileLoop(
@@ -138,11 +162,52 @@ class NodeMetricServer:
             backoff=backoff_of(api),
             on_warning=self._on_warning,
         )
-        loop.add(self._endpoint.service)
+        for step in steps:
+            loop.add(step)
         try:
             await loop.run()
         finally:
             self.service.resign()
+
+    def _steps(self, publisher: LeaderPublisher) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What is published, by its name; each is tried on its own."""
+        resource_metrics = publisher.register if self._resource_metrics else publisher.unregister
+        return {
+            self._endpoint.service: publisher.publish_endpoint,
+            NODE_METRICS.api_service: partial(publisher.register, NODE_METRICS),
+            RESOURCE_METRICS.api_service: partial(resource_metrics, RESOURCE_METRICS),
+        }
+
+    def _left_alone(self, found: Object) -> None:
+        """Say that somebody else serves a group, once until another one does."""
+        name, named = found["metadata"]["name"], (found.get("spec") or {}).get("service") or {}
+        theirs = f"{named['namespace']}/{named['name']}" if named else "the API server itself"
+        ours = f"{self._endpoint.namespace}/{self._endpoint.service}"
+        line = (
+            f"APIService {name} belongs to {theirs} and is left alone; "
+            f"delete it to have its group served by {ours}"
+        )
+        if self._foreign.is_new(line):
+            self._on_warning(line)
+            meta = {"name": name, "uid": found["metadata"].get("uid", "")}
+            version = "apiregistration.k8s.io/v1"
+            regarding = {"apiVersion": version, "kind": "APIService", "metadata": meta}
+            self._recorder.record(regarding, "APIServiceTaken", line, warning=True)
+
+    def _usage_sources(self) -> UsageSources:
+        service = self.service
+        return UsageSources(
+            service.store, service.complete, self._pods, self._labels, self._strategy
+        )
+
+    def _pods(self) -> PodIndex | None:
+        term = self._term()
+        return term.pods if term is not None else None
+
+    def _labels(self, node: str) -> Mapping[str, str]:
+        term = self._term()
+        known = term.nodes.get(node) if term is not None else None
+        return known.labels if known is not None else {}
 
     async def withdraw(self, api: Api) -> None:
         """Withdraw the endpoint, so that nodes look for the next leader at once."""

@@ -7,6 +7,7 @@ from koord_kube.client import Client, Cluster
 from koord_kube.protocol.resources import API_SERVICES, ENDPOINT_SLICES
 from koord_manager.node_metric.publisher import (
     API_SERVICE,
+    NODE_METRICS,
     LeaderEndpoint,
     LeaderPublisher,
     slice_name,
@@ -57,17 +58,57 @@ async def test_what_others_say_of_the_api_service_stays_and_nothing_is_written_t
         await publisher.publish()
         found = api.get(API_SERVICES, API_SERVICE)
         found["spec"]["insecureSkipTLSVerify"] = True
-        found["spec"]["service"]["name"] = "elsewhere"
+        found["spec"]["service"]["port"] = 8443
         api.put(API_SERVICES, found)
         await publisher.publish()
         spec = api.get(API_SERVICES, API_SERVICE)["spec"]
-        assert (spec["insecureSkipTLSVerify"], spec["service"]["name"]) == (
-            True,
-            "koord-manager-leader",
-        )
+        assert (spec["insecureSkipTLSVerify"], spec["service"]["port"]) == (True, 443)
         writes = api.count("update") + api.count("create")
         await publisher.publish()
         assert api.count("update") + api.count("create") == writes
+
+
+@pytest.mark.parametrize(
+    "service", [{"name": "metrics-server", "namespace": "kube-system", "port": 443}, None]
+)
+async def test_an_api_service_of_somebody_else_is_neither_taken_nor_deleted(
+    api: KubeApi, service: Any
+) -> None:
+    theirs = {
+        "metadata": {"name": API_SERVICE, "labels": {"app.kubernetes.io/managed-by": "somebody"}},
+        "spec": {
+            "group": "metrics.koordinator.sh",
+            "version": "v1alpha1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": service,
+        },
+    }
+    api.put(API_SERVICES, theirs)
+    before = api.get(API_SERVICES, API_SERVICE)
+    left: list[str] = []
+    async with Client(Cluster(api.url)) as client:
+        publisher = LeaderPublisher(
+            client, endpoint(), on_foreign=lambda found: left.append(found["metadata"]["name"])
+        )
+        await publisher.publish()
+        await publisher.unregister(NODE_METRICS)
+    assert api.get(API_SERVICES, API_SERVICE) == before
+    assert left == [API_SERVICE]
+    assert addresses(api) == ["10.0.0.1"]
+
+
+async def test_what_is_no_longer_served_is_deleted_unless_another_made_it(api: KubeApi) -> None:
+    async with Client(Cluster(api.url)) as client:
+        publisher = LeaderPublisher(client, endpoint())
+        await publisher.unregister(NODE_METRICS)
+        await publisher.publish()
+        found = api.get(API_SERVICES, API_SERVICE)
+        api.put(API_SERVICES, found | {"metadata": {**found["metadata"], "labels": {}}})
+        await publisher.unregister(NODE_METRICS)
+        await publisher.publish()
+        await publisher.unregister(NODE_METRICS)
+    assert not [key for key in api.objects if key.resource == API_SERVICES]
 
 
 async def test_who_leads_no_more_takes_itself_away_and_nobody_else(api: KubeApi) -> None:

@@ -80,6 +80,7 @@ def test_a_calculation_is_no_controller() -> None:
         ("--metrics-address=:1", "--metrics-address"),
         ("--webhook-address=9876", '--webhook-address is "9876"; expected HOST:PORT or :PORT'),
         ("--feature-gates=PodMutatingWebhook=maybe", 'is "maybe"; expected true or false'),
+        ("--feature-gates=ResourceMetricsAPI=true", "; it needs --enable-node-metric-api"),
         ("--enable-node-metric-api", "--enable-node-metric-api needs --enable-leader-election"),
     ],
 )

@@ -39,6 +39,7 @@ from tests.support.serving import issued
 
 OWN = "koordinator-system"
 SERVICE = "v1alpha1.metrics.koordinator.sh"
+SERVED_BY = {"name": "koordinator-manager", "namespace": OWN}
 OURS = NAMES | {"mpod.koordinator.sh"}
 GATES = {"WebhookFramework": True, "PodMutatingWebhook": True}
 
@@ -62,7 +63,7 @@ def targets() -> list[CABundleTarget]:
     return [
         configuration_target(MUTATING_WEBHOOKS, mutating, OURS),
         configuration_target(VALIDATING_WEBHOOKS, validating, OURS),
-        api_service_target(SERVICE),
+        api_service_target(SERVICE, SERVED_BY["name"], SERVED_BY["namespace"]),
         config_map_target("koordinator-manager-ca", OWN, "ca.crt"),
     ]
 
@@ -130,7 +131,7 @@ async def keeping() -> AsyncIterator[Keeping]:
             "groupPriorityMinimum": 100,
             "versionPriority": 100,
             "insecureSkipTLSVerify": True,
-            "service": {"name": "koordinator-manager", "namespace": "koordinator-system"},
+            "service": SERVED_BY,
         }
         api.put(API_SERVICES, {"metadata": {"name": SERVICE}, "spec": spec})
         made = Keeping(api)

@@ -50,9 +50,24 @@ def configuration_target(
     )
 
 
-def api_service_target(name: str) -> CABundleTarget:
-    """An APIService; it is installed by others, and only its caBundle is ours."""
-    return CABundleTarget(API_SERVICES, name, _api_service)
+def api_service_target(name: str, service: str, namespace: str) -> CABundleTarget:
+    """An APIService; it is installed by others, and only its caBundle is ours.
+
+    One that names another Service trusts somebody else, and stays as it is.
+    """
+    return CABundleTarget(
+        API_SERVICES,
+        name,
+        lambda found, pem: (
+            _api_service(found, pem) if found and is_served_by(found, service, namespace) else None
+        ),
+    )
+
+
+def is_served_by(api_service: Object, service: str, namespace: str) -> bool:
+    """True if API servers ask this Service for the group of an APIService."""
+    named = (api_service.get("spec") or {}).get("service") or {}
+    return (named.get("name"), named.get("namespace")) == (service, namespace)
 
 
 def config_map_target(name: str, namespace: str, key: str) -> CABundleTarget:
@@ -123,8 +138,8 @@ def _both(ours: Object, theirs: Object) -> Object:
     return made
 
 
-def _api_service(found: Object | None, pem: bytes) -> Object | None:
-    if found is None or not pem:
+def _api_service(found: Object, pem: bytes) -> Object | None:
+    if not pem:
         return None
     made = copy.deepcopy(found)
     spec: dict[str, Any] = made.setdefault("spec", {})

@@ -150,15 +150,21 @@ def test_a_bundle_that_is_not_ours_to_say_stays_as_it_is() -> None:
 
 
 def test_an_api_service_gets_its_bundle_alone() -> None:
-    target = api_service_target("v1alpha1.metrics.koordinator.sh")
-    kept = {"spec": {"insecureSkipTLSVerify": True, "group": "g"}, "metadata": {"labels": {}}}
+    target = api_service_target("v1alpha1.metrics.koordinator.sh", "leader", "ours")
+    service = {"name": "leader", "namespace": "ours", "port": 443}
+    kept = {
+        "spec": {"insecureSkipTLSVerify": True, "group": "g", "service": service},
+        "metadata": {"labels": {}},
+    }
     assert target.desired(kept, PEM) == {
-        "spec": {"caBundle": BUNDLE, "group": "g"},
+        "spec": {"caBundle": BUNDLE, "group": "g", "service": service},
         "metadata": {"labels": {}},
     }
     assert target.desired(None, PEM) is None
     assert target.desired(kept, b"") is None
     assert "insecureSkipTLSVerify" in kept["spec"]
+    for other in ({**service, "name": "metrics-server"}, {**service, "namespace": "b"}, None):
+        assert target.desired({"spec": {"service": other}, "metadata": {}}, PEM) is None
 
 
 def test_a_config_map_tells_other_clients_beside_what_is_there() -> None:

@@ -1,0 +1,1 @@
+"""Kubernetes' own metrics APIs, served from what nodes report."""
