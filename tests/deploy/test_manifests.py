@@ -10,6 +10,7 @@ import koord_manager.program.config
 import koordlet.agent.config
 import pytest
 from koord_manager.node_metric.publisher import LeaderEndpoint, slice_name
+from koord_manager.program import gates
 from koord_manager.program.node_metric_server import CA_CONFIG_MAP, NodeMetricServer
 from koord_manager.slo_config.core.config import DEFAULTS, advance
 from koord_model.priority import BANDS
@@ -216,7 +217,9 @@ def test_koordlet_learns_whom_to_trust_as_the_manager_says_it() -> None:
     [sources] = [one["projected"]["sources"] for one in spec["volumes"] if "projected" in one]
     token, reported = sources
     assert reported == {"configMap": {"name": CA_CONFIG_MAP, "optional": True}}
-    [target] = [one for one in NodeMetricServer.tls_needs(MANAGER).targets if one.namespace]
+    [target] = [
+        one for one in NodeMetricServer.tls_needs(MANAGER, gates.DEFAULTS).targets if one.namespace
+    ]
     assert target.name == CA_CONFIG_MAP
     made = target.desired(None, b"PEM")
     assert made is not None

@@ -84,7 +84,7 @@ def test_what_is_not_known_of_all_containers_is_not_shown(given: dict[str, Any],
     ("given", "shown"),
     [
         ((0.5, 1 << 30), ("500m", "1Gi")),
-        (("1e-3", "1e3"), ("1m", "1000")),
+        (("1e-3", "1e3"), ("1m", "1k")),
         ((2, "0"), ("2", "0")),
     ],
 )
