@@ -74,6 +74,7 @@ FLAGS_OF_OTHERS = {
     "--cgroups-per-qos",
     "--config-dir",
     "--container-runtime-endpoint",
+    "--horizontal-pod-autoscaler-cpu-initialization-period",
     "--set",
     "--without",
 }

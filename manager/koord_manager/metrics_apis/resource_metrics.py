@@ -23,7 +23,7 @@ from koord_manager.metrics_apis.core.documents import (
     Kind,
 )
 from koord_manager.metrics_apis.core.pods import MetricPod, PodIndex
-from koord_manager.metrics_apis.core.reports import NodeReport, report_of
+from koord_manager.metrics_apis.core.reports import UsageReport, report_of
 from koord_manager.node_metric.core.store import NodeMetricStore
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 
@@ -128,7 +128,7 @@ class ResourceMetricsGroup:
                 if made:
                     yield made
 
-    def _report(self, node: str) -> NodeReport | None:
+    def _report(self, node: str) -> UsageReport | None:
         kept = self._sources.store.get(node)
         if kept is None:
             return None

@@ -170,7 +170,7 @@ class NodeMetricServer:
             self.service.resign()
 
     def _steps(self, publisher: LeaderPublisher) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """What is published, by its name; each is tried on its own."""
+        """Steps of publishing, by name; each is tried on its own."""
         resource_metrics = publisher.register if self._resource_metrics else publisher.unregister
         return {
             self._endpoint.service: publisher.publish_endpoint,

@@ -1,1 +1,1 @@
-"""What the metrics APIs answer, computed from reports and the cluster's objects. No IO."""
+"""Answers of the metrics APIs, computed from reports and the cluster's objects. No IO."""

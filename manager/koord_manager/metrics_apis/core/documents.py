@@ -15,7 +15,7 @@ from koord_model.times import rfc3339
 from koord_serving.aggregated.core.list_options import ObjectForm
 
 from koord_manager.metrics_apis.core.pods import MetricPod
-from koord_manager.metrics_apis.core.reports import ContainerUsage, NodeReport, Usage
+from koord_manager.metrics_apis.core.reports import ContainerUsage, UsageReport, Usage
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 API_VERSION = f"{GROUP}/{VERSION}"
@@ -46,7 +46,7 @@ class _Metadata(msgspec.Struct, omit_defaults=True):
     labels: Mapping[str, str] = {}
 
 
-class NodeDocument(msgspec.Struct):
+class NodeMetricsDocument(msgspec.Struct):
     """Usage of a node."""
 
     metadata: _Metadata
@@ -57,7 +57,7 @@ class NodeDocument(msgspec.Struct):
     apiVersion: str = API_VERSION  # noqa: N815
 
 
-class PodDocument(msgspec.Struct):
+class PodMetricsDocument(msgspec.Struct):
     """Usage of a pod's containers."""
 
     metadata: _Metadata
@@ -68,26 +68,26 @@ class PodDocument(msgspec.Struct):
     apiVersion: str = API_VERSION  # noqa: N815
 
 
-Document = NodeDocument | PodDocument
+Document = NodeMetricsDocument | PodMetricsDocument
 
 
 def node_document(
-    name: str, labels: Mapping[str, str], report: NodeReport, now: float
-) -> NodeDocument | None:
+    name: str, labels: Mapping[str, str], report: UsageReport, now: float
+) -> NodeMetricsDocument | None:
     """The NodeMetrics of a node; ``None`` where it has reported no usage."""
     if report.usage is None:
         return None
     metadata = _Metadata(name, rfc3339(now), labels=labels)
-    return NodeDocument(metadata, *_when(report), report.usage)
+    return NodeMetricsDocument(metadata, *_when(report), report.usage)
 
 
-def pod_document(pod: MetricPod, report: NodeReport, now: float) -> PodDocument | None:
+def pod_document(pod: MetricPod, report: UsageReport, now: float) -> PodMetricsDocument | None:
     """The PodMetrics of a pod; ``None`` where the usage of its containers is not known."""
     containers = report.containers(pod)
     if not containers:
         return None
     metadata = _Metadata(pod.name, rfc3339(now), pod.namespace, pod.labels)
-    return PodDocument(metadata, *_when(report), containers)
+    return PodMetricsDocument(metadata, *_when(report), containers)
 
 
 def listed(
@@ -128,7 +128,7 @@ def resource_list() -> dict[str, Any]:
     return head | {"resources": resources}
 
 
-def _when(report: NodeReport) -> tuple[str, str]:
+def _when(report: UsageReport) -> tuple[str, str]:
     return rfc3339(report.time), duration.written(report.window)
 
 
@@ -147,7 +147,9 @@ def _table(documents: Iterable[Document], *, full: bool) -> Iterator[bytes]:
 
 
 def _row(document: Document, *, full: bool) -> bytes:
-    usage = document.usage if isinstance(document, NodeDocument) else _sum(document.containers)
+    usage = (
+        document.usage if isinstance(document, NodeMetricsDocument) else _sum(document.containers)
+    )
     cells = [document.metadata.name, usage.cpu, usage.memory, document.window]
     inside = _encoded(document, ObjectForm.OBJECT if full else ObjectForm.METADATA)
     return b'{"cells":%b,"object":%b}' % (msgspec.json.encode(cells), inside)

@@ -68,8 +68,8 @@ _EXTENSIONS = msgspec.json.Decoder(_Extensions | None)
 
 
 @dataclass(frozen=True, slots=True)
-class NodeReport:
-    """What one node reported, at ``time`` (seconds since the epoch) over ``window`` seconds."""
+class UsageReport:
+    """Report of one node, made at ``time`` (seconds since the epoch) over ``window`` seconds."""
 
     time: float
     window: float
@@ -79,8 +79,8 @@ class NodeReport:
     def containers(self, pod: MetricPod) -> list[ContainerUsage]:
         """Usage of each container of a pod; empty if it is not known of all.
 
-        Half of a pod's containers would look like a pod that uses half: who scales by it is told
-        nothing instead. A pod that came after the report has another one's usage, if any.
+        Half of a pod's containers would look like a pod that uses half, and autoscalers would go
+        by that. A pod that came after the report has another one's usage, if any.
         """
         found = self.pods.get((pod.namespace, pod.name))
         if found is None or pod.created > self.time:
@@ -93,7 +93,7 @@ class NodeReport:
 
 def report_of(
     kept: StoredMetric, strategy: ColocationStrategy, heard: float, now: float
-) -> NodeReport | None:
+) -> UsageReport | None:
     """The report of a node; ``None`` if it is too old, or none.
 
     ``heard`` is when it came and ``now`` the present, in seconds since the epoch. Its time is what
@@ -111,7 +111,7 @@ def report_of(
     node = status.node
     pods = {(pod.namespace, pod.name): pod for pod in status.pods or ()}
     window = float(strategy.metric_aggregate_seconds)
-    return NodeReport(at, window, usage_of(node.usage if node else None), pods)
+    return UsageReport(at, window, usage_of(node.usage if node else None), pods)
 
 
 def usage_of(given: _Resources | None) -> Usage | None:

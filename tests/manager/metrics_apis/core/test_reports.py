@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
-from koord_manager.metrics_apis.core.reports import NodeReport, report_of
+from koord_manager.metrics_apis.core.reports import UsageReport, report_of
 from koord_manager.node_metric.core.store import StoredMetric
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koord_model.times import rfc3339
@@ -21,7 +21,7 @@ def usage(cpu: Any = "250m", memory: Any = "64Mi") -> dict[str, Any]:
 
 def report(
     *pods: dict[str, Any], age: float = 30, heard: float = 20, stale: str = "", **more: Any
-) -> NodeReport | None:
+) -> UsageReport | None:
     status = {"updateTime": rfc3339(NOW - age), "nodeMetric": {"nodeUsage": usage()}}
     encoded = msgspec.json.encode(status | {"podsMetric": pods} | more)
     kept = StoredMetric("n1", "u", "", 1, 1, 0.0, encoded, stale)
