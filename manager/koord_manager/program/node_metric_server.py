@@ -148,6 +148,7 @@ class NodeMetricServer:
     async def lead(self, term: int, api: Api) -> None:
         """Be the one that nodes report to, until cancelled; ``api`` writes only in this term."""
         self.service.lead(term)
+        self._foreign.clear()
         steps = self._steps(LeaderPublisher(api, self._endpoint, on_foreign=self._left_alone))
 
         async def publish(step: str) -> float:
@@ -179,7 +180,7 @@ class NodeMetricServer:
         }
 
     def _left_alone(self, found: Object) -> None:
-        """Say that somebody else serves a group, once until another one does."""
+        """Say once in a term that somebody else serves a group."""
         name, named = found["metadata"]["name"], (found.get("spec") or {}).get("service") or {}
         theirs = f"{named['namespace']}/{named['name']}" if named else "the API server itself"
         ours = f"{self._endpoint.namespace}/{self._endpoint.service}"

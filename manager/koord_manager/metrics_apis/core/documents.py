@@ -15,7 +15,7 @@ from koord_model.times import rfc3339
 from koord_serving.aggregated.core.list_options import ObjectForm
 
 from koord_manager.metrics_apis.core.pods import MetricPod
-from koord_manager.metrics_apis.core.reports import ContainerUsage, UsageReport, Usage
+from koord_manager.metrics_apis.core.reports import ContainerUsage, Usage, UsageReport
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 API_VERSION = f"{GROUP}/{VERSION}"
