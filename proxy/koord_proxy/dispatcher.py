@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from koord_hooks.protocol import HookRequest, HookResponse
 from koord_hooks.stages import POST_STAGES, Stage
+from koord_service.breaker import Breaker
 from koord_service.logs import get_log
 
 from koord_proxy.hook_targets import HookError, HookTarget, NotSubscribedError
 from koord_proxy.metrics import Metrics
-from koord_proxy.rules.breaker import Breaker
 from koord_proxy.rules.merge import Merge
 from koord_proxy.rules.records import MissedHookCall, names_of
 from koord_proxy.rules.registration import FailurePolicy

@@ -14,11 +14,12 @@ from koord_hooks.runner import HookResult, HookRunner
 from koord_hooks.stages import SERVICE, Stage, rpc_path
 from koord_model.node import NodeView
 from koord_model.patch import Patch
+from koord_service.breaker import Breaker
 from koord_service.grpc_core import grpc
 from koord_service.logs import get_log
 
 from koord_proxy.contract.events import MAX_MESSAGE
-from koord_proxy.rules.breaker import Breaker
+from koord_proxy.rules.breaker import hook_breaker
 from koord_proxy.rules.records import names_of
 from koord_proxy.rules.registration import FailurePolicy, HookServerRegistration
 
@@ -98,7 +99,7 @@ class HookServerTarget:
         self.stages = registration.stages
         self.timeout: float | None = registration.timeout
         self.waits = True
-        self.breaker = Breaker()
+        self.breaker = hook_breaker()
         address = f"unix:{quote(registration.endpoint)}"
         self._channels = [
             grpc.aio.insecure_channel(address, options=_CHANNEL_OPTIONS)
@@ -177,7 +178,7 @@ class InProcessTarget:
         self.waits = False
         self.name = "in-process"
         self.stages = frozenset(runner.stages())
-        self.breaker = Breaker()
+        self.breaker = hook_breaker()
         self._runner = runner
         self._view = view
 

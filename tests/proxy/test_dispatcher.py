@@ -19,9 +19,10 @@ from koord_proxy import dispatcher as dispatcher_module
 from koord_proxy.dispatcher import Dispatcher, DispatchResult
 from koord_proxy.hook_targets import HookError, HookServerTarget, NotSubscribedError
 from koord_proxy.metrics import Metrics
-from koord_proxy.rules.breaker import Breaker, BreakerState
+from koord_proxy.rules.breaker import hook_breaker
 from koord_proxy.rules.merge import Field, HookConflict
 from koord_proxy.rules.registration import FailurePolicy, parse
+from koord_service.breaker import Breaker, BreakerState
 
 from tests.support import hook_server as peer
 from tests.support.processes import PATIENCE
@@ -137,7 +138,7 @@ class Scripted:
     stages: frozenset[Stage] = frozenset(Stage)
     timeout: float | None = None
     waits: bool = True
-    breaker: Breaker = field(default_factory=Breaker)
+    breaker: Breaker = field(default_factory=hook_breaker)
     alive: bool = True
     closed: bool = False
     asked: int = 0

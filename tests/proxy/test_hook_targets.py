@@ -26,8 +26,8 @@ from koord_proxy.hook_targets import (
     InProcessTarget,
     NotSubscribedError,
 )
-from koord_proxy.rules.breaker import BreakerState
 from koord_proxy.rules.registration import FailurePolicy, HookServerRegistration, parse
+from koord_service.breaker import BreakerState
 
 from tests.support.processes import PATIENCE
 

@@ -19,10 +19,11 @@ from koord_proxy.dispatcher import Dispatcher
 from koord_proxy.hook_targets import HookError
 from koord_proxy.interceptor import InterceptedCall, Interceptor, SkipRule
 from koord_proxy.metrics import Metrics
-from koord_proxy.rules.breaker import Breaker
+from koord_proxy.rules.breaker import hook_breaker
 from koord_proxy.rules.records import RecordKind, RuntimeRecord
 from koord_proxy.rules.registration import FailurePolicy
 from koord_proxy.store import RecordStore
+from koord_service.breaker import Breaker
 
 from tests.support.docker_bodies import CONTAINER, SANDBOX
 from tests.support.processes import PATIENCE
@@ -52,7 +53,7 @@ class Hooks:
     stages: frozenset[Stage] = frozenset(Stage)
     timeout: float | None = None
     waits: bool = True
-    breaker: Breaker = field(default_factory=Breaker)
+    breaker: Breaker = field(default_factory=hook_breaker)
     asked: list[tuple[Stage, Any]] = field(default_factory=list)
     hold: asyncio.Event | None = None
 

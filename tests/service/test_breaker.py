@@ -8,7 +8,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
-from koord_proxy.rules.breaker import FIRST_PAUSE, LONGEST_PAUSE, Breaker, BreakerState
+from koord_proxy.rules.breaker import FIRST_PAUSE, LONGEST_PAUSE, hook_breaker
+from koord_service.breaker import Breaker, BreakerState
 
 CLOSED, HALF_OPEN, OPEN = BreakerState.CLOSED, BreakerState.HALF_OPEN, BreakerState.OPEN
 
@@ -56,14 +57,14 @@ def play(breaker: Breaker, *steps: str, now: float = 0.0) -> None:
 @pytest.mark.parametrize("what", HISTORIES)
 def test_history(what):
     steps, state, admits = HISTORIES[what]
-    breaker = Breaker()
+    breaker = hook_breaker()
     play(breaker, *steps)
     assert breaker.state is state
     assert bool(breaker.admit()) is admits
 
 
 def test_a_call_from_before_that_is_given_up_does_not_end_the_trial():
-    breaker = Breaker()
+    breaker = hook_breaker()
     before = breaker.admit()
     play(breaker, "failed", "probe_answered")
     trial = breaker.admit()
@@ -74,7 +75,7 @@ def test_a_call_from_before_that_is_given_up_does_not_end_the_trial():
 
 
 def test_opening_and_an_answered_probe_are_news_once():
-    breaker = Breaker()
+    breaker = hook_breaker()
     assert [breaker.failed(0) for _ in range(2)] == [True, False]
     assert [breaker.probe_answered() for _ in range(2)] == [True, False]
     breaker.admit()
@@ -100,21 +101,21 @@ def pauses(breaker: Breaker, *, trials: bool) -> list[float]:
 
 @pytest.mark.parametrize("trials", [False, True])
 def test_it_waits_longer_and_longer_up_to_a_bound(trials):
-    found = pauses(Breaker(), trials=trials)
+    found = pauses(hook_breaker(), trials=trials)
     assert found[0] == FIRST_PAUSE
     assert all(2 * one == other for one, other in pairwise(found[:5]))
     assert found[-3:] == [LONGEST_PAUSE] * 3
 
 
 def test_pauses_begin_anew_after_an_answer():
-    breaker = Breaker()
+    breaker = hook_breaker()
     pauses(breaker, trials=False)
     breaker.answered()
     assert pauses(breaker, trials=False)[0] == FIRST_PAUSE
 
 
 def test_a_sign_of_a_new_beginning_is_probed_at_once_and_pauses_begin_anew():
-    breaker = Breaker()
+    breaker = hook_breaker()
     pauses(breaker, trials=False)
     assert breaker.hurry(1000)
     # The probe made now counts as the first.
@@ -127,7 +128,7 @@ def test_a_sign_of_a_new_beginning_is_probed_at_once_and_pauses_begin_anew():
 
 @pytest.mark.parametrize("steps", [(), ("failed", "probe_answered")])
 def test_only_an_open_one_is_probed(steps):
-    breaker = Breaker()
+    breaker = hook_breaker()
     play(breaker, *steps)
     before = breaker.state
     assert not breaker.probe_due(1e9)
@@ -143,7 +144,7 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.breaker = Breaker()
+        self.breaker = hook_breaker()
         self.now = 0.0
         self.trials: set[int] = set()
 
