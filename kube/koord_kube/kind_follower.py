@@ -12,7 +12,7 @@ from koord_kube.core.warnings import OnWarning, ignore_warning
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import Resource
-from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector, all_of
 from koord_kube.shared_informers import SharedInformers
 
 SILENT_SECONDS = 30.0
@@ -26,7 +26,8 @@ _MOST_PATIENCE = 1.0
 class FollowedKind(Protocol):
     """A kind, how its objects are read, and their receivers: ``put`` and ``remove`` by key.
 
-    An API server may lack one that ``is_optional``. With an ``object_name`` it is one object.
+    An API server may lack one that ``is_optional``. With an ``object_name`` it is one object, with
+    a ``field_selector`` some of them.
     """
 
     @property
@@ -45,6 +46,8 @@ class FollowedKind(Protocol):
     def object_name(self) -> str: ...
     @property
     def has_decisions(self) -> bool: ...
+    @property
+    def field_selector(self) -> ApiSelector: ...
 
 
 class KindFollower:
@@ -61,7 +64,7 @@ class KindFollower:
         self._on_change = on_change
         self._monotonic = monotonic
         self._informers = SharedInformers(api, on_warning=on_warning)
-        self._lost: dict[Resource, float] = {}
+        self._lost: dict[Informer[Any], float] = {}
         """Since when kinds are not followed: a quiet one has no events while it is."""
         self._decided: list[Informer[Any]] = []
 
@@ -82,7 +85,7 @@ class KindFollower:
             kind.read,
             name=kind.object_name,
             namespace=kind.namespace,
-            field_selector=field_selector,
+            field_selector=all_of(kind.field_selector, field_selector),
             optional=kind.is_optional,
         )
         informer.subscribe(changed)
@@ -117,9 +120,9 @@ class KindFollower:
             if not informer.synced:
                 reason = reason or f"{resource.plural}: not read yet"
             elif informer.is_followed:
-                self._lost.pop(resource, None)
+                self._lost.pop(informer, None)
             else:
-                seconds = now - self._lost.setdefault(resource, now)
+                seconds = now - self._lost.setdefault(informer, now)
                 if seconds > SILENT_SECONDS:
                     reason = reason or f"{resource.plural}: not followed for {seconds:.0f} s"
         return reason

@@ -36,6 +36,7 @@ from koord_scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from koord_scheduler.plugins.node_name import NodeName
 from koord_scheduler.plugins.node_numa_resource.plugin import NodeNUMAResource
 from koord_scheduler.plugins.node_ports import NodePorts
+from koord_scheduler.plugins.node_quarantine.plugin import NodeQuarantine
 from koord_scheduler.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
@@ -98,6 +99,7 @@ BUILDERS: Mapping[str, Callable[[AllPluginArgs], Plugin]] = {
     ),
     "GangScheduling": lambda args: GangScheduling(),
     "TopologyPlacementGenerator": lambda args: TopologyPlacementGenerator(),
+    "NodeQuarantine": lambda args: NodeQuarantine(args.node_quarantine.settings()),
     "LoadAwareScheduling": lambda args: LoadAwareScheduling(args.load_aware_scheduling.settings()),
 }
 

@@ -64,6 +64,7 @@ EXTENSION_POINTS: Mapping[str, tuple[str, ...]] = {
         "preBind",
         "postBind",
     ),
+    "NodeQuarantine": ("filter",),
 }
 """Extension points of each plugin."""
 
@@ -100,6 +101,7 @@ _OFF_BY_DEFAULT = {
     "ElasticQuota",
     "Reservation",
     "Coscheduling",
+    "NodeQuarantine",
 }
 
 DEFAULT_PLUGINS = tuple(

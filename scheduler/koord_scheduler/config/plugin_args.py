@@ -20,6 +20,7 @@ from koord_scheduler.plugins.dynamic_resources.args import DynamicResourcesArgs
 from koord_scheduler.plugins.elastic_quota.args import ElasticQuotaArgs
 from koord_scheduler.plugins.load_aware.args import LoadAwareSchedulingArgs
 from koord_scheduler.plugins.node_numa_resource.args import NodeNUMAResourceArgs
+from koord_scheduler.plugins.node_quarantine.args import NodeQuarantineArgs
 from koord_scheduler.plugins.node_resources_fit_plus import NodeResourcesFitPlusArgs
 from koord_scheduler.plugins.reservation.args import ReservationArgs
 from koord_scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidanceArgs
@@ -196,6 +197,7 @@ class AllPluginArgs(Strict, frozen=True, rename="pascal"):
     node_numa_resource: NodeNUMAResourceArgs = msgspec.field(
         default=NodeNUMAResourceArgs(), name="NodeNUMAResource"
     )
+    node_quarantine: NodeQuarantineArgs = NodeQuarantineArgs()
     pod_topology_spread: PodTopologySpreadArgs = PodTopologySpreadArgs()
     reservation: ReservationArgs = ReservationArgs()
     scarce_resource_avoidance: ScarceResourceAvoidanceArgs = ScarceResourceAvoidanceArgs()

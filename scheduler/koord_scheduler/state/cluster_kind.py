@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from koord_kube.protocol.resources import SCHEDULING_GROUPS, Resource
+from koord_kube.protocol.selectors import EVERYTHING, ApiSelector
 
 
 class ClusterKind(NamedTuple):
@@ -14,8 +15,9 @@ class ClusterKind(NamedTuple):
 
     ``read`` raises ValueErrors. ``view`` is what it decodes: as JSON, it reads the same from that.
     An API server may lack a kind that ``is_optional``; one that is not ``is_needed`` by any plugin
-    is not followed. With a ``namespace`` and an ``object_name``, it is one object. In a kind that
-    ``has_decisions`` is what schedulers have promised to pods.
+    is not followed. With a ``namespace`` and an ``object_name``, it is one object, with a
+    ``field_selector`` some of them. In a kind that ``has_decisions`` is what schedulers have
+    promised to pods.
     """
 
     resource: Resource
@@ -28,6 +30,7 @@ class ClusterKind(NamedTuple):
     namespace: str = ""
     object_name: str = ""
     has_decisions: bool = False
+    field_selector: ApiSelector = EVERYTHING
 
     def selects(self, namespace: str, name: str) -> bool:
         """True if an object of the kind counts."""
@@ -35,6 +38,10 @@ class ClusterKind(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in recordings: its kind, with the API group where Kubernetes' own."""
+        """Name in recordings: its kind, with the API group where Kubernetes' own.
+
+        Some objects of a kind have the selector behind it.
+        """
         kind, group = self.resource.kind, self.resource.group
-        return f"{kind}.{group}" if group == SCHEDULING_GROUPS[0].group else kind
+        name = f"{kind}.{group}" if group == SCHEDULING_GROUPS[0].group else kind
+        return f"{name}?{self.field_selector}" if self.field_selector else name
