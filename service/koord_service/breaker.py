@@ -37,7 +37,7 @@ class Breaker:
         self.state = BreakerState.CLOSED
         self._pauses = 1
         self.probe_at = 0.0
-        """When the next probe is due, while it is open."""
+        """Time of the next probe, while it is open."""
         self._tickets = 0
         # The ticket of the one call let through when half open.
         self._trial = 0

@@ -6,9 +6,11 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-import pytest
+import anyio
 from koord_kube.client import Client
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.resources import EVENTS, PODS
@@ -25,7 +27,7 @@ GPU = "nvidia.com/gpu"
 BAD, GOOD = "dead-gpu", ("g1", "g2", "g3")
 WANTED = 6
 REJECTIONS = 3
-SECONDS = 15.0
+SECONDS = 5.0
 MESSAGE = (
     "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate "
     f"unhealthy devices {GPU}, which is unexpected"
@@ -99,18 +101,19 @@ class Played:
         await self.client.create(PODS, pod, NAMESPACE)
 
 
-@pytest.fixture
-async def played(cluster: RealCluster) -> AsyncIterator[Played]:
+@asynccontextmanager
+async def played_cluster(cluster: RealCluster) -> AsyncIterator[Played]:
+    """Nodes, and pods on them, by a scheduler that the test starts."""
     cluster.namespace(NAMESPACE)
     for name in (BAD, *GOOD):
         # The dead node is always the emptiest one.
         cpus = "64" if name == BAD else "8"
         cluster.ready_node(name, {"cpu": cpus, "memory": "64Gi", "pods": "500", GPU: "400"})
-    async with await admin_client(cluster.server) as client:
+    async with await admin_client(cluster.server) as client, anyio.create_task_group() as group:
         made = Played(client)
-        playing = asyncio.create_task(made.play())
+        group.start_soon(made.play)
         yield made
-        playing.cancel()
+        group.cancel_scope.cancel()
     cluster.kubectl("delete", "pods", "--all", "-n", NAMESPACE, "--force", "--grace-period=0")
 
 
@@ -120,49 +123,48 @@ async def led(scheduler: SchedulerProgram) -> None:
     await until(lambda: scheduler.leads, "a leader")
 
 
-async def test_without_the_plugin_a_dead_node_swallows_all(
-    cluster: RealCluster, played: Played
-) -> None:
-    with deployed_scheduler(cluster, config()) as scheduler:
-        await led(scheduler)
-        await asyncio.sleep(SECONDS)
+async def test_without_the_plugin_a_dead_node_swallows_all(cluster: RealCluster) -> None:
+    async with played_cluster(cluster) as played:
+        with deployed_scheduler(cluster, config()) as scheduler:
+            await led(scheduler)
+            await asyncio.sleep(SECONDS)
     print(f"without: {len(played.swallowed)} pods swallowed in {SECONDS:.0f} s")
     assert len(played.swallowed) > 3 * WANTED
     assert not played.runs
 
 
 async def test_with_the_plugin_pods_run_elsewhere_through_a_kill_and_it_is_tried_again(
-    cluster: RealCluster, played: Played
+    cluster: RealCluster,
 ) -> None:
-    pauses = {"firstPauseSeconds": 20, "longestPauseSeconds": 600}
-    with deployed_scheduler(cluster, config(rejections=REJECTIONS, **pauses)) as scheduler:
-        await led(scheduler)
-        await until(lambda: len(played.runs) >= WANTED, "all pods run")
-        before = len(played.swallowed)
-        assert set(played.runs.values()) <= set(GOOD)
-        # Those that were on their way when the third one was rejected are lost, too.
-        assert REJECTIONS <= before <= REJECTIONS + WANTED
-        await until(lambda: _events(cluster, "NodeQuarantined"), "an Event")
-        scheduler.kill()
-        played.wanted += WANTED
-        await asyncio.sleep(1.0)
-        await led(scheduler)
-        await until(lambda: len(played.runs) >= 2 * WANTED, "more pods run")
-        print(f"with: {before} swallowed, {len(played.swallowed)} after kill -9 and more pods")
-        assert len(played.swallowed) == before
-        played.is_dead = False
-
-        async def is_tried() -> bool:
-            played.wanted += 1
+    settings = config(rejections=REJECTIONS, firstPauseSeconds=20, longestPauseSeconds=600)
+    async with played_cluster(cluster) as played:
+        with deployed_scheduler(cluster, settings) as scheduler:
+            await led(scheduler)
+            await until(lambda: len(played.runs) >= WANTED, "all pods run")
+            before = len(played.swallowed)
+            assert set(played.runs.values()) <= set(GOOD)
+            # Those that were on their way when the third one was rejected are lost, too.
+            assert REJECTIONS <= before <= REJECTIONS + WANTED
+            await until(lambda: _events(cluster, "NodeQuarantined"), "an Event")
+            scheduler.kill()
+            played.wanted += WANTED
             await asyncio.sleep(1.0)
-            return BAD in played.runs.values()
+            await led(scheduler)
+            await until(lambda: len(played.runs) >= 2 * WANTED, "more pods run")
+            print(f"with: {before} swallowed, {len(played.swallowed)} after kill -9")
+            assert len(played.swallowed) == before
+            played.is_dead = False
+            await until(partial(_is_tried, played), "a trial")
+            await until(lambda: _events(cluster, "NodeReleased"), "an Event")
 
-        await until(is_tried, "a trial")
-        await until(lambda: _events(cluster, "NodeReleased"), "an Event")
+
+async def _is_tried(played: Played) -> bool:
+    played.wanted += 1
+    await asyncio.sleep(1.0)
+    return BAD in played.runs.values()
 
 
 def _events(cluster: RealCluster, reason: str) -> list[Object]:
     found = cluster.get(EVENTS.plural, "-n", "default")["items"]
-    return [
-        one for one in found if one["reason"] == reason and one["involvedObject"]["name"] == BAD
-    ]
+    of_bad = [one for one in found if one["involvedObject"]["name"] == BAD]
+    return [one for one in of_bad if one["reason"] == reason]

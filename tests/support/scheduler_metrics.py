@@ -8,6 +8,7 @@ from koord_model.elastic_quota import ElasticQuota
 from koord_scheduler.gangs.gangs import Gangs
 from koord_scheduler.plugins.coscheduling.gang_metrics import GangMetrics
 from koord_scheduler.plugins.elastic_quota.quota_metrics import QuotaFigures, QuotaMetrics
+from koord_scheduler.plugins.node_quarantine.quarantine_metrics import QuarantineMetrics
 from koord_scheduler.plugins.reservation.objects import read_reservation_object
 from koord_scheduler.plugins.reservation.reservation import reservation_of
 from koord_scheduler.plugins.reservation.reservation_metrics import ReservationMetrics
@@ -34,4 +35,5 @@ def full_registry() -> CollectorRegistry:
     quotas.report_seconds.observe(0.001)
     registry.register(quotas)
     registry.register(GangMetrics(Gangs(ClusterState())))
+    registry.register(QuarantineMetrics(lambda: ([("n1", "nvidia.com/gpu")], 3)))
     return registry

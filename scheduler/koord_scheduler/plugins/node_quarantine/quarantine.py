@@ -1,4 +1,4 @@
-"""Which nodes are in quarantine for what, and their trials. No IO."""
+"""Nodes in quarantine, the kinds of pods that they are kept from, and their trials. No IO."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class QuarantineMetrics(Collector):
         """Both figures."""
         wards, rejected = self._figures()
         family = GaugeMetricFamily(
-            "scheduler_quarantined_nodes",
+            "pykoord_scheduler_quarantined_nodes",
             "Nodes that get no pods that request a resource (empty: any pods).",
             labels=["resource"],
         )
@@ -32,7 +32,7 @@ class QuarantineMetrics(Collector):
             family.add_metric([kind], number)
         yield family
         yield CounterMetricFamily(
-            "scheduler_rejected_bindings",
+            "pykoord_scheduler_rejected_bindings",
             "Bound pods that a kubelet did not admit.",
             value=rejected,
         )

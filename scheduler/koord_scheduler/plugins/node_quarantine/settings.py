@@ -1,4 +1,4 @@
-"""When a node is put in quarantine, and when it is tried again. No IO."""
+"""Settings: rejections that put a node in quarantine, and pauses before trials. No IO."""
 
 from __future__ import annotations
 

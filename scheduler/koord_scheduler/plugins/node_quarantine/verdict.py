@@ -1,4 +1,4 @@
-"""What became of a binding, as the pod says it. No IO."""
+"""The end of a binding, as the pod says it. No IO."""
 
 from __future__ import annotations
 

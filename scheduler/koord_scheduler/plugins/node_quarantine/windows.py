@@ -12,8 +12,8 @@ FAILS_ANYWHERE = 3
 
 
 @dataclass(slots=True)
-class Owner:
-    """What nodes made of an owner's pods; ``seen`` is the time of its last verdict."""
+class RejectedOwner:
+    """Verdicts of nodes about an owner's pods; ``seen`` is the time of its last verdict."""
 
     rejected_on: set[str] = field(default_factory=set)
     is_accepted: bool = False
@@ -32,14 +32,14 @@ class Windows:
         self._most = most
         self._of: dict[str, dict[str, dict[str, Verdict]]] = {}
         self._since: dict[tuple[str, str], float] = {}
-        self._owners: dict[str, Owner] = {}
+        self._owners: dict[str, RejectedOwner] = {}
 
     def add(self, verdict: Verdict) -> bool:
         """Note a verdict; True if it was a rejection that nobody knew."""
         kinds = (verdict.kind,) if verdict.is_rejected else ("", *verdict.kinds)
         is_new = sum(self._add(kind, verdict) for kind in kinds) > 0
         if is_new:
-            owner = self._owners.setdefault(verdict.owner, Owner())
+            owner = self._owners.setdefault(verdict.owner, RejectedOwner())
             owner.seen = max(owner.seen, verdict.at)
             if not verdict.is_rejected:
                 owner.is_accepted = True

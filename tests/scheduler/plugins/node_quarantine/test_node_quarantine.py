@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,10 +16,14 @@ from koord_scheduler.framework.cluster_kinds import cluster_kinds, pod_kind
 from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
+from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
+from koord_scheduler.framework.recording import RecordedInput, RecordingScheduler, recorded_kind
+from koord_scheduler.framework.replay import replayed
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.node_quarantine.columns import QuarantineColumns
 from koord_scheduler.plugins.node_quarantine.verdict import Verdict, read_failed_pod
 from koord_scheduler.plugins.node_quarantine.windows import Windows
+from koord_scheduler.state.cluster_state import ClusterState
 
 GPU, NIC = "nvidia.com/gpu", "example.com/nic"
 START = 1_767_225_600.0
@@ -37,8 +42,12 @@ def time_text(seconds: float) -> str:
     return f"2026-01-01T{minutes // 60:02}:{minutes % 60:02}:{rest:02}Z"
 
 
-def config(**args: int) -> dict[str, Any]:
-    plugins = {"filter": {"enabled": [{"name": "NodeQuarantine"}]}}
+OTHERS = ("Reservation", "Coscheduling", "ElasticQuota", "NodeResourcesFitPlus", "SchedulingHint")
+
+
+def config(*others: str, **args: int) -> dict[str, Any]:
+    enabled = [{"name": name} for name in ("NodeQuarantine", *others)]
+    plugins = {"multiPoint": {"enabled": enabled}}
     profile = {"plugins": plugins, "pluginConfig": [{"name": "NodeQuarantine", "args": args}]}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -51,7 +60,9 @@ def config(**args: int) -> dict[str, Any]:
 class QuarantineCluster:
     """A scheduler with the plugin; the node ``bad`` is always the emptiest one."""
 
-    def __init__(self, *nodes: str) -> None:
+    def __init__(self, *nodes: str, others: Sequence[str] = ()) -> None:
+        self.others = others
+        self.inputs: list[RecordedInput] = []
         self.now = 0.0
         self.made = 0
         self.documents: dict[str, dict[str, dict[str, Any]]] = {"Node": {}, "Pod": {}, "Failed": {}}
@@ -64,10 +75,18 @@ class QuarantineCluster:
 
     def start(self) -> None:
         args = {"rejections": 3, "ofBindings": 5, "firstPauseSeconds": 30}
-        profile = scheduler_config(config(**args)).profiles[0].guarded()
-        self.scheduler = Scheduler([profile])
+        profile = scheduler_config(config(*self.others, **args)).profiles[0].guarded()
+        self.profile = profile
+        self.inputs.clear()
+        record = self.inputs.append
+        self.scheduler = RecordingScheduler(
+            [profile], record, nodes=ClusterState(), queue=SchedulingQueue()
+        )
         kinds = (*cluster_kinds(self.scheduler), pod_kind(self.scheduler, lambda: self.now))
-        self.kinds = {"Failed" if "?" in one.name else one.name: one for one in kinds}
+        self.kinds = {
+            "Failed" if "?" in one.name else one.name: recorded_kind(one, record, lambda: self.now)
+            for one in kinds
+        }
         for kind, documents in self.documents.items():
             for key, document in documents.items():
                 self.put(kind, key, document)
@@ -175,8 +194,9 @@ def test_it_says_why_and_when_it_tries_again() -> None:
     assert warning.startswith("node bad rejected 3 of the last 3 pods")
 
 
-def test_one_pod_at_a_time_tries_it_again_after_pauses_that_double() -> None:
-    cluster = QuarantineCluster()
+@pytest.mark.parametrize("others", [(), OTHERS])
+def test_one_pod_at_a_time_tries_it_again_after_pauses_that_double(others: Sequence[str]) -> None:
+    cluster = QuarantineCluster(others=others)
     cluster.swallow(GPU)
     tried = [cluster.now]
     while len(tried) < 5:
@@ -231,6 +251,15 @@ def test_a_restarted_scheduler_knows_it_from_the_failed_pods() -> None:
     cluster.wait(2000.0)
     cluster.start()
     assert cluster.bind(GPU)[1] == "bad"  # all of it is older than the longest pause
+
+
+def test_a_recording_replays() -> None:
+    cluster = QuarantineCluster()
+    cluster.swallow(GPU)
+    cluster.bind(GPU)
+    again = Scheduler([cluster.profile])
+    assert all(one.is_same for one in replayed(again, cluster.inputs))
+    assert again.nodes.use(QuarantineColumns).quarantine.wards.keys() == {("bad", GPU)}
 
 
 def test_pods_that_fail_anywhere_are_no_fault_of_nodes() -> None:
