@@ -47,14 +47,10 @@ DEFAULTS: Mapping[str, bool] = {
 }
 """Those that do something here.
 
-<<<<<<< HEAD
-Our own are CPUPools, DyingCgroupReclaim, EvictionPlugins, InterferenceDetection, IrqAffinity,
-MemoryGuard, MemoryOffload, MemoryStatCollector, MemoryWatermark, PressureSuppress,
-=======
-Our own are CustomNodeResource, DyingCgroupReclaim, EvictionPlugins, InterferenceDetection,
-IrqAffinity, MemoryGuard, MemoryOffload, MemoryStatCollector, MemoryWatermark, PressureSuppress,
->>>>>>> ff208f4f (Export the node as Katalyst's CustomNodeResource)
-SchedStatCollector, ServiceCPUWeight, TCPCollector, TaskDelayCollector, ThresholdEvict and
+Our own are CPUPools, CustomNodeResource, DyingCgroupReclaim, EvictionPlugins,
+InterferenceDetection, IrqAffinity, MemoryGuard, MemoryOffload, MemoryStatCollector,
+MemoryWatermark, PressureSuppress, SchedStatCollector, ServiceCPUWeight, TCPCollector,
+TaskDelayCollector, ThresholdEvict and
 ZoneInfoCollector.
 """
 

@@ -18,12 +18,13 @@ from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
 from koord_scheduler.framework.recording import RecordedInput, RecordingScheduler, recorded_kind
-from koord_scheduler.framework.replay import replayed
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.node_quarantine.columns import QuarantineColumns
 from koord_scheduler.plugins.node_quarantine.verdict import Verdict, read_failed_pod
 from koord_scheduler.plugins.node_quarantine.windows import Windows
 from koord_scheduler.state.cluster_state import ClusterState
+
+from tests.scheduler.framework.test_replay import replayed
 
 GPU, NIC = "nvidia.com/gpu", "example.com/nic"
 START = 1_767_225_600.0
