@@ -15,6 +15,7 @@ from koord_model.blkio_qos import BlkIOQoS
 from koord_model.cpu_burst import CPUBurst
 from koord_model.memory_qos import MemoryQoS
 from koord_model.qos import QoSClass
+from koord_model.service_profile import ServiceProfile
 from koord_model.system_strategy import SystemStrategy
 from koord_model.used_threshold import UsedThreshold
 
@@ -143,7 +144,8 @@ class NodeSLO:
     ``total_network_bandwidth`` is bits a second, 0 where it is not known. ``root_blkio`` is
     what is asked of the devices themselves. ``strategies`` is what
     ``extensions.pykoord.strategies`` says, by strategy: its mode and settings, read by
-    ``koordlet.qos_manager.core.settings``; ``rollout`` is the version of that.
+    ``koordlet.qos_manager.core.settings``; ``rollout`` is the version of that. ``services`` are the
+    profiles of services that have pods here.
     """
 
     cpu_policy: CPUPolicy = CPUPolicy.GROUP_IDENTITY
@@ -157,6 +159,7 @@ class NodeSLO:
     rollout: RolloutVersion | None = None
     total_network_bandwidth: int = 0
     host_applications: tuple[HostApplication, ...] = ()
+    services: tuple[ServiceProfile, ...] = ()
 
     def of(self, qos: QoSClass) -> ClassQoS:
         """The strategy of a class; LSE shares LSR's, a pod without class has none."""

@@ -11,7 +11,14 @@ from enum import StrEnum
 
 import msgspec
 
-from koord_model import blkio_qos, cpu_burst, memory_qos, system_strategy, used_threshold
+from koord_model import (
+    blkio_qos,
+    cpu_burst,
+    memory_qos,
+    service_profile,
+    system_strategy,
+    used_threshold,
+)
 from koord_model.annotations import decode
 from koord_model.cpu_burst import CPUBurst
 from koord_model.fields import Fields, quantity, shown, text
@@ -63,6 +70,8 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
     strategy = spec.of("resourceQOSStrategy")
     policies = strategy.of("policies")
     system = spec.of("systemStrategy")
+    ours = spec.of("extensions").of("pykoord")
+    services = ours.objects("services", service_profile.MOST_PROFILES)
     classes = {qos: _class(strategy.of(name), qos) for qos, name in _CLASSES.items()}
     total = _total_bandwidth(system)
     ours = spec.of("extensions").of("pykoord")
@@ -79,6 +88,7 @@ def parse(document: Mapping[str, object] | str | bytes) -> tuple[NodeSLO, tuple[
         strategies=_strategies(ours.of("strategies")),
         total_network_bandwidth=total,
         host_applications=_host_applications(spec),
+        services=tuple(service_profile.read(services)),
     )
     if "rollout" in dict(ours.entries()):
         slo = replace(slo, rollout=_rollout(ours.of("rollout"), ignored))

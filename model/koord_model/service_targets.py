@@ -82,12 +82,13 @@ def of_pod(pod: Pod) -> tuple[ServiceTargets | None, tuple[str, ...]]:
         return None, tuple(ignored)
     expected = f"text of {_LONGEST_NAME} characters at most"
     service = fields.take("service", pod.name, _name, expected, "the pod's name used")
-    targets = dict(_targets(fields.of("targets")))
+    targets = dict(read_targets(fields.of("targets")))
     found = ServiceTargets(f"{pod.namespace}/{service}", targets=targets) if targets else None
     return found, tuple(ignored)
 
 
-def _targets(fields: Fields) -> list[tuple[Indicator, float]]:
+def read_targets(fields: Fields) -> list[tuple[Indicator, float]]:
+    """The targets by indicator in an object; what is none is left out with a line."""
     found = []
     for name, _ in fields.entries():
         if name not in set(Indicator):

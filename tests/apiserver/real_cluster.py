@@ -25,6 +25,7 @@ COMPONENTS = (
     "colocation-profile-controller",
     "evictions",
     "custom-node-resource",
+    "service-profiles",
     "devices",
     "network-policies",
     "scheduler",

@@ -83,6 +83,14 @@ DRAIN_NODE_GROUPS = Resource(
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True
 )
+SERVICE_PROFILES = Resource(
+    "workload.katalyst.kubewharf.io",
+    "v1alpha1",
+    "serviceprofiledescriptors",
+    "ServiceProfileDescriptor",
+    namespaced=True,
+)
+"""Katalyst's; pykoord installs no definition of it."""
 COLOCATION_PROFILES = Resource(
     "config.koordinator.sh", "v1alpha1", "clustercolocationprofiles", "ClusterColocationProfile"
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import anyio
@@ -11,7 +11,7 @@ from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import NODE_SLOS
 
 from koord_manager.node_objects.controller import NodeInformer, NodeObjectController
-from koord_manager.nodeslo.core.reconciler import desired
+from koord_manager.nodeslo.core.reconciler import ServicesOf, desired, no_services
 from koord_manager.nodeslo.core.rollout import Rollout
 from koord_manager.slo_config.informer import SLOConfigInformer
 
@@ -28,17 +28,23 @@ class NodeSLOController(NodeObjectController):
         configs: SLOConfigInformer,
         on_warning: Callable[[str], None],
         clock: Callable[[], float] = time.time,
+        services: ServicesOf = no_services,
     ) -> None:
         self.rollout = Rollout(
             lambda: {name: node.labels for name, node in nodes.objects.items()}, clock
         )
-        choose = partial(desired, rollout=self.rollout)
+        choose = partial(desired, rollout=self.rollout, services=services)
         super().__init__(api, NODE_SLOS, choose, nodes, configs, on_warning=on_warning)
 
     def node_changed(self, name: str) -> None:
         """A Node was added, changed or deleted."""
         self.rollout.node_changed()
         super().node_changed(name)
+
+    def services_changed(self, nodes: Iterable[str]) -> None:
+        """Other profiles of services are for these nodes."""
+        for name in nodes:
+            self.loop.add(name)
 
     async def run(self) -> None:
         """For ever."""
@@ -54,7 +60,11 @@ class NodeSLOController(NodeObjectController):
 
 
 def controller(
-    api: Api, nodes: NodeInformer, configs: SLOConfigInformer, on_warning: Callable[[str], None]
+    api: Api,
+    nodes: NodeInformer,
+    configs: SLOConfigInformer,
+    on_warning: Callable[[str], None],
+    services: ServicesOf = no_services,
 ) -> NodeSLOController:
     """The controller; see ``NodeObjectController``."""
-    return NodeSLOController(api, nodes, configs, on_warning)
+    return NodeSLOController(api, nodes, configs, on_warning, services=services)

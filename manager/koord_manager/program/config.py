@@ -15,7 +15,7 @@ from koord_manager.program.gates import gates_of
 
 CONTROLLERS = (
     *("nodemetric", "noderesource", "nodeslo", "colocationprofile", "quotaprofile"),
-    *("recommendation", "nodetaint", "rollout"),
+    *("recommendation", "nodetaint", "rollout", "serviceprofile"),
 )
 """Koordinator's names, and three of our own."""
 
@@ -23,11 +23,13 @@ _GATES = {
     "colocationprofile": "ColocationProfileController",
     "nodetaint": "ManagedTaints",
     "rollout": "RolloutGuard",
+    "serviceprofile": "ServiceProfiles",
 }
 _NEEDS = {
     "recommendation": ("noderesource",),
     "nodetaint": ("noderesource",),
     "rollout": ("noderesource", "nodeslo"),
+    "serviceprofile": ("nodeslo",),
 }
 
 _LEVELS = ("debug", "info", "warning", "error")

@@ -34,12 +34,13 @@ DEFAULTS: Mapping[str, bool] = {
     "ReservationMutatingWebhook": False,
     "ResourceMetricsAPI": False,
     "RolloutGuard": False,
+    "ServiceProfiles": False,
     "SupportParentQuotaSubmitPod": False,
     "ValidatePodDeviceResource": False,
     "WebhookFramework": True,
 }
 """Those that do something here. Our own are KatalystVocabulary, ManagedTaints,
-ResourceMetricsAPI and RolloutGuard."""
+ResourceMetricsAPI, RolloutGuard and ServiceProfiles."""
 
 UNUSED = frozenset(
     {

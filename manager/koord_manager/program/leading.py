@@ -22,6 +22,7 @@ from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.nodeslo import controller as nodeslo_controller
 from koord_manager.nodeslo.controller import NodeSLOController
+from koord_manager.nodeslo.core.reconciler import no_services
 from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
 from koord_manager.program.config import Settings, enabled_controllers, select_enabled
 from koord_manager.program.metrics import ManagerStatus
@@ -29,6 +30,8 @@ from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
 from koord_manager.rollout.controller import RolloutController
+from koord_manager.service_profiles.controller import GATE as SERVICE_PROFILES_GATE
+from koord_manager.service_profiles.controller import ServiceProfileController
 from koord_manager.slo_config.core.colocation import SETTLE_SECONDS, ColocationStrategy
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
@@ -57,6 +60,7 @@ class LeaderControllers:
         self._nodes: Informer[ClusterNode] = Informer(
             api, NODES, decode=read_node, on_change=self._node_changed, on_warning=shared.on_warning
         )
+        self._services = self._service_profiles(api) if "serviceprofile" in names else None
         self._pod_index = PodIndex()
         self._pods = (
             Informer(
@@ -117,7 +121,7 @@ class LeaderControllers:
         """Reasons why something may not be as desired, a line each."""
         others = (
             *(self.resources, self._quotas, self._recommendations, self._taints),
-            *(self._rollouts, self._pods),
+            *(self._rollouts, self._pods, self._services),
         )
         for controller in (self._nodes, *self._objects, *others):
             if controller is not None and controller.problem:
@@ -155,6 +159,7 @@ class LeaderControllers:
                 self._taints,
                 self._rollouts,
                 self._pods,
+                self._services,
             ):
                 if other is not None:
                     group.start_soon(other.run)
@@ -166,13 +171,26 @@ class LeaderControllers:
                 memory.freeze_startup()  # and so does what nodes have reported by then
 
     def _node_objects(self, api: Api, names: Collection[str]) -> Iterator[NodeObjectController]:
-        for name, module in (
-            ("nodemetric", node_metric_controller),
-            ("nodeslo", nodeslo_controller),
-        ):
-            if name in names:
-                shared = self._shared
-                yield module.controller(api, self._nodes, shared.configs, shared.on_warning)
+        shared = self._shared
+        given = api, self._nodes, shared.configs, shared.on_warning
+        if "nodemetric" in names:
+            yield node_metric_controller.controller(*given)
+        if "nodeslo" in names:
+            services = self._services.entries if self._services else no_services
+            yield nodeslo_controller.controller(*given, services)
+
+    def _service_profiles(self, api: Api) -> ServiceProfileController | None:
+        shared = self._shared
+        if not shared.gates[SERVICE_PROFILES_GATE]:
+            return None
+        return ServiceProfileController(
+            api, self._services_changed, shared.recorder, on_warning=shared.on_warning
+        )
+
+    def _services_changed(self, nodes: set[str]) -> None:
+        for controller in self._objects:
+            if isinstance(controller, NodeSLOController):
+                controller.services_changed(nodes)
 
     def _node_resources(self, settings: Settings, api: Api) -> NodeResourceController:
         shared = self._shared

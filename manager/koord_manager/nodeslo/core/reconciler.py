@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from koord_model.fields import shown
 from koord_model.keys import ANNOTATION_NETWORK_BANDWIDTH
@@ -17,10 +18,23 @@ from koord_manager.slo_config.core.config import SLOConfig
 
 _EXTENSIONS = "extensions"
 _OURS = "pykoord"
+_SERVICES = "services"
+
+ServicesOf = Callable[[str, Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]
+"""The profiles of services for a node, given those that its NodeSLO has."""
+
+
+def no_services(_node: str, _there: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """No profiles: the gate is off."""
+    return []
 
 
 def desired(
-    config: SLOConfig, node: ClusterNode, there: ExistingObject | None, rollout: Rollout
+    config: SLOConfig,
+    node: ClusterNode,
+    there: ExistingObject | None,
+    rollout: Rollout,
+    services: ServicesOf = no_services,
 ) -> tuple[Object, list[str]]:
     """The spec, and a line for each annotation of the Node that cannot be used.
 
@@ -39,10 +53,13 @@ def desired(
             "hostApplications",
             config.host_applications.of(labels)["applications"],
         ),
-        keys.STRATEGIES: (_EXTENSIONS, _extensions(config, node, spec, rollout)),
+        keys.STRATEGIES: (
+            _EXTENSIONS,
+            _with_services(_extensions(config, node, spec, rollout), node, spec, services),
+        ),
     }
     for key, (field, value) in sections.items():
-        if there is not None and key in config.unknown:
+        if there is not None and key in config.unknown and field != _EXTENSIONS:
             continue
         spec.pop(field, None)
         if value:
@@ -66,6 +83,20 @@ def _system(config: SLOConfig, node: ClusterNode, ignored: list[str]) -> Mapping
         )
         return strategy
     return {**strategy, "totalNetworkBandwidth": given}
+
+
+def _with_services(
+    extensions: Mapping[str, Any], node: ClusterNode, spec: Object, services: ServicesOf
+) -> Mapping[str, object]:
+    """With the profiles of services that have pods on the node."""
+    there = ((spec.get(_EXTENSIONS) or {}).get(_OURS) or {}).get(_SERVICES) or []
+    found = services(node.name, there)
+    ours = {**(extensions.get(_OURS) or {})}
+    ours.pop(_SERVICES, None)
+    if found:
+        ours[_SERVICES] = found
+    others = {name: section for name, section in extensions.items() if name != _OURS}
+    return {**others, _OURS: ours} if ours else others
 
 
 def _extensions(

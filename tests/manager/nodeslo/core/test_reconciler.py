@@ -163,3 +163,17 @@ def test_while_nothing_good_is_known_of_a_key_its_section_stays():
     assert spec["systemStrategy"] == {"totalNetworkBandwidth": "0"}
     assert desired(bad, NODE, None) == desired(DEFAULTS, NODE, None)
     assert desired(UNREAD, NODE, there(before)) == (before, [])
+
+
+def test_profiles_of_services_come_and_go_beside_everything_else():
+    entry = {"name": "shop/web"}
+
+    def made(spec: dict[str, Any], found: list[Any]) -> dict[str, Any]:
+        rollout = Rollout(dict, lambda: 0.0)
+        return reconciler.desired(DEFAULTS, NODE, there(spec), rollout, lambda _n, _t: found)[0]
+
+    theirs = {"extensions": {"other": 1, "pykoord": {"strategies": {}}}}
+    spec = made(theirs, [entry])
+    assert spec["extensions"]["pykoord"]["services"] == [entry]
+    assert made(spec, [])["extensions"] == theirs["extensions"]
+    assert "extensions" not in made(made({}, [entry]), [])

@@ -60,7 +60,7 @@ class Settings:
     """Classes whose memory is offloaded, and the speed."""
 
     classes: tuple[QoSClass, ...] = (QoSClass.BE,)
-    """Pods of these quality classes."""
+    """Pods of these quality classes, where the profile of their service says nothing."""
     policy: OffloadPolicy = OffloadPolicy.PSI
     """By pressure, by refaults, or the smaller of the two amounts."""
     target_percent: Annotated[float, Meta(gt=0, le=100)] = 0.1
@@ -142,13 +142,20 @@ def _measured(view: StrategyView, settings: Settings) -> Iterator[tuple[PodView,
     pressures = view.history.windows("pod_psi", settings.window_seconds)
     rates = view.history.windows("pod_memory_reclaim", INTERVAL)
     for pod in view.pods:
-        if pod.qos not in settings.classes or pod.in_vm or pod.uid in view.evicting:
+        if not _wanted(view, pod, settings) or pod.in_vm or pod.uid in view.evicting:
             continue
         found = pressures.get((pod.uid, *_SOME))
         pressure = None if found is None else max(found.avg, found.last)
         counts = [window.avg for name in _COUNTERS if (window := rates.get((pod.uid, name)))]
         refaults = Refaults(*counts) if len(counts) == len(_COUNTERS) else None
         yield pod, _Measured(_use(view, pod), pressure, _stat(view, pod), refaults)
+
+
+def _wanted(view: StrategyView, pod: PodView, settings: Settings) -> bool:
+    """True if its service's profile says so, or its class where no profile says anything."""
+    said = (profile.offloads(pod.record.pod) for profile in view.slo.services)
+    word = next((word for word in said if word is not None), None)
+    return pod.qos in settings.classes if word is None else word
 
 
 def _stat(view: StrategyView, pod: PodView) -> Mapping[str, float]:

@@ -1,7 +1,8 @@
 """Targets of groups of latency-sensitive pods, and what an indicator says of a group. No IO.
 
-A pod belongs to the service of its annotation, else to the first of the settings that selects it,
-else to the rest, which has the settings' own target.
+A pod belongs to the service of its annotation, else to that of its profile, which the manager
+found, else to the first of the settings that selects it, else to the rest, which has the settings'
+own target.
 
 A group's number is the root mean square of its pods', each with the weight of its CPU: what it
 uses, or what it requests if that is more, for a pod that starves uses little. The worst pod alone
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from koord_model.keys import CPU
+from koord_model.pod import Pod
 from koord_model.qos import QoSClass
 from koord_model.service_targets import Indicator, ServiceTargets, of_pod
 
@@ -74,7 +76,7 @@ def pods_by_target(
             Decision(line, pod=pod.name, aspect=f"annotation {place}")
             for place, line in enumerate(ignored)
         )
-        service = own or next((of for of in services if of.selects(pod.record.pod)), None)
+        service = own or _of_others(view, services, pod.record.pod)
         targets = [rest]
         if service is not None:
             targets = [GroupTarget(service.name, *target) for target in service.targets.items()]
@@ -115,6 +117,14 @@ def measure(
     if not count:
         return None
     return GroupReading(math.sqrt(squares / weights), count, name, worst, throttled)
+
+
+def _of_others(
+    view: StrategyView, services: Iterable[ServiceTargets], pod: Pod
+) -> ServiceTargets | None:
+    """A pod's targets that are not its own."""
+    profiles = (profile for profile in view.slo.services if profile.sets_targets(pod))
+    return next(profiles, None) or next((of for of in services if of.selects(pod)), None)
 
 
 def _sensitive(view: StrategyView) -> Iterator[PodView]:

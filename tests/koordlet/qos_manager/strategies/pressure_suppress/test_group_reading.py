@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from koord_model.node import NodeView
+from koord_model.node_slo import NodeSLO
 from koord_model.qos import KubeQoS, QoSClass
+from koord_model.service_profile import ServiceProfile
 from koord_model.service_targets import Indicator, ServiceTargets
 from koordlet.qos_manager.core.strategy import PodView
 from koordlet.qos_manager.strategies.pressure_suppress import indicators
@@ -119,6 +122,22 @@ def test_a_pod_is_in_the_group_of_its_annotation_else_of_the_first_service_that_
     assert [note.pod for note in notes] == ["ns/d", "ns/e", "ns/f", "ns/g", "ns/g"]
     assert "targets.latency is 3; expected one of psi, sched_wait, cpi, usage" in notes[0].outcome
     assert "targets.sched_wait is -1; expected a number above 0" in notes[3].outcome
+
+
+def test_a_profile_goes_before_the_settings_and_leaves_its_baseline_alone() -> None:
+    pods = tuple(pod_view(name, qos=QoSClass.LS, labels={"app": "web"}) for name in "ab")
+    selector = {"matchLabels": {"app": "web"}}
+    profile = ServiceProfile(
+        "ns/web", selector, "ns", {Indicator.CPI: 1.4}, baseline=frozenset({"a"})
+    )
+    settings = ServiceTargets("web", selector, targets={Indicator.USAGE: 0.8})
+    node = NodeView(slo=NodeSLO(services=(profile,)))
+    found, notes = pods_by_target(view(pods=pods, node=node), (settings,), PSI)
+    assert notes == []
+    assert {target: [pod.uid for pod in of] for target, of in found.items()} == {
+        ("web", Indicator.USAGE, 0.8): ["a"],
+        ("ns/web", Indicator.CPI, 1.4): ["b"],
+    }
 
 
 PERCENT = st.floats(0, 100)

@@ -1,0 +1,1 @@
+"""Profiles of services: what Katalyst calls ServiceProfileDescriptors, for the nodes."""

@@ -1,0 +1,240 @@
+"""Follows profiles, the workloads that they name and those workloads' pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+from koord_kube.core.reflector import ReflectorTiming
+from koord_kube.event_recorder import EventRecorder
+from koord_kube.informer import Informer
+from koord_kube.protocol.api import Api, Object
+from koord_kube.protocol.resources import CONFIG_MAPS, PODS, SERVICE_PROFILES, Resource
+from koord_kube.protocol.selectors import EVERYTHING, label_is
+
+from koord_manager.service_profiles.core import document
+from koord_manager.service_profiles.core.document import (
+    TYPE_LABEL,
+    ProfileDocument,
+    ProfileSource,
+)
+from koord_manager.service_profiles.core.index import Entry, ServiceIndex, WorkloadLookup
+from koord_manager.service_profiles.core.objects import (
+    ProfiledWorkload,
+    ServicePod,
+    WorkloadKind,
+    read_pod,
+    read_workload,
+)
+
+GATE = "ServiceProfiles"
+_REFRESH_SECONDS = 1.0
+_OBJECT = msgspec.json.Decoder(Object)
+
+
+@dataclass(slots=True)
+class _Followed:
+    """An informer that lives as long as some profile needs it."""
+
+    informer: Informer[Any]
+    scope: anyio.CancelScope
+
+    async def run(self) -> None:
+        with self.scope:
+            await self.informer.run()
+
+
+class ServiceProfileController:
+    """Profiles of services for nodes; nothing is written but Events on profiles.
+
+    ``changed`` gets the nodes whose profiles are others than before.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        changed: Callable[[set[str]], None],
+        recorder: EventRecorder,
+        *,
+        on_warning: Callable[[str], None],
+        pace: ReflectorTiming | None = None,
+    ) -> None:
+        self._api = api
+        self._nodes_changed = changed
+        self._recorder = recorder
+        self._on_warning = on_warning
+        self._pace = pace
+        self._index = ServiceIndex(WorkloadLookup(self._workload, self._unknown))
+        self._kinds: dict[WorkloadKind, _Followed] = {}
+        self._namespaces: dict[str, _Followed] = {}
+        self._known: set[object] = set()
+        self._said: dict[tuple[str, str], str] = {}
+        self._sources: tuple[Informer[ProfileDocument], ...] = tuple(
+            self._source(source) for source in ProfileSource
+        )
+
+    @property
+    def problem(self) -> str:
+        """Reason why profiles may be old, in a line; "" while there is none."""
+        followed = (*self._kinds.values(), *self._namespaces.values())
+        informers = (*self._sources, *(one.informer for one in followed))
+        return next((one.problem for one in informers if one.problem and not one.absent), "")
+
+    def entries(self, node: str, there: Sequence[Entry]) -> list[Entry]:
+        """The profiles of a node; ``there`` are those that its NodeSLO has."""
+        if not self._ready:
+            return list(there)
+        return self._index.entries(node, there)
+
+    def why(self, service: str) -> list[dict[str, Any]] | None:
+        """Return what is known of a service's profiles; ``None`` while they are not read."""
+        return self._index.why(service) if self._ready else None
+
+    async def run(self) -> None:
+        """For ever."""
+        async with anyio.create_task_group() as group:
+            for informer in self._sources:
+                group.start_soon(informer.run)
+            for informer in self._sources:
+                await informer.wait_known()
+            while True:
+                self._follow(group)
+                self._notice_news()
+                self._refresh()
+                await anyio.sleep(_REFRESH_SECONDS)
+
+    # ---- following
+
+    @property
+    def _ready(self) -> bool:
+        return all(one.synced or one.absent for one in self._sources)
+
+    def _source(self, source: ProfileSource) -> Informer[ProfileDocument]:
+        of_descriptors = source is ProfileSource.DESCRIPTOR
+
+        def decode(raw: bytes) -> ProfileDocument:
+            return document.read(_OBJECT.decode(raw), source)
+
+        def on_change(
+            key: str, _before: ProfileDocument | None, now: ProfileDocument | None
+        ) -> None:
+            self._index.profile_changed((source.value, key), now)
+
+        return self._informer(
+            SERVICE_PROFILES if of_descriptors else CONFIG_MAPS,
+            decode,
+            on_change,
+            labels=None if of_descriptors else TYPE_LABEL,
+            optional=of_descriptors,
+        )
+
+    def _informer(
+        self,
+        resource: Resource,
+        decode: Callable[[bytes], Any],
+        on_change: Callable[[str, Any, Any], None],
+        *,
+        namespace: str = "",
+        labels: tuple[str, str] | None = None,
+        optional: bool = False,
+    ) -> Informer[Any]:
+        return Informer(
+            self._api,
+            resource,
+            namespace=namespace,
+            label_selector=EVERYTHING if labels is None else label_is(*labels),
+            decode=decode,
+            on_change=on_change,
+            optional=optional,
+            on_warning=self._on_warning,
+            timing=self._pace,
+        )
+
+    def _follow(self, group: TaskGroup) -> None:
+        """Follow just the kinds that profiles name, and the pods of their namespaces."""
+        kinds, namespaces = self._index.kinds, self._index.namespaces
+        for kind in self._kinds.keys() - kinds:
+            self._kinds.pop(kind).scope.cancel()
+            self._known.discard(kind)
+        for namespace in self._namespaces.keys() - namespaces:
+            self._namespaces.pop(namespace).scope.cancel()
+            self._known.discard(namespace)
+            self._index.forget(namespace)
+        for kind in kinds - self._kinds.keys():
+            made = self._informer(
+                kind.resource, read_workload, self._workload_changed, optional=True
+            )
+            self._kinds[kind] = self._started(group, made)
+        for namespace in namespaces - self._namespaces.keys():
+            changed = partial(self._pod_changed, namespace)
+            made = self._informer(PODS, read_pod, changed, namespace=namespace)
+            self._namespaces[namespace] = self._started(group, made)
+
+    def _started(self, group: TaskGroup, informer: Informer[Any]) -> _Followed:
+        followed = _Followed(informer, anyio.CancelScope())
+        group.start_soon(followed.run)
+        return followed
+
+    def _notice_news(self) -> None:
+        """Look again at what waited for something that is known by now."""
+        for namespace, followed in self._namespaces.items():
+            if followed.informer.synced and namespace not in self._known:
+                self._known.add(namespace)
+                self._index.workloads_changed(namespace)
+        for kind, followed in self._kinds.items():
+            state = kind, followed.informer.absent
+            is_known = followed.informer.synced or followed.informer.absent
+            if is_known and state not in self._known:
+                self._known -= {(kind, True), (kind, False)}
+                self._known.add(state)
+                for namespace in self._index.namespaces:
+                    self._index.workloads_changed(namespace)
+
+    def _pod_changed(
+        self, namespace: str, key: str, _before: ServicePod | None, now: ServicePod | None
+    ) -> None:
+        self._index.pod_changed(namespace, key, now)
+
+    def _workload_changed(self, key: str, _before: object, _now: object) -> None:
+        namespace = key.partition("/")[0]
+        if namespace in self._namespaces:
+            self._index.workloads_changed(namespace)
+
+    def _workload(self, kind: WorkloadKind, namespace: str, name: str) -> ProfiledWorkload | None:
+        found: ProfiledWorkload | None = self._kinds[kind].informer.objects.get(
+            f"{namespace}/{name}"
+        )
+        return found
+
+    def _unknown(self, kind: WorkloadKind, namespace: str) -> str:
+        for followed, what in (
+            (self._kinds.get(kind), f"objects of {kind}"),
+            (self._namespaces.get(namespace), f"pods of {namespace}"),
+        ):
+            if followed is None or not (followed.informer.synced or followed.informer.absent):
+                return f"the {what} are not known yet; may the manager list and watch them?"
+        return ""
+
+    # ---- results
+
+    def _refresh(self) -> None:
+        nodes = self._index.refresh()
+        if nodes:
+            self._nodes_changed(nodes)
+        for place, one in self._index.documents.items():
+            reason = self._index.reason(place)
+            line = reason or next(iter(one.lines), "")
+            if line and self._said.get(place) != line and not self._is_waiting(one, reason):
+                self._said[place] = line
+                self._on_warning(f"{place[0]} {place[1]}: {line}")
+                self._recorder.record(one.reference, "ServiceProfileIgnored", line, warning=True)
+        for place in self._said.keys() - self._index.documents.keys():
+            del self._said[place]
+
+    def _is_waiting(self, one: ProfileDocument, reason: str) -> bool:
+        return bool(reason) and reason == self._unknown(one.kind, one.namespace)

@@ -1,0 +1,1 @@
+"""Decisions about profiles, their pods and their baselines. No IO."""

@@ -1,0 +1,323 @@
+"""Profile of each pod, and so the profiles of each node. No IO.
+
+Two profiles for one workload: a ServiceProfileDescriptor goes before a ConfigMap, then the one that
+is called like the workload, then the older, then by name. The others have no effect, and say so.
+A pod that several profiles' workloads select belongs to the first by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from koord_model.label_selector import Labels, Operator
+from koord_model.service_profile import MOST_PROFILES
+
+from koord_manager.service_profiles.core.baseline import baseline
+from koord_manager.service_profiles.core.document import ProfileDocument, ProfileSource
+from koord_manager.service_profiles.core.objects import ProfiledWorkload, ServicePod, WorkloadKind
+
+Entry = Mapping[str, Any]
+"""A profile as a NodeSLO has it."""
+
+MOST_BYTES = 64 << 10
+"""JSON of all profiles of one node: a NodeSLO has to stay small in etcd."""
+
+_Place = tuple[str, str]
+"""A profile: its source, and its "namespace/name"."""
+
+
+class WorkloadLookup(NamedTuple):
+    """Knowledge of workloads: ``workload`` is ``None`` if there is no such one.
+
+    ``unknown`` says why that, or a namespace's pods, is not known at present; "" if it is.
+    """
+
+    workload: Callable[[WorkloadKind, str, str], ProfiledWorkload | None]
+    unknown: Callable[[WorkloadKind, str], str]
+
+
+class _Candidates:
+    """Profiles in force of one namespace, found by a label that their pods must have."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str], list[str]] = {}
+        self._others: list[str] = []
+        self._workloads: dict[str, ProfiledWorkload] = {}
+
+    def add(self, key: str, workload: ProfiledWorkload) -> None:
+        self._workloads[key] = workload
+        for one in workload.selector.requirements:
+            if one.operator is Operator.IN and len(one.values) == 1:
+                self._by_label.setdefault((one.key, *one.values), []).append(key)  # type: ignore[arg-type]
+                return
+        self._others.append(key)
+
+    def of(self, labels: Labels) -> str:
+        """The first by name whose workload selects a pod; "" for none."""
+        listed = [self._by_label.get(label, ()) for label in labels.items()]
+        keys = (key for some in (*listed, self._others) for key in some)
+        return min((key for key in keys if self._selects(key, labels)), default="")
+
+    def _selects(self, key: str, labels: Labels) -> bool:
+        return self._workloads[key].selector.matches(labels)
+
+
+class ServiceIndex:
+    """Kept from change to change; ``refresh`` does what changes made necessary."""
+
+    def __init__(self, cluster: WorkloadLookup) -> None:
+        self._cluster = cluster
+        self._documents: dict[_Place, ProfileDocument] = {}
+        self._pods: dict[str, dict[str, ServicePod]] = {}
+        self._candidates: dict[str, _Candidates] = {}
+        self._in_force: dict[str, tuple[ProfileDocument, ProfiledWorkload]] = {}
+        self._reasons: dict[_Place, str] = {}
+        self._waiting: frozenset[str] = frozenset()
+        self._service_of: dict[str, str] = {}
+        self._members: dict[str, dict[str, ServicePod]] = {}
+        self._entries: dict[str, dict[str, Entry]] = {}
+        self._on: dict[str, set[str]] = {}
+        self._changed: set[tuple[str, str]] = set()
+        self._stale: set[str] = set()
+
+    # ---- changes
+
+    def profile_changed(self, place: _Place, now: ProfileDocument | None) -> None:
+        """A profile was added, changed or deleted."""
+        namespace = place[1].partition("/")[0]
+        self._stale.add(namespace)
+        if now is None:
+            self._documents.pop(place, None)
+        else:
+            self._documents[place] = now
+
+    def workloads_changed(self, namespace: str) -> None:
+        """A workload of a namespace was, or its kind or its pods are known now."""
+        self._stale.add(namespace)
+
+    def pod_changed(self, namespace: str, key: str, now: ServicePod | None) -> None:
+        """A pod of a namespace with profiles was added, changed or deleted."""
+        pods = self._pods.setdefault(namespace, {})
+        if now is not None and now.active:
+            pods[key] = now
+        elif pods.pop(key, None) is None:
+            return
+        self._changed.add((namespace, key))
+
+    def forget(self, namespace: str) -> None:
+        """There are no profiles in a namespace any more."""
+        self._pods.pop(namespace, None)
+        self._stale.add(namespace)
+
+    # ---- results
+
+    @property
+    def kinds(self) -> set[WorkloadKind]:
+        """The kinds of workloads that profiles name."""
+        return {document.kind for document in self._documents.values() if not document.problem}
+
+    @property
+    def namespaces(self) -> set[str]:
+        """Namespaces in which there are profiles."""
+        return {document.namespace for document in self._documents.values()}
+
+    @property
+    def documents(self) -> Mapping[_Place, ProfileDocument]:
+        """All profiles."""
+        return self._documents
+
+    def reason(self, place: _Place) -> str:
+        """Return why a profile has no effect; "" if it has."""
+        return self._reasons.get(place, "")
+
+    def refresh(self) -> set[str]:
+        """Return the nodes whose profiles are others than before."""
+        touched: set[str] = set()
+        stale, self._stale = self._stale, set()
+        if stale:
+            touched |= self._choose(stale)
+        changed, self._changed = self._changed, set()
+        for namespace in stale:
+            changed |= {(namespace, key) for key in self._pods.get(namespace, {})}
+            known = self._pods.get(namespace, {})
+            gone = (key for key in self._service_of if key.startswith(f"{namespace}/"))
+            changed |= {(namespace, key) for key in gone if key not in known}
+        for namespace, key in changed:
+            touched |= self._place(namespace, key)
+        nodes: set[str] = set()
+        for service in touched:
+            nodes |= self._compare(service)
+        return nodes
+
+    def entries(self, node: str, there: Sequence[Entry]) -> list[Entry]:
+        """The profiles of a node; of those that are not known at present as they are ``there``."""
+        found = {key: self._entries[key][node] for key in self._on.get(node, ())}
+        kept = {str(entry.get("name")): entry for entry in there}
+        found |= {key: kept[key] for key in self._waiting & kept.keys() if key not in found}
+        return list(_bounded([found[key] for key in sorted(found)]))
+
+    def why(self, key: str) -> list[dict[str, Any]]:
+        """All that is known of a service's profiles, for people; that in force first."""
+        places = [(source.value, key) for source in ProfileSource]
+        return [self._why(place) for place in places if place in self._documents]
+
+    # ---- steps
+
+    def _choose(self, namespaces: set[str]) -> set[str]:
+        """Decide which profiles of some namespaces are in force; return those to look at."""
+        touched = {key for key in self._in_force if key.partition("/")[0] in namespaces}
+        self._in_force = {key: one for key, one in self._in_force.items() if key not in touched}
+        self._reasons = {
+            place: reason
+            for place, reason in self._reasons.items()
+            if place[1].partition("/")[0] not in namespaces
+        }
+        waiting = {key for key in self._waiting if key.partition("/")[0] not in namespaces}
+        for namespace in namespaces:
+            self._candidates[namespace] = _Candidates()
+        mine = [one for one in self._documents.values() if one.namespace in namespaces]
+        taken: dict[tuple[WorkloadKind, str, str], ProfileDocument] = {}
+        for one in sorted(mine, key=_rank):
+            place = (one.source.value, one.key)
+            about = one.kind, one.namespace, one.workload
+            reason = one.problem
+            if not reason and (other := taken.setdefault(about, one)) is not one:
+                reason = (
+                    f"{other.source} {other.key} is for the same {one.kind.kind}, and goes before"
+                )
+            if not reason and one.key in self._in_force:
+                reason = f"{self._in_force[one.key][0].source} {one.key} goes before"
+            if not reason:
+                reason = self._resolve(one, waiting)
+            if reason:
+                self._reasons[place] = reason
+        self._waiting = frozenset(waiting)
+        return touched | {key for key in self._in_force if key.partition("/")[0] in namespaces}
+
+    def _resolve(self, one: ProfileDocument, waiting: set[str]) -> str:
+        """Put a profile in force, or return why not."""
+        unknown = self._cluster.unknown(one.kind, one.namespace)
+        if unknown:
+            waiting.add(one.key)
+            return unknown
+        workload = self._cluster.workload(one.kind, one.namespace, one.workload)
+        about = f"{one.kind} {one.namespace}/{one.workload}"
+        if workload is None:
+            return f"{about} does not exist"
+        if workload.problem:
+            return f"{about}: {workload.problem}"
+        self._in_force[one.key] = one, workload
+        self._candidates[one.namespace].add(one.key, workload)
+        return ""
+
+    def _place(self, namespace: str, key: str) -> set[str]:
+        """Give a pod to its service; return the services to look at."""
+        pod = self._pods.get(namespace, {}).get(key)
+        candidates = self._candidates.get(namespace)
+        now = candidates.of(pod.labels) if pod is not None and candidates is not None else ""
+        before = self._service_of.pop(key, "")
+        if before and before != now:
+            self._members[before].pop(key, None)
+        if now and pod is not None:
+            self._service_of[key] = now
+            self._members.setdefault(now, {})[key] = pod
+        return {before, now} - {""}
+
+    def _compare(self, service: str) -> set[str]:
+        """Make a service's entries again; return the nodes of which they differ."""
+        before, now = self._entries.get(service, {}), self._made(service)
+        nodes = {node for node in before.keys() | now.keys() if before.get(node) != now.get(node)}
+        for node in before.keys() - now.keys():
+            self._on[node].discard(service)
+            if not self._on[node]:
+                del self._on[node]
+        for node in now.keys() - before.keys():
+            self._on.setdefault(node, set()).add(service)
+        if now:
+            self._entries[service] = now
+        else:
+            self._entries.pop(service, None)
+            if not self._members.get(service):
+                self._members.pop(service, None)
+        return nodes
+
+    def _made(self, service: str) -> dict[str, Entry]:
+        """A service's entry on each node where it has pods."""
+        if service not in self._in_force:
+            return {}
+        document, workload = self._in_force[service]
+        shared: dict[str, Any] = {
+            "name": service,
+            "namespace": document.namespace,
+            "selector": workload.written,
+        }
+        if document.targets:
+            shared["targets"] = {word.value: value for word, value in document.targets.items()}
+        if document.memory_offload is not None:
+            shared["memoryOffload"] = document.memory_offload
+        if len(shared) == 3:
+            return {}
+        pods = self._members.get(service, {}).values()
+        left_alone = {
+            "baseline": baseline(pods, document.baseline_percent),
+            "memoryBaseline": baseline(pods, document.memory_percent),
+        }
+        names: dict[str, list[str]] = {}
+        for pod in pods:
+            if pod.node:
+                names.setdefault(pod.node, []).append(pod.name)
+        return {
+            node: shared
+            | {
+                field: sorted(found)
+                for field, all_names in left_alone.items()
+                if (found := all_names.intersection(here))
+            }
+            for node, here in names.items()
+        }
+
+    def _why(self, place: _Place) -> dict[str, Any]:
+        document, key = self._documents[place], place[1]
+        reason = self.reason(place)
+        pods = [] if reason else list(self._members.get(key, {}).values())
+        return {
+            "service": key,
+            "source": place[0],
+            "workload": f"{document.kind.kind} {document.workload}",
+            "in_force": not reason,
+            "reason": reason,
+            "targets": {word.value: value for word, value in document.targets.items()},
+            "memory_offload": document.memory_offload,
+            "baseline_percent": document.baseline_percent,
+            "memory_percent": document.memory_percent,
+            "ignored": [*document.refused, *document.unused],
+            "nodes": _counts(pods),
+            "baseline": sorted(baseline(pods, document.baseline_percent)),
+            "memory_baseline": sorted(baseline(pods, document.memory_percent)),
+        }
+
+
+def _rank(document: ProfileDocument) -> tuple[bool, bool, str, str]:
+    """The order in which profiles of one workload go."""
+    is_twin = document.source is ProfileSource.CONFIG_MAP
+    return is_twin, document.name != document.workload, document.created, document.name
+
+
+def _counts(pods: Sequence[ServicePod]) -> dict[str, int]:
+    """Count the pods on each node; those without one are under ""."""
+    found: dict[str, int] = {}
+    for pod in sorted(pods, key=lambda pod: pod.node):
+        found[pod.node] = found.get(pod.node, 0) + 1
+    return found
+
+
+def _bounded(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The first of them, within what a NodeSLO may hold."""
+    size = 0
+    for entry in entries[:MOST_PROFILES]:
+        size += len(msgspec.json.encode(entry))
+        if size > MOST_BYTES:
+            return
+        yield entry

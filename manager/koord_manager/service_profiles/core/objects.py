@@ -1,0 +1,123 @@
+"""Pods and workloads: of each as much as profiles use. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+from koord_kube.protocol.resources import Resource
+from koord_model import label_selector
+from koord_model.fields import shown
+from koord_model.label_selector import LabelSelector
+
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePod:
+    """A pod that has not ended; ``node`` is "" until it has one.
+
+    ``created`` is as Kubernetes writes times, to the second and in UTC: it sorts as text.
+    """
+
+    namespace: str
+    name: str
+    node: str = ""
+    created: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    active: bool = True
+
+
+class _Meta(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+    created: str = msgspec.field(default="", name="creationTimestamp")
+    deleted: str | None = msgspec.field(default=None, name="deletionTimestamp")
+    labels: dict[str, str] | None = None
+
+
+class _PodSpec(msgspec.Struct):
+    node: str = msgspec.field(default="", name="nodeName")
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+_POD = msgspec.json.Decoder(_Pod)
+
+
+def read_pod(raw: bytes) -> ServicePod:
+    """Decode a pod.
+
+    Raises:
+        msgspec.MsgspecError: it is not a pod.
+    """
+    pod = _POD.decode(raw)
+    meta, active = pod.metadata, pod.status.phase not in _ENDED and pod.metadata.deleted is None
+    labels = meta.labels or {}
+    return ServicePod(meta.namespace, meta.name, pod.spec.node, meta.created, labels, active)
+
+
+class WorkloadKind(NamedTuple):
+    """Kind of workloads, as a profile names it: ``apps/v1`` and ``Deployment``."""
+
+    api_version: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.api_version} {self.kind}"
+
+    @property
+    def resource(self) -> Resource:
+        """Its objects; the plural is guessed as Kubernetes and Katalyst do."""
+        group, _, version = self.api_version.rpartition("/")
+        name = self.kind.lower()
+        plural = f"{name}es" if name.endswith("s") else f"{name}s"
+        if name.endswith("y"):
+            plural = f"{name[:-1]}ies"
+        return Resource(group, version, plural, self.kind, namespaced=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledWorkload:
+    """A workload's label selector, as written and to match with; ``problem``: why it has none."""
+
+    written: Mapping[str, Any] = field(default_factory=dict)
+    selector: LabelSelector = field(default_factory=LabelSelector)
+    problem: str = ""
+
+
+class _Spec(msgspec.Struct):
+    selector: Any = None
+
+
+class _Workload(msgspec.Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_WORKLOAD = msgspec.json.Decoder(_Workload)
+
+
+def read_workload(raw: bytes) -> ProfiledWorkload:
+    """Decode a workload.
+
+    Raises:
+        msgspec.MsgspecError: it is not an object with a spec.
+    """
+    given = _WORKLOAD.decode(raw).spec.selector
+    try:
+        selector = label_selector.parse(given, "spec.selector")
+    except ValueError as error:
+        return ProfiledWorkload(problem=str(error))
+    if not selector.requirements:
+        return ProfiledWorkload(problem=f"spec.selector is {shown(given)}; expected matchLabels")
+    return ProfiledWorkload(given, selector)

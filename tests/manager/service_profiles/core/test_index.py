@@ -1,0 +1,167 @@
+"""Profiles of services: their content, their pods, and the nodes that they reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from koord_manager.service_profiles.core import document
+from koord_manager.service_profiles.core.baseline import baseline
+from koord_manager.service_profiles.core.document import ProfileDocument, ProfileSource
+from koord_manager.service_profiles.core.index import ServiceIndex, WorkloadLookup
+from koord_manager.service_profiles.core.objects import (
+    ProfiledWorkload,
+    ServicePod,
+    WorkloadKind,
+    read_workload,
+)
+from koord_model.node_slo_document import parse
+
+SPD, TWIN = ProfileSource.DESCRIPTOR, ProfileSource.CONFIG_MAP
+SPEC: dict[str, Any] = {
+    "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    "baselinePercent": 30,
+    "systemIndicator": [
+        {
+            "name": "cpu_sched_wait",
+            "indicators": [
+                {"indicatorLevel": "UpperBound", "value": 460},
+                {"indicatorLevel": "LowerBound", "value": 400},
+            ],
+        }
+    ],
+    "extendedIndicator": [
+        {
+            "name": "TransparentMemoryOffloading",
+            "indicators": {"configDetail": {"enableTMO": True}},
+        }
+    ],
+}
+
+
+def profile(
+    name: str = "web", source: ProfileSource = SPD, created: str = "", **more: Any
+) -> ProfileDocument:
+    spec = SPEC | more
+    given = {"spec": spec} if source is SPD else {"data": {"spec": yaml.safe_dump(spec)}}
+    meta = {"namespace": "shop", "name": name, "creationTimestamp": created}
+    return document.read({"metadata": meta, **given}, source)
+
+
+class Shop:
+    """A namespace with the Deployment web."""
+
+    def __init__(self) -> None:
+        selector = b'{"spec": {"selector": {"matchLabels": {"app": "web"}}}}'
+        self.workloads: dict[str, ProfiledWorkload] = {"web": read_workload(selector)}
+        self.unknown = ""
+        self.index = ServiceIndex(
+            WorkloadLookup(self._workload, lambda _kind, _namespace: self.unknown)
+        )
+
+    def _workload(self, _kind: WorkloadKind, _namespace: str, name: str) -> ProfiledWorkload | None:
+        return self.workloads.get(name)
+
+    def put(self, given: ProfileDocument) -> None:
+        self.index.profile_changed((given.source.value, given.key), given)
+
+    def pod(self, number: int, node: str, app: str = "web", **more: Any) -> None:
+        created = f"2026-01-01T00:00:{number:02}Z"
+        made = ServicePod("shop", f"p{number}", node, created, {"app": app}, **more)
+        self.index.pod_changed("shop", f"shop/p{number}", made)
+
+    def reason(self, given: ProfileDocument) -> str:
+        return self.index.reason((given.source.value, given.key))
+
+
+def test_profiles_reach_the_nodes_of_their_pods_alone():
+    shop = Shop()
+    shop.put(profile())
+    for number in range(4):
+        shop.pod(number, "n1" if number < 2 else "n2")
+    shop.pod(5, "n3", app="mail")
+    shop.pod(6, "n4", active=False)
+    assert shop.index.refresh() == {"n1", "n2"}
+    [entry] = shop.index.entries("n1", [])
+    assert entry == {
+        "name": "shop/web",
+        "namespace": "shop",
+        "selector": {"matchLabels": {"app": "web"}},
+        "targets": {"sched_wait": 460.0},
+        "memoryOffload": True,
+        "baseline": ["p0"],
+    }
+    assert "baseline" not in shop.index.entries("n2", [])[0]
+    slo, ignored = parse({"extensions": {"pykoord": {"services": [entry]}}})
+    assert ignored == ()
+    assert slo.services[0].baseline == {"p0"}
+
+    shop.index.pod_changed("shop", "shop/p3", None)
+    shop.index.pod_changed("shop", "shop/p2", None)
+    assert shop.index.refresh() == {"n2"}
+    assert shop.index.entries("n2", []) == []
+    shop.index.profile_changed((SPD.value, "shop/web"), None)
+    assert shop.index.refresh() == {"n1"}
+    assert shop.index.refresh() == set()
+
+
+def test_what_is_not_known_stays_as_it_is():
+    shop = Shop()
+    shop.unknown = "Deployments are not known yet"
+    shop.put(profile())
+    shop.pod(0, "n1")
+    assert shop.index.refresh() == set()
+    there = [{"name": "shop/web"}, {"name": "shop/gone"}]
+    assert shop.index.entries("n1", there) == [{"name": "shop/web"}]
+    shop.unknown = ""
+    shop.index.workloads_changed("shop")
+    assert shop.index.refresh() == {"n1"}
+    assert "selector" in shop.index.entries("n1", there)[0]
+
+
+def test_one_profile_of_a_workload_counts():
+    shop = Shop()
+    named, other = profile(created="2026-02"), profile("other", created="2026-01")
+    twin = profile(source=TWIN, created="2025-01")
+    for one in (twin, other, named):
+        shop.put(one)
+    shop.pod(0, "n1")
+    shop.index.refresh()
+    assert shop.reason(named) == ""
+    wanted = "ServiceProfileDescriptor shop/web is for the same Deployment, and goes before"
+    assert (shop.reason(other), shop.reason(twin)) == (wanted, wanted)
+    assert [one["in_force"] for one in shop.index.why("shop/web")] == [True, False]
+
+    for one in (named, other):
+        shop.index.profile_changed((SPD.value, one.key), None)
+    del shop.workloads["web"]
+    shop.index.refresh()
+    assert shop.reason(twin) == "apps/v1 Deployment shop/web does not exist"
+
+
+def test_a_bad_part_of_a_profile_costs_itself_alone():
+    bounds = [{"indicatorLevel": "UpperBound", "value": -1}]
+    found = profile(
+        systemIndicator=[
+            {"name": "cpi", "indicators": bounds},
+            {"name": "mem_l3_miss_lat", "indicators": []},
+            SPEC["systemIndicator"][0],
+        ],
+        baselinePercent=101,
+    )
+    assert found.problem == ""
+    assert dict(found.targets) == {"sched_wait": 460.0}
+    assert any("value is -1; expected a number above 0" in line for line in found.refused)
+    assert any("baselinePercent is 101; expected 0 to 100" in line for line in found.refused)
+    assert any("mem_l3_miss_lat" in line for line in found.unused)
+    whole = profile(targetRef={})
+    assert whole.problem.startswith("spec targetRef.apiVersion is missing")
+
+
+def test_the_baseline_is_katalysts():
+    pods = [ServicePod("shop", name, created="2026") for name in "cab"]
+    assert baseline(pods, None) == baseline(pods, 0) == frozenset()
+    assert baseline(pods, 100) == {"a", "b", "c"}
+    assert baseline(pods, 1) == {"a"}
+    assert baseline(pods, 50) == {"a", "b"}
+    assert baseline([], 50) == frozenset()
