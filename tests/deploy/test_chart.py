@@ -118,7 +118,7 @@ ALL_COMPONENTS = {
     "monitoring.alerts": True,
     "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true,CustomNodeResource=true",
     "manager.featureGates": "ColocationProfileController=true,ResourceMetricsAPI=true,"
-    "RolloutGuard=true",
+    "RolloutGuard=true,ServiceProfiles=true",
     "manager.enableNodeMetricApi": "true",
 }
 
@@ -182,6 +182,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
             {"manager.featureGates": "ColocationProfileController=true"},
         ),
         ("rollout-guard", {"manager.featureGates": "RolloutGuard=true"}),
+        ("service-profiles", {"manager.featureGates": "ServiceProfiles=true"}),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
         ("resource-metrics", {"manager.featureGates": "ResourceMetricsAPI=true"}),
         ("scheduler", {"scheduler.enabled": True}),
