@@ -86,7 +86,7 @@ class Replay:
                 case PutInput():
                     kind = self._kind(one.kind)
                     raw = bytes(one.object)
-                    if kind.resource == PODS:
+                    if one.kind == PODS.kind:  # not those of a selector
                         raw = self._where_replayed(one.key, raw)
                     kind.put(one.key, kind.read(raw))
                 case RemoveInput():

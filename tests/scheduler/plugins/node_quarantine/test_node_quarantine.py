@@ -17,14 +17,19 @@ from koord_scheduler.framework.decisions import Placement, Refusal
 from koord_scheduler.framework.diagnosis import diagnose
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.queue.scheduling_queue import SchedulingQueue
-from koord_scheduler.framework.recording import RecordedInput, RecordingScheduler, recorded_kind
+from koord_scheduler.framework.recording import (
+    RecordedInput,
+    RecordingScheduler,
+    read_inputs,
+    recorded_kind,
+    recording_line,
+)
+from koord_scheduler.framework.replay import Replay
 from koord_scheduler.framework.scheduler import Scheduler
 from koord_scheduler.plugins.node_quarantine.columns import QuarantineColumns
 from koord_scheduler.plugins.node_quarantine.verdict import Verdict, read_failed_pod
 from koord_scheduler.plugins.node_quarantine.windows import Windows
 from koord_scheduler.state.cluster_state import ClusterState
-
-from tests.scheduler.framework.test_replay import replayed
 
 GPU, NIC = "nvidia.com/gpu", "example.com/nic"
 START = 1_767_225_600.0
@@ -259,7 +264,8 @@ def test_a_recording_replays() -> None:
     cluster.swallow(GPU)
     cluster.bind(GPU)
     again = Scheduler([cluster.profile])
-    assert all(one.is_same for one in replayed(again, cluster.inputs))
+    lines = [recording_line(one) for one in cluster.inputs]
+    assert all(one.is_same for one in Replay(again, lambda *_: None).run(read_inputs(lines)))
     assert again.nodes.use(QuarantineColumns).quarantine.wards.keys() == {("bad", GPU)}
 
 
