@@ -17,7 +17,7 @@ CONTROLLERS = (
     *("nodemetric", "noderesource", "nodeslo", "colocationprofile", "quotaprofile"),
     *("recommendation", "nodetaint", "rollout", "serviceprofile"),
 )
-"""Koordinator's names, and three of our own."""
+"""Koordinator's names, and four of our own."""
 
 _GATES = {
     "colocationprofile": "ColocationProfileController",

@@ -16,6 +16,7 @@ from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import CONFIG_MAPS, PODS, SERVICE_PROFILES, Resource
 from koord_kube.protocol.selectors import EVERYTHING, label_is
+from koord_model.service_profile import MOST_PROFILES
 
 from koord_manager.service_profiles.core import document
 from koord_manager.service_profiles.core.document import (
@@ -23,7 +24,12 @@ from koord_manager.service_profiles.core.document import (
     ProfileDocument,
     ProfileSource,
 )
-from koord_manager.service_profiles.core.index import Entry, ServiceIndex, WorkloadLookup
+from koord_manager.service_profiles.core.index import (
+    MOST_BYTES,
+    Entry,
+    ServiceIndex,
+    WorkloadLookup,
+)
 from koord_manager.service_profiles.core.objects import (
     ProfiledWorkload,
     ServicePod,
@@ -74,6 +80,7 @@ class ServiceProfileController:
         self._namespaces: dict[str, _Followed] = {}
         self._known: set[object] = set()
         self._said: dict[tuple[str, str], str] = {}
+        self._left_out: dict[str, list[str]] = {}
         self._sources: tuple[Informer[ProfileDocument], ...] = tuple(
             self._source(source) for source in ProfileSource
         )
@@ -89,7 +96,21 @@ class ServiceProfileController:
         """The profiles of a node; ``there`` are those that its NodeSLO has."""
         if not self._ready:
             return list(there)
-        return self._index.entries(node, there)
+        found, left_out = self._index.entries(node, there)
+        if left_out != self._left_out.get(node, []):
+            self._left_out[node] = left_out
+            self._warn_of_room(node, left_out)
+        return found
+
+    def _warn_of_room(self, node: str, left_out: Sequence[str]) -> None:
+        if not left_out:
+            del self._left_out[node]
+            return
+        names = ", ".join(left_out[:5]) + (", …" if len(left_out) > 5 else "")
+        self._on_warning(
+            f"node {node}: no room in its NodeSLO for {len(left_out)} profiles of services "
+            f"({names}); at most {MOST_PROFILES}, and {MOST_BYTES >> 10} KiB"
+        )
 
     def why(self, service: str) -> list[dict[str, Any]] | None:
         """Return what is known of a service's profiles; ``None`` while they are not read."""

@@ -7,7 +7,7 @@ A pod that several profiles' workloads select belongs to the first by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -151,12 +151,15 @@ class ServiceIndex:
             nodes |= self._compare(service)
         return nodes
 
-    def entries(self, node: str, there: Sequence[Entry]) -> list[Entry]:
-        """The profiles of a node; of those that are not known at present as they are ``there``."""
+    def entries(self, node: str, there: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+        """The profiles of a node, and the names of those for which its NodeSLO has no room.
+
+        Those that are not known at present are as they are ``there``.
+        """
         found = {key: self._entries[key][node] for key in self._on.get(node, ())}
         kept = {str(entry.get("name")): entry for entry in there}
         found |= {key: kept[key] for key in self._waiting & kept.keys() if key not in found}
-        return list(_bounded([found[key] for key in sorted(found)]))
+        return _bounded([found[key] for key in sorted(found)])
 
     def why(self, key: str) -> list[dict[str, Any]]:
         """All that is known of a service's profiles, for people; that in force first."""
@@ -313,11 +316,16 @@ def _counts(pods: Sequence[ServicePod]) -> dict[str, int]:
     return found
 
 
-def _bounded(entries: Sequence[Entry]) -> Iterator[Entry]:
-    """The first of them, within what a NodeSLO may hold."""
-    size = 0
-    for entry in entries[:MOST_PROFILES]:
-        size += len(msgspec.json.encode(entry))
-        if size > MOST_BYTES:
-            return
-        yield entry
+def _bounded(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """Those that a NodeSLO has room for, in order, and the names of the others."""
+    fitting: list[Entry] = []
+    left_out: list[str] = []
+    room = MOST_BYTES
+    for entry in entries:
+        size = len(msgspec.json.encode(entry))
+        if size > room or len(fitting) == MOST_PROFILES:
+            left_out.append(str(entry["name"]))
+        else:
+            fitting.append(entry)
+            room -= size
+    return fitting, left_out

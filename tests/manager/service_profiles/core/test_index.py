@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 from koord_manager.service_profiles.core import document
 from koord_manager.service_profiles.core.baseline import baseline
 from koord_manager.service_profiles.core.document import ProfileDocument, ProfileSource
-from koord_manager.service_profiles.core.index import ServiceIndex, WorkloadLookup
+from koord_manager.service_profiles.core.index import (
+    MOST_BYTES,
+    Entry,
+    ServiceIndex,
+    WorkloadLookup,
+)
 from koord_manager.service_profiles.core.objects import (
     ProfiledWorkload,
     ServicePod,
@@ -62,6 +68,11 @@ class Shop:
     def _workload(self, _kind: WorkloadKind, _namespace: str, name: str) -> ProfiledWorkload | None:
         return self.workloads.get(name)
 
+    def entries(self, node: str, there: Sequence[Entry]) -> list[Entry]:
+        found, left_out = self.index.entries(node, there)
+        assert left_out == []
+        return found
+
     def put(self, given: ProfileDocument) -> None:
         self.index.profile_changed((given.source.value, given.key), given)
 
@@ -82,7 +93,7 @@ def test_profiles_reach_the_nodes_of_their_pods_alone():
     shop.pod(5, "n3", app="mail")
     shop.pod(6, "n4", active=False)
     assert shop.index.refresh() == {"n1", "n2"}
-    [entry] = shop.index.entries("n1", [])
+    [entry] = shop.entries("n1", [])
     assert entry == {
         "name": "shop/web",
         "namespace": "shop",
@@ -91,7 +102,7 @@ def test_profiles_reach_the_nodes_of_their_pods_alone():
         "memoryOffload": True,
         "baseline": ["p0"],
     }
-    assert "baseline" not in shop.index.entries("n2", [])[0]
+    assert "baseline" not in shop.entries("n2", [])[0]
     slo, ignored = parse({"extensions": {"pykoord": {"services": [entry]}}})
     assert ignored == ()
     assert slo.services[0].baseline == {"p0"}
@@ -99,7 +110,7 @@ def test_profiles_reach_the_nodes_of_their_pods_alone():
     shop.index.pod_changed("shop", "shop/p3", None)
     shop.index.pod_changed("shop", "shop/p2", None)
     assert shop.index.refresh() == {"n2"}
-    assert shop.index.entries("n2", []) == []
+    assert shop.entries("n2", []) == []
     shop.index.profile_changed((SPD.value, "shop/web"), None)
     assert shop.index.refresh() == {"n1"}
     assert shop.index.refresh() == set()
@@ -112,11 +123,21 @@ def test_what_is_not_known_stays_as_it_is():
     shop.pod(0, "n1")
     assert shop.index.refresh() == set()
     there = [{"name": "shop/web"}, {"name": "shop/gone"}]
-    assert shop.index.entries("n1", there) == [{"name": "shop/web"}]
+    assert shop.entries("n1", there) == [{"name": "shop/web"}]
     shop.unknown = ""
     shop.index.workloads_changed("shop")
     assert shop.index.refresh() == {"n1"}
-    assert "selector" in shop.index.entries("n1", there)[0]
+    assert "selector" in shop.entries("n1", there)[0]
+
+
+def test_what_a_node_has_no_room_for_is_named_and_costs_the_others_nothing():
+    shop = Shop()
+    shop.unknown = "Deployments are not known yet"
+    shop.put(profile())
+    shop.put(profile("big", targetRef=SPEC["targetRef"] | {"name": "big"}))
+    shop.index.refresh()
+    there = [{"name": "shop/web"}, {"name": "shop/big", "namespace": "n" * MOST_BYTES}]
+    assert shop.index.entries("n1", there) == ([{"name": "shop/web"}], ["shop/big"])
 
 
 def test_one_profile_of_a_workload_counts():
