@@ -4,11 +4,10 @@ Fields, windows and aggregations are Koordinator's (apis/slo/v1alpha1/nodemetric
 koordlet's states_nodemetric.go). On purpose different: where the memory the policy asks
 for is not measured, memory without page cache is reported instead; devices have their
 health; of pods with several containers each one's usage is reported too, as an extension, for
-recommendations (a pod's only container uses what the pod does); another extension has conditions
-that eviction plugins want the node to have; and without samples of the node
 recommendations (a pod's only container uses what the pod does), and of all pods their delays, where
-those are measured; and without samples of the node
-and of its system there is no status, where an empty one would read as an idle node.
+those are measured; further extensions have the conditions that eviction plugins want the node to
+have, and the settings that it follows; and without samples of the node and of its system there is
+no status, where an empty one would read as an idle node.
 """
 
 from __future__ import annotations
