@@ -145,22 +145,13 @@ def run_undo(arguments: argparse.Namespace) -> Iterable[str]:
 
 
 async def _undo(api: Client, found: Rollouts, name: str, to: str) -> str:
-    from koord_kube.protocol.resources import CONFIG_MAPS
-
     version = _previous(found, name, to)
     entries = [
         _with_content(entry, version["content"]) if entry.get("name") == name else entry
         for entry in found.document[_NODES]
     ]
     text = json.dumps({**found.document, _NODES: entries}, indent=2, ensure_ascii=False)
-    meta = found.config["metadata"]
-    await api.patch(
-        CONFIG_MAPS,
-        meta["name"],
-        {"data": {KEY: text}},
-        meta["namespace"],
-        version=meta["resourceVersion"],
-    )
+    await _write(api, found.config, KEY, text)
     line = (
         f'Entry "{name}" has the content of version {version["version"]} again. If the ConfigMap '
         "is deployed from a repository, change it there too."
@@ -174,13 +165,13 @@ def _previous(found: Rollouts, name: str, to: str) -> Json:
     """The version to go back to. Raises AskError."""
     history = found.observed.get(name, {}).get("history") or ()
     if to:
-        version = next((one for one in reversed(history) if one["version"] == to), None)
+        version = next((past for past in reversed(history) if past["version"] == to), None)
         if version is None:
-            near = _near(to, [str(one["version"]) for one in history])
+            near = _near(to, [str(past["version"]) for past in history])
             raise AskError(f'entry "{name}" has no version "{to}"{near}')
     else:
         now = _content(found.entries[name])
-        others = [one for one in history if one.get("content") not in (None, now)]
+        others = [past for past in history if past.get("content") not in (None, now)]
         version = others[-1] if others else None
         if version is None:
             raise AskError(f'entry "{name}" has no earlier content; see koordctl rollout history')
@@ -282,19 +273,19 @@ def _with_content(entry: Json, content: Json) -> Json:
 
 async def _order(api: Client, found: Rollouts, name: str, order: Json) -> None:
     """Write what people want of an entry; orders for entries that are gone go, too."""
-    from koord_kube.protocol.resources import CONFIG_MAPS
-
     given = {**order, "at": rfc3339(time.time()), "by": os.environ.get("USER", "")}
     kept = {key: value for key, value in found.orders.items() if key in found.entries}
     text = json.dumps({**kept, name: {key: value for key, value in given.items() if value}})
-    meta = found.state["metadata"]
-    await api.patch(
-        CONFIG_MAPS,
-        meta["name"],
-        {"data": {_ORDERS: text}},
-        meta["namespace"],
-        version=meta["resourceVersion"],
-    )
+    await _write(api, found.state, _ORDERS, text)
+
+
+async def _write(api: Client, config_map: Json, key: str, text: str) -> None:
+    """Set a key of a ConfigMap as it was read. Raises ConflictError if it has changed since."""
+    from koord_kube.protocol.resources import CONFIG_MAPS
+
+    meta = config_map["metadata"]
+    name, version = meta["name"], meta["resourceVersion"]
+    await api.patch(CONFIG_MAPS, name, {"data": {key: text}}, meta["namespace"], version=version)
 
 
 _Action = Callable[["Client", Rollouts, str], Any]
@@ -333,7 +324,7 @@ async def _read(api: Client, arguments: argparse.Namespace) -> Rollouts:
         state = await api.get(CONFIG_MAPS, name, arguments.namespace)
     except NotFoundError:
         raise AskError(
-            f"there is no ConfigMap {arguments.namespace}/{arguments.config_map}-rollout; "
+            f"ConfigMap {arguments.namespace}/{arguments.config_map}-rollout does not exist; "
             "koord-manager keeps it with --feature-gates=RolloutGuard=true"
         ) from None
     return rollouts(config, state)

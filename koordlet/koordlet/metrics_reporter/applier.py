@@ -36,7 +36,7 @@ class ApplyingApi(Protocol):
         manager: str,
         subresource: str = "",
     ) -> Object:
-        """Server-side apply; raises ``NotFoundError`` where there is no such kind."""
+        """Server-side apply; raises ``NotFoundError`` if the kind does not exist."""
         ...
 
 
@@ -63,16 +63,19 @@ class ObjectApplier(PublishLoop):
         chance: Callable[[], float] = _RANDOM.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        super().__init__(api, resource.kind, interval, chance, sleep)
+        super().__init__(
+            *(api, resource, name),
+            interval=interval,
+            now=now,
+            monotonic=monotonic,
+            chance=chance,
+            sleep=sleep,
+        )
         self._api = api
-        self._resource = resource
-        self._name = name
         self._build = build
         self._complete = complete
         self._manager = manager
         self._reapply_seconds = reapply_seconds
-        self._now = now
-        self._monotonic = monotonic
         self._applied: Object | None = None
         self._reapply_at = float("-inf")
 
@@ -84,9 +87,7 @@ class ObjectApplier(PublishLoop):
             return
         await self._apply(self._complete(built))
         self._applied = built
-        # Spread, so that nodes that were started together do not stay together.
-        wait = self._reapply_seconds * (0.5 + self._chance() / 2)
-        self._reapply_at = self._monotonic() + wait
+        self._reapply_at = self._spread(self._reapply_seconds)
         self.state.patched += 1
         self.state.reported_at = self._now()
 

@@ -60,13 +60,21 @@ class PublishLoop:
     def __init__(
         self,
         api: object,
-        kind: str,
+        resource: Resource,
+        name: str,
+        *,
         interval: float,
+        now: Callable[[], float],
+        monotonic: Callable[[], float],
         chance: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
-        self.kind = kind
+        self.kind = resource.kind
+        self._resource = resource
+        self._name = name
         self._interval = interval
+        self._now = now
+        self._monotonic = monotonic
         self._chance = chance
         self._sleep = sleep
         self._backoff = Backoff(interval, _LONGEST_BACKOFF, chance=chance)
@@ -113,6 +121,13 @@ class PublishLoop:
         self._backoff.reset()
         return self._interval
 
+    def _spread(self, seconds: float) -> float:
+        """A time in the later half of the next so many seconds, by ``monotonic``.
+
+        Nodes that were started together do not stay together.
+        """
+        return self._monotonic() + seconds * (0.5 + self._chance() / 2)
+
     def _failed(self, error: ApiError) -> float:
         self.forget()
         if isinstance(error, ConflictError):
@@ -149,15 +164,18 @@ class ObjectPublisher(PublishLoop):
         chance: Callable[[], float] = _RANDOM.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        super().__init__(api, resource.kind, interval, chance, sleep)
+        super().__init__(
+            *(api, resource, name),
+            interval=interval,
+            now=now,
+            monotonic=monotonic,
+            chance=chance,
+            sleep=sleep,
+        )
         self._api = api
-        self._resource = resource
-        self._name = name
         self._build = build
         self._change = change
         self._reread_seconds = reread_seconds
-        self._now = now
-        self._monotonic = monotonic
         self._there: Object | None = None
         self._reread_at = float("-inf")
 
@@ -184,16 +202,14 @@ class ObjectPublisher(PublishLoop):
         self.state.patched += 1
 
     async def _current(self) -> Object | None:
-        now = self._monotonic()
         # That there is none is remembered too: while nothing is to be written, no node may
         # ask for it at each look.
-        if now >= self._reread_at:
+        if self._monotonic() >= self._reread_at:
             try:
                 self._there = await self._api.get(self._resource, self._name)
             except NotFoundError:
                 self._there = None
-            # Spread, so that nodes that were started together do not stay together.
-            self._reread_at = now + self._reread_seconds * (0.5 + self._chance() / 2)
+            self._reread_at = self._spread(self._reread_seconds)
         return self._there
 
     def forget(self) -> None:
