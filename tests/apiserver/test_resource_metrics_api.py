@@ -36,7 +36,7 @@ def usage(cores: float) -> dict[str, Any]:
 
 
 async def report(link: Link, cores: float, pods: Iterable[str] = ()) -> None:
-    """What a koordlet says of pods that use so much each."""
+    """Send a koordlet's report of pods that use so much each."""
     status = {
         "updateTime": rfc3339(time.time()),
         "nodeMetric": {"nodeUsage": usage(2)},

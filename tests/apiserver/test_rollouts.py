@@ -116,7 +116,7 @@ def configs(cluster: RealCluster) -> list[dict[str, Any]]:
 
 
 def harm(cluster: RealCluster, chosen: set[str]) -> None:
-    """What the leader would have kept after half an hour in which canaries evicted."""
+    """Write the state of a leader after half an hour in which canaries evicted."""
     pairs = [
         {
             "canary": mine,

@@ -48,7 +48,7 @@ def config(**args: int) -> str:
     )
 
 
-class Played:
+class KubeletDouble:
     """Kubelets, and a controller that wants ``wanted`` pods and makes failed ones anew at once.
 
     A test double of both. The kubelet of ``BAD`` admits nothing while it ``is_dead``, in the words
@@ -102,7 +102,7 @@ class Played:
 
 
 @asynccontextmanager
-async def played_cluster(cluster: RealCluster) -> AsyncIterator[Played]:
+async def played_cluster(cluster: RealCluster) -> AsyncIterator[KubeletDouble]:
     """Nodes, and pods on them, by a scheduler that the test starts."""
     cluster.namespace(NAMESPACE)
     for name in (BAD, *GOOD):
@@ -110,7 +110,7 @@ async def played_cluster(cluster: RealCluster) -> AsyncIterator[Played]:
         cpus = "64" if name == BAD else "8"
         cluster.ready_node(name, {"cpu": cpus, "memory": "64Gi", "pods": "500", GPU: "400"})
     async with await admin_client(cluster.server) as client, anyio.create_task_group() as group:
-        made = Played(client)
+        made = KubeletDouble(client)
         group.start_soon(made.play)
         yield made
         group.cancel_scope.cancel()
@@ -158,7 +158,7 @@ async def test_with_the_plugin_pods_run_elsewhere_through_a_kill_and_it_is_tried
             await until(lambda: _events(cluster, "NodeReleased"), "an Event")
 
 
-async def _is_tried(played: Played) -> bool:
+async def _is_tried(played: KubeletDouble) -> bool:
     played.wanted += 1
     await asyncio.sleep(1.0)
     return BAD in played.runs.values()

@@ -90,7 +90,7 @@ NOT_RUN_HERE = {
 }
 """What is allowed for what no test of this module waits for."""
 MAY_RUN_HERE = {("slo.koordinator.sh", "nodeslos", "get")}
-"""What is asked only if a NodeSLO is looked at again before its creation has been heard of."""
+"""Rights used only if a NodeSLO is looked at again before its creation has been heard of."""
 COMPONENTS = (
     "node-metric-api",
     "resource-metrics",

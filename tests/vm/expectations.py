@@ -93,7 +93,7 @@ PLAIN = PodCase(
 )
 
 PODS = (LSE, LS, BE, PLAIN)
-"""What the other classes get, tests/integration shows: systemd treats them no differently."""
+"""Pods of this node. The other classes are in tests/integration: systemd treats them alike."""
 
 SCORED = dataclasses.replace(
     BE,

@@ -247,7 +247,7 @@ def way_back() -> dict[str, Any]:
 
 
 def without_the_first_part() -> dict[str, Any]:
-    """What the other parts need of the first one."""
+    """Prepare for the other parts what the first one leaves behind."""
     slices.make_tree()
     kubelet.start(expectations.LSE)
     return node.run("systemctl stop koordlet")

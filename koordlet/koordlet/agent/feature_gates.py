@@ -50,8 +50,7 @@ DEFAULTS: Mapping[str, bool] = {
 Our own are CPUPools, CustomNodeResource, DyingCgroupReclaim, EvictionPlugins,
 InterferenceDetection, IrqAffinity, MemoryGuard, MemoryOffload, MemoryStatCollector,
 MemoryWatermark, PressureSuppress, SchedStatCollector, ServiceCPUWeight, TCPCollector,
-TaskDelayCollector, ThresholdEvict and
-ZoneInfoCollector.
+TaskDelayCollector, ThresholdEvict and ZoneInfoCollector.
 """
 
 UNUSED = frozenset(

@@ -44,7 +44,7 @@ _OBJECT = msgspec.json.Decoder(Object)
 
 
 @dataclass(slots=True)
-class _Followed:
+class _ScopedInformer:
     """An informer that lives as long as some profile needs it."""
 
     informer: Informer[Any]
@@ -76,8 +76,8 @@ class ServiceProfileController:
         self._on_warning = on_warning
         self._pace = pace
         self._index = ServiceIndex(WorkloadLookup(self._workload, self._unknown))
-        self._kinds: dict[WorkloadKind, _Followed] = {}
-        self._namespaces: dict[str, _Followed] = {}
+        self._kinds: dict[WorkloadKind, _ScopedInformer] = {}
+        self._namespaces: dict[str, _ScopedInformer] = {}
         self._known: set[object] = set()
         self._said: dict[tuple[str, str], str] = {}
         self._left_out: dict[str, list[str]] = {}
@@ -89,8 +89,9 @@ class ServiceProfileController:
     def problem(self) -> str:
         """Reason why profiles may be old, in a line; "" while there is none."""
         followed = (*self._kinds.values(), *self._namespaces.values())
-        informers = (*self._sources, *(one.informer for one in followed))
-        return next((one.problem for one in informers if one.problem and not one.absent), "")
+        informers = (*self._sources, *(scoped.informer for scoped in followed))
+        problems = (informer.problem for informer in informers if not informer.absent)
+        return next(filter(None, problems), "")
 
     def entries(self, node: str, there: Sequence[Entry]) -> list[Entry]:
         """The profiles of a node; ``there`` are those that its NodeSLO has."""
@@ -133,7 +134,7 @@ class ServiceProfileController:
 
     @property
     def _ready(self) -> bool:
-        return all(one.synced or one.absent for one in self._sources)
+        return all(informer.synced or informer.absent for informer in self._sources)
 
     def _source(self, source: ProfileSource) -> Informer[ProfileDocument]:
         of_descriptors = source is ProfileSource.DESCRIPTOR
@@ -196,8 +197,8 @@ class ServiceProfileController:
             made = self._informer(PODS, read_pod, changed, namespace=namespace)
             self._namespaces[namespace] = self._started(group, made)
 
-    def _started(self, group: TaskGroup, informer: Informer[Any]) -> _Followed:
-        followed = _Followed(informer, anyio.CancelScope())
+    def _started(self, group: TaskGroup, informer: Informer[Any]) -> _ScopedInformer:
+        followed = _ScopedInformer(informer, anyio.CancelScope())
         group.start_soon(followed.run)
         return followed
 
@@ -247,15 +248,17 @@ class ServiceProfileController:
         nodes = self._index.refresh()
         if nodes:
             self._nodes_changed(nodes)
-        for place, one in self._index.documents.items():
+        for place, profile in self._index.documents.items():
             reason = self._index.reason(place)
-            line = reason or next(iter(one.lines), "")
-            if line and self._said.get(place) != line and not self._is_waiting(one, reason):
+            line = reason or next(iter(profile.lines), "")
+            if line and self._said.get(place) != line and not self._is_waiting(profile, reason):
                 self._said[place] = line
                 self._on_warning(f"{place[0]} {place[1]}: {line}")
-                self._recorder.record(one.reference, "ServiceProfileIgnored", line, warning=True)
+                self._recorder.record(
+                    profile.reference, "ServiceProfileIgnored", line, warning=True
+                )
         for place in self._said.keys() - self._index.documents.keys():
             del self._said[place]
 
-    def _is_waiting(self, one: ProfileDocument, reason: str) -> bool:
-        return bool(reason) and reason == self._unknown(one.kind, one.namespace)
+    def _is_waiting(self, profile: ProfileDocument, reason: str) -> bool:
+        return bool(reason) and reason == self._unknown(profile.kind, profile.namespace)

@@ -9,7 +9,7 @@ from koord_kube.protocol.resources import CUSTOM_NODE_RESOURCES
 from koordlet.metrics_reporter.applier import ObjectApplier
 
 
-class Applied:
+class ApplyApiDouble:
     """Counts what is applied; a double of an API server with or without the definition."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Life:
     """One applier, its clock, and the object that it exports."""
 
     def __init__(self) -> None:
-        self.api, self.seconds = Applied(), 0.0
+        self.api, self.seconds = ApplyApiDouble(), 0.0
         self.usage = 1
         self.wanted: dict[str, Any] | None = self.state(1)
         self.applier = ObjectApplier(

@@ -157,7 +157,7 @@ def _row(document: Document, *, full: bool) -> bytes:
 
 def _sum(containers: Iterable[ContainerUsage]) -> Usage:
     used = [container.usage for container in containers]
-    cpu, memory = sum(nano(one.cpu) for one in used), sum(whole(one.memory) for one in used)
+    cpu, memory = sum(nano(usage.cpu) for usage in used), sum(whole(usage.memory) for usage in used)
     return Usage(nano_text(cpu), binary_text(memory))
 
 

@@ -63,7 +63,7 @@ class PairSums(msgspec.Struct, omit_defaults=True):
     without: dict[str, float] = {}
 
 
-class Followed(msgspec.Struct, omit_defaults=True):
+class EntryState(msgspec.Struct, omit_defaults=True):
     """Knowledge of an entry; the last of ``history`` is in force. Pairs are of its version."""
 
     history: list[Version] = []
@@ -89,11 +89,11 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     accepted: str = ""
 
 
-_OBSERVED = msgspec.json.Decoder(dict[str, Followed])
+_OBSERVED = msgspec.json.Decoder(dict[str, EntryState])
 _ORDERS = msgspec.json.Decoder(dict[str, Order])
 
 
-def read_observed(data: Mapping[str, str]) -> dict[str, Followed]:
+def read_observed(data: Mapping[str, str]) -> dict[str, EntryState]:
     """The manager's part.
 
     Raises:
@@ -111,7 +111,7 @@ def read_orders(data: Mapping[str, str]) -> dict[str, Order]:
     return _ORDERS.decode(data.get(ORDERS) or "{}")
 
 
-def written(observed: Mapping[str, Followed]) -> str:
+def written(observed: Mapping[str, EntryState]) -> str:
     """The manager's part as text, within ``MOST_BYTES`` as far as contents can be dropped."""
     text = msgspec.json.encode(observed)
     while len(text) > MOST_BYTES and _drop_oldest(observed):
@@ -119,7 +119,7 @@ def written(observed: Mapping[str, Followed]) -> str:
     return text.decode()
 
 
-def _drop_oldest(observed: Mapping[str, Followed]) -> bool:
+def _drop_oldest(observed: Mapping[str, EntryState]) -> bool:
     """Drop the content of the oldest version that has one, but of none that is in force."""
     oldest = min(
         (

@@ -15,7 +15,7 @@ from koord_model.times import rfc3339
 
 from koord_manager.rollout.core.documents import (
     MOST_HISTORY,
-    Followed,
+    EntryState,
     NodeCounts,
     Order,
     PairSums,
@@ -69,7 +69,7 @@ class RolloutFollower:
     Times are seconds since the epoch.
     """
 
-    followed: dict[str, Followed] = field(default_factory=dict)
+    followed: dict[str, EntryState] = field(default_factory=dict)
     orders: Mapping[str, Order] = field(default_factory=dict)
     _meters: dict[tuple[str, str, str], _Meter] = field(default_factory=dict)
     _sums: dict[str, dict[tuple[str, str], PairSums]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class RolloutFollower:
 
     def is_new(self, entry: EntryNow) -> bool:
         """True if a version is not in the history as the one in force."""
-        return entry.version != self.followed.get(entry.name, Followed()).version
+        return entry.version != self.followed.get(entry.name, EntryState()).version
 
     def look(
         self,
@@ -117,7 +117,7 @@ class RolloutFollower:
         return halted
 
     def _take_version(self, entry: EntryNow, now: float, by: str) -> None:
-        followed = self.followed.setdefault(entry.name, Followed())
+        followed = self.followed.setdefault(entry.name, EntryState())
         if followed.version == entry.version:
             return
         content = entry.content if entry.size <= _LONGEST_CONTENT else None
@@ -194,7 +194,7 @@ class RolloutFollower:
 
     def _sums_of(self, name: str) -> dict[tuple[str, str], PairSums]:
         if name not in self._sums:
-            kept = self.followed.get(name, Followed()).pairs
+            kept = self.followed.get(name, EntryState()).pairs
             self._sums[name] = {
                 (one.canary, one.control): PairSums(
                     one.canary, one.control, dict(one.hours), *map(dict, _both(one))

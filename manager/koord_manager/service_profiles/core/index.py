@@ -29,7 +29,7 @@ _Place = tuple[str, str]
 
 
 class WorkloadLookup(NamedTuple):
-    """Knowledge of workloads: ``workload`` is ``None`` if there is no such one.
+    """Knowledge of workloads: ``workload`` is ``None`` if it does not exist.
 
     ``unknown`` says why that, or a namespace's pods, is not known at present; "" if it is.
     """
@@ -48,9 +48,10 @@ class _Candidates:
 
     def add(self, key: str, workload: ProfiledWorkload) -> None:
         self._workloads[key] = workload
-        for one in workload.selector.requirements:
-            if one.operator is Operator.IN and len(one.values) == 1:
-                self._by_label.setdefault((one.key, *one.values), []).append(key)  # type: ignore[arg-type]
+        for required in workload.selector.requirements:
+            if required.operator is Operator.IN and len(required.values) == 1:
+                label = required.key, *required.values
+                self._by_label.setdefault(label, []).append(key)  # type: ignore[arg-type]
                 return
         self._others.append(key)
 
@@ -171,7 +172,7 @@ class ServiceIndex:
     def _choose(self, namespaces: set[str]) -> set[str]:
         """Decide which profiles of some namespaces are in force; return those to look at."""
         touched = {key for key in self._in_force if key.partition("/")[0] in namespaces}
-        self._in_force = {key: one for key, one in self._in_force.items() if key not in touched}
+        self._in_force = {key: found for key, found in self._in_force.items() if key not in touched}
         self._reasons = {
             place: reason
             for place, reason in self._reasons.items()
@@ -180,39 +181,38 @@ class ServiceIndex:
         waiting = {key for key in self._waiting if key.partition("/")[0] not in namespaces}
         for namespace in namespaces:
             self._candidates[namespace] = _Candidates()
-        mine = [one for one in self._documents.values() if one.namespace in namespaces]
+        mine = [profile for profile in self._documents.values() if profile.namespace in namespaces]
         taken: dict[tuple[WorkloadKind, str, str], ProfileDocument] = {}
-        for one in sorted(mine, key=_rank):
-            place = (one.source.value, one.key)
-            about = one.kind, one.namespace, one.workload
-            reason = one.problem
-            if not reason and (other := taken.setdefault(about, one)) is not one:
-                reason = (
-                    f"{other.source} {other.key} is for the same {one.kind.kind}, and goes before"
-                )
-            if not reason and one.key in self._in_force:
-                reason = f"{self._in_force[one.key][0].source} {one.key} goes before"
+        for profile in sorted(mine, key=_rank):
+            place = (profile.source.value, profile.key)
+            about = profile.kind, profile.namespace, profile.workload
+            reason = profile.problem
+            if not reason and (other := taken.setdefault(about, profile)) is not profile:
+                kind = profile.kind.kind
+                reason = f"{other.source} {other.key} is for the same {kind}, and goes before"
+            if not reason and profile.key in self._in_force:
+                reason = f"{self._in_force[profile.key][0].source} {profile.key} goes before"
             if not reason:
-                reason = self._resolve(one, waiting)
+                reason = self._resolve(profile, waiting)
             if reason:
                 self._reasons[place] = reason
         self._waiting = frozenset(waiting)
         return touched | {key for key in self._in_force if key.partition("/")[0] in namespaces}
 
-    def _resolve(self, one: ProfileDocument, waiting: set[str]) -> str:
+    def _resolve(self, profile: ProfileDocument, waiting: set[str]) -> str:
         """Put a profile in force, or return why not."""
-        unknown = self._cluster.unknown(one.kind, one.namespace)
+        unknown = self._cluster.unknown(profile.kind, profile.namespace)
         if unknown:
-            waiting.add(one.key)
+            waiting.add(profile.key)
             return unknown
-        workload = self._cluster.workload(one.kind, one.namespace, one.workload)
-        about = f"{one.kind} {one.namespace}/{one.workload}"
+        workload = self._cluster.workload(profile.kind, profile.namespace, profile.workload)
+        about = f"{profile.kind} {profile.namespace}/{profile.workload}"
         if workload is None:
             return f"{about} does not exist"
         if workload.problem:
             return f"{about}: {workload.problem}"
-        self._in_force[one.key] = one, workload
-        self._candidates[one.namespace].add(one.key, workload)
+        self._in_force[profile.key] = profile, workload
+        self._candidates[profile.namespace].add(profile.key, workload)
         return ""
 
     def _place(self, namespace: str, key: str) -> set[str]:

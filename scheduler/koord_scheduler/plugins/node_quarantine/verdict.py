@@ -101,7 +101,7 @@ def read_failed_pod(raw: bytes) -> tuple[Verdict, ...]:
     spec, status = pod.spec, pod.status
     counts = status.reason in _OF_NODES or status.reason.startswith(_OUT_OF)
     containers = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
-    if not counts or not spec.node_name or any(one.has_run for one in containers):
+    if not counts or not spec.node_name or any(container.has_run for container in containers):
         return ()
     kinds = _extended([*(spec.containers or ()), *(spec.init_containers or ())])
     kind = _kind_of(status.reason, status.message, kinds)
@@ -137,7 +137,7 @@ def _extended(containers: Iterable[SchedulingContainer]) -> tuple[str, ...]:
 
 def _owner(metadata: ObjectMeta) -> str:
     owners = metadata.owner_references or ()
-    return next((one.uid for one in owners if one.controller), metadata.uid)
+    return next((owner.uid for owner in owners if owner.controller), metadata.uid)
 
 
 def _kind_of(reason: str, message: str, kinds: tuple[str, ...]) -> str:

@@ -55,7 +55,7 @@ class Windows:
             return False
         window[verdict.uid] = verdict
         if len(window) > self._most:
-            oldest = min(window.values(), key=lambda one: (one.at, one.uid))
+            oldest = min(window.values(), key=lambda verdict: (verdict.at, verdict.uid))
             del window[oldest.uid]
             return oldest is not verdict
         return True
@@ -63,8 +63,12 @@ class Windows:
     def rejections(self, node: str, kind: str, since: float) -> tuple[int, int]:
         """Rejections of a node since a time that count, and how many bindings they are of."""
         window = self._of.get(node, {}).get(kind, {}).values()
-        found = [one for one in window if one.at >= since and not self._is_discounted(one)]
-        return sum(one.is_rejected for one in found), len(found)
+        found = [
+            verdict
+            for verdict in window
+            if verdict.at >= since and not self._is_discounted(verdict)
+        ]
+        return sum(verdict.is_rejected for verdict in found), len(found)
 
     def fails_anywhere(self, owner: str) -> bool:
         """True if an owner's pods were rejected by many nodes, and accepted by none."""
@@ -91,7 +95,7 @@ class Windows:
     def prune(self, since: float) -> None:
         """Forget what is older."""
         for node, kind, window in list(self._windows()):
-            for uid in [one.uid for one in window.values() if one.at < since]:
+            for uid in [verdict.uid for verdict in window.values() if verdict.at < since]:
                 del window[uid]
             if not window:
                 del self._of[node][kind]

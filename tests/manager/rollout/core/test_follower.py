@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from koord_manager.rollout.core.documents import Followed, Order, read_observed, written
+from koord_manager.rollout.core.documents import EntryState, Order, read_observed, written
 from koord_manager.rollout.core.echoes import Echo, RolloutReport
 from koord_manager.rollout.core.follower import JUDGE_SECONDS, EntryNow, RolloutFollower
 from koord_manager.rollout.core.pairing import NodeTraits
@@ -61,7 +61,7 @@ class Fleet:
         return RolloutReport(echo, 16.0)
 
     @property
-    def followed(self) -> Followed:
+    def followed(self) -> EntryState:
         return self.follower.followed["offload"]
 
 

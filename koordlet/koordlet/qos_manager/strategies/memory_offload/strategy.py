@@ -142,7 +142,7 @@ def _measured(view: StrategyView, settings: Settings) -> Iterator[tuple[PodView,
     pressures = view.history.windows("pod_psi", settings.window_seconds)
     rates = view.history.windows("pod_memory_reclaim", INTERVAL)
     for pod in view.pods:
-        if not _wanted(view, pod, settings) or pod.in_vm or pod.uid in view.evicting:
+        if not _is_offloaded(view, pod, settings) or pod.in_vm or pod.uid in view.evicting:
             continue
         found = pressures.get((pod.uid, *_SOME))
         pressure = None if found is None else max(found.avg, found.last)
@@ -151,7 +151,7 @@ def _measured(view: StrategyView, settings: Settings) -> Iterator[tuple[PodView,
         yield pod, _Measured(_use(view, pod), pressure, _stat(view, pod), refaults)
 
 
-def _wanted(view: StrategyView, pod: PodView, settings: Settings) -> bool:
+def _is_offloaded(view: StrategyView, pod: PodView, settings: Settings) -> bool:
     """True if its service's profile says so, or its class where no profile says anything."""
     said = (profile.offloads(pod.record.pod) for profile in view.slo.services)
     word = next((word for word in said if word is not None), None)
