@@ -7,19 +7,18 @@ say it, as the kubelet reads them; a configuration without a driver means cgroup
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from koord_model.qos import KubeQoS
 from koord_model.sources import CGROUP_DRIVER, Belief, Source, believe
-from koord_model.yaml_documents import yaml_document
 
+from koord_host import kubelet_settings
 from koord_host.kernel_files.interface import FileReader
 from koord_host.kernel_files.occupancy import is_occupied
 from koord_host.knobs.layout import Driver, Layout
 
-KUBELET_DIR = "/var/lib/kubelet"
-_CONFIG = "config.yaml"
+KUBELET_DIR = kubelet_settings.KUBELET_DIR
 _KIND = "kubelet"
 """The cgroup root in nodes made by kind, where the configuration cannot be read."""
 _FALSE = ("false", "0", "f")
@@ -118,19 +117,14 @@ def _wanted(settings: _Settings) -> tuple[Driver | None, str]:
 
 
 def _settings(files: FileReader, proc_root: str, kubelet_dir: str) -> _Settings:
-    """Flags count before drop-ins, and these before the configuration."""
-    place, words = _kubelet(files, proc_root)
-    config = dict(_config(files, place, _flag(words, "--config") or f"{kubelet_dir}/{_CONFIG}"))
-    is_read = bool(config)
-    for path in _drop_ins(files, place, _flag(words, "--config-dir")):
-        config |= _config(files, place, path)
-    named = _flag(words, "--cgroup-driver") or config.get("cgroupDriver")
-    root = _flag(words, "--cgroup-root") or config.get("cgroupRoot") or ""
-    per_qos = _flag(words, "--cgroups-per-qos") or config.get("cgroupsPerQOS", True)
+    """The settings that concern cgroups."""
+    settings = kubelet_settings.read(files, proc_root, kubelet_dir)
+    named = settings.value("--cgroup-driver", "cgroupDriver")
+    per_qos = settings.value("--cgroups-per-qos", "cgroupsPerQOS", True)
     driver = next((known for known in Driver if known == named), None)
     return _Settings(
-        driver or (Driver.CGROUPFS if is_read and not named else None),
-        _path(str(root)),
+        driver or (Driver.CGROUPFS if settings.config and not named else None),
+        _path(str(settings.value("--cgroup-root", "cgroupRoot") or "")),
         str(per_qos).lower() not in _FALSE,
     )
 
@@ -139,69 +133,3 @@ def _path(root: str) -> str:
     """A cgroup root without slashes at its ends; none that leads out of the hierarchy."""
     parts = [part for part in root.split("/") if part]
     return "" if {".", ".."} & {*parts} else "/".join(parts)
-
-
-def _kubelet(files: FileReader, proc_root: str) -> tuple[str, list[str]]:
-    """The running kubelet's root directory as we see it, and its command line."""
-    try:
-        names = files.entries(proc_root)
-    except OSError:
-        return "", []
-    for name in names:
-        if name.isdigit():
-            try:
-                words = files.read(f"{proc_root}/{name}/cmdline").split("\0")
-            except OSError:
-                continue
-            if words[0].rpartition("/")[2] == "kubelet" and not _in_pod(files, proc_root, name):
-                return f"{proc_root}/{name}/root", words
-    return "", []
-
-
-def _in_pod(files: FileReader, proc_root: str, pid: str) -> bool:
-    """True if it is another cluster's kubelet, in a pod of this one."""
-    try:
-        return "kubepods" in files.read(f"{proc_root}/{pid}/cgroup")
-    except OSError:
-        return False
-
-
-def _flag(words: list[str], flag: str) -> str:
-    """Its value; of one that is given twice the last counts, as for the kubelet."""
-    found = ""
-    for place, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name == flag:
-            following = words[place + 1] if place + 1 < len(words) else ""
-            found = value if equals else following
-    return found
-
-
-def _drop_ins(files: FileReader, place: str, directory: str) -> list[str]:
-    """The files of ``--config-dir``, in the order in which the kubelet merges them."""
-    if not directory:
-        return []
-    # Doubles of kernel files know directories alone.
-    list_names: Callable[[str], list[str]] = getattr(files, "names", files.entries)
-    for above in (place, "") if place else ("",):
-        try:
-            names = list_names(f"{above}{directory}")
-        except OSError:
-            continue
-        return [f"{directory}/{name}" for name in sorted(names) if name.endswith(".conf")]
-    return []
-
-
-def _config(files: FileReader, place: str, path: str) -> Mapping[str, object]:
-    """A configuration; nothing if it cannot be read or parsed.
-
-    In a container our own files are others than the kubelet's.
-    """
-    for above in (place, "") if place else ("",):
-        try:
-            config = yaml_document(files.read(f"{above}{path}"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(config, dict):
-            return config
-    return {}

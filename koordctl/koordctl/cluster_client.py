@@ -70,6 +70,11 @@ async def objects(
     return found
 
 
+def is_configured(arguments: argparse.Namespace) -> bool:
+    """True if a kubeconfig was given or is where kubectl looks, or this runs in a pod."""
+    return bool(arguments.kubeconfig or _usual() or "KUBERNETES_SERVICE_HOST" in os.environ)
+
+
 def _usual() -> str:
     """The kubeconfig files that kubectl would take; "" where there are none."""
     # Of a user without a home Path.expanduser would not speak.

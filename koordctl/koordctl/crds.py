@@ -78,9 +78,9 @@ async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> InstallResult:
         if not dry:
             await api.create(KIND, wanted)
         return InstallResult.CREATED
-    if _same(there, wanted):
+    if is_same(there, wanted):
         return InstallResult.SAME
-    if _versions(there) - _versions(wanted):
+    if versions_of(there) - versions_of(wanted):
         return InstallResult.NEWER
     if not dry:
         version = there["metadata"]["resourceVersion"]
@@ -92,7 +92,7 @@ async def _put(api: Client, wanted: dict[str, Any], dry: bool) -> InstallResult:
     return InstallResult.UPDATED
 
 
-def _same(there: Json, wanted: Json) -> bool:
+def is_same(there: Json, wanted: Json) -> bool:
     """True if the definition is as desired, but for the server's own additions."""
     noted = _annotations(there)
     return bool(_ADDED | there["spec"] == _ADDED | wanted["spec"]) and all(
@@ -100,7 +100,7 @@ def _same(there: Json, wanted: Json) -> bool:
     )
 
 
-def _versions(definition: Json) -> set[str]:
+def versions_of(definition: Json) -> set[str]:
     return {version["name"] for version in definition["spec"]["versions"]}
 
 

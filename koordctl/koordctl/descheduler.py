@@ -10,14 +10,11 @@ from typing import Any
 from koordctl import leader_client
 from koordctl.amounts import UNKNOWN
 from koordctl.columns import table
-from koordctl.leader_client import ElectedProgram, ask_leader
+from koordctl.leader_client import DESCHEDULER_LEADER, ask_leader
 from koordctl.render import clean, count
-from koordctl.status_client import AskError, StatusEndpoint
+from koordctl.status_client import AskError
 
 Json = Mapping[str, Any]
-
-DESCHEDULER = StatusEndpoint("koord-descheduler", "--port", "127.0.0.1:10251")
-DESCHEDULER_LEADER = ElectedProgram("descheduler", "koord-descheduler", 10251, DESCHEDULER)
 
 _MOVES = ("POD", "FROM", "TO", "PLUGIN", "REASON")
 _STAYS = ("POD", "NODE", "PLUGIN", "RULE", "WHY")

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from koord_service.http_targets import with_query
 
 from koordctl import cluster_client
-from koordctl.status_client import MANAGER, SCHEDULER, AskError, StatusEndpoint, ask
+from koordctl.status_client import (
+    DESCHEDULER,
+    MANAGER,
+    SCHEDULER,
+    AskError,
+    StatusEndpoint,
+    ask,
+)
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
@@ -28,6 +35,8 @@ class ElectedProgram:
 
 MANAGER_LEADER = ElectedProgram("manager", "koordinator-manager", 8080, MANAGER)
 SCHEDULER_LEADER = ElectedProgram("scheduler", "koord-scheduler", 10251, SCHEDULER)
+DESCHEDULER_LEADER = ElectedProgram("descheduler", "koord-descheduler", 10251, DESCHEDULER)
+LEADERS = (MANAGER_LEADER, SCHEDULER_LEADER, DESCHEDULER_LEADER)
 
 
 def add_arguments(parser: argparse.ArgumentParser, leader: ElectedProgram) -> None:
@@ -65,30 +74,46 @@ def ask_leader(
     """
     if arguments.address:
         return ask(arguments.address, with_query(page, query), leader.endpoint)
-    namespace = arguments.namespace
 
     async def question(api: Client) -> bytes:
-        from koord_kube.protocol.api import NotFoundError
-        from koord_kube.protocol.resources import LEASES, PODS
-
-        try:
-            lease = await api.get(LEASES, arguments.lease, namespace)
-        except NotFoundError:
-            about = f"there is no Lease {namespace}/{arguments.lease}"
-            hint = f"is {leader.endpoint.name} installed, and are these its --namespace and --lease"
-            raise AskError(f"no {leader.noun} leads: {about}; {hint}?") from None
-        holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
-        if not holder:
-            about = f"the Lease {namespace}/{arguments.lease} has no holder"
-            raise AskError(f"no {leader.noun} leads: {about}")
-        # Its identity is its pod's name, and what makes this run of it the only one.
-        pod = f"http:{holder.rpartition('_')[0]}:{leader.port}"
-        try:
-            return await api.read(PODS, pod, namespace, f"proxy{page}", query)
-        except NotFoundError:
-            raise AskError(_outside(leader, holder, namespace)) from None
+        place = arguments.namespace, arguments.lease
+        return await read_leader(api, leader, place, page, query)
 
     return cluster_client.ask_cluster(arguments, question)
+
+
+async def read_leader(
+    api: Client,
+    leader: ElectedProgram,
+    place: tuple[str, str],
+    page: str,
+    query: Mapping[str, str],
+) -> bytes:
+    """The body of a page of the leader, whose Lease is at a namespace and a name.
+
+    Raises:
+        AskError: nobody leads, or the leader is no pod with this page.
+        ApiError: there is no answer.
+    """
+    from koord_kube.protocol.api import NotFoundError
+    from koord_kube.protocol.resources import LEASES, PODS
+
+    namespace, name = place
+    try:
+        lease = await api.get(LEASES, name, namespace)
+    except NotFoundError:
+        about = f"there is no Lease {namespace}/{name}"
+        hint = f"is {leader.endpoint.name} installed, and are these its --namespace and --lease"
+        raise AskError(f"no {leader.noun} leads: {about}; {hint}?") from None
+    holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
+    if not holder:
+        raise AskError(f"no {leader.noun} leads: the Lease {namespace}/{name} has no holder")
+    # Its identity is its pod's name, and what makes this run of it the only one.
+    pod = f"http:{holder.rpartition('_')[0]}:{leader.port}"
+    try:
+        return await api.read(PODS, pod, namespace, f"proxy{page}", query)
+    except NotFoundError:
+        raise AskError(_outside(leader, holder, namespace)) from None
 
 
 def _outside(leader: ElectedProgram, holder: str, namespace: str) -> str:

@@ -50,6 +50,7 @@ from koordctl import (
     why_scheduling,
 )
 from koordctl.backtest_options import BacktestError
+from koordctl.doctor import command as doctor
 from koordctl.hooks import HooksError
 from koordctl.proxy_documents import PodHooks, ask_proxy, unmanaged
 from koordctl.replay import UsageError
@@ -113,12 +114,21 @@ def _parser() -> _Parser:
         "works, 1 that neither does.",
     )
     status.add_arguments(shown)
+    checked = _command(
+        commands,
+        "doctor",
+        doctor.run,
+        "what is wrong with a node or a cluster, and the way out",
+        doctor.DESCRIPTION,
+    )
+    doctor.add_arguments(checked)
+    checked.set_defaults(kernel=KernelFilesystem)
     pods = _command(
         commands, "pods", _pods, "pods and containers, the hooks that they missed, and why"
     )
     pods.add_argument("--unmanaged", action="store_true", help="show only those that missed a hook")
     listed, removed = _add_hooks(commands)
-    for command in (shown, pods, listed, removed):
+    for command in (shown, checked, pods, listed, removed):
         command.add_argument(
             "--address",
             default=ADDRESS,
@@ -129,7 +139,17 @@ def _parser() -> _Parser:
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
     clustered = tuple(_add_cluster(commands))
-    for command in (shown, pods, listed, restore, *observing, *explained, *predicted, *clustered):
+    for command in (
+        shown,
+        checked,
+        pods,
+        listed,
+        restore,
+        *observing,
+        *explained,
+        *predicted,
+        *clustered,
+    ):
         command.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

@@ -53,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
     )
     parser.add_argument(
-        "--cluster", action="store_true", help="also show which manager and scheduler lead"
+        "--cluster",
+        action="store_true",
+        help="also show which replicas of manager, scheduler and descheduler lead",
     )
     parser.add_argument(
         "--namespace",

@@ -37,6 +37,7 @@ PROXY = StatusEndpoint(
 KOORDLET = StatusEndpoint("koordlet", "--status-address", "127.0.0.1:9316 or unix:///PATH")
 MANAGER = StatusEndpoint("koord-manager", "--metrics-addr", "127.0.0.1:8080")
 SCHEDULER = StatusEndpoint("koord-scheduler", "--port", "127.0.0.1:10251")
+DESCHEDULER = StatusEndpoint("koord-descheduler", "--port", "127.0.0.1:10251")
 
 
 class AskError(Exception):

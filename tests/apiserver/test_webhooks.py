@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from koord_demo.programs import console_script
 from kubernetes.aio import client as official
 
 from tests.apiserver.real_cluster import ROOT, RealCluster, node, pod
 from tests.support import admissions
+from tests.support.kube_apiserver import ADMIN
 from tests.support.manager_program import NAMESPACE, QUICK
 from tests.support.waiting import until
 
@@ -186,6 +189,7 @@ def _beat(cluster: RealCluster, ready: str) -> None:
 async def test_while_no_manager_runs(cluster: RealCluster) -> None:
     await asked(cluster, "m1", FAIL)
     await until(lambda: policies(cluster) == {"Fail"})
+    assert not any(row["about"] == "webhooks" for row in await problems(cluster))
     (manager,) = cluster.managers
     await asyncio.to_thread(manager.stop)
     cluster.ask_nobody(manager)
@@ -199,6 +203,24 @@ async def test_while_no_manager_runs(cluster: RealCluster) -> None:
     cluster.status("node", "w2", {"allocatable": {"cpu": "8"}})
     said = refused(lambda: create(cluster, pod("p", "batch", {}, {})))
     assert 'failed calling webhook "mpod-create.koordinator.sh"' in said
+    cluster.namespace("default")
+    said_of_webhooks = [
+        row["text"] for row in await problems(cluster) if row["about"] == "webhooks"
+    ]
+    assert any("has no ready endpoint" in text for text in said_of_webhooks)
+    assert any("failed calling webhook" in text for text in said_of_webhooks)
+
+
+async def problems(cluster: RealCluster) -> list[dict[str, str]]:
+    """What ``koordctl doctor`` finds wrong."""
+    config = cluster.server.kubeconfig("admin", ADMIN)
+    command = [console_script("koordctl"), "doctor", "cluster", "--json", f"--kubeconfig={config}"]
+    done = await asyncio.to_thread(
+        subprocess.run, command, check=False, capture_output=True, text=True, timeout=60
+    )
+    rows = json.loads(done.stdout)
+    assert done.returncode == int(any(row["level"] == "problem" for row in rows)), done.stderr
+    return [row for row in rows if row["level"] == "problem"]
 
 
 def policies(cluster: RealCluster) -> set[str]:

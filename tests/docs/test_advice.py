@@ -75,10 +75,11 @@ FLAGS_OF_OTHERS = {
     "--config-dir",
     "--container-runtime-endpoint",
     "--horizontal-pod-autoscaler-cpu-initialization-period",
+    "--now",
     "--set",
     "--without",
 }
-"""Of the API server, the kubelet, Helm and koord-simulate."""
+"""Of the API server, the kubelet, systemctl, Helm and koord-simulate."""
 
 
 def _sentences() -> Iterator[tuple[str, str]]:

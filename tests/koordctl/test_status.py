@@ -123,10 +123,11 @@ async def test_the_cluster(ctl: Ctl, api: KubeApi) -> None:
     code, out, err = await ctl("status", "--cluster")
     assert code == 1
     assert err == f"koordctl: {NO_HOOKS}\n"
-    *_, manager, scheduler = out.splitlines()
+    *_, manager, scheduler, descheduler = out.splitlines()
     absent = "not installed, or never ran: there is no Lease koordinator-system/"
     assert manager == f"koord-manager: {absent}koordinator-manager"
     assert scheduler == f"koord-scheduler: {absent}koord-scheduler"
+    assert descheduler == f"koord-descheduler: {absent}koord-descheduler"
 
 
 async def test_no_cluster(ctl: Ctl, tmp_path: Path) -> None:
@@ -163,5 +164,5 @@ async def test_no_cluster(ctl: Ctl, tmp_path: Path) -> None:
 )
 def test_leases(spec: dict[str, Any], words: str) -> None:
     now = datetime.datetime(2026, 1, 1, 0, 0, 10, 500_000, datetime.UTC)
-    line, _ = cluster_status.lines({"koord-manager": spec}, "ns", now)
+    line, *_ = cluster_status.lines({"koord-manager": spec}, "ns", now)
     assert line.startswith(f"koord-manager: {words}")

@@ -92,6 +92,10 @@ def status() -> dict[str, Any]:
     return node.run("/opt/pykoord/bin/koordctl status")
 
 
+def doctor() -> dict[str, Any]:
+    return node.run("/opt/pykoord/bin/koordctl doctor node --json")
+
+
 def pods() -> dict[str, Any]:
     """One of each row: as it is made, after systemd has written its view, and the kubelet its."""
     slices.make_tree()
@@ -287,7 +291,7 @@ def _seen(container_id: str) -> dict[str, Any]:
     return {"id": container_id, **groups(pid), "record": record}
 
 
-SETUP: tuple[Callable[[], Any], ...] = (versions, images, installation, units, status)
+SETUP: tuple[Callable[[], Any], ...] = (versions, images, installation, units, status, doctor)
 PARTS: dict[str, tuple[Callable[[], Any], ...]] = {
     "vm": (
         pods,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -75,6 +76,14 @@ def test_koordctl_finds_all_well(outcome: Outcome) -> None:
     assert status["exit"] == 0, status["output"]
     for line in (r": ok$", r"^backend +ok$", r"^database +ok$", r"^koordlet .* closed"):
         assert re.search(line, status["output"], re.MULTILINE), status["output"]
+
+
+def test_koordctl_finds_nothing_to_mend_in_the_node(outcome: Outcome) -> None:
+    found = json.loads(outcome("doctor")["output"])
+    assert [row for row in found if row["level"] == "problem"] == []
+    assert {"cgroups", "koordlet", "koord-runtime-proxy"} <= {
+        row["about"] for row in found if row["level"] == "ok"
+    }
 
 
 # Pods.

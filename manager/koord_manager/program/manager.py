@@ -202,6 +202,7 @@ class Manager:
         look_up = self._program.health.look_up
         return PageSources(
             identity=self._leadership.identity,
+            gates=self._gates,
             leads=self._leads,
             leader=lambda: self._leadership.leader,
             not_ready=lambda: look_up(lambda: self._program.not_ready),

@@ -23,6 +23,7 @@ class PageSources:
     """
 
     identity: str
+    gates: Mapping[str, bool]
     leads: Callable[[], bool]
     leader: Callable[[], str]
     not_ready: Callable[[], str]
@@ -45,6 +46,7 @@ def _status(known: PageSources) -> Document:
         "identity": known.identity,
         "leads": known.leads(),
         "leader": known.leader(),
+        "feature_gates": known.gates,
         "not_ready": known.not_ready(),
         "problems": list(known.problems()),
     }

@@ -368,6 +368,10 @@ class SchedulerProgram:
             "identity": self._leadership.identity,
             "leads": now.leads,
             "leader": self._leadership.leader,
+            "profiles": {
+                name: sorted({enabled.plugin.name for enabled in profile.plugins})
+                for name, profile in self._scheduler.profiles.items()
+            },
             "paused": self._loop.paused,
             "problems": list(self._cache.problems()),
             "pending": now.pending,

@@ -1,0 +1,66 @@
+"""One finding of a check, and findings as text. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from koordctl.columns import table
+from koordctl.render import clean, count
+
+
+class Level(StrEnum):
+    """Severity. ``UNKNOWN`` is what could not be looked at."""
+
+    OK = "ok"
+    NOTE = "note"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check; ``way_out`` is what to do about it, "" where nothing is to be done."""
+
+    level: Level
+    about: str
+    text: str
+    way_out: str = ""
+
+    def as_json(self, place: str) -> Mapping[str, str]:
+        """The finding as part of a document; ``place`` is "node" or "cluster"."""
+        return {
+            "place": place,
+            "level": self.level,
+            "about": self.about,
+            "text": self.text,
+            "way_out": self.way_out,
+        }
+
+
+def lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """A line for each, and below it the way out."""
+    rows: list[tuple[str, str, str]] = []
+    for finding in findings:
+        rows.append((finding.level, clean(finding.about), clean(finding.text)))
+        if finding.way_out:
+            rows.append(("", "", f"→ {clean(finding.way_out)}"))
+    return table(rows) if rows else iter(())
+
+
+def summary(findings: Iterable[Finding]) -> str:
+    """The last line: how many need something done."""
+    levels = [finding.level for finding in findings]
+    problems, warnings = levels.count(Level.PROBLEM), levels.count(Level.WARNING)
+    if not problems and not warnings:
+        return "nothing to mend"
+    return f"{count(problems, 'problem')}, {count(warnings, 'warning')}"
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """The first of many names, and how many more there are."""
+    every = sorted(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
