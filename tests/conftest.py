@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from koord_service.log_limits import flush_limiters
 
 from tests.support import databases, kube_apiserver
 from tests.support.processes import let_programs_hear_interrupts
@@ -71,6 +72,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Generator[None]:
     yield
+    flush_limiters()  # what is left would be in the output of the next test's program
     assert not databases.take_unclosed(), "this test did not close a database"
 
 
