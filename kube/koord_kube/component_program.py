@@ -13,6 +13,7 @@ from koord_service import logs, memory
 from koord_service.go_flags import GoFlags, go_flags
 from koord_service.program_end import run_program
 from koord_service.settings import option, parse_or_exit
+from koord_service.settings_check import CHECK_HELP, SettingsReport, check_and_exit
 
 from koord_kube.core.election import ElectionTiming
 from koord_kube.leadership import LeaseSettings
@@ -82,6 +83,7 @@ class ComponentSettings:
         None, "seconds between attempts to acquire or renew the Lease"
     )
     pod_name: str = option("", "name of this pod, for the Lease and Events")
+    check: bool = option(False, CHECK_HELP)
     log_format: str = option("human", "log lines for people or as JSON", choices=("human", "json"))
     log_level: str = option("info", "least important events to log", choices=_LEVELS)
 
@@ -106,11 +108,14 @@ def run_component(
     ignored: GoFlags,
     run: Callable[[S], Coroutine[Any, Any, None]],
     log: logs.EventLog,
+    check: Callable[[S], SettingsReport],
 ) -> None:
     """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
     given = parse_or_exit(
         settings, prog=name, description=description, environ=os.environ, ignored=ignored
     )
+    if given.check:
+        check_and_exit(name, lambda: check(given))
     memory.collect_young_only()
     memory.keep_freed()
     logs.configure(given.log_format, given.log_level)

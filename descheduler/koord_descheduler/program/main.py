@@ -14,6 +14,7 @@ from koord_scheduler.config.scheduler_config import (
     read_scheduler_config,
 )
 from koord_service import logs
+from koord_service.settings_check import SettingsReport
 
 from koord_descheduler.config.descheduler_config import (
     DeschedulerConfig,
@@ -33,7 +34,17 @@ log = logs.get_log("descheduler")
 def main() -> None:
     """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
     description = "Moves pods to where they are better off, and says why."
-    run_component(PROGRAM, description, DeschedulerSettings, IGNORED, _run, log)
+    run_component(PROGRAM, description, DeschedulerSettings, IGNORED, _run, log, _check)
+
+
+def _check(settings: DeschedulerSettings) -> SettingsReport:
+    config = read_config(settings.configuration)
+    read_scheduler(settings.scheduler_configuration)
+    in_force = [
+        f"profile {made.profile.name}: {', '.join(sorted(set().union(*made.names.values())))}"
+        for made in config.profiles
+    ]
+    return SettingsReport(in_force, config.without_effect)
 
 
 def _write(path: str, config: DeschedulerConfig) -> None:

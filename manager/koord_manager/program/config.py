@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from koord_kube.core.election import ElectionTiming
 from koord_service.settings import option
+from koord_service.settings_check import CHECK_HELP
 from koord_serving.admission.core.caller_rules import CallerRules
 
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
@@ -171,6 +172,7 @@ class Settings:
         86400.0, "seconds after which usage counts half in recommendations"
     )
     recommendation_safety_margin_percent: int = option(15, "percent added to measured usage")
+    check: bool = option(False, CHECK_HELP)
     log_format: str = option("human", "log lines for people or as JSON", choices=("human", "json"))
     log_level: str = option("info", "least important events to log", choices=_LEVELS)
 

@@ -12,8 +12,10 @@ from koord_kube.connect import connect
 from koord_service import logs, memory
 from koord_service.program_end import run_program
 from koord_service.settings import parse_or_exit
+from koord_service.settings_check import SettingsReport, check_and_exit
 
-from koord_manager.program.config import Settings
+from koord_manager.program.config import Settings, enabled_controllers, idle_controllers
+from koord_manager.program.gates import gates_of
 from koord_manager.program.ignored_flags import IGNORED
 from koord_manager.program.manager import Manager
 
@@ -40,11 +42,28 @@ def main() -> None:
         environ=environment(os.environ),
         ignored=IGNORED,
     )
+    if settings.check:
+        check_and_exit(PROGRAM, lambda: check(settings))
     memory.limit_arenas()  # gRPC has threads, each of which would keep a heap of its own
     memory.collect_young_only()
     logs.configure(settings.log_format, settings.log_level)
     IGNORED.report(log)
     run_program(PROGRAM, _run(settings), log)
+
+
+def check(settings: Settings) -> SettingsReport:
+    """The gates and controllers that are in force, and what was given and changes nothing."""
+    gates, unknown = gates_of(settings.feature_gates)
+    return SettingsReport(
+        [
+            f"controllers: {', '.join(sorted(enabled_controllers(settings.controllers)))}",
+            f"feature gates: {', '.join(name for name, on in gates.items() if on)}",
+        ],
+        [
+            *idle_controllers(settings.controllers, gates),
+            *(f"feature gate {gate}" for gate in unknown),
+        ],
+    )
 
 
 def environment(environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from koord_kube.client import Limits
 from koord_kube.component_program import run_component
 from koord_kube.connect import connect
 from koord_service import logs
+from koord_service.settings_check import SettingsReport
 
 from koord_scheduler.arguments.problems import SchedulerConfigError
 from koord_scheduler.config.document import parse_document
@@ -26,6 +27,7 @@ from koord_scheduler.framework.recording import (
 )
 from koord_scheduler.io.recorder import Recorder
 from koord_scheduler.program.added_plugins import added_plugins
+from koord_scheduler.program.gates import gates_of
 from koord_scheduler.program.program import SchedulerProgram
 from koord_scheduler.program.settings import IGNORED, SchedulerSettings
 
@@ -37,7 +39,27 @@ log = logs.get_log("scheduler")
 def main() -> None:
     """Serve until SIGTERM; exit 2 on invalid settings, 1 on other errors."""
     description = "Gives pods their nodes, as kube-scheduler does."
-    run_component(PROGRAM, description, SchedulerSettings, IGNORED, _run, log)
+    run_component(PROGRAM, description, SchedulerSettings, IGNORED, _run, log, _check)
+
+
+def _check(settings: SchedulerSettings) -> SettingsReport:
+    config, _ = read_config(settings.configuration)
+    gates, unknown = gates_of(settings.feature_gates)
+    in_force = [
+        f"profile {name}: {', '.join(sorted({plugin.plugin.name for plugin in plugins}))}"
+        for name, plugins in (
+            (made.profile.scheduler_name, made.profile.plugins) for made in config.profiles
+        )
+    ]
+    in_force.append(f"feature gates: {', '.join(name for name, on in gates.items() if on)}")
+    return SettingsReport(
+        in_force,
+        [
+            *(f"plugins that are not built, {line}" for line in unmet(config)),
+            *config.without_effect,
+            *(f"feature gate {gate}" for gate in unknown),
+        ],
+    )
 
 
 async def _run(settings: SchedulerSettings) -> None:
