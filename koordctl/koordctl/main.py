@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NoReturn
 
 import msgspec
 from koord_host.kernel import KernelFilesystem
@@ -52,6 +51,7 @@ from koordctl import (
 from koordctl.backtest_options import BacktestError
 from koordctl.doctor import command as doctor
 from koordctl.hooks import HooksError
+from koordctl.parser import CommandParser
 from koordctl.proxy_documents import PodHooks, ask_proxy, unmanaged
 from koordctl.replay import UsageError
 from koordctl.restore import CGROUPS, STATE, RestoreError, put_back, report_json, report_lines
@@ -62,13 +62,6 @@ _INTERRUPTED = 130
 """Exit code, as of shells; the user knows why."""
 ADDRESS = "127.0.0.1:9319"
 """Default address of koord-runtime-proxy's status."""
-
-
-class _Parser(argparse.ArgumentParser):
-    """Prints what is wrong as one line, and exits with 2."""
-
-    def error(self, message: str) -> NoReturn:
-        exit_with(PROGRAM, 2, f"{message} (see {self.prog} --help)")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -91,8 +84,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> CommandParser:
+    parser = CommandParser(
         prog=PROGRAM,
         description="Shows what koordlet and koord-runtime-proxy do on this node, and what "
         "koord-manager, koord-scheduler and koord-descheduler decide for the cluster. Only "
@@ -139,6 +132,15 @@ def _parser() -> _Parser:
     predicted = tuple(_add_predict(commands))
     restore = _add_restore(commands)
     clustered = tuple(_add_cluster(commands))
+    completion = _command(
+        commands,
+        "completion",
+        partial(_completion, parser),
+        "a script by which a shell completes commands and flags",
+        "Prints a script by which a shell completes commands and flags. For bash: koordctl "
+        "completion bash > /etc/bash_completion.d/koordctl",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
     for command in (
         shown,
         checked,
@@ -154,7 +156,9 @@ def _parser() -> _Parser:
     return parser
 
 
-def _add_hooks(commands: argparse._SubParsersAction[_Parser]) -> tuple[_Parser, _Parser]:
+def _add_hooks(
+    commands: argparse._SubParsersAction[CommandParser],
+) -> tuple[CommandParser, CommandParser]:
     words = "hook servers registered with the proxy"
     parser = commands.add_parser(
         "hooks", help=words, description=f"Shows {words}.", allow_abbrev=False
@@ -174,7 +178,7 @@ def _add_hooks(commands: argparse._SubParsersAction[_Parser]) -> tuple[_Parser, 
     return listed, removed
 
 
-def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+def _add_observing(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[CommandParser]:
     """The commands that ask koordlet."""
     shown = _command(
         commands, "top", top.run, "resource usage and contention of node, classes and pods, live"
@@ -214,7 +218,7 @@ def _add_observing(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_P
         yield command
 
 
-def _add_koordlet_address(parser: _Parser) -> None:
+def _add_koordlet_address(parser: CommandParser) -> None:
     parser.add_argument(
         "--address",
         default=koordlet_client.ADDRESS,
@@ -222,7 +226,7 @@ def _add_koordlet_address(parser: _Parser) -> None:
     )
 
 
-def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+def _add_why(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[CommandParser]:
     words = "how koordlet or a program of the control plane came to a decision"
     parser = commands.add_parser(
         "why", help=words, description=f"Shows {words}.", allow_abbrev=False
@@ -265,7 +269,9 @@ def _add_why(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]
     yield moved
 
 
-def _add_why_scheduling(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+def _add_why_scheduling(
+    commands: argparse._SubParsersAction[CommandParser],
+) -> Iterator[CommandParser]:
     pending = _command(
         commands,
         "pending",
@@ -283,7 +289,7 @@ def _add_why_scheduling(commands: argparse._SubParsersAction[_Parser]) -> Iterat
         yield command
 
 
-def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+def _add_predict(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[CommandParser]:
     words = "predictions by koordlet, and backtests of them"
     parser = commands.add_parser(
         "predict", help=words, description=f"Shows {words}.", allow_abbrev=False
@@ -309,7 +315,7 @@ def _add_predict(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     yield tested
 
 
-def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+def _add_cluster(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[CommandParser]:
     """The commands that ask a cluster."""
     recommended = _command(
         commands,
@@ -399,7 +405,9 @@ def _add_cluster(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
     yield convert
 
 
-def _add_descheduler(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+def _add_descheduler(
+    commands: argparse._SubParsersAction[CommandParser],
+) -> Iterator[CommandParser]:
     words = "moves of pods by koord-descheduler"
     parser = commands.add_parser(
         "descheduler", help=words, description=f"Shows {words}.", allow_abbrev=False
@@ -420,7 +428,7 @@ def _add_descheduler(commands: argparse._SubParsersAction[_Parser]) -> Iterator[
     yield explained
 
 
-def _add_rollout(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Parser]:
+def _add_rollout(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[CommandParser]:
     words = "rollouts of settings to nodes"
     parser = commands.add_parser(
         "rollout", help=words, description=f"Shows or steers {words}.", allow_abbrev=False
@@ -443,7 +451,7 @@ def _add_rollout(commands: argparse._SubParsersAction[_Parser]) -> Iterator[_Par
         yield made
 
 
-def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:
+def _add_restore(commands: argparse._SubParsersAction[CommandParser]) -> CommandParser:
     restore = _command(
         commands,
         "restore",
@@ -472,16 +480,23 @@ def _add_restore(commands: argparse._SubParsersAction[_Parser]) -> _Parser:
 
 
 def _command(
-    commands: argparse._SubParsersAction[_Parser],
+    commands: argparse._SubParsersAction[CommandParser],
     name: str,
     command: Callable[[argparse.Namespace], Iterable[str]],
     words: str,
     description: str = "",
-) -> _Parser:
+) -> CommandParser:
     description = description or f"Shows {words}."
     parser = commands.add_parser(name, help=words, description=description, allow_abbrev=False)
     parser.set_defaults(command=command)
     return parser
+
+
+def _completion(parser: CommandParser, arguments: argparse.Namespace) -> Iterable[str]:
+    # Imported late: no other command needs it.
+    import shtab
+
+    return str(shtab.complete(parser, shell=arguments.shell)).rstrip("\n").split("\n")
 
 
 def _pods(arguments: argparse.Namespace) -> Iterable[str]:

@@ -55,6 +55,7 @@ def test_its_scripts_are_of_its_packages(wheel: ZipFile) -> None:
     assert set(scripts) == {
         "koordctl",
         "koordlet",
+        "kubectl-koord",
         "koord-descheduler",
         "koord-device-daemon",
         "koord-manager",
