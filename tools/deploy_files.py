@@ -1,6 +1,6 @@
 """Write what is made from other files in deploy: ``python tools/deploy_files.py``.
 
-The chart is made from the files of ``deploy/kustomization.yaml``, and of ``deploy/components``. A
+The chart is made from the files of ``deploy/base``, and of ``deploy/components``. A
 line there that ends with ``# chart: NAME`` or ``# chart: NAME, what it is`` is a setting: its value
 is NAME's default in ``values.yaml``, and the template has NAME in its place. A component is in the
 chart under a condition, a line of its kustomization: ``# chart: switch NAME, what it is`` (NAME is
@@ -23,6 +23,7 @@ from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_model.version import VERSION
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
+BASE = DEPLOY / "base"
 CHART = DEPLOY / "chart"
 COMPONENTS = DEPLOY / "components"
 MADE = "# Made by tools/deploy_files.py; do not edit.\n"
@@ -49,9 +50,9 @@ class Setting(NamedTuple):
 
 @cache
 def sources() -> Mapping[str, str]:
-    """The files of the kustomization, by their path in deploy."""
-    named = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
-    return {name: (DEPLOY / name).read_text() for name in named}
+    """The files of every installation, by their path in ``deploy/base``."""
+    named = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    return {name: (BASE / name).read_text() for name in named}
 
 
 class Component(NamedTuple):

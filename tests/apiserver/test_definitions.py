@@ -83,6 +83,12 @@ def test_the_examples_are_as_they_should_be(installed: RealCluster, file: Path) 
     assert said == ""
 
 
+def test_the_profile_with_everything_is_taken(installed: RealCluster) -> None:
+    folder = str(ROOT / "deploy/profiles/everything")
+    said = installed.kubectl("apply", "--validate=strict", "--dry-run=server", "-k", folder)
+    assert "deployment.apps/koord-scheduler configured (server dry run)" in said
+
+
 @pytest.mark.parametrize(("name", "shown"), SHOWN.items())
 async def test_what_kubectl_shows_of_them(
     installed: RealCluster, ask: AdminClient, name: str, shown: str

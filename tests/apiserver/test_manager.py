@@ -1,4 +1,4 @@
-"""koord-manager beside a real API server, with the rights of deploy/rbac."""
+"""koord-manager beside a real API server, with the rights of deploy/base/rbac."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ async def test_a_pod_that_cannot_be(cluster: RealCluster) -> None:
 
 async def test_the_configuration(cluster: RealCluster) -> None:
     await asked(cluster, "m1")
-    file = (ROOT / "deploy/slo-controller-config.yaml").read_text()
+    file = (ROOT / "deploy/base/slo-controller-config.yaml").read_text()
     bad = file.replace("'{\"enable\": true}'", "'{\"cpuReclaimThresholdPercent\": 170}'")
     assert refused(lambda: cluster.kubectl("apply", "-f", "-", stdin=bad)).endswith(
         'admission webhook "vconfigmap.koordinator.sh" denied the request: '

@@ -21,18 +21,14 @@ from tests.deploy.manifests import (
     installed,
     load,
 )
-from tools.deploy_files import COMPONENTS, components
+from tools.deploy_files import BASE, COMPONENTS, components
 
 
 def test_it_has_every_file_that_is_to_be_installed() -> None:
-    elsewhere = {"chart", "components", "containers", "examples", "grafana"}
-    there = {
-        str(path.relative_to(DEPLOY))
-        for path in DEPLOY.rglob("*.yaml")
-        if path.relative_to(DEPLOY).parts[0] not in elsewhere | {"kustomization.yaml"}
-    }
-    named = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"]
-    assert sorted(named) == sorted(there)
+    there = {str(path.relative_to(BASE)) for path in BASE.rglob("*.yaml")}
+    named = yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"]
+    assert sorted([*named, "kustomization.yaml"]) == sorted(there)
+    assert yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())["resources"] == ["base"]
 
 
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")

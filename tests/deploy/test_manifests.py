@@ -256,5 +256,5 @@ def test_the_namespace_is_left_alone_by_webhooks_about_pods() -> None:
 
 def test_flags_in_the_text_of_rules_are_the_managers() -> None:
     known = {flag_of(field) for field in dataclasses.fields(koord_manager.program.config.Settings)}
-    text = (DEPLOY / "rbac" / "manager.yaml").read_text()
+    text = (DEPLOY / "base" / "rbac" / "manager.yaml").read_text()
     assert set(re.findall(r"--[a-z-]+[a-z]", text)) <= known

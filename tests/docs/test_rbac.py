@@ -31,7 +31,7 @@ from tests.support.processes import PATIENCE
 from tests.support.views import pod_view
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-FILE = DEPLOY / "rbac" / "koordlet.yaml"
+FILE = DEPLOY / "base" / "rbac" / "koordlet.yaml"
 NAME = "node-1"
 _USAGE: Object = {"nodeUsage": {"resources": {}}, "systemUsage": {"resources": {}}}
 Right = tuple[str, str, str]
@@ -174,5 +174,5 @@ def test_the_account_has_the_role(documents: Mapping[str, Any]) -> None:
     binding, account = documents["ClusterRoleBinding"], documents["ServiceAccount"]["metadata"]
     assert binding["roleRef"]["name"] == documents["ClusterRole"]["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
-    namespace = yaml.safe_load((DEPLOY / "namespace.yaml").read_text())
+    namespace = yaml.safe_load((DEPLOY / "base" / "namespace.yaml").read_text())
     assert namespace["metadata"]["name"] == account["namespace"]

@@ -187,7 +187,7 @@ def _missing_right(body: str) -> str:
     found = _SUBRESOURCES.search(body)
     wanted = found[1].split() if found else []
     if len(wanted) > 1:
-        return f"the account needs to get nodes/{wanted[0]} (deploy/rbac/koordlet.yaml)"
+        return f"the account needs to get nodes/{wanted[0]} (deploy/base/rbac/koordlet.yaml)"
     if wanted == [_OLD_RIGHT]:
         return (
             "the account needs to get nodes/proxy: this kubelet is older than 1.33, or its gate "

@@ -1,0 +1,128 @@
+"""The profiles: kustomize and Helm give the same; gates, plugins and rights fit together."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+from koord_descheduler.config.descheduler_config import read_descheduler_config
+from koord_manager.program import gates as manager_gates
+from koord_scheduler.config.scheduler_config import read_scheduler_config
+from koordlet.agent import feature_gates as koordlet_gates
+
+from tests.deploy.manifests import DEPLOY, Id, Object, containers, identity, installed, load
+from tests.deploy.test_chart import Render, Values, defaults, parsed, render, rendering
+from tests.deploy.test_kustomization import build, needs_kubectl
+
+__all__ = ["render"]
+
+PROFILES = sorted(path.name for path in (DEPLOY / "profiles").iterdir() if path.is_dir())
+each = pytest.mark.parametrize("name", PROFILES)
+NEEDS = {
+    "Coscheduling": "gangs",
+    "DeviceShare": "deviceShare",
+    "ElasticQuota": "quotas",
+    "NodeNUMAResource": "numa",
+    "Reservation": "reservations",
+}
+"""The chart's switch of each plugin that needs permissions of its own."""
+
+
+def values(name: str) -> Values:
+    return with_defaults(
+        defaults(), *load((DEPLOY / "profiles" / name / "values.yaml").read_text())
+    )
+
+
+def with_defaults(before: Any, given: Any) -> Any:
+    """Values as Helm merges them: mappings by key, everything else whole."""
+    if not (isinstance(before, Mapping) and isinstance(given, Mapping)):
+        return given
+    merged = {key: with_defaults(before.get(key), value) for key, value in given.items()}
+    return {**before, **merged}
+
+
+def kustomized(name: str) -> dict[Id, Object]:
+    """The objects of the kustomization; its patches merge environments by name."""
+    folder = DEPLOY / "profiles" / name
+    given = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert given["resources"] == ["../../base"]
+    found = installed(*(path.removeprefix("../../components/") for path in given["components"]))
+    files = [DEPLOY / "components/node-metric-api/manager.yaml"]
+    files = [path for path in files if "../../components/node-metric-api" in given["components"]]
+    for path in (*files, *(folder / patch["path"] for patch in given["patches"])):
+        for patch in load(path.read_text()):
+            found[identity(patch)] = patched(found[identity(patch)], patch)
+    return found
+
+
+def patched(before: Any, patch: Any) -> Any:
+    if isinstance(before, dict) and isinstance(patch, dict):
+        return before | {key: patched(before.get(key), value) for key, value in patch.items()}
+    if isinstance(before, list) and all("name" in item for item in before):
+        changes = {item["name"]: item for item in patch}
+        assert changes.keys() <= {item["name"] for item in before}
+        return [patched(item, changes.get(item["name"], item)) for item in before]
+    return patch
+
+
+def scheduler_text(objects: Mapping[Id, Object], name: str) -> str:
+    return str(objects["ConfigMap", "koordinator-system", name]["data"]["scheduler-config.yaml"])
+
+
+def switched_on(text: str) -> list[str]:
+    return [gate.partition("=")[0] for gate in text.split(",") if gate]
+
+
+@rendering
+@each
+def test_helm_and_kustomize_give_the_same(name: str, render: Render) -> None:
+    made = {identity(given): given for text in render(values(name)) for given in load(text)}
+    assert parsed(made) == parsed(kustomized(name))
+
+
+@needs_kubectl
+@each
+def test_kubectl_builds_the_same(name: str) -> None:
+    assert with_sorted_env(build(DEPLOY / "profiles" / name)) == with_sorted_env(kustomized(name))
+
+
+def with_sorted_env(objects: Mapping[Id, Object]) -> Mapping[Id, Object]:
+    """The same; kustomize puts the variables that a patch has first."""
+    made = copy.deepcopy(dict(objects))
+    for _, container in containers(made):
+        container["env"].sort(key=lambda variable: variable["name"])
+    return made
+
+
+@each
+def test_gates_exist_and_plugins_are_built_and_have_their_rights(name: str) -> None:
+    given = values(name)
+    assert {*switched_on(given["koordlet"]["featureGates"])} <= koordlet_gates.DEFAULTS.keys()
+    assert {*switched_on(given["manager"]["featureGates"])} <= manager_gates.DEFAULTS.keys()
+    config = read_scheduler_config(scheduler_text(kustomized(name), "koord-scheduler-config"))
+    assert not any(profile.not_built for profile in config.profiles)
+    assert config.without_effect == ()
+    plugins = {plugin.plugin.name for made in config.profiles for plugin in made.profile.plugins}
+    needed = {switch for plugin, switch in NEEDS.items() if plugin in plugins}
+    assert needed == {switch for switch in NEEDS.values() if given["scheduler"][switch]}
+    if "DeviceShare" in plugins:
+        assert given["deviceDaemon"]["enabled"]
+        assert "EnableSyncGPUSharedResource=false" not in given["manager"]["featureGates"]
+
+
+@each
+def test_the_descheduler_plans_by_the_schedulers_rules_and_evicts_nothing(name: str) -> None:
+    objects = kustomized(name)
+    key = ("ConfigMap", "koordinator-system", "koord-descheduler-config")
+    if key not in objects:
+        pytest.skip("without a descheduler")
+    assert read_descheduler_config(objects[key]["data"]["descheduler-config.yaml"]).dry_run
+    ours, theirs = (
+        yaml.safe_load(scheduler_text(objects, f"koord-{program}-config"))["profiles"]
+        for program in ("descheduler", "scheduler")
+    )
+    assert ours == theirs
