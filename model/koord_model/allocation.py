@@ -74,16 +74,16 @@ def allocated_patch(allocation: ContainerAllocation, online: str) -> Patch:
     return replace(patch, ignored=(*patch.ignored, *lines))
 
 
-def exclusive_cpus(allocations: Allocations, pods: Iterable[Pod]) -> frozenset[int]:
-    """The CPUs that plugins gave to pods whose CPUs nobody shares: dedicated_cores, LSE, LSR."""
-    found: set[int] = set()
+def exclusive_cpus(allocations: Allocations, pods: Iterable[Pod]) -> Mapping[str, frozenset[int]]:
+    """The CPUs of pods, by UID, that plugins gave to these alone: dedicated_cores, LSE, LSR."""
+    found: dict[str, frozenset[int]] = {}
     for pod in [pod for pod in pods if pod.uid in allocations]:
         dedicated = pod.annotations.get(LEVEL) == DEDICATED_CORES
         if dedicated or qos_class(pod.labels) in _EXCLUSIVE:
-            for allocation in allocations[pod.uid].values():
-                cpus = allocated_patch(allocation, "").resources.cpuset_cpus
-                found |= cpuset.parse(cpus or "")
-    return frozenset(found)
+            given = allocations[pod.uid].values()
+            cpus = (allocated_patch(one, "").resources.cpuset_cpus for one in given)
+            found[pod.uid] = frozenset().union(*(cpuset.parse(listed or "") for listed in cpus))
+    return found
 
 
 def _patch(name: str, given: ResourceAllocation, online: str) -> Patch:

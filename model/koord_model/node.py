@@ -36,7 +36,8 @@ class Topology:
     ``be_shared_pools`` are those of best-effort pods, where the node keeps such
     (``None``: it does not). ``online`` is a kernel CPU list, "" where not known.
     ``owners_known`` is whether all exclusive owners of CPUs are known: until then no CPUs are
-    shared out.
+    shared out. ``exclusive`` are the CPUs that pods have for themselves, by their UIDs: LSE and LSR
+    pods', those of the kubelet's CPU manager, and those of resource plugins.
     """
 
     shared_pools: tuple[SharedPool, ...] = ()
@@ -46,6 +47,7 @@ class Topology:
     online: str = ""
     owners_known: bool = True
     named_pools: tuple[NamedPool, ...] = ()
+    exclusive: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

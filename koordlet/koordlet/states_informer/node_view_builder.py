@@ -148,7 +148,7 @@ class NodeViewBuilder:
             self.current,
             kernel=self._kernel(),
             slo=rules.slo,
-            topology=self._documented(rules.topology) or self._topology(pods),
+            topology=self._topology(pods, rules.topology),
             cpu_normalization_ratio=rules.normalization_ratio,
             allocations=self.allocations(),
         )
@@ -160,22 +160,27 @@ class NodeViewBuilder:
         """The kubelet's own CPUs, as they were known last; ``None`` until they are."""
         return self._kubelet.current()
 
-    def _documented(self, pools: Topology | None) -> Topology | None:
-        if pools is None or self.set_aside() is not None:
-            return pools
-        return replace(pools, owners_known=False)
+    def _topology(self, pods: Iterable[Pod] | None, document: Topology | None) -> Topology:
+        """The pools now; those from before while an owner's CPUs are not known.
 
-    def _topology(self, pods: Iterable[Pod] | None) -> Topology:
-        """The pools now; those from before while an owner's CPUs are not known."""
-        pods, aside = None if pods is None else tuple(pods), self.set_aside()
-        if aside is not None and (taken := exclusive_cpus(self.allocations(), pods or ())):
-            aside = replace(aside, cpus=aside.cpus | taken)
-        found = share_pools.topology(self._numa_cpus(), pods, self._kubelet.current(), aside)
+        A ``document`` says which CPUs there are to share; who has some of them for itself is not
+        in it.
+        """
         before = self._computed
+        pods = None if pods is None else tuple(pods)
+        if document is not None and pods is None and before is None:
+            pods = ()  # perhaps nobody lists pods, and the document stands for that
+        found = share_pools.topology(
+            _pools_of(document) or self._numa_cpus(),
+            pods,
+            self._kubelet.current(),
+            self.set_aside(),
+            exclusive_cpus(self.allocations(), pods or ()),
+        )
         if before is not None and before.owners_known and not found.owners_known:
             return before
-        self._computed = found
-        return found
+        self._computed = found if document is None else _with_words_of(document, found)
+        return self._computed
 
     def update_object(self, kind: str, document: Mapping[str, object] | None) -> None:
         """A document of the API server from now on, or that it has none any more."""
@@ -228,6 +233,25 @@ class NodeViewBuilder:
             )
             return (f"{self._rules_file} {error} ({stays} in force)",)
         return tuple(f"{self._rules_file}: {line}" for line in self._from_file.problems)
+
+
+def _pools_of(document: Topology | None) -> dict[int, frozenset[int]]:
+    """The pools of a document by NUMA node."""
+    found: dict[int, frozenset[int]] = {}
+    for pool in document.shared_pools if document else ():
+        found[pool.numa_node] = found.get(pool.numa_node, frozenset()) | cpuset.parse(pool.cpuset)
+    return found
+
+
+def _with_words_of(document: Topology, found: Topology) -> Topology:
+    named = document.kubelet_policy not in ("", "none")  # the default too
+    return replace(
+        found,
+        system_cpuset=document.system_cpuset or found.system_cpuset,
+        kubelet_policy=document.kubelet_policy if named else found.kubelet_policy,
+        be_shared_pools=document.be_shared_pools,
+        online=document.online,
+    )
 
 
 def numa_cpus(reader: FileReader) -> dict[int, frozenset[int]]:

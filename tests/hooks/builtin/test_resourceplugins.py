@@ -120,4 +120,4 @@ def test_cpus_of_pods_that_share_none_are_taken_out_of_pools() -> None:
         uid: {"main": {"cpu": ResourceAllocation("CpusetCpus", listed)}}
         for uid, listed in cpus.items()
     }
-    assert exclusive_cpus(allocations, pods) == {0, 1, 2}
+    assert exclusive_cpus(allocations, pods) == {"a": {0, 1}, "b": {2}}

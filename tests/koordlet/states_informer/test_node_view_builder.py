@@ -5,7 +5,7 @@ import pytest
 import yaml
 from koord_model import keys
 from koord_model.allocation import ResourceAllocation
-from koord_model.node import Kernel, NodeView, SharedPool
+from koord_model.node import Kernel, NamedPool, NodeView, SharedPool
 from koord_model.node_slo import CPUPolicy
 from koord_model.pod import Pod
 from koord_model.qos import QoSClass
@@ -274,12 +274,31 @@ class TestPools:
 
     def test_a_document_s_pools_go_before(self, rules_file):
         rules_file.write_text(POOLS)
-        assert self.pools(views(rules_file)) == ["5"]
+        assert self.pools(views(rules_file)) == ["2-5"]
+
+    def test_a_document_s_pools_lack_what_somebody_has_for_himself(self, rules_file):
+        rules_file.write_text(POOLS)
+        node = FakeKernel()
+        node.plain.texts[STATE] = STATIC_STATE.replace('"0"', '"5"')
+        made = views(rules_file, node)
+        named = (NamedPool("spark", "3"),)
+        made.set_aside = lambda: ReservedCPUs(claims={"cpu_pools": frozenset({3})}, named=named)
+        made.refresh(None)  # nobody lists pods yet: the document stands for it
+        topology = made.current.topology
+        assert topology is not None
+        assert topology.shared_pools == (SharedPool(0, "2,4"),)
+        assert (topology.named_pools, topology.kubelet_policy) == (named, "static")
+        found = {"u": {"main": {"cpu": ResourceAllocation("CpusetCpus", "4")}}}
+        made.allocations = lambda: found
+        lsr = {keys.LABEL_QOS: "LSR"}
+        assert self.pools(made, Pod("p", "n", "u", lsr)) == ["2"]
+        status = {keys.ANNOTATION_RESOURCE_STATUS: '{"cpuset": "2"}'}
+        assert self.pools(made, Pod("p", "n", "u", lsr, status)) == [""]
 
 
 POOLS = """\
 kind: NodeResourceTopology
-metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "5"}]'}}
+metadata: {annotations: {node.koordinator.sh/cpu-shared-pools: '[{"node": 0, "cpuset": "2-5"}]'}}
 """
 STATIC_STATE = '{"policyName": "static", "defaultCpuSet": "1-15", "entries": {"u": {"main": "0"}}}'
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from unittest.mock import patch
 
 from koord_hooks.runner import HookRunner
 from koord_host.planning.outcomes import Outcome
+from koordlet.agent.agent import with_strategies
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.feature_gates import DEFAULTS
 from koordlet.qos_manager.core.decision_log import DecisionLog
@@ -79,6 +81,7 @@ class StrategyRun:
             newest=cast("Any", SimpleNamespace(frozen=lambda: node.measured.latest)),
             cache=cast("Any", None),
             base=self.node.plan_queue.base,
+            set_aside=lambda: self.node.views.set_aside(),
         )
         self.views = StrategyViewBuilder(self._seen)
         chosen, off = select_enabled(asdict(KoordletSettings()), gates)
@@ -97,6 +100,8 @@ class StrategyRun:
         self.decider = StrategyLoop(
             self.rounds, off, self._look, self.decisions, self.evictor, self._carry
         )
+        views = self.node.views
+        views.set_aside = partial(with_strategies, views.set_aside, self.decider)
         self.found: RoundPlans | None = None
         self.done: list[ReconcileResult] = []
         self.said: list[str] = []

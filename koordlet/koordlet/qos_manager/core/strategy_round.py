@@ -126,17 +126,18 @@ class StrategyRound:
             AbandonedError: a strategy returned after it was given up.
         """
         problems = self._find_unknown(view.slo)
-        named = frozenset(
-            name
-            for name, record in self.records.items()
-            if self._run_if_due(record, view, problems)
-        )
+        named = set()
+        for name, record in self.records.items():
+            if self._run_if_due(record, view, problems):
+                named.add(name)
+                # The next one sees it: no two claim the same CPU.
+                view = _with_claim(view, record)
         plans = {
             name: (record.state.mode, record.plan)
             for name, record in self.records.items()
             if record.state.mode is not StrategyMode.OFF
         }
-        found = RoundPlans(plans, named, tuple(problems))
+        found = RoundPlans(plans, frozenset(named), tuple(problems))
         # Other strategies use neither old signals nor, unless all are shadows, a shadow's.
         done = {
             name for name, _ in found.done() if self.records[name].has_valid_signals(view.steady)
@@ -253,6 +254,14 @@ def reuse_unchanged(
         desired is other for desired, other in zip(record, before, strict=True)
     )
     return before if same else record
+
+
+def _with_claim(view: StrategyView, record: StrategyRecord) -> StrategyView:
+    """The view after a strategy has planned; a shadow claims nothing."""
+    if record.state.mode is not StrategyMode.ON:
+        return view
+    aside = view.set_aside.with_claim(record.strategy.name, record.plan.set_aside)
+    return view if aside is view.set_aside else replace(view, set_aside=aside)
 
 
 def _next(due: float, interval: float, now: float) -> float:

@@ -22,14 +22,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from koord_model import cpuset
-from koord_model.allocation import exclusive_cpus
-from koord_model.node import Topology
 from koord_model.node_info import Processor
 from koord_model.pod import Pod
 from koord_model.qos import KubeQoS, QoSClass
 from koord_model.resource_status import resource_status
 
-from koordlet.qos_manager.core.strategy import PodView, StrategyView
+from koordlet.qos_manager.core.strategy import StrategyView
 
 LEAST_CPUS = 2
 """As few CPUs as best-effort pods may have, on a node that has them to give (Koordinator's)."""
@@ -62,46 +60,49 @@ class CPUPools:
 def pools(view: StrategyView) -> CPUPools:
     """The owner of each CPU.
 
-    LSE and LSR pods have what their annotation resource-status says. Under the kubelet's
-    static policy an LSE pod without one has what its containers' cpusets are, if those are in
-    no shared pool, and what else is in no shared pool counts as LSR's: of Guaranteed pods. CPUs
-    that the cgroup above all pods lacks are set aside.
+    LSE and LSR pods have what their annotation resource-status says, also before the topology has
+    it. An LSE pod without one has what the kubelet or a resource plugin gave it; what else pods
+    have for themselves by the topology counts as LSR's. CPUs that the cgroup above all pods lacks
+    are set aside.
     """
     online = frozenset(processor.id for processor in view.cpus)
     own = {QoSClass.LSE: _NONE, QoSClass.LSR: _NONE}
-    common = _common(view.node.topology)
+    exclusive = view.node.topology.exclusive if view.node.topology else {}
     for pod in view.pods:
         if pod.qos in own:
-            own[pod.qos] |= own_cpus(pod.record.pod) or _assigned_by_kubelet(pod, view, common)
+            own[pod.qos] |= own_cpus(pod.record.pod) or exclusive.get(pod.uid, _NONE)
     lse = own[QoSClass.LSE] & online
     above = cpus_now(view, all_pods(view))
     aside = ((view.set_aside.all & online) | (online - above if above else _NONE)) - lse
     free = online - lse - aside
-    lsr = own[QoSClass.LSR] if common is None else own[QoSClass.LSR] | (online - common)
+    lsr = own[QoSClass.LSR].union(*exclusive.values())
     return CPUPools(free - lsr, free & lsr, lse, aside)
 
 
 def claimable(view: StrategyView, mine: frozenset[int]) -> frozenset[int]:
     """CPUs that a strategy may set aside: those that pods share, and what it claims already.
 
-    ``mine`` is its own claim. Neither CPUs of LSE and LSR pods nor those of resource plugins.
+    ``mine`` is its own claim. None that a pod has for itself, and none while it is not known which
+    those are.
     """
+    topology = view.node.topology
+    if topology is None or not owners_known(view):
+        return mine
+    shared = mine.union(*(cpuset.parse(pool.cpuset) for pool in topology.shared_pools))
     claims = {name: cpus - mine for name, cpus in view.set_aside.claims.items()}
     before = replace(view, set_aside=replace(view.set_aside, claims=claims))
-    pods = (pod.record.pod for pod in view.pods)
-    return pools(before).shared - exclusive_cpus(view.node.allocations, pods)
+    return pools(before).shared & shared
+
+
+def owners_known(view: StrategyView) -> bool:
+    """True if it is known which CPUs are not to be shared."""
+    topology = view.node.topology
+    return view.pods_known and topology is not None and topology.owners_known
 
 
 def all_pods(view: StrategyView) -> str:
     """The cgroup above all pods."""
     return view.layout.kube_qos_group(KubeQoS.GUARANTEED)
-
-
-def _common(topology: Topology | None) -> frozenset[int] | None:
-    """The CPUs of all shared pools where the kubelet gives others away; ``None`` elsewhere."""
-    if topology is None or topology.kubelet_policy != STATIC or not topology.shared_pools:
-        return None
-    return _NONE.union(*(cpuset.parse(pool.cpuset) for pool in topology.shared_pools))
 
 
 def own_cpus(pod: Pod) -> frozenset[int]:
@@ -111,16 +112,6 @@ def own_cpus(pod: Pod) -> frozenset[int]:
     except ValueError:
         # The plugin that applies the annotation logs the error.
         return _NONE
-
-
-def _assigned_by_kubelet(
-    pod: PodView, view: StrategyView, common: frozenset[int] | None
-) -> frozenset[int]:
-    """The CPUs that the kubelet assigned to the pod's containers."""
-    if common is None or pod.qos is not QoSClass.LSE:
-        return _NONE
-    found = (cpus_now(view, container.group) for container in pod.containers)
-    return _NONE.union(*(cpus - common for cpus in found if cpus))
 
 
 def cpus_now(view: StrategyView, group: str) -> frozenset[int]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_hooks.builtin import cpusetallocator
 from koord_model import cpuset
-from koord_model.node import NodeView, Topology
+from koord_model.node import NodeView, SharedPool, Topology
 from koord_model.pod import Container
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView
@@ -51,7 +51,7 @@ def node(
         pods=pods,
         latest=FakeLatest({}, cpu_info(16, 2)),
         history=history,
-        topology=Topology(online="0-15"),
+        topology=Topology((SharedPool(0, "0-15"),)),
         set_aside=ReservedCPUs(claims=claims or {}),
     )
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_model.interrupts import NetworkCard, NodeInterrupts, QueueInterrupt
+from koord_model.node import SharedPool, Topology
 from koord_model.node_info import Processor
 from koord_model.qos import QoSClass
 from koordlet.qos_manager.core.strategy import Plan
@@ -273,6 +274,9 @@ def test_interrupts_are_spread_without_a_needless_move(
     assert spread(found, found, cpus) == found
 
 
+SHARED = Topology((SharedPool(0, "0-31"),))
+
+
 def test_the_plan_sets_cpus_aside_and_leaves_pods_their_own() -> None:
     interrupts = tuple(QueueInterrupt(30 + queue, queue, 1000.0) for queue in range(8))
     card = NetworkCard("eth0", "/sys/class/net/eth0", interrupts, tuple(range(8)), packets=9e4)
@@ -287,7 +291,8 @@ def test_the_plan_sets_cpus_aside_and_leaves_pods_their_own() -> None:
             ksoftirqd={cpu: f"{cpu + 10}@1" for cpu in range(32)},
         )  # fmt: skip
         latest = FakeLatest({}, shown, cpu_info(32, 2))
-        seen = view(latest=latest, pods=(own,), cgroups=Cpusets(found.set_aside))
+        aside = Cpusets(found.set_aside)
+        seen = view(latest=latest, pods=(own,), cgroups=aside, topology=SHARED)
         found = strategy.plan(seen, chosen, found.memory)
         assert found == strategy.plan(seen, chosen, found.memory), "the same view twice"
     values = {(one.target.knob, one.target.place): one.value for one in found.desired}

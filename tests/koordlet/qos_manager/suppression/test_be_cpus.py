@@ -122,30 +122,19 @@ def test_pools_come_from_annotations_and_the_group_above_all_pods(
     )
 
 
-STATIC = Topology((SharedPool(0, "0-3,8-11"), SharedPool(1, "6-7,14-15")), kubelet_policy="static")
-
-
-def test_what_the_kubelet_gave_away_is_lsrs_but_not_an_lse_pods() -> None:
-    lse = pod_view("lse", qos=QoSClass.LSE, containers=("own", "not", "unread"))
-    cgroups = FakeCgroups(
-        {
-            (lse.containers[0].group, "cpuset.cpus"): "4,12",
-            (lse.containers[1].group, "cpuset.cpus"): "0-3,8-11",
-        }
+def test_what_the_kubelet_or_a_plugin_gave_away_is_lsrs_but_not_an_lse_pods() -> None:
+    lse = pod_view("lse", qos=QoSClass.LSE)
+    given = {"lse": frozenset((4, 12)), "web": frozenset((5, 13))}
+    seen = view(
+        pods=(lse,), topology=Topology(exclusive=given), latest=FakeLatest({}, cpu_info(16))
     )
-    latest = FakeLatest({}, cpu_info(16))
-    seen = view(pods=(lse,), topology=STATIC, latest=latest, cgroups=cgroups)
     assert pools(seen) == CPUPools(
         shared=cpuset.parse("0-3,6-11,14-15"), lsr=frozenset((5, 13)), lse=frozenset((4, 12))
     )
 
 
-@pytest.mark.parametrize(
-    "topology",
-    [None, Topology((SharedPool(0, "0-3"),)), Topology(kubelet_policy="static")],
-    ids=["unknown", "none", "no pools yet"],
-)
-def test_without_static_allocations_all_cpus_are_shared(topology: Topology | None) -> None:
+@pytest.mark.parametrize("topology", [None, Topology((SharedPool(0, "0-3"),))])
+def test_without_exclusive_cpus_all_are_shared(topology: Topology | None) -> None:
     seen = view(topology=topology, latest=FakeLatest({}, cpu_info(16)))
     assert pools(seen) == CPUPools(shared=ALL16)
 

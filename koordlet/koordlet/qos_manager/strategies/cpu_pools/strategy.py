@@ -28,7 +28,7 @@ from koordlet.qos_manager.strategies.cpu_pools.pool_sizes import (
     need_of,
     resize,
 )
-from koordlet.qos_manager.suppression.be_cpus import claimable, own_cpus, take
+from koordlet.qos_manager.suppression.be_cpus import claimable, own_cpus, owners_known, take
 
 GATE = "CPUPools"
 INTERVAL = 5.0
@@ -64,8 +64,7 @@ class _Memory:
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     """The CPUs of each pool."""
     before = memory if isinstance(memory, _Memory) else _Memory()
-    topology = view.node.topology
-    if not view.cpus or not view.pods_known or topology is None or not topology.owners_known:
+    if not view.cpus or not owners_known(view):
         return _plan(before, (Decision("pools stay: pods or owners of CPUs are not known yet"),))
     needs, notes = _needs(view)
     if not needs.keys() - {_REST}:

@@ -9,6 +9,8 @@ kubelet gives CPUs away itself (static policy), it writes the cpusets of new con
 if the groups above have fewer CPUs: there only containers are held down.
 Policy cfsQuota: that cgroup gets a quota, and CPUs only so far as some are not for sharing.
 
+Not enabled, they only keep off CPUs that strategies claim, as far as there are claims.
+
 While something is not known, nothing is widened or narrowed: the desired values stay,
 except CPUs that an LSE pod has got meanwhile. Groups that appear without a pod being known
 are looked for every few seconds: they begin with the CPUs of the group above.
@@ -134,11 +136,11 @@ _FIRST = _Memory()
 
 def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     """The CPUs or the quota of best-effort pods, as far as all is known."""
-    if not settings.enable:
-        return _OFF
     before = memory if isinstance(memory, _Memory) else _FIRST
+    if not settings.enable:
+        return _off_claims(view, before) if any(view.set_aside.claims.values()) else _OFF
     load = suppression_formula.measure(view)
-    if isinstance(load, NodeCPULoad) and not _owners_known(view):
+    if isinstance(load, NodeCPULoad) and not be_cpus.owners_known(view):
         load = "exclusive CPUs"
     if isinstance(load, str):
         return _hold(view, before, load)
@@ -298,6 +300,22 @@ def _period(view: StrategyView) -> int:
     return be_groups.number_now(view, PERIOD) or be_quota.USUAL_PERIOD
 
 
+# ---- while it is not enabled
+
+
+def _off_claims(view: StrategyView, before: _Memory) -> Plan:
+    """All CPUs but those that strategies claim: nobody else keeps best-effort pods off them."""
+    if not view.cpus or not be_cpus.owners_known(view):
+        return _hold(view, before, "exclusive CPUs")
+    before = _with_pools(view, before)
+    cpus = before.pools.allowed or None
+    outcome = _running_on(cpus or frozenset(), view) + "; the NodeSLO does not hold them down"
+    step = _Step(cpus, None, float(len(cpus or ())), outcome, "", _owners(before.pools))
+    decision = Decision(outcome, given=step.given)
+    after = replace(_carry(view, before, step, decision), policy=SuppressPolicy.CPUSET)
+    return Plan(after.desired, (decision,), memory=after)
+
+
 # ---- while something is not known
 
 
@@ -320,7 +338,7 @@ def _as_found(view: StrategyView) -> _Memory:
 def _held(view: StrategyView, before: _Memory) -> _Memory:
     """As many CPUs as before, but none that an LSE pod has now."""
     step = _Step(before.cpus, before.quota, before.cores or 0.0, before.outcome, "", ())
-    if before.cpus and view.cpus and view.pods_known and _owners_known(view):
+    if before.cpus and view.cpus and be_cpus.owners_known(view):
         before = _with_pools(view, before)
         chosen = be_cpus.choose_cpus(
             len(before.cpus or ()), before.pools, view.cpus, before.cpus or frozenset()
@@ -333,11 +351,6 @@ def _held(view: StrategyView, before: _Memory) -> _Memory:
 
 
 # ---- the groups
-
-
-def _owners_known(view: StrategyView) -> bool:
-    """True if it is known which CPUs are not to be shared."""
-    return view.node.topology is not None and view.node.topology.owners_known
 
 
 def _with_pools(view: StrategyView, before: _Memory) -> _Memory:

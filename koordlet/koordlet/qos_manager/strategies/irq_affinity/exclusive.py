@@ -164,8 +164,7 @@ def advance(
     if state.cpus and {*_irqs(card)} != state.assigned.keys():
         state = replace(state, assigned=spread(state.assigned, _irqs(card), state.cpus))
     now = inputs.steady
-    if state.claimed - {cpu.id for cpu in inputs.candidates}:
-        return _leave(state, now, "a CPU of its own went to somebody else")
+    state = give_way(state, frozenset(cpu.id for cpu in inputs.candidates), now)
     if policy is IrqPolicy.FAIR:
         return _leave(state, now, "the policy says so") if state.claimed else state
     if not state.claimed:
@@ -175,6 +174,13 @@ def advance(
     if policy is IrqPolicy.AUTO and state.below >= CHECKS and now - state.switched > SWITCH_SECONDS:
         return _leave(state, now, f"up to {LEAVE_PACKETS} packets a second")
     return _adjust(card, state, inputs)
+
+
+def give_way(state: ExclusiveState, free: frozenset[int], now: float) -> ExclusiveState:
+    """The state of a card that may have ``free`` CPUs: without any if one of its own is not."""
+    if state.claimed <= free:
+        return state
+    return _leave(state, now, "a CPU of its own went to somebody else")
 
 
 def _count(card: NetworkCard, state: ExclusiveState) -> ExclusiveState:

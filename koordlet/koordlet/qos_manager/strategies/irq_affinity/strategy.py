@@ -33,6 +33,7 @@ from koordlet.qos_manager.strategies.irq_affinity.exclusive import (
     ExclusiveState,
     IrqPolicy,
     advance,
+    give_way,
 )
 from koordlet.qos_manager.strategies.irq_affinity.fair import assign, receive_cpus, usable
 from koordlet.qos_manager.suppression.be_cpus import claimable, cpus_now, pools
@@ -90,6 +91,8 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     before = memory if isinstance(memory, _Memory) else _Memory()
     if found.steady != before.steady:
         before = _Memory(found.steady, _advance(view, settings, found, cards, before.states))
+    else:
+        before = _Memory(found.steady, _give_way(view, before.states))
     return _Planner(view, settings, found, cards, before).plan()
 
 
@@ -125,14 +128,28 @@ def _advance(
     return states
 
 
+def _give_way(
+    view: StrategyView, states: Mapping[str, ExclusiveState]
+) -> Mapping[str, ExclusiveState]:
+    """The states where owners of CPUs may have changed, and measurements have not."""
+    return {
+        name: give_way(state, claimable(view, state.claimed), view.steady)
+        for name, state in states.items()
+    }
+
+
 def _claimed(states: Mapping[str, ExclusiveState]) -> frozenset[int]:
     return _NONE.union(*(state.claimed for state in states.values()))
 
 
 def _containers_on(view: StrategyView, cpus: frozenset[int]) -> int:
-    """Count containers that may run on these CPUs; one without a cpuset may on all."""
+    """Count containers that may run on these CPUs; one without a cpuset may on all.
+
+    One more while it is not known which pods there are.
+    """
     groups = (one.group for pod in view.pods if not pod.in_vm for one in pod.containers)
-    return sum(not (allowed := cpus_now(view, group)) or bool(allowed & cpus) for group in groups)
+    there = sum(not (allowed := cpus_now(view, group)) or bool(allowed & cpus) for group in groups)
+    return there + (not view.pods_known)
 
 
 @dataclass(frozen=True, slots=True)

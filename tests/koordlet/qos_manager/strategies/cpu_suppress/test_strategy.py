@@ -207,7 +207,7 @@ def test_where_lse_pods_have_all_a_quota_holds_until_there_are_cpus() -> None:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUT_IDS)
 def test_under_the_static_policy_only_containers_are_held(layout: Layout) -> None:
     job = pod_view("job", qos=QoSClass.BE, layout=layout)
-    static = Topology((SharedPool(0, "0-31"), SharedPool(1, "36-63")), kubelet_policy="static")
+    static = Topology(kubelet_policy="static", exclusive={"db": frozenset(range(32, 36))})
     node = Node(pods=(WEB, job), layout=layout, topology=static)
     nested = f"{job.containers[0].group}/inner"
     node.unknown = [nested]
@@ -340,7 +340,7 @@ def nodes(draw: st.DrawFn) -> Node:
     for name, qos in (("lse", QoSClass.LSE), ("lsr", QoSClass.LSR)):
         pods.append(pod_view(name, qos=qos, cpuset=cpuset.render(draw(numbers))))
     policy = draw(st.sampled_from(["none", "static"]))
-    topology = Topology((SharedPool(0, cpuset.render(draw(numbers))),), kubelet_policy=policy)
+    topology = Topology(kubelet_policy=policy, exclusive={"given": draw(numbers)})
     return Node(pods, topology=topology, aside=ReservedCPUs(draw(numbers)), info=info)
 
 
