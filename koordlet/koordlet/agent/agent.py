@@ -197,6 +197,8 @@ class Agent:
                 reporting = MetricsReporter(
                     *(settings, gates, cluster, self._observing, views.kubelet_cpus, slo),
                     self._deciding,
+                    set_aside=lambda: views.set_aside(),
+                    allocations=lambda: views.newest.allocations,
                 )
                 self._loops += reporting.loops
                 observed = replace(self._observing.observed, reports=reporting.states)

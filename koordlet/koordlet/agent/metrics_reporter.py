@@ -15,6 +15,7 @@ from koord_kube.protocol.resources import (
     NODE_TOPOLOGIES,
     Resource,
 )
+from koord_model.allocation import Allocations, exclusive_cpus
 from koord_model.demand import Amounts
 from koord_model.node_info import GPUs, NodeCPUInfo, NodeMemoryInfo, RDMADevices, XPUs
 from koord_model.node_slo import NodeSLO
@@ -47,6 +48,7 @@ from koordlet.metrics_reporter.publisher import (
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
 from koordlet.qos_manager.eviction.plugins.core.answers import PluginCondition, PluginConditions
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
+from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 FIELD_MANAGER = "koordlet"
 
@@ -66,6 +68,9 @@ class MetricsReporter:
         kubelet_cpus: Callable[[], KubeletCPUs | None],
         slo: Callable[[], NodeSLO],
         deciding: QoSManager | None = None,
+        *,
+        set_aside: Callable[[], ReservedCPUs | None] = ReservedCPUs,
+        allocations: Callable[[], Allocations] = dict,
     ) -> None:
         self._settings = settings
         self._gates = gates
@@ -74,6 +79,9 @@ class MetricsReporter:
         self._kubelet_cpus = kubelet_cpus
         self._slo = slo
         self._deciding = deciding
+        self._set_aside = set_aside
+        self._allocations = allocations
+        self._built: tuple[object, Object | None] = None, None
         self._restarts = RestartCounter()
         self._problems: tuple[NodeSLO | None, tuple[str, ...]] = None, ()
         self.reporter: NodeMetricReporter | None = None
@@ -157,24 +165,30 @@ class MetricsReporter:
             self._problems = slo, deciding.settings_problems(slo)
         return RolloutEcho(slo.rollout, self._problems[1], deciding.evicted(), restarts)
 
-    def _topology(self, _: Object | None) -> Object | None:
+    def _topology(self, _: Object | None = None) -> Object | None:
+        """The NodeResourceTopology; the same object for as long as nothing in it has changed."""
         observed, node = self._observing.observed, self._cluster.node()
         cpus = observed.latest.info(NodeCPUInfo)
         memory = observed.latest.info(NodeMemoryInfo)
         kubelet = self._kubelet_cpus()
         if cpus is None or memory is None or node is None or kubelet is None:
             return None
+        pods = observed.pods()
         inputs = TopologyInputs(
             cpus,
             memory,
-            observed.pods(),
+            pods,
             self._cluster.kubelet_config,
             kubelet.by_pod,
             self._gates["HugePageReport"],
+            exclusive_cpus(self._allocations(), (record.pod for record in pods)),
+            self._set_aside() or ReservedCPUs(),
         )
-        built, problems = node_topology.build(node, inputs)
-        self._cluster.complain(*problems)
-        return built
+        if self._built[0] != (node, inputs):
+            built, problems = node_topology.build(node, inputs)
+            self._cluster.complain(*problems)
+            self._built = (node, inputs), built
+        return self._built[1]
 
     def _conditions(self) -> tuple[tuple[str, PluginCondition], ...]:
         found = self._observing.observed.latest.info(PluginConditions)
@@ -182,7 +196,7 @@ class MetricsReporter:
 
     def _custom_node_resource(self) -> Object | None:
         node, cpus = self._cluster.node(), self._observing.observed.latest.info(NodeCPUInfo)
-        topology = self._topology(None)
+        topology = self._topology()
         if node is None or cpus is None or topology is None:
             return None
         return custom_node_resource.build(node, topology, cpus.online, self._conditions())

@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 from koord_kube.client import Client, Cluster
+from koord_model.keys import ANNOTATION_NODE_RESERVATION
+from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo
 from koord_model.node_slo import NodeSLO
 from koord_service.log_deduplicator import LogDeduplicator
 from koordlet.agent.agent import Agent
@@ -18,9 +20,12 @@ from koordlet.http_api.documents.node import ReportState
 from koordlet.metrics_reporter.direct_link import DirectLink
 from koordlet.metrics_reporter.publisher import PublisherState
 from koordlet.metrics_reporter.reporter import ReporterState, ReportRoute
+from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.node_objects import NodeObjects
+from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 from tests.support.observed import NOW
+from tests.support.views import cpu_info, memory_info
 
 LINK = cast("DirectLink", SimpleNamespace(leader="10.0.0.7:9443"))
 
@@ -94,6 +99,28 @@ def test_reports_that_are_wanted(settings, given, expected):
     reporting = MetricsReporter(settings, gates, cluster, nothing, nothing, NodeSLO)
     assert list(reporting.states()) == expected
     assert {one.problem for one in reporting.states().values()} == {""}
+
+
+def test_the_topology_is_built_once_for_all_who_report_it():
+    pods, infos = (), {NodeCPUInfo: cpu_info(4), NodeMemoryInfo: memory_info()}
+    observed: Any = SimpleNamespace(pods=lambda: pods, latest=SimpleNamespace(info=infos.get))
+    observing: Any = SimpleNamespace(observed=observed)
+    given = {"metadata": {"name": "n1", "uid": "u"}, "status": {}}
+    cluster: Any = SimpleNamespace(
+        name="n1", client=None, node=lambda: given, kubelet_config=None, complain=lambda *_: None
+    )
+    aside = ReservedCPUs()
+    reporting = MetricsReporter(
+        *(KoordletSettings(), parse_gates([""])[0], cluster, observing, KubeletCPUs, NodeSLO),
+        set_aside=lambda: aside,
+    )
+    built = reporting._topology()
+    assert built is not None
+    assert reporting._topology() is built
+    aside = ReservedCPUs(claims={"irq_affinity": frozenset({3})})
+    changed = reporting._topology()
+    assert changed is not None
+    assert changed["metadata"]["annotations"][ANNOTATION_NODE_RESERVATION] == '{"reservedCPUs":"3"}'
 
 
 async def test_the_agent_shows_them(node, tmp_path, monkeypatch):

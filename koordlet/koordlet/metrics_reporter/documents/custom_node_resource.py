@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+from koord_model import cpuset
 from koord_model.katalyst import LEVELS, RESOURCES
-from koord_model.keys import CPU
+from koord_model.keys import ANNOTATION_NODE_RESERVATION, CPU
 from koord_model.node_info import Processor
 from koord_model.qos import QoSClass
 from koord_model.quantity import milli, quantity_texts
@@ -49,7 +51,7 @@ def build(
     reclaimed = _reclaimed(node)
     status: Object = {
         "resources": {"allocatable": reclaimed, "capacity": reclaimed},
-        "topologyZone": zones(topology["zones"], processors),
+        "topologyZone": zones(topology["zones"], processors, _reserved(metadata["annotations"])),
         "topologyPolicy": topology["topologyPolicies"][0],
     }
     return {
@@ -77,29 +79,49 @@ def with_usage(built: Mapping[str, Any], usage: Mapping[str, Any] | None, now: f
     return {**built, "status": {**built["status"], "conditions": [ready], **metrics}}
 
 
-def zones(reported: Iterable[Mapping[str, Any]], processors: Iterable[Processor]) -> list[Object]:
-    """Zones of sockets with their NUMA nodes; a NUMA node without CPUs is in no socket."""
+def _reserved(annotations: Mapping[str, str]) -> frozenset[int]:
+    """The CPUs that no pod has, as the NodeResourceTopology names them."""
+    reservation = msgspec.json.decode(annotations[ANNOTATION_NODE_RESERVATION])
+    return cpuset.parse(reservation.get("reservedCPUs", ""))
+
+
+def zones(
+    reported: Iterable[Mapping[str, Any]],
+    processors: Iterable[Processor],
+    reserved: frozenset[int] = frozenset(),
+) -> list[Object]:
+    """Zones of sockets with their NUMA nodes; a NUMA node without CPUs is in no socket.
+
+    ``reserved`` CPUs are named as Katalyst names its own.
+    """
     sockets: dict[str, int] = {}
+    lists: dict[str, set[int]] = {}
     for processor in processors:
-        sockets.setdefault(f"node-{processor.node}", processor.socket)
+        name = f"node-{processor.node}"
+        sockets.setdefault(name, processor.socket)
+        lists.setdefault(name, set()).update({processor.id} & reserved)
     found: list[Object] = [
         {"type": "Socket", "name": str(socket), "resources": {}, "children": []}
         for socket in sorted(set(sockets.values()))
     ]
     by_socket = {zone["name"]: zone["children"] for zone in found}
     for zone in reported:
-        numa = _numa_zone(zone)
+        numa = _numa_zone(zone, frozenset(lists.get(zone["name"], ())))
         socket = sockets.get(zone["name"])
         (found if socket is None else by_socket[str(socket)]).append(numa)
     return found
 
 
-def _numa_zone(zone: Mapping[str, Any]) -> Object:
+def _numa_zone(zone: Mapping[str, Any], reserved: frozenset[int]) -> Object:
     amounts = {
         kind: {resource["name"]: resource[kind] for resource in zone["resources"]}
         for kind in ("allocatable", "capacity")
     }
-    return {"type": "Numa", "name": zone["name"].removeprefix("node-"), "resources": amounts}
+    found = {"type": "Numa", "name": zone["name"].removeprefix("node-"), "resources": amounts}
+    if reserved:
+        named = {"name": "reserved_cpu_list", "value": cpuset.render(reserved)}
+        found["attributes"] = [named]
+    return found
 
 
 def _reclaimed(node: Mapping[str, Any]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from koord_model.keys import (
     ANNOTATION_BE_CPU_SHARED_POOLS,
     ANNOTATION_CPU_BASIC_INFO,
     ANNOTATION_CPU_MANAGER_POLICY,
+    ANNOTATION_CPU_NAMED_POOLS,
     ANNOTATION_CPU_SHARED_POOLS,
     ANNOTATION_CPU_TOPOLOGY,
     ANNOTATION_NODE_RESERVATION,
@@ -20,6 +21,7 @@ from koord_model.keys import (
     ANNOTATION_SYSTEM_QOS_RESOURCE,
     CPU,
 )
+from koord_model.node import Topology
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, Processor
 from koord_model.qos import QoSClass, qos_class
 from koord_model.resource_status import resource_status
@@ -45,7 +47,8 @@ class TopologyInputs:
     """Inputs of the NodeResourceTopology.
 
     ``kubelet`` is ``None`` where the kubelet is not to be asked. ``allocated`` are the CPUs
-    that it gave to single containers, by pod UID (``kubelet_cpus``).
+    that it gave to single containers, by pod UID (``kubelet_cpus``), ``plugins`` those that
+    resource plugins gave to single pods. Of ``aside`` the claims of strategies count.
     ``huge_pages`` is the gate HugePageReport: whether they are reported, and not as memory.
     """
 
@@ -55,16 +58,23 @@ class TopologyInputs:
     kubelet: KubeletConfig | None = None
     allocated: Mapping[str, frozenset[int]] = field(default_factory=dict)
     huge_pages: bool = False
+    plugins: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    aside: ReservedCPUs = field(default_factory=ReservedCPUs)
 
 
 def annotations_of(node: Fields, inputs: TopologyInputs) -> dict[str, str]:
     """By their keys, from the Node's annotations and the inputs."""
     online = inputs.cpus.online
     reservation, reserved = _reservation(node, online)
+    if inputs.aside.claimed_idle:
+        # Nobody's CPUs, so no scheduler is to give them to an LSR pod.
+        kept_back = cpuset.render(reserved | inputs.aside.claimed_idle)
+        reservation = {**reservation, "reservedCPUs": kept_back}
     system, exclusive = _system_qos(node)
     allocated = _kept_by_kubelet(inputs)
     out = reserved | exclusive
     kept = frozenset().union(*allocated.values())
+    shared = _topology(inputs, inputs.pods, out, kept)
     lse = tuple(pod for pod in inputs.pods if qos_class(pod.pod.labels) is QoSClass.LSE)
     info = inputs.cpus
     basic = {
@@ -86,13 +96,15 @@ def annotations_of(node: Fields, inputs: TopologyInputs) -> dict[str, str]:
     written = {
         ANNOTATION_CPU_BASIC_INFO: {key: value for key, value in basic.items() if value},
         ANNOTATION_CPU_TOPOLOGY: {"detail": detail} if detail else {},
-        ANNOTATION_CPU_SHARED_POOLS: _pools(info, inputs.pods, out, kept),
-        ANNOTATION_BE_CPU_SHARED_POOLS: _pools(info, lse, out, kept),
+        ANNOTATION_CPU_SHARED_POOLS: _pools(info, shared),
+        ANNOTATION_BE_CPU_SHARED_POOLS: _pools(info, _topology(inputs, lse, out, kept)),
         ANNOTATION_CPU_MANAGER_POLICY: _manager_policy(inputs),
         ANNOTATION_POD_CPU_ALLOCS: list(_allocations(allocated, inputs.pods)) or None,
         ANNOTATION_NODE_RESERVATION: reservation,
         ANNOTATION_SYSTEM_QOS_RESOURCE: system,
     }
+    if shared.named_pools:
+        written[ANNOTATION_CPU_NAMED_POOLS] = list(_named_pools(info, shared))
     return {key: _encode(value).decode() for key, value in written.items()}
 
 
@@ -104,29 +116,51 @@ def set_aside(node: Mapping[str, object], processors: Iterable[Processor]) -> Re
     return ReservedCPUs(reserved | exclusive, system.get("cpuset", ""))
 
 
-def _pools(
-    info: NodeCPUInfo, pods: Iterable[PodRecord], out: frozenset[int], kept: frozenset[int]
-) -> list[Object]:
-    """The CPUs of each NUMA node that nobody has for itself; without NUMA nodes that have none.
+def _topology(
+    inputs: TopologyInputs, pods: Iterable[PodRecord], out: frozenset[int], kept: frozenset[int]
+) -> Topology:
+    """The pools where only these pods have CPUs of their own.
 
     ``out`` are in no pool for anybody, ``kept`` are those that the kubelet gave away.
     """
-    numa: dict[int, set[int]] = {}
+    numa = {node: cpus - out for (_, node), cpus in _by_numa_node(inputs.cpus).items()}
+    return share_pools.topology(
+        numa,
+        [record.pod for record in pods],
+        KubeletCPUs(exclusive=kept),
+        inputs.aside,
+        inputs.plugins,
+    )
+
+
+def _by_numa_node(info: NodeCPUInfo) -> Mapping[tuple[int, int], frozenset[int]]:
+    """The CPUs by socket and NUMA node; a NUMA node is in the socket of its first CPU."""
     sockets: dict[int, int] = {}
+    numa: dict[int, set[int]] = {}
     for processor in sorted(info.online, key=lambda processor: processor.id):
         numa.setdefault(processor.node, set()).add(processor.id)
         sockets.setdefault(processor.node, processor.socket)
-    found = share_pools.topology(
-        {node: frozenset(cpus - out) for node, cpus in numa.items()},
-        [record.pod for record in pods],
-        KubeletCPUs(exclusive=kept),
-    )
-    pools = [
-        {"socket": sockets[pool.numa_node], "node": pool.numa_node, "cpuset": pool.cpuset}
-        for pool in found.shared_pools
-        if pool.cpuset
+    found = {(sockets[node], node): frozenset(cpus) for node, cpus in numa.items()}
+    return dict(sorted(found.items()))
+
+
+def _pools(info: NodeCPUInfo, topology: Topology) -> list[Object]:
+    """The CPUs of each NUMA node that nobody has for itself; without NUMA nodes that have none."""
+    found = {pool.numa_node: pool.cpuset for pool in topology.shared_pools}
+    return [
+        {"socket": socket, "node": node, "cpuset": found[node]}
+        for socket, node in _by_numa_node(info)
+        if found.get(node)
     ]
-    return sorted(pools, key=lambda pool: (pool["socket"], pool["node"]))
+
+
+def _named_pools(info: NodeCPUInfo, topology: Topology) -> Iterator[Object]:
+    """The CPUs of each pool in each NUMA node, by names."""
+    for pool in sorted(topology.named_pools, key=lambda pool: pool.name):
+        for (socket, node), cpus in _by_numa_node(info).items():
+            if here := cpuset.parse(pool.cpuset) & cpus:
+                place = {"socket": socket, "node": node}
+                yield {"name": pool.name, **place, "cpuset": cpuset.render(here)}
 
 
 def _reservation(node: Fields, online: Iterable[Processor]) -> tuple[Object, frozenset[int]]:

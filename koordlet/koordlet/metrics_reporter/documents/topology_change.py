@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from koord_model.keys import LABEL_NUMA_RESERVATION
+from koord_model.keys import ANNOTATION_CPU_NAMED_POOLS, LABEL_NUMA_RESERVATION
 from koord_model.quantity import milli
 
 Object = dict[str, Any]
@@ -22,13 +22,15 @@ def change(old: Mapping[str, Any], new: Mapping[str, Any]) -> Object | None:
     had, wanted = old.get("metadata") or {}, new["metadata"]
     metadata: Object = {}
     there = had.get("annotations") or {}
-    written = {
+    written: Object = {
         key: value
         for key, value in wanted["annotations"].items()
         if key not in there or _meaning(there[key]) != _meaning(value)
     }
-    if written:
-        metadata["annotations"] = written
+    # Only there while there are pools.
+    gone = dict.fromkeys({ANNOTATION_CPU_NAMED_POOLS} & (there.keys() - wanted["annotations"]))
+    if written or gone:
+        metadata["annotations"] = written | gone
     labels = _labels(had.get("labels") or {}, wanted["labels"])
     if labels:
         metadata["labels"] = labels

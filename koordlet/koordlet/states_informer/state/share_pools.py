@@ -39,7 +39,16 @@ class ReservedCPUs:
     @property
     def idle(self) -> frozenset[int]:
         """Those on which no pod runs."""
-        return self.all - frozenset().union(*(cpuset.parse(pool.cpuset) for pool in self.named))
+        return self.all - self._pooled
+
+    @property
+    def claimed_idle(self) -> frozenset[int]:
+        """Those that strategies keep from all pods."""
+        return frozenset().union(*self.claims.values()) - self._pooled
+
+    @property
+    def _pooled(self) -> frozenset[int]:
+        return frozenset().union(*(cpuset.parse(pool.cpuset) for pool in self.named))
 
     def with_claim(self, strategy: str, cpus: frozenset[int]) -> ReservedCPUs:
         """These, after a strategy has changed its claim."""

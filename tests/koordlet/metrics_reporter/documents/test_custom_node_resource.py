@@ -17,7 +17,11 @@ def zone(name: str, cpu: str) -> dict[str, Any]:
 
 
 TOPOLOGY = {
-    "metadata": {"name": "n1", "ownerReferences": [{"kind": "Node", "name": "n1", "uid": "u"}]},
+    "metadata": {
+        "name": "n1",
+        "ownerReferences": [{"kind": "Node", "name": "n1", "uid": "u"}],
+        "annotations": {"node.koordinator.sh/reservation": '{"reservedCPUs": "2"}'},
+    },
     "topologyPolicies": ["RestrictedPodLevel"],
     "zones": [zone("node-0", "2"), zone("node-1", "1"), zone("node-2", "0")],
 }
@@ -59,7 +63,8 @@ def test_zones_are_the_reported_ones_below_their_sockets():
     ]
     amounts = {"allocatable": {"cpu": "2"}, "capacity": {"cpu": "2"}}
     assert first["children"] == [{"type": "Numa", "name": "0", "resources": amounts}]
-    assert [zone["name"] for zone in second["children"]] == ["1"]
+    (numa,) = second["children"]
+    assert numa["attributes"] == [{"name": "reserved_cpu_list", "value": "2"}]
     # Memory alone, in no socket.
     assert (alone["type"], alone["name"]) == ("Numa", "2")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from koord_model import cpuset, keys
+from koord_model.node import NamedPool
 from koord_model.node_document import topology as read_topology
 from koord_model.node_info import NodeCPUInfo, NodeMemoryInfo, NumaNode, Processor
 from koord_model.pod import Pod
@@ -20,6 +21,7 @@ from koordlet.metrics_reporter.documents.topology_change import change
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.state import share_pools
 from koordlet.states_informer.state.pod_inventory import PodRecord
+from koordlet.states_informer.state.share_pools import ReservedCPUs
 
 from tests.support.merge_patch import merged
 
@@ -390,6 +392,32 @@ def test_what_others_keep_in_it_stays() -> None:
     assert zone(after, "node-1")["memory"] == "8Gi"
     assert after["metadata"]["labels"]["theirs"] == "x"
     assert change(after, new) is None
+
+
+def test_claims_of_strategies_are_reported_as_long_as_there_are_any() -> None:
+    pools = (NamedPool("spark", "1-2,4"), NamedPool("flink", "5"))
+    claims = {"cpu_pools": frozenset({1, 2, 4, 5}), "irq_affinity": frozenset({7})}
+    plugins = {"b": frozenset({6})}
+    inputs = replace(
+        INPUTS,
+        pods=(pod("a", "LSR", "4"),),
+        plugins=plugins,
+        aside=ReservedCPUs(claims=claims, named=pools),
+    )
+    document = built(node({keys.ANNOTATION_NODE_RESERVATION: '{"reservedCPUs": "0"}'}), inputs)
+    assert reported(document, keys.ANNOTATION_CPU_SHARED_POOLS) == [
+        {"socket": 1, "node": 1, "cpuset": "3"}
+    ]
+    # Schedulers read this one: they give no CPU of a card to an LSR pod.
+    assert reported(document, keys.ANNOTATION_NODE_RESERVATION) == {"reservedCPUs": "0,7"}
+    assert reported(document, keys.ANNOTATION_CPU_NAMED_POOLS) == [
+        {"name": "flink", "socket": 0, "node": 0, "cpuset": "5"},
+        {"name": "spark", "socket": 0, "node": 0, "cpuset": "1"},
+        {"name": "spark", "socket": 1, "node": 1, "cpuset": "2"},
+    ]
+    patch = change(document, built())
+    assert patch is not None
+    assert merged(document, patch) == built()
 
 
 @pytest.mark.parametrize(
