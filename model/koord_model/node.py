@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from koord_model.allocation import Allocations
 from koord_model.node_slo import NodeSLO
+from koord_model.strategy_mode import StrategyMode
 from koord_model.used_threshold import SuppressPolicy
 
 
@@ -102,5 +103,6 @@ class NodeView:
         given = self.slo.strategies.get("cpu_suppress", {})
         common = given.get("policy", threshold.cpu_suppress_policy) == SuppressPolicy.CFS_QUOTA
         # Switched off or in shadow, nobody gives them the common one.
-        done = self.suppresses and given.get("mode", "on") == "on"
+        mode = given.get("mode")
+        done = self.suppresses and (mode is None or mode is True or mode == StrategyMode.ON)
         return not (done and common and given.get("enable", threshold.enable) is True)

@@ -191,16 +191,11 @@ def _bits(given: object) -> int:
 
 
 def _strategies(fields: Fields) -> Mapping[str, Mapping[str, object]]:
-    """Our own section, strategy by strategy; koordlet's ``qos_manager`` knows its fields.
-
-    YAML 1.1 takes a mode's bare words on and off for true and false: here they are words again.
-    """
+    """Our own section, strategy by strategy; koordlet's ``qos_manager`` knows its fields."""
     found = {}
     for name, given in fields.entries():
         if isinstance(given, Mapping):
-            mode = given.get("mode")
-            bare = {"mode": "on" if mode else "off"} if isinstance(mode, bool) else {}
-            found[name] = {**given, **bare}
+            found[name] = dict(given)
         else:
             fields.refuse(name, "an object", "left out")
     return found

@@ -55,6 +55,9 @@ class TestWhetherBestEffortPodsHaveQuotasOfTheirOwn:
             ),
             (BY_QUOTA, {"policy": "cpuset"}, True),
             (BY_QUOTA, {"enable": False}, True),
+            # Bare words of YAML.
+            (BY_QUOTA, {"mode": True}, False),
+            (BY_QUOTA, {"mode": False}, True),
         ],
     )
     def test_what_is_asked_of_the_strategy_itself_counts_more(

@@ -183,9 +183,6 @@ class TestSections:
             (of_class("cgroupRoot", blkioQOS=IO), {"root_blkio": DISKS}),
             (of_class("cgroupRoot", blkioQOS={**IO, "enable": False}), {}),
             (ours({**SHADOW, "none": None}), {"strategies": SHADOW}),
-            # A mode that YAML took for a boolean.
-            (ours({"a": {"mode": True, "x": 1}}), {"strategies": {"a": {"mode": "on", "x": 1}}}),
-            (ours({"a": {"mode": False}}), {"strategies": {"a": {"mode": "off"}}}),
         ],
     )  # fmt: skip
     def test_of_the_node(self, spec: dict[str, Any], found: dict[str, Any]) -> None:

@@ -58,12 +58,6 @@ from koord_simulation.scenario.fields import (
 )
 from koord_simulation.scenario.scenario import Scenario
 
-_MODES: Mapping[object, StrategyMode] = {
-    # YAML reads the plain words as booleans.
-    True: StrategyMode.ON,
-    False: StrategyMode.OFF,
-    **{mode.value: mode for mode in StrategyMode},
-}
 _MOST_PODS = 1000
 
 
@@ -209,9 +203,10 @@ def _strategies(given: object) -> dict[str, StrategyMode]:
         return {text(name): StrategyMode.ON for name in given}
     found = {}
     for name, word in mapping(given).items():
-        if not isinstance(word, bool | str) or word not in _MODES:
-            raise ValueError(f"{name} is {shown(word)}; expected off, shadow or on")
-        found[name] = _MODES[word]
+        try:
+            found[name] = StrategyMode.of(word)
+        except ValueError:
+            raise ValueError(f"{name} is {shown(word)}; expected off, shadow or on") from None
     return found
 
 

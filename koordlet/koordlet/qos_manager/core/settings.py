@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -81,12 +82,11 @@ def _mode(strategy: Strategy, given: Mapping[str, object], ignored: list[str]) -
     if word is None:
         return StrategyMode.ON
     try:
-        return StrategyMode(word)  # type: ignore[arg-type]
-    except ValueError:
-        expected = " or ".join(StrategyMode)
+        return StrategyMode.of(_convert(word, StrategyMode))
+    except ValueError as error:
         # The user did not want plain "on": write nothing until the mode is valid.
         ignored.append(
-            f"{_WHERE}.{strategy.name}.{_MODE} is {shown(word)}; expected {expected} "
+            f"{_WHERE}.{strategy.name}.{_MODE} is {shown(word)}; {error} "
             f"({StrategyMode.SHADOW} until then)"
         )
         return StrategyMode.SHADOW
@@ -106,12 +106,30 @@ def _read(
             ignored.append(f"{where} is not a setting; there are {', '.join(types)} (ignored)")
             continue
         try:
-            changes[name] = msgspec.convert(value, types[name])
-        except msgspec.ValidationError as error:
+            changes[name] = _convert(value, types[name])
+        except ValueError as error:
             kept = getattr(usual, name)
             otherwise = "left unset" if kept is None else f"{shown(kept)} kept"
-            ignored.append(f"{where} is {shown(value)}; {_lower(str(error))} ({otherwise})")
+            ignored.append(f"{where} is {shown(value)}; {error} ({otherwise})")
     return changes
+
+
+def _convert(value: object, wanted: Any) -> object:
+    """The value as the type that is wanted.
+
+    Raises:
+        ValueError: it is none; the message says what was expected.
+    """
+    words: Any = wanted
+    if isinstance(wanted, type) and issubclass(wanted, StrEnum):
+        try:
+            return words(value)
+        except ValueError:
+            raise ValueError(f"expected {' or '.join(words)}") from None
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise ValueError(_lower(str(error))) from None
 
 
 @cache

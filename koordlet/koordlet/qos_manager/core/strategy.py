@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ from koord_model.pod import Container, runs_in_vm
 from koord_model.priority import PriorityClass, priority_class_or_default
 from koord_model.qos import KubeQoS, QoSClass, kube_qos, qos_class, qos_class_or_default
 from koord_model.resctrl import ResctrlLimits
+from koord_model.strategy_mode import StrategyMode as StrategyMode
 
 from koordlet.metrics_advisor.contract.collector import LatestValues, NoLatestValues
 from koordlet.qos_manager.core.view_readers import CgroupReader as CgroupReader
@@ -47,15 +47,6 @@ from koordlet.qos_manager.core.view_readers import MetricHistory as MetricHistor
 from koordlet.qos_manager.core.view_readers import WindowStats as WindowStats
 from koordlet.states_informer.state.pod_inventory import PodRecord
 from koordlet.states_informer.state.share_pools import ReservedCPUs
-
-
-class StrategyMode(StrEnum):
-    """Treatment of a strategy's plans."""
-
-    OFF = "off"  # it does not run
-    SHADOW = "shadow"  # it runs and its decisions are shown; nothing is written
-    ON = "on"
-
 
 # ---- the input of a strategy
 

@@ -43,11 +43,10 @@ class Settings:
 
     def mode(self, plugin: str) -> StrategyMode:
         """The mode of a plugin."""
-        given = self.modes.get(plugin, self.default_mode)
-        if isinstance(given, bool):
-            # What YAML takes "on" and "off" for.
-            return StrategyMode.ON if given else StrategyMode.OFF
-        return StrategyMode(given) if given in list(StrategyMode) else StrategyMode.SHADOW
+        try:
+            return StrategyMode.of(self.modes.get(plugin, self.default_mode))
+        except ValueError:
+            return StrategyMode.SHADOW
 
     def wrong(self) -> tuple[Decision, ...]:
         """Decisions that name modes that are none."""

@@ -28,6 +28,7 @@ class Settings:
     policy: Policy = Policy.ONE
     parts: tuple[Part, ...] = field(default_factory=tuple)
     most: int | None = None
+    usual: StrategyMode = StrategyMode.SHADOW
 
     def __post_init__(self) -> None:
         if self.lower > self.percent:
@@ -55,6 +56,10 @@ def test_fields_count_one_by_one_over_koordinators_sections() -> None:
     assert parse_settings(STRATEGY, NodeSLO()) == StrategySettings(on, Settings(percent=65))
     assert ask() == StrategySettings(on, Settings(percent=50))
     assert [ask(mode=mode.value).mode for mode in StrategyMode] == list(StrategyMode)
+    # What YAML takes bare words for, wherever a mode is set.
+    assert [ask(mode=bare, usual=bare) for bare in (True, False)] == [
+        StrategySettings(mode, Settings(percent=50, usual=mode)) for mode in (on, StrategyMode.OFF)
+    ]
     found = ask(percent=40, policy="other", parts=[{"name": "a"}, {"name": "b", "seconds": 2}])
     parts = (Part("a"), Part("b", 2.0))
     expected = Settings(percent=40, policy=Policy.OTHER, parts=parts)
@@ -67,7 +72,8 @@ def test_fields_count_one_by_one_over_koordinators_sections() -> None:
         ({"percent": 170}, "mine.percent is 170; expected int <= 100 (50 kept)"),
         ({"percent": "many"}, 'mine.percent is "many"; expected int, got str (50 kept)'),
         ({"percent": True}, "mine.percent is true; expected int, got bool (50 kept)"),
-        ({"policy": "x"}, 'mine.policy is "x"; invalid enum value \'x\' ("one" kept)'),
+        ({"policy": "x"}, 'mine.policy is "x"; expected one or other ("one" kept)'),
+        ({"policy": True}, 'mine.policy is true; expected one or other ("one" kept)'),
         ({"parts": [{}]}, "mine.parts is a list; object missing required field name - at $[0]"),
         ({"most": "x"}, 'mine.most is "x"; expected int | null, got str (left unset)'),
         ({"threshold": 1}, "mine.threshold is not a setting; there are percent, lower, policy, "),
