@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import stat
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from koord_hooks.hook_files import REGISTERED, REMOVED
 from koord_service.logs import get_log
+from koord_service.write_access import may_everybody_write
 
 from koord_proxy.rules.registration import HookServerRegistration, HookServerRegistrations
 from koord_proxy.store import RecordStore
@@ -191,7 +191,7 @@ def _marks(directory: Path) -> list[str]:
 
 
 def _require_guarded(status: os.stat_result) -> None:
-    if status.st_mode & stat.S_IWOTH:
+    if may_everybody_write(status):
         raise UnguardedError(errno.EPERM, "everybody may write to it; chmod o-w")
 
 

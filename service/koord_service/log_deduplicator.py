@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 from koord_service.repetitions import Repetitions
 
@@ -34,3 +34,25 @@ class LogDeduplicator:
         """All is well again: whatever comes next is new."""
         with self._lock:
             self._lines.clear()
+
+
+class LastingProblems:
+    """Problems by what has them, in one thread: logged when they begin or change, and never twice.
+
+    Unlike with ``LogDeduplicator`` one that ended and begins again is new.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, str | bool] = {}
+
+    def is_new(self, owner: Hashable, problem: str | bool) -> bool:
+        """Return whether to log the problem of an owner; "" or ``False`` for none any more."""
+        if not problem:
+            self._known.pop(owner, None)
+            return False
+        before, self._known[owner] = self._known.get(owner), problem
+        return problem != before
+
+    def keep(self, owners: Collection[Hashable]) -> None:
+        """Forget all others."""
+        self._known = {owner: self._known[owner] for owner in self._known if owner in owners}

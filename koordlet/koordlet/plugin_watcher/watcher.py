@@ -22,7 +22,9 @@ from koord_proto.plugin_registration_pb2 import (
     RegistrationStatusResponse,
 )
 from koord_service.error_text import describe_error
+from koord_service.log_deduplicator import LastingProblems
 from koord_service.logs import get_log
+from koord_service.write_access import may_everybody_write
 
 from koordlet.plugin_watcher.client import PluginCallError, PluginClient
 from koordlet.plugin_watcher.core.registrations import (
@@ -54,7 +56,7 @@ class PluginWatcher:
         self._versions: dict[str, Sequence[str]] = {}
         self._followers: dict[str, PluginsChanged] = {}
         self._reported: dict[str, tuple[RegisteredPlugin, ...]] = {}
-        self._problems: dict[str, str] = {}
+        self._problems = LastingProblems()
         self._found: Mapping[str, SocketIdentity] = {}
         self._registrations = Registrations(self._versions)
 
@@ -67,10 +69,6 @@ class PluginWatcher:
     def is_followed(self) -> bool:
         """True if somebody follows a kind of plugins."""
         return bool(self._followers)
-
-    def plugins(self, kind: str) -> tuple[RegisteredPlugin, ...]:
-        """The plugins of a kind now."""
-        return self._registrations.plugins(kind)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -147,16 +145,13 @@ class PluginWatcher:
             _log_changes(before, now)
             changed(now)
         problems = self._registrations.problems()
-        for path in [path for path in self._problems if path != self._directory]:
-            if path not in problems:
-                del self._problems[path]
+        self._problems.keep({*problems, self._directory})
         for path, reason in problems.items():
             self._complain(path, reason)
 
     def _complain(self, path: str, reason: str) -> None:
-        if reason and self._problems.get(path) != reason:
+        if self._problems.is_new(path, reason):
             _log.warning("plugin not registered", socket=path, reason=reason)
-        self._problems[path] = reason
 
 
 def _read_directory(directory: Path) -> dict[str, SocketIdentity]:
@@ -165,7 +160,7 @@ def _read_directory(directory: Path) -> dict[str, SocketIdentity]:
     Raises:
         OSError: it cannot be read, or everybody may write to it.
     """
-    if directory.stat().st_mode & stat.S_IWOTH:
+    if may_everybody_write(directory.stat()):
         raise PermissionError(
             errno.EPERM, "everybody may write to it, and so act for plugins; chmod o-w"
         )

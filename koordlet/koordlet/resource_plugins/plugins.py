@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from koord_model.excerpt import excerpt
 from koord_proto import resource_plugin_pb2 as pb
 from koord_service.logs import get_log
+from koord_service.write_access import may_everybody_write
 
 from koordlet.plugin_watcher.client import PluginCallError, PluginClient
 from koordlet.plugin_watcher.core.registrations import (
@@ -192,7 +193,7 @@ def _is_socket_beside(directory: Path, name: str) -> bool:
     if not name or name != Path(name).name or not name.isprintable():
         return False
     try:
-        trusted = not directory.stat().st_mode & stat.S_IWOTH
+        trusted = not may_everybody_write(directory.stat())
         return trusted and stat.S_ISSOCK((directory / name).lstat().st_mode)
     except OSError:
         return False

@@ -22,12 +22,12 @@ INFO = PluginInfo(type="EvictionPlugin", name="numa", supported_versions=["v1alp
 @asynccontextmanager
 async def _watching(
     directory: Path, changed: Callable[[tuple[RegisteredPlugin, ...]], None]
-) -> AsyncIterator[PluginWatcher]:
+) -> AsyncIterator[None]:
     watched = PluginWatcher(str(directory))
     watched.follow("EvictionPlugin", ("v1alpha1",), changed)
     task = asyncio.create_task(watched.run())  # noqa: TID251 - ended below
     try:
-        yield watched
+        yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -66,10 +66,11 @@ async def test_nobody_is_trusted_in_a_directory_that_everybody_may_write_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watcher, "LOOK_SECONDS", 0.02)
-    async with PluginServer(tmp_path / "a.sock", INFO), _watching(tmp_path, lambda _: None) as seen:
-        await _until(lambda: bool(seen.plugins("EvictionPlugin")))
+    heard: list[tuple[RegisteredPlugin, ...]] = []
+    async with PluginServer(tmp_path / "a.sock", INFO), _watching(tmp_path, heard.append):
+        await _until(lambda: bool(heard))
         tmp_path.chmod(0o777)
-        await _until(lambda: not seen.plugins("EvictionPlugin")[0].connected)
+        await _until(lambda: not heard[-1][0].connected)
     assert caplog.messages.count("plugin not registered") == 1
 
 

@@ -21,6 +21,7 @@ from koord_proto.eviction_plugin_pb2 import (
     ThresholdMetResponse,
 )
 from koord_service.error_text import describe_error
+from koord_service.log_deduplicator import LastingProblems
 from koord_service.logs import get_log
 
 from koordlet.plugin_watcher.client import PluginCallError, PluginClient
@@ -68,7 +69,7 @@ class EvictionPluginHost:
         self._plugins: tuple[RegisteredPlugin, ...] = ()
         self._clients: dict[RegisteredPlugin, PluginClient] = {}
         self._episodes: dict[str, ThresholdEpisode | None] = {}
-        self._failing: set[str] = set()
+        self._failing = LastingProblems()
 
     def follow(self, plugins: tuple[RegisteredPlugin, ...]) -> None:
         """Ask these plugins from now on; a disconnected one is not asked."""
@@ -104,7 +105,7 @@ class EvictionPluginHost:
             ]
         names = {plugin.name for plugin in offers}
         self._episodes = {name: self._episodes.get(name) for name in names}
-        self._failing &= names
+        self._failing.keep(names)
         self._keep(PluginAnswers(tuple(task.result() for task in tasks)))
 
     async def _connect(self) -> None:
@@ -124,9 +125,9 @@ class EvictionPluginHost:
             answer = await self._converse(self._clients[plugin], answer, pods)
         except Exception as error:
             answer = replace(answer, problem=describe_error(error))
-        if answer.problem and plugin.name not in self._failing:
+        # Reasons may alternate: one line for as long as it fails.
+        if self._failing.is_new(plugin.name, bool(answer.problem)):
             _log.warning("eviction plugin failed", plugin=plugin.name, reason=answer.problem)
-        (self._failing.add if answer.problem else self._failing.discard)(plugin.name)
         return answer
 
     async def _converse(

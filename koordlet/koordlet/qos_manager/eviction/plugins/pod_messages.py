@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Set
 from koord_kube.protocol.api import ApiError
 from koord_service.backoff import exponential
 from koord_service.error_text import describe_error
+from koord_service.log_deduplicator import LastingProblems
 from koord_service.logs import get_log
 
 from koordlet.qos_manager.eviction.plugins.core.pods import make_message, slice_list
@@ -46,7 +47,7 @@ class PodMessages:
         self._due = float("-inf")
         self._again = float("-inf")
         self._misses = 0
-        self._problem = ""
+        self._problems = LastingProblems()
 
     async def of(self, records: Iterable[PodRecord]) -> dict[str, bytes]:
         """The bytes of these pods."""
@@ -67,7 +68,7 @@ class PodMessages:
         try:
             async with asyncio.timeout(_LIST_SECONDS):
                 self._listed = slice_list(await read_list())
-            self._problem = ""
+            self._problems.is_new("list", "")
             self._misses = self._misses + 1 if wanted - self._listed.keys() else 1
             self._again = now + exponential(_MISSING_SECONDS, _REFRESH_SECONDS, self._misses)
         except (ApiError, OSError, ValueError) as error:
@@ -76,8 +77,7 @@ class PodMessages:
             self._complain(describe_error(error))
 
     def _complain(self, reason: str) -> None:
-        if reason != self._problem:
-            self._problem = reason
+        if self._problems.is_new("list", reason):
             way_out = (
                 "plugins get only what the kubelet's list says (deploy/components/eviction-plugins)"
             )
