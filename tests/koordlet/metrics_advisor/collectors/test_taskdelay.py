@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from koord_host.kernel_files.processes import Process
 from koord_host.knobs.layout import Driver, Layout
 from koord_host.netlink.taskstats import ProcessDelays
-from koordlet.metrics_advisor.collectors import taskdelay
+from koordlet.metrics_advisor.collectors import schedstat, taskdelay
 from koordlet.metrics_advisor.contract.collector import (
     CollectContext,
     CollectorSources,
@@ -19,7 +19,7 @@ from koordlet.metrics_advisor.contract.collector import (
     UnavailableError,
 )
 
-from tests.koordlet.metrics_advisor.collectors.used_node import pod, values
+from tests.koordlet.metrics_advisor.collectors.used_node import Rounds, UsedNode, pod, values
 from tests.support.text_tree import TextTree
 
 MS = 10**6
@@ -93,6 +93,19 @@ def test_processes_that_come_go_and_give_their_numbers_on_never_make_it_jump() -
     # Its number was given to a younger one, which has counted more than it ever did.
     assert wait(node, (7, 45, used(50_000, 5_000)), (9, 2, used(10**6, 0))) == 100
     assert wait(node, (7, 45, used(50_005, 5_100))) is None, "it used next to nothing"
+
+
+def test_a_second_of_cpu_used_is_no_second_of_a_cpu() -> None:
+    """Katalyst's number is that of a node's CPUs: the pods' times the busy part of these."""
+    node, cpus = Node(), UsedNode(1)
+    rounds = Rounds(schedstat.Collector(cpus.sources))
+    for ran, waited in ((0, 0), (8_000, 4_000)):
+        of_pod = wait(node, (7, 1, used(ran, waited)))
+        lines = (f"cpu{cpu} 0 0 0 0 0 0 {ran * MS // 2} {waited * MS // 2} 9\n" for cpu in (0, 1))
+        cpus.tree.texts["/proc/schedstat"] = "version 15\ntimestamp 42\n" + "".join(lines)
+        of_cpus = values(rounds.look(seconds=10))
+    assert of_pod == 500
+    assert of_cpus == {("node_cpu_sched_wait",): 500 * 8 / (2 * 10)}
 
 
 def test_processes_are_found_in_groups_that_the_container_made() -> None:
