@@ -176,6 +176,10 @@ def test_no_cpu_has_two_owners_and_features_leave_nothing(
 
 
 def life(shared: Shared, owners: list[str], targets: list[str], order: list[str]) -> None:
+    shared.node.pods_known = False  # as when koordlet starts
+    shared.round(2)
+    assert not shared.claims(POOLS) | shared.claims(IRQ)
+    shared.node.pods_known = True
     shared.round(12)
     before = shared.claims(POOLS), shared.claims(IRQ)
     assert all(before)

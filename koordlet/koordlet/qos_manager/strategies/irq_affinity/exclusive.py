@@ -123,6 +123,8 @@ def select(count: int, candidates: Sequence[Processor], held: Collection[int]) -
     nodes: dict[int, list[Processor]] = {}
     for cpu in candidates:
         nodes.setdefault(cpu.node, []).append(cpu)
+    if not nodes:
+        return _NONE
     cores = list(dict.fromkeys(cpu.core for cpu in candidates))
     found: list[int] = []
     rest: list[int] = []
@@ -221,7 +223,7 @@ def _enter(state: ExclusiveState, inputs: ExclusiveInputs) -> ExclusiveState:
 def _claim(state: ExclusiveState, inputs: ExclusiveInputs, count: int) -> ExclusiveState:
     """Begin to grow to so many CPUs, as far as there are candidates."""
     goal = select(count, inputs.candidates, state.cpus)
-    if not goal > state.cpus:
+    if not goal > state.cpus:  # or it is not known which are free
         return replace(state, note="there are no more CPUs to claim")
     return _claim_step(replace(state, goal=goal), inputs)
 
