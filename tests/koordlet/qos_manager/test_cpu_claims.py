@@ -136,8 +136,8 @@ def of_pool(node: StrategyNode, name: str, cores: int) -> PodView:
 
 
 @contextmanager
-def a_node(directory: Path, *, static: bool) -> Iterator[Shared]:
-    node = StrategyNode(directory, static=static)
+def a_node(directory: Path, version: int, *, static: bool) -> Iterator[Shared]:
+    node = StrategyNode(directory, version, static=static)
     for one in INTERRUPTS:
         node.files.plain.texts[f"/proc/irq/{one.irq}/smp_affinity_list"] = "0-15\n"
     node.start(
@@ -155,19 +155,20 @@ def a_node(directory: Path, *, static: bool) -> Iterator[Shared]:
     st.permutations(OWNERS),
     st.lists(st.sampled_from([POOLS, IRQ, SUPPRESS]), min_size=3, max_size=3),
     st.permutations(FEATURES),
+    st.sampled_from([1, 2]),
     st.booleans(),
 )
-@example(list(OWNERS), [IRQ, POOLS, IRQ], list(FEATURES), False)
-@example(list(OWNERS), [POOLS, IRQ, SUPPRESS], [IRQ, SUPPRESS, POOLS], True)
+@example(list(OWNERS), [IRQ, POOLS, IRQ], list(FEATURES), 2, False)
+@example(list(OWNERS), [POOLS, IRQ, SUPPRESS], [IRQ, SUPPRESS, POOLS], 1, True)
 def test_no_cpu_has_two_owners_and_features_leave_nothing(
-    owners: list[str], targets: list[str], order: list[str], static: bool
+    owners: list[str], targets: list[str], order: list[str], version: int, static: bool
 ) -> None:
     owners = [owner for owner in owners if static or owner != "kubelet"]
     with tempfile.TemporaryDirectory(prefix="koord-test-", dir="/dev/shm") as folder:
-        with a_node(Path(folder) / "node", static=static) as shared:
+        with a_node(Path(folder) / "node", version, static=static) as shared:
             life(shared, owners, targets, order)
             left = shared.node.values()
-        with a_node(Path(folder) / "twin", static=static) as alone:
+        with a_node(Path(folder) / "twin", version, static=static) as alone:
             alone.off = {feature: {"mode": "off"} for feature in FEATURES}
             for owner, cpu in shared.given.items():
                 alone.give(owner, cpu)
