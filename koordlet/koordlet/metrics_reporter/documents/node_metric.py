@@ -5,9 +5,10 @@ koordlet's states_nodemetric.go). On purpose different: where the memory the pol
 for is not measured, memory without page cache is reported instead; devices have their
 health; of pods with several containers each one's usage is reported too, as an extension, for
 recommendations (a pod's only container uses what the pod does), and of all pods their delays, where
-those are measured; further extensions have the conditions that eviction plugins want the node to
-have, and the settings that it follows; and without samples of the node and of its system there is
-no status, where an empty one would read as an idle node.
+those are measured, and how long each of several containers waits for CPUs; further extensions have
+the conditions that eviction plugins want the node to have, and the settings that it follows; and
+without samples of the node and of its system there is no status, where an empty one would read as
+an idle node.
 """
 
 from __future__ import annotations
@@ -283,6 +284,7 @@ def _pods(
             used["devices"] = [device[Aggregation.AVG] for device in gpus[labels]]
         found = {name: round(of[labels], 4) for name, of in delays.items() if labels in of}
         ours = _filled("containers", _containers(record, *inside)) | _filled("delays", found)
+        ours |= _filled("schedWaits", _sched_waits(record, delays["sched_wait"]))
         kube = kube_qos(pod.cgroup_parent)
         priority = record.demand.priority if record.demand else None
         yield {
@@ -307,6 +309,14 @@ def _containers(
         for name, labels in sorted(keys.items())
         if labels in cpu and labels in memory
     }
+
+
+def _sched_waits(record: PodRecord, waits: Mapping[Labels, float]) -> Json:
+    """Return what each of several containers waits for CPUs, as ``delays`` has the worst one's."""
+    if len(record.containers) < 2:
+        return {}
+    keys = {container.name: (record.pod.uid, key) for key, container in record.containers.items()}
+    return {name: round(waits[key], 4) for name, key in sorted(keys.items()) if key in waits}
 
 
 def _ours(

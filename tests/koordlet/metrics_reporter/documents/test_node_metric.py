@@ -194,6 +194,8 @@ def test_containers_of_a_pod_with_several(samples: Samples) -> None:
         samples.put("container_cpu_usage", cpu, "u1", name)
         samples.put("container_memory_usage", 1000.0, "u1", name)
     samples.put("container_cpu_usage", 1.0, "u1", "no-memory-yet")
+    samples.put("container_cpu_sched_wait", 40.0, "u1", "c1")
+    samples.put("container_cpu_sched_wait", 90.0, "u1", "ended")
     several = record("several", "u1")
     ids = {"c1": "web", "c2": "sidecar", "no-memory-yet": "late"}
     containers = {key: Container(several.pod, name, key) for key, name in ids.items()}
@@ -210,7 +212,9 @@ def test_containers_of_a_pod_with_several(samples: Samples) -> None:
             "containers": {
                 "sidecar": {"cpu": "750m", "memory": "1k"},
                 "web": {"cpu": "250m", "memory": "1k"},
-            }
+            },
+            "delays": {"sched_wait": 90.0},
+            "schedWaits": {"web": 40.0},
         }
     }
     # Its one container uses what the pod does.
