@@ -8,6 +8,7 @@ from bench import (
     batch_month,
     cache,
     colocation,
+    custom_metrics,
     defragmentation,
     descheduler_day,
     descheduler_rounds,
@@ -69,6 +70,7 @@ def main() -> None:
     lanes.main()
     webhooks.main(arguments.rounds)
     rollouts.main()
+    custom_metrics.main()
     node_resource.main(arguments.rounds)
     reports.main()
     scheduler_core.main()

@@ -83,6 +83,8 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
         _writes_api_path,
         {
             # What these serve themselves.
+            "manager/koord_manager/metrics_apis/custom_metrics.py",
+            "manager/koord_manager/metrics_apis/external_metrics.py",
             "manager/koord_manager/metrics_apis/resource_metrics.py",
             "manager/koord_manager/node_metric/api.py",
             "manager/koord_manager/node_metric/core/schema.py",

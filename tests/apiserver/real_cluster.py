@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 COMPONENTS = (
     "node-metric-api",
     "resource-metrics",
+    "custom-metrics",
+    "external-metrics",
     "colocation-profile-controller",
     "evictions",
     "custom-node-resource",

@@ -109,6 +109,8 @@ _COMPONENTS = {
     "--enable-node-metric-api": "node-metric-api",
     "ColocationProfileController=true": "colocation-profile-controller",
     "ResourceMetricsAPI=true": "resource-metrics",
+    "CustomMetricsAPI=true": "custom-metrics",
+    "ExternalMetricsAPI=true": "external-metrics",
     "RolloutGuard=true": "rollout-guard",
 }
 

@@ -118,7 +118,7 @@ ALL_COMPONENTS = {
     "monitoring.alerts": True,
     "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true,CustomNodeResource=true",
     "manager.featureGates": "ColocationProfileController=true,ResourceMetricsAPI=true,"
-    "RolloutGuard=true,ServiceProfiles=true",
+    "CustomMetricsAPI=true,ExternalMetricsAPI=true,RolloutGuard=true,ServiceProfiles=true",
     "manager.enableNodeMetricApi": "true",
 }
 
@@ -185,6 +185,8 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ("service-profiles", {"manager.featureGates": "ServiceProfiles=true"}),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
         ("resource-metrics", {"manager.featureGates": "ResourceMetricsAPI=true"}),
+        ("custom-metrics", {"manager.featureGates": "CustomMetricsAPI=true"}),
+        ("external-metrics", {"manager.featureGates": "ExternalMetricsAPI=true"}),
         ("scheduler", {"scheduler.enabled": True}),
         ("numa", {"scheduler.numa": True}),
         ("device-share", {"scheduler.deviceShare": True}),

@@ -33,18 +33,20 @@ from koord_kube.protocol.resources import (
     PODS,
     QUOTA_PROFILES,
     RECOMMENDATIONS,
+    SERVICE_PROFILES,
     VALIDATING_WEBHOOKS,
 )
 from koord_kube.protocol.selectors import label_is
 from koord_manager.node_metric import controller
 from koord_manager.node_metric import publisher as publishing
-from koord_manager.node_metric.publisher import API_SERVICE, LeaderEndpoint, LeaderPublisher
+from koord_manager.node_metric.publisher import LeaderEndpoint, LeaderPublisher
 from koord_manager.node_metric.report_authorizer import ReportAuthorizer
 from koord_manager.node_objects.core.nodes import ClusterNode, read_node
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.program.cluster_queries import ClusterQueries
 from koord_manager.program.config import Settings
-from koord_manager.program.node_metric_server import CA_CONFIG_MAP, RESOURCE_METRICS
+from koord_manager.program.metrics_groups import METRICS_GROUPS
+from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 from koord_manager.quota.charging import QuotaCharger
 from koord_manager.quota.core.charge import QuotaCharge
 from koord_manager.quota.core.review import PodQuery
@@ -69,12 +71,15 @@ from tests.support.processes import PATIENCE
 from tests.support.service_account_tokens import unsigned_token
 
 SETTINGS = Settings()
-PUBLISHED = (publishing.NODE_METRICS, RESOURCE_METRICS)
+METRICS = tuple(version for group in METRICS_GROUPS for version in group.versions)
+PUBLISHED = (publishing.NODE_METRICS, *METRICS)
 WEBHOOKS = "admissionregistration.k8s.io"
 GATES = (
     "ColocationProfileController",
     "ConfigMapValidatingWebhook",
+    "CustomMetricsAPI",
     "EnablePodEnhancedValidator",
+    "ExternalMetricsAPI",
     "MultiQuotaTree",
     "NodeMutatingWebhook",
     "NodeValidatingWebhook",
@@ -94,6 +99,8 @@ MAY_RUN_HERE = {("slo.koordinator.sh", "nodeslos", "get")}
 COMPONENTS = (
     "node-metric-api",
     "resource-metrics",
+    "custom-metrics",
+    "external-metrics",
     "colocation-profile-controller",
     "rollout-guard",
 )
@@ -105,6 +112,7 @@ OF_COMPONENTS = {
     ("create", "endpointslices"),
     *((verb, "endpointslices") for verb in ("get", "update")),
     ("patch", "pods"),
+    *((verb, "serviceprofiledescriptors") for verb in ("list", "watch")),
     ("create", "tokenreviews"),
     ("create", "subjectaccessreviews"),
 }
@@ -173,8 +181,8 @@ class Parts:
             for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
                 self._forget_whom_to_trust(resource)
                 await self.until(partial(self._was_asked, "update", resource.plural))
-            await self.api.wait_for("watch", 2, "apiservices")
-            await self.until(lambda: self.api.count("update", "apiservices") == 2)
+            await self.api.wait_for("watch", len(PUBLISHED), "apiservices")
+            await self.until(lambda: self.api.count("update", "apiservices") == len(PUBLISHED))
 
     def _keeper(self, rotation: CertificateSecret) -> WebhookConfigurationReconciler:
         async def ready() -> str:
@@ -190,7 +198,7 @@ class Parts:
                 *targets,
                 *(
                     api_service_target(name, SETTINGS.node_metric_service, NAMESPACE)
-                    for name in (API_SERVICE, RESOURCE_METRICS.api_service)
+                    for name in (group.api_service for group in PUBLISHED)
                 ),
             ],
             bundle=lambda: rotation.bundle,
@@ -217,7 +225,7 @@ class Parts:
             for group in PUBLISHED:
                 self.api.put(API_SERVICES, _api_service(group.group, group.version))
             await publisher.publish()
-            await publisher.unregister(RESOURCE_METRICS)
+            await publisher.unregister(*METRICS)
             await publisher.withdraw()
 
     async def review(self) -> None:
@@ -276,6 +284,7 @@ class Parts:
     async def whole(self) -> None:
         """All of it as it is installed, with all that can be switched on."""
         self.api.installed |= {COLOCATION_PROFILES, ELASTIC_QUOTAS, QUOTA_PROFILES, RECOMMENDATIONS}
+        self.api.installed |= {SERVICE_PROFILES}
         self.api.put(NAMESPACES, {"metadata": {"name": "default"}})
         self.api.put(NODES, _node("n1"))
         spec = {"selector": {}, "labels": {"a": "b"}}
@@ -352,6 +361,7 @@ _SIGNS = (
     ("watch", "nodeslos"),
     ("patch", "pods"),
     ("patch", "recommendations"),
+    ("watch", "serviceprofiledescriptors"),
     ("create", "endpointslices"),
 )
 """Requests after which all parts are at work."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,28 +97,45 @@ class LeaderPublisher:
         """
         await self._lay(ENDPOINT_SLICES, slice_of(self._endpoint), lambda _found: True)
 
-    async def register(self, group: PublishedGroup) -> None:
+    async def register(self, *versions: PublishedGroup) -> None:
         """Have API servers ask the Service for a group, unless they ask somebody else for it.
+
+        Clients take the preferred one of its ``versions``: where one is somebody else's, so is the
+        group.
 
         Raises:
             ApiError: they may not do so.
         """
-        await self._lay(API_SERVICES, api_service(self._endpoint, group), self._may_write)
+        found = [await self._find(group) for group in versions]
+        foreign = [one for one in found if one is not None and not self._is_ours(one)]
+        for one in foreign:
+            self._on_foreign(one)
+        if foreign:
+            await self.unregister(*versions)
+            return
+        for group in versions:
+            await self._lay(API_SERVICES, api_service(self._endpoint, group), self._may_write)
 
-    async def unregister(self, group: PublishedGroup) -> None:
-        """Delete a group's APIService, if it is ours.
+    async def unregister(self, *versions: PublishedGroup) -> None:
+        """Delete the APIServices of a group that are ours.
 
         Raises:
-            ApiError: it may still be there.
+            ApiError: they may still be there.
         """
-        try:
-            found = await self._api.get(API_SERVICES, group.api_service)
-            labels = found["metadata"].get("labels") or {}
-            if labels.get(_MANAGED_LABEL) == _MANAGER and self._is_ours(found):
-                uid = found["metadata"].get("uid", "")
+        for group in versions:
+            found = await self._find(group)
+            labels = (found["metadata"].get("labels") or {}) if found is not None else {}
+            if found is None or labels.get(_MANAGED_LABEL) != _MANAGER or not self._is_ours(found):
+                continue
+            uid = found["metadata"].get("uid", "")
+            with suppress(NotFoundError):
                 await self._api.delete(API_SERVICES, group.api_service, uid=uid)
+
+    async def _find(self, group: PublishedGroup) -> Object | None:
+        try:
+            return await self._api.get(API_SERVICES, group.api_service)
         except NotFoundError:
-            return
+            return None
 
     async def withdraw(self) -> None:
         """Remove this endpoint, unless another leader has replaced it.

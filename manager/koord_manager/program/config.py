@@ -12,7 +12,7 @@ from koord_serving.admission.core.caller_rules import CallerRules
 
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.pod_webhook.binding_policy import BindingPolicy
-from koord_manager.program.gates import gates_of
+from koord_manager.program.gates import METRICS_APIS, gates_of
 
 CONTROLLERS = (
     *("nodemetric", "noderesource", "nodeslo", "colocationprofile", "quotaprofile"),
@@ -194,11 +194,12 @@ class Settings:
         for flag in ("webhook_address", "node_metric_api_address", "node_metric_report_address"):
             parse_listen_address(flag, getattr(self, flag))
         gates, _ = gates_of(self.feature_gates)
-        if gates["ResourceMetricsAPI"] and not self.enable_node_metric_api:
-            raise ValueError(
-                "--feature-gates has ResourceMetricsAPI=true; it needs --enable-node-metric-api, "
-                "which has nodes report the usage that it serves"
-            )
+        for gate in METRICS_APIS:
+            if gates[gate] and not self.enable_node_metric_api:
+                raise ValueError(
+                    f"--feature-gates has {gate}=true; it needs --enable-node-metric-api, "
+                    "whose server serves it, from the usage that nodes report there"
+                )
         needed = (
             self.enable_leader_election,
             self.pod_ip,

@@ -6,12 +6,18 @@ from collections.abc import Iterable, Mapping
 
 from koord_model import feature_gates
 
+RESOURCE_METRICS = "ResourceMetricsAPI"
+CUSTOM_METRICS = "CustomMetricsAPI"
+EXTERNAL_METRICS = "ExternalMetricsAPI"
+METRICS_APIS = (RESOURCE_METRICS, CUSTOM_METRICS, EXTERNAL_METRICS)
+
 DEFAULTS: Mapping[str, bool] = {
     "BindingAdmissionWebhook": False,
     "ColocationProfileController": False,
     "ColocationProfileSkipMutatingResources": False,
     "ColocationProfileSkipValidatingPriority": False,
     "ConfigMapValidatingWebhook": False,
+    CUSTOM_METRICS: False,
     "DisableDefaultQuota": False,
     "DisableDeviceResourceSpec": False,
     "DisableExtendedResourceSpec": False,
@@ -24,6 +30,7 @@ DEFAULTS: Mapping[str, bool] = {
     "EnableQuotaAdmissionOnUpdate": False,
     # The webhook lets pods request it: where nodes do not offer it, they fit nowhere.
     "EnableSyncGPUSharedResource": True,
+    EXTERNAL_METRICS: False,
     "KatalystVocabulary": False,
     "ManagedTaints": False,
     "MultiQuotaTree": False,
@@ -32,15 +39,15 @@ DEFAULTS: Mapping[str, bool] = {
     "PodMutatingWebhook": True,
     "PodValidatingWebhook": True,
     "ReservationMutatingWebhook": False,
-    "ResourceMetricsAPI": False,
+    RESOURCE_METRICS: False,
     "RolloutGuard": False,
     "ServiceProfiles": False,
     "SupportParentQuotaSubmitPod": False,
     "ValidatePodDeviceResource": False,
     "WebhookFramework": True,
 }
-"""Those that do something here. Our own are KatalystVocabulary, ManagedTaints,
-ResourceMetricsAPI, RolloutGuard and ServiceProfiles."""
+"""Those that do something here. Our own are CustomMetricsAPI, ExternalMetricsAPI,
+KatalystVocabulary, ManagedTaints, ResourceMetricsAPI, RolloutGuard and ServiceProfiles."""
 
 UNUSED = frozenset(
     {

@@ -9,10 +9,11 @@ import anyio
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api
-from koord_kube.protocol.resources import NODES, PODS
+from koord_kube.protocol.resources import NODES, PODS, SERVICE_PROFILES
 from koord_service import memory
 
 from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
+from koord_manager.metrics_apis.core.service_metrics import ServiceValue, read_values
 from koord_manager.node_metric import controller as node_metric_controller
 from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
@@ -25,6 +26,7 @@ from koord_manager.nodeslo.controller import NodeSLOController
 from koord_manager.nodeslo.core.reconciler import no_services
 from koord_manager.profiles.controller import ColocationProfileController, ProfilePace
 from koord_manager.program.config import Settings, enabled_controllers, select_enabled
+from koord_manager.program.gates import CUSTOM_METRICS, EXTERNAL_METRICS, RESOURCE_METRICS
 from koord_manager.program.metrics import ManagerStatus
 from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
@@ -70,7 +72,18 @@ class LeaderControllers:
                 on_change=self._pod_index.changed,
                 on_warning=shared.on_warning,
             )
-            if shared.gates["ResourceMetricsAPI"]
+            if shared.gates[RESOURCE_METRICS] or shared.gates[CUSTOM_METRICS]
+            else None
+        )
+        self._service_values: Informer[tuple[ServiceValue, ...]] | None = (
+            Informer(
+                api,
+                SERVICE_PROFILES,
+                decode=read_values,
+                optional=True,
+                on_warning=shared.on_warning,
+            )
+            if shared.gates[EXTERNAL_METRICS]
             else None
         )
         self._objects = tuple(self._node_objects(api, names))
@@ -99,8 +112,15 @@ class LeaderControllers:
 
     @property
     def pods(self) -> PodIndex | None:
-        """All pods on nodes, for the resource metrics API; ``None`` while they are not known."""
+        """All pods on nodes, for the metrics APIs; ``None`` while they are not known."""
         return self._pod_index if self._pods is not None and self._pods.synced else None
+
+    @property
+    def service_values(self) -> Mapping[str, tuple[ServiceValue, ...]] | None:
+        """Values in ServiceProfileDescriptors by namespace/name; ``None`` while not known."""
+        found = self._service_values
+        known = found is not None and (found.synced or found.absent)
+        return found.objects if found is not None and known else None
 
     def strategy(self, node: str) -> ColocationStrategy:
         """The strategy of a node; of one that is not known the cluster's."""
@@ -122,6 +142,9 @@ class LeaderControllers:
         others = (
             *(self.resources, self._quotas, self._recommendations, self._taints),
             *(self._rollouts, self._pods, self._services),
+            self._service_values
+            if self._service_values and not self._service_values.absent
+            else None,
         )
         for controller in (self._nodes, *self._objects, *others):
             if controller is not None and controller.problem:
@@ -160,6 +183,7 @@ class LeaderControllers:
                 self._rollouts,
                 self._pods,
                 self._services,
+                self._service_values,
             ):
                 if other is not None:
                     group.start_soon(other.run)

@@ -23,28 +23,27 @@ from koord_serving.admission.core.ca_bundle_targets import (
 from koord_serving.tls.server_tls import ServerTls
 from prometheus_client import CollectorRegistry
 
-from koord_manager.metrics_apis.core.documents import GROUP, VERSION
+from koord_manager.metrics_apis.core.catalogue import NodeCapacity, capacity_of
 from koord_manager.metrics_apis.core.pods import PodIndex
-from koord_manager.metrics_apis.resource_metrics import ResourceMetricsGroup, UsageSources
+from koord_manager.metrics_apis.core.service_metrics import ServiceValue
+from koord_manager.metrics_apis.sources import UsageSources
 from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.node_metric.publisher import (
     NODE_METRICS,
     LeaderEndpoint,
     LeaderPublisher,
-    PublishedGroup,
 )
 from koord_manager.node_metric.receiver import Received
 from koord_manager.node_metric.service import NodeDirectory, NodeMetricService, NodeMetricTiming
 from koord_manager.program.config import Settings, parse_listen_address
+from koord_manager.program.gates import CUSTOM_METRICS
 from koord_manager.program.leading import LeaderControllers
+from koord_manager.program.metrics_groups import METRICS_GROUPS, served_groups
 from koord_manager.program.webhook_server import service_names
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 
 CA_CONFIG_MAP = "koordinator-manager-ca"
 """Has in ``ca.crt`` whom koordlets trust when they report."""
-
-RESOURCE_METRICS = PublishedGroup(GROUP, VERSION, 100)
-"""With metrics-server's priority."""
 
 _KEPT_SECONDS = 60.0
 _LONGEST_RETRY_SECONDS = 30.0
@@ -87,7 +86,8 @@ class NodeMetricServer:
         self._term = term
         self._recorder = recorder
         self._foreign = LogDeduplicator()
-        self._resource_metrics = gates["ResourceMetricsAPI"]
+        self._gates = gates
+        self._received = received
         addresses = (settings.node_metric_api_address, settings.node_metric_report_address)
         self._api_at = parse_listen_address("node-metric-api-address", addresses[0]) or ("", 0)
         self._reports_at = parse_listen_address("node-metric-report-address", addresses[1]) or (
@@ -104,22 +104,30 @@ class NodeMetricServer:
             api,
             lambda: leadership.leads,
             tls,
-            NodeDirectory(self._all_nodes, self._about, self._strategy, received),
+            NodeDirectory(self._all_nodes, self._about, self._strategy, self._take),
             settings.node_metric_account,
             registry,
             recorder=recorder,
             on_warning=on_warning,
             timing=NodeMetricTiming(stale=settings.node_metric_stale_seconds),
         )
-
-        if self._resource_metrics:
-            self.service.served.add(ResourceMetricsGroup(self._usage_sources()))
+        self._sources = UsageSources(
+            self.service.store,
+            self.service.complete,
+            self._pods,
+            self._labels,
+            self._strategy,
+            self._capacity,
+        )
+        for group in served_groups(gates, self._sources, self._descriptors):
+            self.service.served.add(group)
 
     @staticmethod
     def tls_needs(settings: Settings, gates: Mapping[str, bool]) -> TlsRequirements:
         """Return the requirements on the certificates."""
         namespace = settings.config_namespace
-        groups = (NODE_METRICS, *((RESOURCE_METRICS,) if gates["ResourceMetricsAPI"] else ()))
+        enabled = [group for group in METRICS_GROUPS if gates[group.gate]]
+        groups = (NODE_METRICS, *(version for group in enabled for version in group.versions))
         return TlsRequirements(
             service_names(settings.node_metric_service, namespace),
             (
@@ -148,6 +156,7 @@ class NodeMetricServer:
     async def lead(self, term: int, api: Api) -> None:
         """Be the one that nodes report to, until cancelled; ``api`` writes only in this term."""
         self.service.lead(term)
+        self._sources.history.clear()
         self._foreign.clear()
         steps = self._steps(LeaderPublisher(api, self._endpoint, on_foreign=self._left_alone))
 
@@ -172,12 +181,15 @@ class NodeMetricServer:
 
     def _steps(self, publisher: LeaderPublisher) -> Mapping[str, Callable[[], Awaitable[None]]]:
         """Steps of publishing, by name; each is tried on its own."""
-        resource_metrics = publisher.register if self._resource_metrics else publisher.unregister
-        return {
+        steps: dict[str, Callable[[], Awaitable[None]]] = {
             self._endpoint.service: publisher.publish_endpoint,
             NODE_METRICS.api_service: partial(publisher.register, NODE_METRICS),
-            RESOURCE_METRICS.api_service: partial(resource_metrics, RESOURCE_METRICS),
         }
+        for group in METRICS_GROUPS:
+            enabled = self._gates[group.gate]
+            step = publisher.register if enabled else publisher.unregister
+            steps[group.name] = partial(step, *group.versions)
+        return steps
 
     def _left_alone(self, found: Object) -> None:
         """Say once in a term that somebody else serves a group."""
@@ -195,11 +207,20 @@ class NodeMetricServer:
             regarding = {"apiVersion": version, "kind": "APIService", "metadata": meta}
             self._recorder.record(regarding, "APIServiceTaken", line, warning=True)
 
-    def _usage_sources(self) -> UsageSources:
-        service = self.service
-        return UsageSources(
-            service.store, service.complete, self._pods, self._labels, self._strategy
-        )
+    def _take(self, node: str, status: bytes, at: float) -> None:
+        if self._gates[CUSTOM_METRICS]:
+            self._sources.remember(node, status, at)
+        self._received(node, status, at)
+
+    def _descriptors(self) -> Mapping[str, tuple[ServiceValue, ...]] | None:
+        term = self._term()
+        return term.service_values if term is not None else None
+
+    def _capacity(self, node: str) -> NodeCapacity:
+        term = self._term()
+        known = term.nodes.get(node) if term is not None else None
+        policy = self._strategy(node).metric_memory_policy
+        return capacity_of(known.capacity if known is not None else {}, policy)
 
     def _pods(self) -> PodIndex | None:
         term = self._term()

@@ -81,6 +81,7 @@ def test_a_calculation_is_no_controller() -> None:
         ("--webhook-address=9876", '--webhook-address is "9876"; expected HOST:PORT or :PORT'),
         ("--feature-gates=PodMutatingWebhook=maybe", 'is "maybe"; expected true or false'),
         ("--feature-gates=ResourceMetricsAPI=true", "; it needs --enable-node-metric-api"),
+        ("--feature-gates=CustomMetricsAPI=true", "CustomMetricsAPI=true; it needs --enable-node"),
         ("--enable-node-metric-api", "--enable-node-metric-api needs --enable-leader-election"),
     ],
 )

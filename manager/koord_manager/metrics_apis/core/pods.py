@@ -1,12 +1,16 @@
-"""Pods as the resource metrics API needs them, by namespace. No IO."""
+"""Pods as the metrics APIs need them, by namespace. No IO."""
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import msgspec
+from koord_model.demand import amounts
+from koord_model.keys import BATCH_CPU, CPU, MID_CPU
 from koord_model.times import from_rfc3339
 
 _SHARED = 1 << 16
@@ -17,7 +21,7 @@ class MetricPod(msgspec.Struct, frozen=True, gc=False):
     """A pod; ``created`` in seconds since the epoch.
 
     ``containers`` are those that run for as long as the pod does, ``sidecars`` init containers
-    that do as well.
+    that do as well; ``limits`` are of both in turn, in thousandths of a CPU, 0 for none.
     """
 
     namespace: str
@@ -26,13 +30,23 @@ class MetricPod(msgspec.Struct, frozen=True, gc=False):
     created: float
     labels: Mapping[str, str]
     containers: tuple[str, ...]
-    sidecars: tuple[str, ...] = ()
+    sidecars: tuple[str, ...]
+    limits: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all containers that run for long."""
+        return self.containers + self.sidecars
+
+    def cpu_limits(self) -> Iterator[tuple[str, float]]:
+        """Containers by name with the CPU that each may use, in cores; NaN without a limit."""
+        for name, limit in zip(self.names, self.limits, strict=True):
+            yield name, limit / 1000 if limit else math.nan
 
     @property
     def only_container(self) -> str:
         """Name of the only container; "" if there are several."""
-        names = self.containers + self.sidecars
-        return names[0] if len(names) == 1 else ""
+        return self.names[0] if len(self.names) == 1 else ""
 
 
 class PodIndex:
@@ -71,9 +85,14 @@ class _Meta(msgspec.Struct):
     labels: dict[str, str] | None = None
 
 
+class _Resources(msgspec.Struct):
+    limits: dict[str, Any] | None = None
+
+
 class _Container(msgspec.Struct):
     name: str = ""
     restart: str | None = msgspec.field(default=None, name="restartPolicy")
+    resources: _Resources | None = None
 
 
 class _Spec(msgspec.Struct):
@@ -98,19 +117,24 @@ def read_pod(raw: bytes) -> MetricPod:
     """
     found = _POD.decode(raw)
     meta, spec = found.metadata, found.spec
+    containers = tuple(spec.containers or ())
+    sidecars = tuple(one for one in spec.init or () if one.restart == "Always")
     return MetricPod(
         sys.intern(meta.namespace),
         meta.name,
         sys.intern(spec.node),
         _seconds(meta.created),
         _labels(tuple(sorted((meta.labels or {}).items()))),
-        _names(tuple(container.name for container in spec.containers or ())),
-        _names(tuple(_of_sidecars(spec.init or ()))),
+        _names(tuple(container.name for container in containers)),
+        _names(tuple(container.name for container in sidecars)),
+        _limits(tuple(map(_limit, containers + sidecars))),
     )
 
 
-def _of_sidecars(containers: Iterable[_Container]) -> Iterator[str]:
-    return (container.name for container in containers if container.restart == "Always")
+def _limit(container: _Container) -> int:
+    """CPU in thousandths; of a batch or mid pod that is the only one it has."""
+    found = amounts(container.resources.limits if container.resources else None)
+    return next((found[name] for name in (CPU, BATCH_CPU, MID_CPU) if name in found), 0)
 
 
 def _seconds(created: str) -> float:
@@ -123,6 +147,11 @@ def _seconds(created: str) -> float:
 @lru_cache(maxsize=_SHARED)
 def _labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(items)
+
+
+@lru_cache(maxsize=_SHARED)
+def _limits(limits: tuple[int, ...]) -> tuple[int, ...]:
+    return limits
 
 
 @lru_cache(maxsize=_SHARED)

@@ -161,7 +161,7 @@ def _containers(found: _PodMetric) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _several(pod: MetricPod, known: Mapping[str, Mapping[str, Any]]) -> Iterator[ContainerUsage]:
-    used = {name: _usage(known.get(name, {})) for name in pod.containers + pod.sidecars}
+    used = {name: _usage(known.get(name, {})) for name in pod.names}
     if all(used[name] for name in pod.containers):
         for name, usage in used.items():
             if usage is not None:
