@@ -18,17 +18,17 @@ from koord_manager.metrics_apis.core.metric_values import (
     resource_list,
     value_list,
 )
-from koord_manager.metrics_apis.core.service_metrics import METRIC, ServiceValue, read_question
+from koord_manager.metrics_apis.core.service_metrics import METRIC, read_question, unpacked
 from koord_manager.metrics_apis.requests import add_read_only, constant, list_options
 from koord_manager.metrics_apis.sources import unavailable
 
 _BASE = f"/apis/{EXTERNAL_GROUP}/{EXTERNAL_VERSION}"
 
-Descriptors = Callable[[], Mapping[str, tuple[ServiceValue, ...]] | None]
+Descriptors = Callable[[], Mapping[str, bytes] | None]
 
 
 class ExternalMetricsGroup:
-    """``descriptors`` are by namespace/name, ``None`` while they are not known."""
+    """``descriptors`` have packed values by namespace/name, ``None`` while they are not known."""
 
     name = EXTERNAL_GROUP
     versions: Sequence[str] = (EXTERNAL_VERSION,)
@@ -66,10 +66,10 @@ class ExternalMetricsGroup:
                 "this manager leads since a moment ago; it still reads ServiceProfileDescriptors"
             )
         about = f"ServiceProfileDescriptor {namespace}/{question.descriptor}"
-        values = known.get(f"{namespace}/{question.descriptor}")
-        if values is None:
+        packed = known.get(f"{namespace}/{question.descriptor}")
+        if packed is None:
             raise StatusError(404, "NotFound", f"there is no {about}")
-        found = question.answer(values, self._clock())
+        found = question.answer(unpacked(packed), self._clock())
         if found is None:
             message = (
                 f"{about} has no {excerpt(question.resource)} of container "

@@ -13,7 +13,7 @@ from koord_kube.protocol.resources import NODES, PODS, SERVICE_PROFILES
 from koord_service import memory
 
 from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
-from koord_manager.metrics_apis.core.service_metrics import ServiceValue, read_values
+from koord_manager.metrics_apis.core.service_metrics import read_packed
 from koord_manager.node_metric import controller as node_metric_controller
 from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
@@ -75,11 +75,11 @@ class LeaderControllers:
             if shared.gates[RESOURCE_METRICS] or shared.gates[CUSTOM_METRICS]
             else None
         )
-        self._service_values: Informer[tuple[ServiceValue, ...]] | None = (
+        self._service_values: Informer[bytes] | None = (
             Informer(
                 api,
                 SERVICE_PROFILES,
-                decode=read_values,
+                decode=read_packed,
                 optional=True,
                 on_warning=shared.on_warning,
             )
@@ -116,8 +116,8 @@ class LeaderControllers:
         return self._pod_index if self._pods is not None and self._pods.synced else None
 
     @property
-    def service_values(self) -> Mapping[str, tuple[ServiceValue, ...]] | None:
-        """Values in ServiceProfileDescriptors by namespace/name; ``None`` while not known."""
+    def service_values(self) -> Mapping[str, bytes] | None:
+        """Packed values of descriptors by namespace/name; ``None`` while not known."""
         found = self._service_values
         known = found is not None and (found.synced or found.absent)
         return found.objects if found is not None and known else None

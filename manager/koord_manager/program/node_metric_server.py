@@ -25,7 +25,6 @@ from prometheus_client import CollectorRegistry
 
 from koord_manager.metrics_apis.core.catalogue import NodeCapacity, capacity_of
 from koord_manager.metrics_apis.core.pods import PodIndex
-from koord_manager.metrics_apis.core.service_metrics import ServiceValue
 from koord_manager.metrics_apis.sources import UsageSources
 from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.node_metric.publisher import (
@@ -178,6 +177,7 @@ class NodeMetricServer:
             await loop.run()
         finally:
             self.service.resign()
+            self._sources.history.clear()
 
     def _steps(self, publisher: LeaderPublisher) -> Mapping[str, Callable[[], Awaitable[None]]]:
         """Steps of publishing, by name; each is tried on its own."""
@@ -212,7 +212,7 @@ class NodeMetricServer:
             self._sources.remember(node, status, at)
         self._received(node, status, at)
 
-    def _descriptors(self) -> Mapping[str, tuple[ServiceValue, ...]] | None:
+    def _descriptors(self) -> Mapping[str, bytes] | None:
         term = self._term()
         return term.service_values if term is not None else None
 

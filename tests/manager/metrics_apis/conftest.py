@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 from koord_manager.metrics_apis.core.catalogue import capacity_of
 from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
-from koord_manager.metrics_apis.core.service_metrics import ServiceValue
 from koord_manager.metrics_apis.sources import UsageSources
 from koord_manager.program.gates import METRICS_APIS
 from koord_manager.program.metrics_groups import METRICS_GROUPS, served_groups
@@ -33,7 +32,7 @@ class UsageServer:
         groups = [group.name for group in METRICS_GROUPS]
         rules = {"verbs": ["get", "list"], "apiGroups": groups, "resources": ["*"]}
         manager.reviews.access.grant("readers", rules, DISCOVERS)
-        self.descriptors: dict[str, tuple[ServiceValue, ...]] | None = {}
+        self.descriptors: dict[str, bytes] | None = {}
         self.sources = UsageSources(
             service.store,
             service.complete,

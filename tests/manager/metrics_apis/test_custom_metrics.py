@@ -81,6 +81,8 @@ async def test_metrics_follow_from_what_koordlet_adds(server: UsageServer, get: 
         found["message"]
         == '"sql-1" has no pod_cpu_load_1min at present: it is not reported, or too old'
     )
+    server.report("n4", "liar", cpu="9e30")
+    assert values(await get(f"{SHOP}/*/pod_cpu_usage?labelSelector=app%3Dlia")) == []
     everything = await get(f"{SHOP}/*/*?labelSelector=app%3Done")
     assert len(everything["items"]) == 4
 

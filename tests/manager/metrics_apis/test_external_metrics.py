@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from koord_manager.metrics_apis.core.service_metrics import read_values
+from koord_manager.metrics_apis.core.service_metrics import read_packed
 from koord_model.times import rfc3339
 
 from tests.manager.metrics_apis.conftest import Get, UsageServer
@@ -39,7 +39,7 @@ def descriptor(now: float) -> bytes:
 
 async def test_the_newest_value_that_is_not_of_the_future(server: UsageServer, get: Get) -> None:
     now = server.manager.wall + server.manager.now
-    server.descriptors = {"shop/web": read_values(descriptor(now))}
+    server.descriptors = {"shop/web": read_packed(descriptor(now))}
     found = await get(BASE + selector())
     (value,) = found["items"]
     assert (found["kind"], value["value"], value["window"]) == (
@@ -70,5 +70,7 @@ async def test_labels_name_a_descriptor(get: Get, asked: str, status: int, line:
 async def test_what_is_not_there(server: UsageServer, get: Get) -> None:
     found = await get(BASE.replace("spd_agg_metrics", "queue") + selector(), 404)
     assert found["message"] == 'there is no external metric "queue"; there is spd_agg_metrics'
+    server.descriptors = {"shop/web": read_packed(b'{"status":{"aggMetrics":7}}')}
+    assert "shop/web has no" in (await get(BASE + selector(), 404))["message"]
     server.descriptors = None
     assert "still reads" in (await get(BASE + selector(), 503))["message"]

@@ -24,6 +24,10 @@ _MILLISECONDS = 1000
 """Unit of ``sched_wait``, of each second."""
 
 
+_MOST = float(1 << 63)
+"""Beyond it Kubernetes' clients cannot read quantities: one lie would spoil a whole list."""
+
+
 class NodeCapacity(NamedTuple):
     """Amounts of a whole node: CPU in cores, memory in bytes; NaN if unknown."""
 
@@ -136,9 +140,9 @@ _Value = tuple[UsageSample, float]
 
 
 def _series(given: Mapping[tuple[tuple[str, str], ...], Iterable[_Value]]) -> list[MetricSeries]:
-    """The series that have points; what is unknown, or infinite, is no point."""
+    """The series that have points; what is unknown, or more than a quantity takes, is no point."""
     points: Iterator[tuple[tuple[tuple[str, str], ...], tuple[Point, ...]]] = (
-        (labels, tuple(sample.point(value) for sample, value in values if math.isfinite(value)))
+        (labels, tuple(sample.point(value) for sample, value in values if 0 <= value < _MOST))
         for labels, values in given.items()
     )
     return [MetricSeries(dict(labels), found) for labels, found in points if found]

@@ -8,7 +8,8 @@ different: the label of a scope counts, and items may be in any order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -47,7 +48,7 @@ class _Aggregated(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    aggregated: list[_Aggregated] | None = msgspec.field(default=None, name="aggMetrics")
+    aggregated: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="aggMetrics")
 
 
 class _Descriptor(msgspec.Struct):
@@ -55,6 +56,7 @@ class _Descriptor(msgspec.Struct):
 
 
 _DESCRIPTOR = msgspec.json.Decoder(_Descriptor)
+_AGGREGATED = msgspec.json.Decoder(list[_Aggregated] | None)
 
 
 class ServiceValue(NamedTuple):
@@ -76,7 +78,7 @@ class ServiceQuestion(NamedTuple):
     scope: str
     container: str
 
-    def answer(self, values: tuple[ServiceValue, ...], now: float) -> ServiceValue | None:
+    def answer(self, values: Iterable[ServiceValue], now: float) -> ServiceValue | None:
         """The newest value that is not of the future; ``None`` if there is none."""
         found = [
             value
@@ -95,21 +97,30 @@ class ServiceQuestion(NamedTuple):
         )
 
 
-def read_values(raw: bytes) -> tuple[ServiceValue, ...]:
-    """Every usable value of a ServiceProfileDescriptor.
+def read_packed(raw: bytes) -> bytes:
+    """The values of a ServiceProfileDescriptor, compressed: there may be those of a whole day.
 
     Raises:
         msgspec.MsgspecError: it is none.
     """
     status = _DESCRIPTOR.decode(raw).status
-    return tuple(
-        value
-        for scope in (status.aggregated if status else None) or ()
-        for item in scope.items or ()
-        for container in item.containers or ()
-        for resource, amount in (container.usage or {}).items()
-        if (value := _value(scope.scope, item, container.name, resource, amount))
-    )
+    return zlib.compress(bytes(status.aggregated) if status else b"", 1)
+
+
+def unpacked(packed: bytes) -> Iterator[ServiceValue]:
+    """Every usable value; none of what is not as Katalyst defines it."""
+    raw = zlib.decompress(packed)
+    try:
+        scopes = _AGGREGATED.decode(raw) if raw else None
+    except (msgspec.MsgspecError, RecursionError):
+        return
+    for scope in scopes or ():
+        for item in scope.items or ():
+            for container in item.containers or ():
+                for resource, amount in (container.usage or {}).items():
+                    value = _value(scope.scope, item, container.name, resource, amount)
+                    if value is not None:
+                        yield value
 
 
 def _value(
