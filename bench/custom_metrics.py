@@ -25,7 +25,10 @@ from koord_manager.metrics_apis.custom_metrics import CustomMetricsGroup
 from koord_manager.metrics_apis.sources import UsageSources
 from koord_manager.node_metric.core.store import NodeMetricStore
 from koord_manager.slo_config.core.colocation import ColocationStrategy
+from koord_model.pod import Container, Pod
 from koord_model.times import rfc3339
+from koordlet.metrics_reporter.documents.recent_usage import RecentUsage
+from koordlet.states_informer.state.pod_inventory import PodRecord
 
 from bench import report
 from bench.report import Measure
@@ -188,6 +191,18 @@ def _measure(
     return Measure(name, unit, ours, "", None, target, interval=interval)
 
 
+def _recent_bytes(containers: int) -> int:
+    """Bytes that a pod's usage of the last minute adds to a report (koordlet's RecentUsage)."""
+    pod = Pod("p", "n", "u")
+    inside = {f"c{number}": Container(pod, f"name-{number}", "") for number in range(containers)}
+    keys: list[tuple[str, ...]] = [("u",), *(("u", key) for key in inside)]
+    usage = RecentUsage(
+        dict.fromkeys(keys, 0.7312), dict.fromkeys(keys, 734003200.0), dict.fromkeys(keys, 12.53)
+    )
+    rows = usage.rows(PodRecord(pod, containers=inside))
+    return len(json.dumps({"recent": rows}, separators=(",", ":"))) - 1  # braces are there
+
+
 def measure() -> list[Measure]:
     clock = _Clock()
     before = _resident()
@@ -201,6 +216,10 @@ def measure() -> list[Measure]:
         _measure("samples of the last minutes", "MiB", kept, 100.0),
         _measure("report of ten pods, more than without the gate", "CPU µs", 1e6 * each),
         _measure("share of a core at a report a minute of each node", "%", share, 10.0),
+    ]
+    figures += [
+        _measure(f"recent usage of a pod of {count} in its report", "bytes", _recent_bytes(count))
+        for count in (1, 2)
     ]
     return figures + asyncio.run(_answers(sources))
 

@@ -28,7 +28,6 @@ ALL_GATED = (
     *FLAGS,
     "--feature-gates=ResourceMetricsAPI=true,CustomMetricsAPI=true,ExternalMetricsAPI=true",
 )
-CUSTOM = tuple(f"{version}.custom.metrics.k8s.io" for version in ("v1beta1", "v1beta2"))
 LOAD, FORECAST = (
     yaml.safe_load(block)["spec"]["metrics"][0]
     for block in re.findall(
@@ -183,19 +182,6 @@ async def test_autoscalers_go_by_it_through_the_death_of_the_leader(
         path = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/pod_cpu_usage"
         found = json.loads(cluster.kubectl("get", "--raw", f"{path}?labelSelector=app%3Dapi"))
         assert [(one["value"], one["window"]) for one in found["items"]] == [("600m", 300)] * 3
-
-
-async def test_a_group_with_somebody_elses_version_is_theirs(cluster: RealCluster) -> None:
-    service = {"name": "prometheus-adapter", "namespace": "monitoring", "port": 443}
-    spec = {"group": "custom.metrics.k8s.io", "version": "v1beta1", "service": service}
-    spec |= {"groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": True}
-    theirs = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-    cluster.kubectl("delete", "apiservice", *CUSTOM, "--ignore-not-found")
-    cluster.apply(theirs | {"metadata": {"name": CUSTOM[0]}, "spec": spec})
-    manager = await leading(cluster, "m1", *ALL_GATED)
-    await until(lambda: "belongs to monitoring/prometheus-adapter" in manager.said, "it says so")
-    assert set(CUSTOM) & cluster.names("apiservices") == {CUSTOM[0]}
-    cluster.kubectl("delete", "apiservice", CUSTOM[0])
 
 
 async def test_somebody_elses_registration_stays(cluster: RealCluster) -> None:

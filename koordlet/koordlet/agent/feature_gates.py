@@ -36,6 +36,7 @@ DEFAULTS: Mapping[str, bool] = {
     "PressureSuppress": False,
     "RDMADevices": False,
     "RdtResctrl": True,
+    "RecentUsage": False,
     "ResctrlCollector": False,
     "SchedStatCollector": False,
     "ServiceCPUWeight": False,
@@ -49,7 +50,7 @@ DEFAULTS: Mapping[str, bool] = {
 
 Our own are CPUPools, CustomNodeResource, DyingCgroupReclaim, EvictionPlugins,
 InterferenceDetection, IrqAffinity, MemoryGuard, MemoryOffload, MemoryStatCollector,
-MemoryWatermark, PressureSuppress, SchedStatCollector, ServiceCPUWeight, TCPCollector,
+MemoryWatermark, PressureSuppress, RecentUsage, SchedStatCollector, ServiceCPUWeight, TCPCollector,
 TaskDelayCollector, ThresholdEvict and ZoneInfoCollector.
 """
 

@@ -153,6 +153,7 @@ class MetricsReporter:
             peak=_amounts(prod.peak if prod else None),
             conditions=self._conditions(),
             echo=self._echo(),
+            with_recent=self._gates["RecentUsage"],
         )
         return node_metric.build(observed.cache, now, self._policy(), known)
 

@@ -49,10 +49,13 @@ class UsageServer:
         for group in served_groups(gates, self.sources, lambda: self.descriptors):
             service.served.add(group)
 
-    def report(self, node: str, *pods: str, cpu: str = "250m", **ours: Any) -> None:
+    def report(
+        self, node: str, *pods: str, cpu: str = "250m", node_ours: Any = None, **ours: Any
+    ) -> None:
         """Each pod is in the namespace ``shop`` and has run for an hour.
 
-        ``ours`` is what koordlet adds to it; those with ``containers`` have a pod of these.
+        ``ours`` is what koordlet adds to it, ``node_ours`` to the node; those with ``containers``
+        have a pod of these.
         """
         now, known = self.manager.wall + self.manager.now, self.pods
         assert known is not None
@@ -67,6 +70,7 @@ class UsageServer:
             known.changed(f"shop/{name}", None, read_pod(raw))
         status = {
             "updateTime": rfc3339(now - 5),
+            "extensions": {"pykoord": node_ours},
             "nodeMetric": {
                 "nodeUsage": used,
                 "numaUsages": [{"numaNodeID": zone, "nodeUsage": used} for zone in (0, 1)],

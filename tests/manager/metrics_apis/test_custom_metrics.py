@@ -87,6 +87,20 @@ async def test_metrics_follow_from_what_koordlet_adds(server: UsageServer, get: 
     assert len(everything["items"]) == 4
 
 
+async def test_usage_of_the_last_minute_goes_before_the_usual_one(
+    server: UsageServer, get: Get
+) -> None:
+    recent = {"web": [1.5, 1000.0, 200.0], "log": [0.5, 1000.0]}
+    server.report("n3", "two", **TWO, recent=recent, node_ours={"recentSeconds": 60})
+    found = await get(f"{SHOP}/*/pod_cpu_load_1min?labelSelector=app%3Dtwo")
+    assert values(found) == [("two", "1800m")]
+    assert found["items"][0]["windowSeconds"] == 60
+    assert (await get(f"{BASE}/nodes/n3/node_cpu_usage"))["items"][0]["windowSeconds"] == 300
+    server.manager.now += 60
+    server.report("n3", "two", **TWO, recent={"web": [1]}, node_ours={"recentSeconds": 60})
+    assert len(values(await get(f"{SHOP}/*/pod_cpu_load_1min?labelSelector=app%3Dtwo"))) == 1
+
+
 async def test_containers_are_selected_and_grouped(server: UsageServer, get: Get) -> None:
     server.report("n3", "two", **TWO, schedWaits={"web": 100})
     of = "labelSelector=app%3Dtwo&metricLabelSelector="

@@ -10,6 +10,7 @@ from koord_manager.node_metric.publisher import (
     NODE_METRICS,
     LeaderEndpoint,
     LeaderPublisher,
+    PublishedGroup,
     slice_name,
 )
 
@@ -96,6 +97,28 @@ async def test_an_api_service_of_somebody_else_is_neither_taken_nor_deleted(
     assert api.get(API_SERVICES, API_SERVICE) == before
     assert left == [API_SERVICE]
     assert addresses(api) == ["10.0.0.1"]
+
+
+async def test_a_group_of_which_another_has_a_version_is_left_alone(api: KubeApi) -> None:
+    """Clients would prefer ours of two versions."""
+    versions = [PublishedGroup("custom.metrics.k8s.io", name, 100) for name in ("v2", "v1")]
+    newer, older = (version.api_service for version in versions)
+    foreign: list[str] = []
+    async with Client(Cluster(api.url)) as client:
+        publisher = LeaderPublisher(
+            client, endpoint(), on_foreign=lambda found: foreign.append(found["metadata"]["name"])
+        )
+        await publisher.register(*versions)
+        theirs = api.get(API_SERVICES, older)
+        theirs["spec"]["service"] = {"name": "prometheus-adapter", "namespace": "monitoring"}
+        api.put(API_SERVICES, theirs)
+        theirs = api.get(API_SERVICES, older)
+        assert api.get(API_SERVICES, newer)
+        for _ in range(2):
+            await publisher.register(*versions)
+            assert [key.name for key in api.objects if key.resource == API_SERVICES] == [older]
+        assert foreign == [older, older]
+        assert api.get(API_SERVICES, older) == theirs
 
 
 async def test_what_is_no_longer_served_is_deleted_unless_another_made_it(api: KubeApi) -> None:

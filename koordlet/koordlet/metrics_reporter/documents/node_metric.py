@@ -34,8 +34,9 @@ from koordlet.metric_cache.core.interface import (
     MetricCache,
     TimeWindow,
 )
-from koordlet.metrics_reporter.documents import rollout_echo
+from koordlet.metrics_reporter.documents import recent_usage, rollout_echo
 from koordlet.metrics_reporter.documents.metric_policy import MemoryPolicy, MetricCollectPolicy
+from koordlet.metrics_reporter.documents.recent_usage import RecentUsage
 from koordlet.metrics_reporter.documents.rollout_echo import RolloutEcho
 from koordlet.qos_manager.eviction.plugins.core.answers import PluginCondition
 from koordlet.states_informer.state.pod_inventory import PodRecord
@@ -78,6 +79,8 @@ class NodeMetricInputs:
     peak: Amounts | None = None
     conditions: tuple[tuple[str, PluginCondition], ...] = ()
     echo: RolloutEcho | None = None
+    with_recent: bool = False
+    """True if pods have their usage of the last minute, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def build(
         (seconds, _Usage(cache, TimeWindow(now - seconds, now), policy.memory, _AGGREGATED))
         for seconds in policy.durations
     ]
+    recent = _recent(cache, now, policy) if known.with_recent else None
     status: Json = {
         "updateTime": rfc3339(now),
         "nodeMetric": {
@@ -113,7 +117,7 @@ def build(
             **_filled("aggregatedSystemUsages", [_system(*window) for window in windows]),
             **_filled("numaUsages", list(_numa(lately, known.memory))),
         },
-        **_filled("podsMetric", list(_pods(lately, known.pods, devices))),
+        **_filled("podsMetric", list(_pods(lately, known.pods, devices, recent))),
         **_filled("hostApplicationMetric", list(_applications(lately, known.host_applications))),
         "prodReclaimableMetric": {"resource": _resource_map(known.reclaimable)},
         **_filled("extensions", _filled("pykoord", _ours(cache, now, policy, known))),
@@ -265,7 +269,10 @@ def _numa(usage: _Usage, info: NodeMemoryInfo | None) -> Iterator[Json]:
 
 
 def _pods(
-    usage: _Usage, pods: Iterable[PodRecord], devices: Sequence[SchedulableDevice]
+    usage: _Usage,
+    pods: Iterable[PodRecord],
+    devices: Sequence[SchedulableDevice],
+    recent: RecentUsage | None,
 ) -> Iterator[Json]:
     """By namespace and name; pods without samples are left out."""
     cpu, memory = usage.of("pod_cpu_usage"), usage.memory("pod")
@@ -284,6 +291,7 @@ def _pods(
             used["devices"] = [device[Aggregation.AVG] for device in gpus[labels]]
         found = {name: round(of[labels], 4) for name, of in delays.items() if labels in of}
         ours = _filled("containers", _containers(record, *inside)) | _filled("delays", found)
+        ours |= _filled("recent", recent.rows(record) if recent else {})
         ours |= _filled("schedWaits", _sched_waits(record, delays["sched_wait"]))
         kube = kube_qos(pod.cgroup_parent)
         priority = record.demand.priority if record.demand else None
@@ -311,6 +319,18 @@ def _containers(
     }
 
 
+def _recent(cache: MetricCache, now: float, policy: MetricCollectPolicy) -> RecentUsage:
+    usage = _Usage(cache, TimeWindow(now - recent_usage.SECONDS, now), policy.memory, _AVG)
+    cpu = usage.of("pod_cpu_usage") | usage.of("container_cpu_usage")
+    memory = usage.memory("pod") | usage.memory("container")
+    waits = usage.of(DELAYS["sched_wait"])
+    return RecentUsage(
+        {labels: value for labels, [value] in cpu.items()},
+        {labels: value for labels, [value] in memory.items()},
+        with_pods({labels: value for labels, [value] in waits.items()}),
+    )
+
+
 def _sched_waits(record: PodRecord, waits: Mapping[Labels, float]) -> Json:
     """Return what each of several containers waits for CPUs, as ``delays`` has the worst one's."""
     if len(record.containers) < 2:
@@ -327,6 +347,8 @@ def _ours(
     if known.echo is not None:
         window = TimeWindow(now - policy.aggregate, now)
         found["rollout"] = rollout_echo.document(known.echo, cache, window, known.pods)
+    if known.with_recent:
+        found["recentSeconds"] = recent_usage.SECONDS
     return found
 
 

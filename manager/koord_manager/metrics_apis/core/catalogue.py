@@ -93,11 +93,11 @@ def node_series(
     """The series of a node's metric; one for each NUMA node of those that have them."""
     if name in _OF_NODES:
         of = _OF_NODES[name]
-        return _series({(): [(sample, of(sample.node, capacity)) for sample in samples]})
-    of_zone, by_zone = _OF_ZONES[name], dict[tuple[tuple[str, str], ...], list[_Value]]()
+        return _series({(): [sample.of_node(of(sample.node, capacity)) for sample in samples]})
+    of_zone, by_zone = _OF_ZONES[name], dict[tuple[tuple[str, str], ...], list[Point]]()
     for sample in samples:
         for zone, used in sample.zones:
-            by_zone.setdefault(((NUMA, zone),), []).append((sample, of_zone(used)))
+            by_zone.setdefault(((NUMA, zone),), []).append(sample.of_node(of_zone(used)))
     return _series(by_zone)
 
 
@@ -117,7 +117,7 @@ class PodSamples:
         return _series(
             {
                 ((CONTAINER, container), (NODE_NAME, pod.node)): [
-                    (sample, of(found[container], limit))
+                    sample.of_pod(of(found[container], limit))
                     for sample, found in rows
                     if container in found
                 ]
@@ -136,13 +136,10 @@ class PodSamples:
                 yield sample, rows
 
 
-_Value = tuple[UsageSample, float]
-
-
-def _series(given: Mapping[tuple[tuple[str, str], ...], Iterable[_Value]]) -> list[MetricSeries]:
+def _series(given: Mapping[tuple[tuple[str, str], ...], Iterable[Point]]) -> list[MetricSeries]:
     """The series that have points; what is unknown, or more than a quantity takes, is no point."""
     points: Iterator[tuple[tuple[tuple[str, str], ...], tuple[Point, ...]]] = (
-        (labels, tuple(sample.point(value) for sample, value in values if 0 <= value < _MOST))
+        (labels, tuple(point for point in values if 0 <= point.value < _MOST))
         for labels, values in given.items()
     )
     return [MetricSeries(dict(labels), found) for labels, found in points if found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -42,11 +42,13 @@ class RowUsage(NamedTuple):
 class UsageSample:
     """A report made at ``time``, seconds since the epoch, over the ``window`` seconds before.
 
-    ``amounts`` has for each of the ``keys`` what ``RowUsage`` has. ``zones`` are NUMA nodes by id.
+    Pods may have a shorter ``pod_window``. ``amounts`` has for each of the ``keys`` what
+    ``RowUsage`` has. ``zones`` are NUMA nodes by id.
     """
 
     time: float
     window: float
+    pod_window: float
     node: RowUsage
     zones: tuple[tuple[str, RowUsage], ...]
     keys: tuple[ContainerKey, ...]
@@ -57,9 +59,13 @@ class UsageSample:
         first = place * _AMOUNTS_OF_ROW
         return RowUsage(*self.amounts[first : first + _AMOUNTS_OF_ROW])
 
-    def point(self, value: float) -> Point:
-        """A value of this report."""
+    def of_node(self, value: float) -> Point:
+        """A value of the node."""
         return Point(self.time, value, self.window)
+
+    def of_pod(self, value: float) -> Point:
+        """A value of a pod."""
+        return Point(self.time, value, self.pod_window)
 
 
 class _Usage(msgspec.Struct):
@@ -80,10 +86,18 @@ class _Delays(msgspec.Struct):
     sched_wait: float = UNKNOWN
 
 
+class _RecentRow(msgspec.Struct, array_like=True):
+    cpu: float
+    memory: float
+    sched_wait: float = UNKNOWN
+
+
 class _Ours(msgspec.Struct):
     containers: dict[str, dict[str, Any]] | None = None
     delays: _Delays | None = None
     waits: dict[str, float] | None = msgspec.field(default=None, name="schedWaits")
+    recent: dict[str, _RecentRow] | None = None
+    recent_seconds: float = msgspec.field(default=0.0, name="recentSeconds")
 
 
 class _Extensions(msgspec.Struct):
@@ -101,6 +115,7 @@ class _Status(msgspec.Struct):
     updated: str | None = msgspec.field(default=None, name="updateTime")
     node: _Node | None = msgspec.field(default=None, name="nodeMetric")
     pods: list[_Pod] | None = msgspec.field(default=None, name="podsMetric")
+    extensions: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
 
 
 _STATUS = msgspec.json.Decoder(_Status)
@@ -117,25 +132,42 @@ def read_sample(status: bytes, heard: float, window: float) -> UsageSample | Non
         found = _STATUS.decode(status)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    rows = dict(_rows(found.pods or ()))
+    recent = _extension(found.extensions).recent_seconds
+    rows = dict(_rows(found.pods or (), is_recent=recent > 0))
     amounts = array("d", (amount for row in rows.values() for amount in row))
     node = found.node or _Node()
     zones = ((str(zone.id), _usage(zone.usage)) for zone in node.zones or ())
     return UsageSample(
-        _time(found.updated, heard), window, _usage(node.usage), tuple(zones), tuple(rows), amounts
+        _time(found.updated, heard),
+        window,
+        recent if recent > 0 else window,
+        _usage(node.usage),
+        tuple(zones),
+        tuple(rows),
+        amounts,
     )
 
 
-def _rows(pods: list[_Pod] | tuple[()]) -> Iterator[tuple[ContainerKey, RowUsage]]:
+def _rows(pods: Iterable[_Pod], *, is_recent: bool) -> Iterator[tuple[ContainerKey, RowUsage]]:
+    """Rows of one window: of a node that reports recent usage nothing else counts."""
     for pod in pods:
         namespace, ours = sys.intern(pod.namespace), _extension(pod.extensions)
-        delays = ours.delays or _Delays()
-        whole = _usage(pod.usage)
-        yield ContainerKey(namespace, pod.name, ""), whole._replace(sched_wait=delays.sched_wait)
-        for name, resources in filter(itemgetter(0), (ours.containers or {}).items()):
-            wait = (ours.waits or {}).get(name, UNKNOWN)
-            used = _amounts(resources)._replace(sched_wait=wait)
-            yield ContainerKey(namespace, pod.name, sys.intern(name)), used
+        rows = _recent_rows(ours) if is_recent else _usual_rows(pod, ours)
+        for container, used in rows:
+            yield ContainerKey(namespace, pod.name, sys.intern(container)), used
+
+
+def _recent_rows(ours: _Ours) -> Iterator[tuple[str, RowUsage]]:
+    for container, row in (ours.recent or {}).items():
+        yield container, RowUsage(row.cpu, row.memory, row.sched_wait)
+
+
+def _usual_rows(pod: _Pod, ours: _Ours) -> Iterator[tuple[str, RowUsage]]:
+    delays = ours.delays or _Delays()
+    yield "", _usage(pod.usage)._replace(sched_wait=delays.sched_wait)
+    for container, resources in filter(itemgetter(0), (ours.containers or {}).items()):
+        wait = (ours.waits or {}).get(container, UNKNOWN)
+        yield container, _amounts(resources)._replace(sched_wait=wait)
 
 
 def _extension(raw: msgspec.Raw) -> _Ours:

@@ -232,6 +232,24 @@ def test_delays_of_a_pod_are_those_of_its_worst_container(samples: Samples) -> N
     assert reported["extensions"] == {"pykoord": {"delays": delays}}
 
 
+def test_usage_of_the_last_minute_is_beside_that_of_the_window(samples: Samples) -> None:
+    samples.put("pod_memory_usage", 3000.0, "u1")
+    samples.put("container_memory_usage", 1000.0, "u1", "c1")
+    samples.put("container_cpu_sched_wait", 40.0, "u1", "c1")
+    for series in (Series("pod_cpu_usage", ("u1",)), Series("container_cpu_usage", ("u1", "c1"))):
+        for age in range(0, 300, 10):
+            samples.append(NOW - age, [Sample(series, 2.0 if age <= 60 else 0.5)])
+    one = record("a", "u1")
+    inside = {key: Container(one.pod, f"name-{key}", key) for key in ("c1", "c2")}
+    pods = (replace(one, containers=inside),)
+    status = status_of(samples, NodeMetricInputs(pods=pods, with_recent=True))
+    assert status["extensions"] == {"pykoord": {"recentSeconds": 60.0}}
+    [reported] = status["podsMetric"]
+    recent = reported["extensions"]["pykoord"]["recent"]
+    assert recent == {"": [2.0, 3000, 40.0], "name-c1": [2.0, 1000, 40.0]}
+    assert reported["podUsage"]["resources"]["cpu"] != "2"
+
+
 def test_numa_nodes_in_order_one_without_cpus_too(samples: Samples) -> None:
     for node in ("10", "2"):
         samples.put("node_numa_cpu_usage", 1.0, node)
