@@ -82,8 +82,8 @@ class CustomMetricsGroup:
             there = pods.of(namespace)
             found = [pod for pod in there if selects(options, pod.name, pod.labels)]
         else:
-            one = pods.get(namespace, name)
-            found = [one] if one else []
+            pod = pods.get(namespace, name)
+            found = [pod] if pod else []
         return await _send(request, version, self._pod_values(version, found, question, name))
 
     def _node_values(
