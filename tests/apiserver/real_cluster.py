@@ -40,6 +40,7 @@ COMPONENTS = (
     "quotas",
     "descheduler",
     "rollout-guard",
+    "node-backstop",
 )
 
 

@@ -111,6 +111,7 @@ _COMPONENTS = {
     "ResourceMetricsAPI=true": "resource-metrics",
     "CustomMetricsAPI=true": "custom-metrics",
     "ExternalMetricsAPI=true": "external-metrics",
+    "NodeBackstop=true": "node-backstop",
     "RolloutGuard=true": "rollout-guard",
 }
 

@@ -118,7 +118,8 @@ ALL_COMPONENTS = {
     "monitoring.alerts": True,
     "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true,CustomNodeResource=true",
     "manager.featureGates": "ColocationProfileController=true,ResourceMetricsAPI=true,"
-    "CustomMetricsAPI=true,ExternalMetricsAPI=true,RolloutGuard=true,ServiceProfiles=true",
+    "CustomMetricsAPI=true,ExternalMetricsAPI=true,RolloutGuard=true,ServiceProfiles=true,"
+    "NodeBackstop=true",
     "manager.enableNodeMetricApi": "true",
 }
 
@@ -181,6 +182,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
             "colocation-profile-controller",
             {"manager.featureGates": "ColocationProfileController=true"},
         ),
+        ("node-backstop", {"manager.featureGates": "NodeBackstop=true"}),
         ("rollout-guard", {"manager.featureGates": "RolloutGuard=true"}),
         ("service-profiles", {"manager.featureGates": "ServiceProfiles=true"}),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),

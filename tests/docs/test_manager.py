@@ -14,7 +14,7 @@ from koord_manager.noderesource.core.why import why_document
 from koord_manager.program.config import CONTROLLERS
 from koord_manager.program.gates import DEFAULTS
 from koord_manager.slo_config.core.colocation import ColocationStrategy
-from koord_manager.slo_config.core.config import KEYS, read_key, unknown_in
+from koord_manager.slo_config.core.config import KEYS, NODE_BACKSTOP, read_key, unknown_in
 from koord_manager.webhooks.table import TABLE
 from koord_model.keys import ANNOTATION_BATCH_WHY
 from koord_serving.admission.metrics import AdmissionOutcome
@@ -52,6 +52,7 @@ def test_keys_are_those_of_the_config_map() -> None:
 
 def test_the_example_of_the_config_map_is_good() -> None:
     data = yaml.safe_load(block(PAGE, "slo-controller-config"))["data"]
+    data[NODE_BACKSTOP] = block(PAGE, NODE_BACKSTOP)
     assert {key: read_key(key, text)[1] for key, text in data.items()} == dict.fromkeys(data, ())
     assert list(unknown_in(data)) == []
 

@@ -14,6 +14,7 @@ from koord_host.planning.jobs import InlineJobs, Job, JobKey
 from koord_host.planning.outcomes import Outcome, Result, Round
 from koord_kube.core.evictions import EvictionResult
 from koord_kube.reconcile_loop import ReconcileLoop
+from koord_manager.node_backstop.controller import BackstopFigures
 from koord_manager.node_metric.metrics import NodeMetricMetrics
 from koord_manager.program.metrics import ManagerMetrics, ManagerStatus
 from koord_model.patch import Conflict, Patch
@@ -121,7 +122,9 @@ def _served_by_the_manager() -> Iterator[tuple[str, str, set[str]]]:
     """The same of a manager."""
     registry = CollectorRegistry()
     queues = (("noderesource", ReconcileLoop("noderesource", _never)),)
-    ManagerMetrics(registry, lambda: ManagerStatus(leads=True, problems=0, queues=queues))
+    backstop = BackstopFigures(1, is_stopped=False, evictions={"evicted": 1})
+    status = ManagerStatus(leads=True, problems=0, queues=queues, backstop=backstop)
+    ManagerMetrics(registry, lambda: status)
     webhooks = WebhookMetrics(registry)
     webhooks.requests.labels("/mutate-pod", "CREATE", AdmissionOutcome.CHANGED).inc()
     webhooks.seconds.labels("/mutate-pod").observe(0.001)

@@ -1,13 +1,14 @@
-"""Taints Nodes for conditions that their eviction plugins report, and removes these taints."""
+"""Taints Nodes for what sources find, and removes these taints."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
-import anyio.lowlevel
 import msgspec
+from koord_kube.core.events import reference
+from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import NODES
 from koord_kube.protocol.selectors import named
@@ -16,46 +17,41 @@ from koord_kube.shared_backoff import backoff_of
 from koord_service.log_deduplicator import LogDeduplicator
 
 from koord_manager.node_objects.controller import NodeInformer
+from koord_manager.node_taints.core.source import NodeTaints, TaintSource
 from koord_manager.node_taints.core.taints import (
     MOST_PERCENT,
     NodeTaint,
     TaintHolds,
     own,
     patch,
-    reported,
 )
 
-GATE = "ManagedTaints"
-_AT_ONCE = 250
-"""Statuses that are looked at in one go, which takes some milliseconds."""
+LOOK_SECONDS = 10.0
+_NONE: frozenset[NodeTaint] = frozenset()
 _OBJECT = msgspec.json.Decoder(Object)
 
 
 class NodeTaintController:
-    """The controller; ``status`` is a node's newest NodeMetric status, ``None`` without one.
-
-    ``api`` must write only while this manager leads.
-    """
+    """The one writer of such taints; ``api`` must write only while this manager leads."""
 
     def __init__(
         self,
         api: Api,
         nodes: NodeInformer,
-        status: Callable[[str], bytes | None],
+        sources: Sequence[TaintSource],
+        recorder: EventRecorder,
         *,
         on_warning: Callable[[str], None],
-        interval: float = 10.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
         self._nodes = nodes
-        self._status = status
+        self._sources = sources
+        self._recorder = recorder
         self._on_warning = on_warning
-        self._interval = interval
         self._monotonic = monotonic
         self._holds = TaintHolds()
-        self._read: dict[str, bytes | None] = {}
-        self._wanted: dict[str, frozenset[NodeTaint]] = {}
+        self._wanted: NodeTaints = {}
         self._reported = LogDeduplicator()
         self.loop = ReconcileLoop(
             "nodetaint", self._write, on_warning=on_warning, backoff=backoff_of(api)
@@ -64,10 +60,20 @@ class NodeTaintController:
     @property
     def problem(self) -> str:
         """Reason why taints may not be as desired, in a line; "" while there is none."""
-        if self._holds.waiting:
-            number = len(self._holds.waiting)
-            return f"nodetaint: {number} nodes wait, since {MOST_PERCENT} % of all have taints"
-        return self.loop.problem
+        sources = (source.problem for source in self._sources)
+        return next((line for line in (*sources, self._waiting) if line), self.loop.problem)
+
+    @property
+    def waiting(self) -> Sequence[str]:
+        """Nodes whose taints would be too many."""
+        return self._holds.waiting
+
+    @property
+    def _waiting(self) -> str:
+        if not self._holds.waiting:
+            return ""
+        number = len(self._holds.waiting)
+        return f"nodetaint: {number} nodes wait, since {MOST_PERCENT} % of all have taints"
 
     async def run(self) -> None:
         """For ever."""
@@ -76,31 +82,29 @@ class NodeTaintController:
             group.start_soon(self.loop.run)
             while True:
                 await self.look()
-                await anyio.sleep(self._interval)
+                await anyio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """See what nodes report, and queue those whose taints are not as desired."""
-        names, asked = list(self._nodes.objects), {}
-        for start in range(0, len(names), _AT_ONCE):
-            for name in names[start : start + _AT_ONCE]:
-                status = self._status(name)
-                # The same bytes are the same report: a node that is silent asks for nothing.
-                if status is not self._read.get(name):
-                    self._read[name] = status
-                    asked[name] = reported(status)
-            await anyio.lowlevel.checkpoint()
+        """See what sources ask for, and queue the nodes whose taints are not as desired."""
         nodes = self._nodes.objects
-        self._read = {name: status for name, status in self._read.items() if name in nodes}
         present = {name: ours for name, node in nodes.items() if (ours := own(node.annotations))}
-        wanted = self._holds.desired(nodes.keys(), asked, present, self._monotonic())
-        self._wanted = dict(wanted)
-        for name in present.keys() | wanted.keys():
-            if present.get(name, frozenset()) != wanted.get(name, frozenset()):
+        asked: dict[str, frozenset[NodeTaint]] = {}
+        for source in self._sources:
+            for name, taints in (await source.asked(present)).items():
+                asked[name] = asked.get(name, _NONE) | taints
+        present = {name: ours for name, node in nodes.items() if (ours := own(node.annotations))}
+        now = self._monotonic()
+        self._wanted = self._holds.desired(nodes.keys(), asked, present, now, self._bars)
+        for name in present.keys() | self._wanted.keys():
+            if present.get(name, _NONE) != self._wanted.get(name, _NONE):
                 self.loop.add(name)
-        if self._holds.waiting and self._reported.is_new("waiting"):
-            self._on_warning(self.problem)
-        elif not self._holds.waiting:
+        if self._waiting and self._reported.is_new("waiting"):
+            self._on_warning(self._waiting)
+        elif not self._waiting:
             self._reported.clear()
+
+    def _bars(self, taint: NodeTaint) -> bool:
+        return any(source.bars(taint) for source in self._sources)
 
     async def _write(self, name: str) -> None:
         """Bring one Node's taints to what is desired, by its newest state."""
@@ -109,8 +113,22 @@ class NodeTaintController:
                 node = _OBJECT.decode(item)
                 meta = node["metadata"]
                 before = own(meta.get("annotations") or {})
-                change = patch(node, before, self._wanted.get(name, frozenset()))
+                after = self._wanted.get(name, _NONE)
+                change = patch(node, before, after)
                 if change is not None:
                     # Another's taint that comes meanwhile must not be lost.
                     version = meta.get("resourceVersion", "")
                     await self._api.patch(NODES, name, change, version=version)
+                    self._record(name, before, after)
+
+    def _record(self, name: str, before: frozenset[NodeTaint], after: frozenset[NodeTaint]) -> None:
+        for taints, word in ((after - before, "set"), (before - after, "removed")):
+            for taint in sorted(taints):
+                reasons = (source.reason(name, taint) for source in self._sources)
+                why = next(filter(None, reasons), "nothing asks for it")
+                self._recorder.record(
+                    reference(NODES, name, uid=name),
+                    "NodeTaintSet" if word == "set" else "NodeTaintRemoved",
+                    f"{taint.key}:{taint.effect} is {word}: {why}",
+                    warning=word == "set",
+                )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from koord_kube.protocol.api import Api, ConflictError, NotFoundError, Object
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_kube.shared_backoff import backoff_of
+from koord_model.decision import Decision
 from koord_model.node_document import normalization_ratio
 
 from koord_manager.node_objects.controller import NodeInformer
@@ -54,6 +55,7 @@ from koord_manager.slo_config.informer import SLOConfigInformer
 _OVERCOMMIT_TURNS = 12
 """Passes in which every node's real-time ratio is looked at once: a minute, with the default."""
 
+NOTHING_MORE: Mapping[str, Sequence[Decision]] = {}
 _AT_ONCE = 10
 """Nodes that are summed up before other tasks of the event loop run: some milliseconds."""
 
@@ -142,6 +144,11 @@ class NodeResourceController:
         problems = (*informers, self.loop.problem, *self.fleet.refused.values())
         return next((line for line in problems if line), "")
 
+    @property
+    def hears(self) -> bool:
+        """True if NodeMetrics arrive, as far as is known."""
+        return self.known.is_set() and self._metrics.is_followed
+
     def received(self, node: str, status: bytes, at: float) -> None:
         """A report straight from a node; ``at`` is when it came, in monotonic seconds."""
         if self._nodes.synced and node not in self._nodes.objects:
@@ -174,12 +181,15 @@ class NodeResourceController:
             group.start_soon(self.loop.run)
             await self._calculate_forever()
 
-    def why(self, name: str) -> Object:
-        """Return the node's amounts and their reasons, in the form of ``/v1/why``."""
-        node, others = self._nodes.objects.get(name), {}
+    def why(self, name: str, more: Mapping[str, Sequence[Decision]] = NOTHING_MORE) -> Object:
+        """Return the node's amounts and their reasons, in the form of ``/v1/why``.
+
+        ``more`` are decisions of others about it, by who makes them.
+        """
+        node, others = self._nodes.objects.get(name), dict(more)
         if node is not None:
             desired = self._other_desired(name, node, self._strategies(node))
-            others = {calculation: offer.decisions for calculation, offer in desired.items()}
+            others |= {calculation: offer.decisions for calculation, offer in desired.items()}
         return why_document(self.fleet, name, self._clock(), others)
 
     # ---- errors

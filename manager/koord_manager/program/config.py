@@ -21,11 +21,12 @@ CONTROLLERS = (
 """Koordinator's names, and four of our own."""
 
 _GATES = {
-    "colocationprofile": "ColocationProfileController",
-    "nodetaint": "ManagedTaints",
-    "rollout": "RolloutGuard",
-    "serviceprofile": "ServiceProfiles",
+    "colocationprofile": ("ColocationProfileController",),
+    "nodetaint": ("ManagedTaints", "NodeBackstop"),
+    "rollout": ("RolloutGuard",),
+    "serviceprofile": ("ServiceProfiles",),
 }
+"""The gates of which a controller needs one."""
 _NEEDS = {
     "recommendation": ("noderesource",),
     "nodetaint": ("noderesource",),
@@ -262,8 +263,10 @@ def idle_controllers(given: Collection[str], gates: Mapping[str, bool]) -> Itera
     """Lines on what ``--controllers`` names and does not run, or that nothing runs at all."""
     running = enabled_controllers(given)
     for name in (name for name in given if name in running):
-        if not gates.get(_GATES.get(name, ""), True):
-            yield f"{name} needs --feature-gates={_GATES[name]}=true"
+        needed_gates = _GATES.get(name, ())
+        if needed_gates and not any(gates[gate] for gate in needed_gates):
+            each = " or ".join(f"{gate}=true" for gate in needed_gates)
+            yield f"{name} needs --feature-gates={each}"
         else:
             for needed in _NEEDS.get(name, ()):
                 if needed not in running:

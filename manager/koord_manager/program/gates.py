@@ -34,6 +34,7 @@ DEFAULTS: Mapping[str, bool] = {
     "KatalystVocabulary": False,
     "ManagedTaints": False,
     "MultiQuotaTree": False,
+    "NodeBackstop": False,
     "NodeMutatingWebhook": False,
     "NodeValidatingWebhook": False,
     "PodMutatingWebhook": True,
@@ -47,7 +48,8 @@ DEFAULTS: Mapping[str, bool] = {
     "WebhookFramework": True,
 }
 """Those that do something here. Our own are CustomMetricsAPI, ExternalMetricsAPI,
-KatalystVocabulary, ManagedTaints, ResourceMetricsAPI, RolloutGuard and ServiceProfiles."""
+KatalystVocabulary, ManagedTaints, NodeBackstop, ResourceMetricsAPI, RolloutGuard and
+ServiceProfiles."""
 
 UNUSED = frozenset(
     {

@@ -6,19 +6,28 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import anyio
+from koord_kube.client import Client
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
+from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import NODES, PODS, SERVICE_PROFILES
+from koord_kube.shared_backoff import backoff_of
 from koord_service import memory
 
 from koord_manager.metrics_apis.core.pods import PodIndex, read_pod
 from koord_manager.metrics_apis.core.service_metrics import read_packed
+from koord_manager.node_backstop.controller import GATE as NODE_BACKSTOP_GATE
+from koord_manager.node_backstop.controller import BackstopInputs, NodeBackstopController
+from koord_manager.node_backstop.evictions import BackstopEvictor
 from koord_manager.node_metric import controller as node_metric_controller
 from koord_manager.node_metric.service import NodeMetricService
 from koord_manager.node_objects.controller import NodeObjectController
 from koord_manager.node_objects.core.nodes import ClusterNode, is_gone, read_node
 from koord_manager.node_taints.controller import NodeTaintController
+from koord_manager.node_taints.core.source import TaintSource
+from koord_manager.node_taints.reported_conditions import GATE as MANAGED_TAINTS_GATE
+from koord_manager.node_taints.reported_conditions import ReportedConditions
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
 from koord_manager.nodeslo import controller as nodeslo_controller
@@ -56,7 +65,7 @@ class ManagerContext:
 class LeaderControllers:
     """The controllers of one term; ``api`` writes only while the term lasts."""
 
-    def __init__(self, settings: Settings, api: Api, shared: ManagerContext) -> None:
+    def __init__(self, settings: Settings, api: Client, shared: ManagerContext) -> None:
         self._shared = shared
         names = enabled_controllers(settings.controllers)
         self._nodes: Informer[ClusterNode] = Informer(
@@ -97,6 +106,7 @@ class LeaderControllers:
         self._recommendations = (
             self._recommending(settings, api) if "recommendation" in names else None
         )
+        self._backstop = self._guarding(settings, api) if "nodetaint" in names else None
         self._taints = self._tainting(api) if "nodetaint" in names else None
         self._rollouts = self._following(settings, api) if "rollout" in names else None
 
@@ -137,6 +147,15 @@ class LeaderControllers:
         if self.resources is not None:
             self.resources.received(node, status, at)
 
+    def why(self, node: str) -> dict[str, object] | None:
+        """Decisions about a node, in the form of ``/v1/why``; ``None`` where none are made."""
+        if self.resources is None:
+            return None
+        more = {}
+        if self._backstop is not None:
+            more[NODE_BACKSTOP_GATE] = self._backstop.decisions(node)
+        return self.resources.why(node, more)
+
     def problems(self) -> Iterator[str]:
         """Reasons why something may not be as desired, a line each."""
         others = (
@@ -166,6 +185,7 @@ class LeaderControllers:
             passes=self.resources.passes if self.resources else 0,
             pass_seconds=self.resources.pass_seconds if self.resources else 0.0,
             queues=tuple(queues),
+            backstop=self._backstop.figures if self._backstop is not None else None,
         )
 
     async def run(self) -> None:
@@ -180,6 +200,7 @@ class LeaderControllers:
                 self._quotas,
                 self._recommendations,
                 self._taints,
+                self._backstop,
                 self._rollouts,
                 self._pods,
                 self._services,
@@ -238,12 +259,42 @@ class LeaderControllers:
         if self.resources is not None:
             self.resources.node_changed(name, before, now)
 
+    def _guarding(self, settings: Settings, api: Client) -> NodeBackstopController | None:
+        shared, resources = self._shared, self.resources
+        if resources is None or not shared.gates[NODE_BACKSTOP_GATE]:
+            return None
+        return NodeBackstopController(
+            BackstopInputs(
+                self._nodes,
+                lambda: self._nodes.is_followed and resources.hears,
+                lambda: shared.configs.config,
+                self.strategy,
+                resources.status,
+            ),
+            BackstopEvictor(
+                api,
+                PodEvictor(api.write, backoff_of(api)),
+                shared.recorder,
+                on_warning=shared.on_warning,
+            ),
+            shared.recorder,
+            config_map=(settings.slo_config_name, settings.config_namespace),
+            on_warning=shared.on_warning,
+        )
+
     def _tainting(self, api: Api) -> NodeTaintController | None:
         shared = self._shared
-        if self.resources is None or not shared.gates["ManagedTaints"]:
+        if self.resources is None:
+            return None  # there was a line at the start
+        sources: list[TaintSource] = []
+        if shared.gates[MANAGED_TAINTS_GATE]:
+            sources.append(ReportedConditions(self._nodes, self.resources.status))
+        if self._backstop is not None:
+            sources.append(self._backstop)
+        if not sources:
             return None
         return NodeTaintController(
-            api, self._nodes, self.resources.status, on_warning=shared.on_warning
+            api, self._nodes, sources, shared.recorder, on_warning=shared.on_warning
         )
 
     def _following(self, settings: Settings, api: Api) -> RolloutController | None:

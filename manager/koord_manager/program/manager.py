@@ -222,9 +222,7 @@ class Manager:
                 yield f"{line.partition(': ')[0]}: the log says why"
 
     def _why(self, node: str) -> Document | None:
-        term = self._term
-        resources = term.resources if term is not None else None
-        return resources.why(node) if resources is not None else None
+        return self._term.why(node) if self._term is not None else None
 
     def _figures(self) -> ManagerStatus:
         term, problems = self._term, len(self._configs.problems)

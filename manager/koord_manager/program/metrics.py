@@ -11,6 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from koord_manager.node_backstop.controller import BackstopFigures
+
 
 class ObservedQueue(Protocol):
     """A controller's queue of work."""
@@ -31,6 +33,7 @@ class ManagerStatus:
     passes: int = 0
     pass_seconds: float = 0.0
     queues: tuple[tuple[str, ObservedQueue], ...] = ()
+    backstop: BackstopFigures | None = None
 
 
 class ManagerMetrics(Collector):
@@ -63,6 +66,8 @@ class ManagerMetrics(Collector):
             "noderesource_pass_seconds", "How long that took the last time.", now.pass_seconds
         )
         yield from _queues(now.queues)
+        if now.backstop is not None:
+            yield from _backstop(now.backstop)
 
 
 def _queues(queues: Iterable[tuple[str, ObservedQueue]]) -> Iterator[Metric]:
@@ -79,6 +84,17 @@ def _queues(queues: Iterable[tuple[str, ObservedQueue]]) -> Iterator[Metric]:
         handled.add_metric([controller], queue.handled)
         failures.add_metric([controller], queue.failures)
     yield from (length, handled, failures)
+
+
+def _backstop(figures: BackstopFigures) -> Iterator[Metric]:
+    yield _gauge("backstop_nodes", "Unhealthy nodes for long enough.", figures.unhealthy)
+    yield _gauge("backstop_stopped", "Whether too many nodes are unhealthy.", figures.is_stopped)
+    evictions = CounterMetricFamily(
+        "koord_manager_backstop_evictions", "Evictions of unhealthy nodes.", labels=["result"]
+    )
+    for result, number in figures.evictions.items():
+        evictions.add_metric([result], number)
+    yield evictions
 
 
 def _gauge(name: str, about: str, value: float) -> Metric:

@@ -7,7 +7,9 @@ from koord_kube.protocol.resources import NODES
 from koord_manager.node_objects.core.nodes import ClusterNode, read_node
 from koord_manager.node_taints.controller import NodeTaintController
 from koord_manager.node_taints.core.taints import HOLD_SECONDS
+from koord_manager.node_taints.reported_conditions import ReportedConditions
 
+from tests.manager.conftest import event_recorder
 from tests.manager.node_taints.core.test_taints import HOT, THEIRS, status
 from tests.support.kube_api import KubeApi
 
@@ -39,7 +41,12 @@ async def test_a_node_is_tainted_while_it_reports_a_condition() -> None:
         statuses, warnings, now = {"n0": hot, "n1": hot}, list[str](), 0.0
         nodes = Nodes(api, 5)
         controller = NodeTaintController(
-            client, nodes, statuses.get, on_warning=warnings.append, monotonic=lambda: now
+            client,
+            nodes,
+            [ReportedConditions(nodes, statuses.get)],
+            event_recorder(client),
+            on_warning=warnings.append,
+            monotonic=lambda: now,
         )
 
         async def taints() -> list[list[object]]:
@@ -55,5 +62,6 @@ async def test_a_node_is_tainted_while_it_reports_a_condition() -> None:
         statuses["n1"] = bytes(bytearray(hot))  # a new report; the other is silent
         assert await taints() == [[THEIRS, HOT.document], [THEIRS]]
         now = HOLD_SECONDS
+        assert await taints() == [[THEIRS], [THEIRS]], "the place is free once the taint has gone"
         assert await taints() == [[THEIRS], [THEIRS, HOT.document]]
         assert controller.problem == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -47,10 +48,11 @@ _NODE = msgspec.json.Decoder(_Node)
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A Node's identity, labels, annotations and amounts.
+    """A Node's identity, labels, annotations, amounts and conditions.
 
-    ``created`` is as Kubernetes writes times; one that ``takes_pods`` is ready and schedulable. Two
-    can be compared: a heartbeat, for example, does not make them differ.
+    ``created`` is as Kubernetes writes times; one that ``takes_pods`` is ready and schedulable.
+    ``conditions`` are statuses by type. Two can be compared: a heartbeat, for example, does not
+    make them differ.
     """
 
     name: str
@@ -61,6 +63,7 @@ class ClusterNode:
     capacity: Mapping[str, Any] = field(default_factory=dict)
     allocatable: Mapping[str, Any] = field(default_factory=dict)
     takes_pods: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> Object:
         """As the API has it: labels, annotations and amounts."""
@@ -82,6 +85,7 @@ def read_node(raw: bytes) -> ClusterNode:
     """
     found = _NODE.decode(raw)
     meta, status = found.metadata, found.status
+    conditions = _same(tuple((one.type, one.status) for one in status.conditions or () if one.type))
     return ClusterNode(
         meta.name,
         meta.uid,
@@ -90,15 +94,15 @@ def read_node(raw: bytes) -> ClusterNode:
         meta.created,
         status.capacity or {},
         status.allocatable or {},
-        not found.spec.unschedulable and _is_ready(status),
+        not found.spec.unschedulable and conditions.get("Ready") == "True",
+        conditions,
     )
 
 
-def _is_ready(status: _Status) -> bool:
-    return any(
-        condition.type == "Ready" and condition.status == "True"
-        for condition in status.conditions or ()
-    )
+@lru_cache(maxsize=1 << 10)
+def _same(conditions: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """One object for equal ones: most nodes have the same conditions."""
+    return dict(conditions)
 
 
 def is_gone(before: ClusterNode | None, now: ClusterNode | None) -> bool:

@@ -1,8 +1,9 @@
-"""Taints that nodes are to have for conditions of eviction plugins. No IO.
+"""Taints that nodes are to have for conditions of eviction plugins and other faults. No IO.
 
-1. A condition counts for ``HOLD_SECONDS`` after each report that has it, as in Katalyst.
+1. A taint counts for ``HOLD_SECONDS`` after it was last asked for, as in Katalyst.
 2. At most ``MOST_PERCENT`` of the nodes have such taints, and always one may: plugins of all nodes
-   may go wrong at once. Who has one keeps it; others wait in the order in which they reported.
+   may go wrong at once. Who has one keeps it; others wait in the order in which they were asked
+   for. One that is to go takes a place until it has gone.
 3. A taint is ours if the Node's annotation names it: others' of the same key stay.
 
 ``NoExecute`` is not among the effects: it would evict all pods at once, beyond every budget.
@@ -11,8 +12,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +22,9 @@ import msgspec
 HOLD_SECONDS = 300.0
 MOST_PERCENT = 20
 PREFIX = "node.katalyst.kubewharf.io/"
-"""Of the keys; Katalyst's own agents use it, so pods that tolerate their taints tolerate ours."""
+"""Of plugins' keys; Katalyst's own agents use it, so pods that tolerate theirs tolerate ours."""
+OWN_PREFIX = "node.koordinator.sh/"
+"""Of the keys for faults that the manager finds; it is in their names, too."""
 ANNOTATION_TAINTS = "node.koordinator.sh/plugin-taints"
 """Our taints on a Node: "NAME:EFFECT", separated by commas."""
 MOST_TAINTS = 8
@@ -31,15 +35,25 @@ _MARK = b'"conditions"'
 
 
 class NodeTaint(NamedTuple):
-    """A condition's name and an effect."""
+    """A plugin's condition, or the whole key of another taint; and an effect."""
 
     name: str
     effect: str
 
     @property
+    def key(self) -> str:
+        """The key that a Node has it by."""
+        return self.name if "/" in self.name else PREFIX + self.name
+
+    @property
     def document(self) -> dict[str, str]:
         """As a Node has it."""
-        return {"key": PREFIX + self.name, "effect": self.effect}
+        return {"key": self.key, "effect": self.effect}
+
+
+def most_tainted(nodes: int) -> int:
+    """Number of nodes, of so many, that may have taints of ours."""
+    return max(1, nodes * MOST_PERCENT // 100)
 
 
 class _Condition(msgspec.Struct):
@@ -93,6 +107,10 @@ def annotation(taints: Iterable[NodeTaint]) -> str | None:
     return ",".join(f"{taint.name}:{taint.effect}" for taint in sorted(taints)) or None
 
 
+def _nothing(_taint: NodeTaint) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class TaintHolds:
     """Taints that were reported lately, by node; times are of a steady clock.
@@ -109,10 +127,12 @@ class TaintHolds:
         asked: Mapping[str, frozenset[NodeTaint]],
         present: Mapping[str, frozenset[NodeTaint]],
         now: float,
+        bars: Callable[[NodeTaint], bool] = _nothing,
     ) -> Mapping[str, frozenset[NodeTaint]]:
         """The taints that nodes are to have; ``present`` are ours that they have.
 
         Of a node that is not in the result none. After a restart what is there is held anew.
+        What ``bars`` is true of is not set anew.
         """
         for node in present.keys() - self._seen.keys():
             self._seen[node] = dict.fromkeys(present[node], now)
@@ -125,10 +145,19 @@ class TaintHolds:
             if node in nodes
             and (held := {taint: at for taint, at in taints.items() if now - at < HOLD_SECONDS})
         }
-        most = max(1, len(nodes) * MOST_PERCENT // 100)
-        first = sorted(self._seen, key=lambda node: not present.get(node))
-        self.waiting = tuple(first[most:])
-        return {node: frozenset(sorted(self._seen[node])[:MOST_TAINTS]) for node in first[:most]}
+        most = most_tainted(len(nodes))
+        having = [node for node in self._seen if present.get(node)][:most]
+        others = [node for node in self._seen if not present.get(node)]
+        free = max(0, most - sum(1 for taints in present.values() if taints))
+        self.waiting = tuple(others[free:])
+        chosen = having + others[:free]
+        found = {}
+        for node in chosen:
+            there = present.get(node, frozenset())
+            may = (taint for taint in sorted(self._seen[node]) if taint in there or not bars(taint))
+            if taints := frozenset(islice(may, MOST_TAINTS)):
+                found[node] = taints
+        return found
 
 
 def patch(
@@ -139,10 +168,10 @@ def patch(
     ``before`` are ours. What somebody else has set stays theirs.
     """
     there = list((node.get("spec") or {}).get("taints") or ())
-    ours = {(taint.document["key"], taint.effect) for taint in before}
+    ours = {(taint.key, taint.effect) for taint in before}
     others = [taint for taint in there if (taint.get("key"), taint.get("effect")) not in ours]
     taken = {(taint.get("key"), taint.get("effect")) for taint in others}
-    mine = [taint for taint in sorted(wanted) if (taint.document["key"], taint.effect) not in taken]
+    mine = [taint for taint in sorted(wanted) if (taint.key, taint.effect) not in taken]
     taints = [*others, *(taint.document for taint in mine)]
     annotated = annotation(mine)
     known = ((node.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_TAINTS)

@@ -14,6 +14,11 @@ from koord_model.annotations import decode
 from koord_model.excerpt import excerpt
 
 from koord_manager.slo_config.core import sections
+from koord_manager.slo_config.core.backstop import (
+    BACKSTOP_SCHEMA,
+    BackstopRules,
+    overlay_backstop,
+)
 from koord_manager.slo_config.core.colocation import (
     ColocationStrategy,
     CPUNormalization,
@@ -43,6 +48,8 @@ CPU_NORMALIZATION = "cpu-normalization-config"
 RESOURCE_AMPLIFICATION = "resource-amplification-config"
 STRATEGIES = "pykoord-config"
 """Our own: what becomes ``extensions.pykoord`` of NodeSLOs, ``strategies`` for example."""
+NODE_BACKSTOP = "node-backstop-config"
+"""Our own: when nodes are tainted, and whose pods go."""
 
 MOST_UNKNOWN = 8
 """Unknown fields of a key that are named; what follows is most likely of the same kind."""
@@ -123,10 +130,11 @@ _KEYS: Mapping[str, _Key] = {
         sections.STRATEGIES_SCHEMA,
         with_reach=True,
     ),
+    NODE_BACKSTOP: _flat("backstop", BackstopRules(), overlay_backstop, BACKSTOP_SCHEMA),
 }
 
 KEYS = frozenset(_KEYS)
-"""Every key that the ConfigMap may have: Koordinator's eight, and one of our own."""
+"""Every key that the ConfigMap may have: Koordinator's eight, and two of our own."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +155,7 @@ class SLOConfig:
     system: ConfigLayers[Document]
     host_applications: ConfigLayers[Document]
     extension: ConfigLayers[Document] | None
+    backstop: ConfigLayers[BackstopRules]
     unknown: frozenset[str] = frozenset()
 
     def strategies_for(

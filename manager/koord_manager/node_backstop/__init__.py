@@ -1,0 +1,1 @@
+"""Unhealthy nodes: a bounded number is tainted, and some of their pods are evicted."""

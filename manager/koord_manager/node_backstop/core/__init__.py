@@ -1,0 +1,1 @@
+"""Unhealthy nodes, and what may be done about them. No IO."""
