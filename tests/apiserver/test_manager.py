@@ -9,8 +9,8 @@ from typing import Any
 
 from koord_demo.programs import console_script
 
-from tests.apiserver.real_cluster import RealCluster, node
-from tests.support.manager_program import NAMESPACE
+from tests.apiserver.real_cluster import RealCluster, node, pod
+from tests.support.manager_program import NAMESPACE, QUICK
 from tests.support.waiting import until
 
 WHY = "node.koordinator.sh/batch-resource-why"
@@ -90,6 +90,42 @@ async def test_somebody_asks_why(cluster: RealCluster) -> None:
     )
     await until(lambda: ask()[0] == 0, "the role counts")
     assert ["offered", "5", "cores"] in [line.split() for line in ask()[1].splitlines()]
+
+
+async def test_an_unhealthy_node_is_emptied_though_its_leader_is_killed(
+    cluster: RealCluster,
+) -> None:
+    rule = {"afterSeconds": 0, "evict": "all"}
+    rules = json.dumps({"conditions": {"KernelDeadlock": rule}})
+    _configure(cluster, **{"node-backstop-config": rules})
+    cluster.namespace("crowd")
+    cluster.apply(node("u1"), *(_owned(name) for name in ("app", "be-1", "be-2")))
+    cluster.status("node", "u1", {"conditions": [{"type": "KernelDeadlock", "status": "True"}]})
+    theirs = cluster.get("node", "u1")["spec"]["taints"]
+    gated = (*QUICK, "--feature-gates=NodeBackstop=true")
+    first, second = cluster.manager("m1", *gated), cluster.manager("m2", *gated)
+    first.start()
+    await until(lambda: first.ready and first.leads, "it leads")
+    second.start()
+    await until(lambda: _leaving(cluster) == {"be-1"}, "best-effort pods go first")
+    first.kill()
+    await until(lambda: _leaving(cluster) == {"be-1", "be-2"}, "the next leader goes on")
+    ours = {"key": "node.koordinator.sh/KernelDeadlock", "effect": "NoSchedule"}
+    assert cluster.get("node", "u1")["spec"]["taints"] == [*theirs, ours]
+
+
+def _owned(name: str) -> dict[str, Any]:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "o", "uid": "o", "controller": True}
+    qos = {"koordinator.sh/qosClass": "BE"} if name.startswith("be") else {"app": name}
+    made = pod(name, "crowd", {"nodeName": "u1"}, {}, **qos)
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+def _leaving(cluster: RealCluster) -> set[str]:
+    pods = cluster.get("pods", "-n", "crowd")["items"]
+    found = (each["metadata"] for each in pods)
+    return {meta["name"] for meta in found if "deletionTimestamp" in meta}
 
 
 async def _busy(cluster: RealCluster, name: str, cores: float) -> None:

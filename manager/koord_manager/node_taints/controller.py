@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import msgspec
@@ -32,7 +32,10 @@ _OBJECT = msgspec.json.Decoder(Object)
 
 
 class NodeTaintController:
-    """The one writer of such taints; ``api`` must write only while this manager leads."""
+    """The one writer of such taints; ``api`` must write only while this manager leads.
+
+    Nothing is looked at before ``known`` returns: then all has been read that sources go by.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class NodeTaintController:
         sources: Sequence[TaintSource],
         recorder: EventRecorder,
         *,
+        known: Callable[[], Awaitable[object]],
         on_warning: Callable[[str], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -48,6 +52,7 @@ class NodeTaintController:
         self._nodes = nodes
         self._sources = sources
         self._recorder = recorder
+        self._known = known
         self._on_warning = on_warning
         self._monotonic = monotonic
         self._holds = TaintHolds()
@@ -77,7 +82,7 @@ class NodeTaintController:
 
     async def run(self) -> None:
         """For ever."""
-        await self._nodes.wait_synced()
+        await self._known()
         async with anyio.create_task_group() as group:
             group.start_soon(self.loop.run)
             while True:

@@ -294,7 +294,12 @@ class LeaderControllers:
         if not sources:
             return None
         return NodeTaintController(
-            api, self._nodes, sources, shared.recorder, on_warning=shared.on_warning
+            api,
+            self._nodes,
+            sources,
+            shared.recorder,
+            known=self.resources.known.wait,
+            on_warning=shared.on_warning,
         )
 
     def _following(self, settings: Settings, api: Api) -> RolloutController | None:

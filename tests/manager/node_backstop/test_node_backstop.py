@@ -55,7 +55,7 @@ class Bench:
             inputs, self.evictor, self.recorder, config_map=about, **more
         )
         self.taints = NodeTaintController(
-            client, self.nodes, [self.backstop], self.recorder, **more
+            client, self.nodes, [self.backstop], self.recorder, known=self.nodes.wait_synced, **more
         )
 
     def node(self, name: str, deadlock: str) -> None:

@@ -45,6 +45,7 @@ async def test_a_node_is_tainted_while_it_reports_a_condition() -> None:
             nodes,
             [ReportedConditions(nodes, statuses.get)],
             event_recorder(client),
+            known=nodes.wait_synced,
             on_warning=warnings.append,
             monotonic=lambda: now,
         )

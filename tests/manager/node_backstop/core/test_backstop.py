@@ -59,24 +59,24 @@ class PlayedCluster:
 
     def look(self, seconds: float = LOOK, hears: bool = True, written: bool = True) -> None:
         self.now += seconds
+        ours, none = self.ours, frozenset[NodeTaint]()
         self.backstop.begin(self.now, hears=hears)
         for name in self.names:
             if hears and name not in self.mute:
                 self.reports[name] = self.now
             status = "True" if name in self.deadlocked else "False"
             report = self.reports.get(name, 1.0), MISSED, LIMIT
-            taints = self.ours.get(name, frozenset())
+            taints = ours.get(name, none)
             conditions = {"KernelDeadlock": status}
             self.backstop.take(NodeObservation(name, "u", *report, conditions, RULES, taints))
-        asked = self.backstop.end(self.ours)
-        wanted = self.holds.desired(self.names, asked, self.ours, self.now, self.backstop.bars)
+        asked = self.backstop.end(ours)
+        wanted = self.holds.desired(self.names, asked, ours, self.now, self.backstop.bars)
         for name in self.names if hears and written else ():
             node = self.objects[name]
-            before = self.ours.get(name, frozenset())
-            change = patch(node, before, wanted.get(name, frozenset()))
+            change = patch(node, ours.get(name, none), wanted.get(name, none))
             if change:
-                ours = change["metadata"]["annotations"]
-                kept = {key: text for key, text in ours.items() if text is not None}
+                annotations = change["metadata"]["annotations"].items()
+                kept = {key: text for key, text in annotations if text is not None}
                 node["metadata"] = {"annotations": kept}
                 node["spec"] = change["spec"]
 
