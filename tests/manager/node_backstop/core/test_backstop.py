@@ -22,7 +22,7 @@ RULES = BackstopRules(conditions=(("KernelDeadlock", EVERYTHING),))
 DEADLOCK = NodeTaint("node.koordinator.sh/KernelDeadlock", "NoSchedule")
 SILENT = NodeTaint("node.koordinator.sh/KoordletSilent", "NoSchedule")
 THEIRS = {"key": "node.koordinator.sh/KernelDeadlock", "value": "x", "effect": "NoExecute"}
-MISSED, LIMIT, LOOK, SLOW = 135.0, 900.0, 10.0, 30.0
+MISSED, LIMIT, LOOK, SLOW = 335.0, 900.0, 10.0, 30.0
 
 
 @dataclass
@@ -71,7 +71,7 @@ class PlayedCluster:
             self.backstop.take(NodeObservation(name, "u", *report, conditions, RULES, taints))
         asked = self.backstop.end(ours)
         wanted = self.holds.desired(self.names, asked, ours, self.now, self.backstop.bars)
-        for name in self.names if hears and written else ():
+        for name in self.names if written else ():
             node = self.objects[name]
             change = patch(node, ours.get(name, none), wanted.get(name, none))
             if change:
@@ -94,6 +94,9 @@ def test_a_fault_that_lasts_taints_evicts_and_heals() -> None:
     grant = cluster.grant("n3")
     assert grant == EvictionGrant(EvictScope.ALL, frozenset({DEADLOCK}), "condition KernelDeadlock")
     assert cluster.backstop.grant("n3", frozenset()) is None, "its taint was removed"
+    cluster.pass_time(2 * HOLD_SECONDS, hears=False)
+    assert cluster.ours == {"n3": {DEADLOCK}}, "what is not seen changes nothing"
+    assert cluster.grant("n3") is None
     cluster.deadlocked.clear()
     cluster.look()
     assert cluster.grant("n3") is None
@@ -164,6 +167,18 @@ def test_above_the_stop_nothing_new_is_done_until_a_while_after() -> None:
     assert cluster.grant("n0") is not None
 
 
+def test_a_taint_that_could_not_be_written_before_the_stop_is_not_set_in_it() -> None:
+    cluster = PlayedCluster(20, deadlocked={"n0"})
+    for _ in range(8):
+        cluster.look(written=False)
+    cluster.deadlocked = {f"n{number}" for number in range(6)}
+    for _ in range(5):
+        cluster.look(written=False)
+    cluster.pass_time(40)
+    assert cluster.backstop.stop_reason
+    assert cluster.ours == {}
+
+
 def test_a_cause_is_counted_among_the_nodes_that_can_have_it() -> None:
     cluster = PlayedCluster(20)
     cluster.reports = dict.fromkeys(cluster.names[4:], 0.0)
@@ -213,6 +228,7 @@ def test_within_bounds_whatever_happens_and_settled_in_the_end(
             assert all(node["spec"]["taints"][0] == THEIRS for node in cluster.objects.values())
             granted = [name for name in cluster.names if cluster.grant(name)]
             assert len(granted) <= most
+            assert step["hears"] or cluster.ours == before
             if cluster.backstop.stop_reason or not step["hears"]:
                 assert all(
                     taints <= before.get(name, frozenset()) for name, taints in cluster.ours.items()
