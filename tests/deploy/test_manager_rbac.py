@@ -43,6 +43,7 @@ from koord_manager.node_metric.publisher import LeaderEndpoint, LeaderPublisher
 from koord_manager.node_metric.report_authorizer import ReportAuthorizer
 from koord_manager.node_objects.core.nodes import ClusterNode, read_node
 from koord_manager.noderesource.controller import NodeResourceController
+from koord_manager.noderesource.core.pods import read_pod_summary
 from koord_manager.program.cluster_queries import ClusterQueries
 from koord_manager.program.config import Settings
 from koord_manager.program.metrics_groups import METRICS_GROUPS
@@ -255,12 +256,13 @@ class Parts:
             metrics.node_changed(name)
 
         nodes = Informer(self.client, NODES, decode=read_node, on_change=changed)
+        pods = Informer(self.client, PODS, decode=read_pod_summary)
         resources = NodeResourceController(
-            self.client, nodes, configs, gates={}, on_warning=_quiet, period=0.02
+            self.client, nodes, pods, configs, gates={}, on_warning=_quiet, period=0.02
         )
         metrics = controller.controller(self.client, nodes, configs, _quiet)
         count = self.api.count
-        async with self.running(recorder, configs, nodes, metrics, resources):
+        async with self.running(recorder, configs, nodes, pods, metrics, resources):
             await self.until(lambda: count("create", "nodemetrics") == 2)
             status = {"status": _usage()}
             await self.client.patch(NODE_METRICS, "n1", status, subresource="status")

@@ -13,7 +13,7 @@ import msgspec
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.informer import Informer
 from koord_kube.protocol.api import Api, ConflictError, NotFoundError, Object
-from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
+from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_kube.shared_backoff import backoff_of
 from koord_model.decision import Decision
@@ -38,7 +38,7 @@ from koord_manager.noderesource.core.fleet import Fleet
 from koord_manager.noderesource.core.gpu_resource import gpu
 from koord_manager.noderesource.core.node_patch import patches
 from koord_manager.noderesource.core.node_state import read_node_state, zones
-from koord_manager.noderesource.core.pods import PodSummary, read_pod_summary
+from koord_manager.noderesource.core.pods import PodSummary
 from koord_manager.noderesource.core.rdma_resource import rdma
 from koord_manager.noderesource.core.realtime_overcommit import OvercommitLevels, present_ratios
 from koord_manager.noderesource.core.resource_amplification import amplification
@@ -63,7 +63,7 @@ _AT_ONCE = 10
 class NodeResourceController:
     """The controller. ``api`` must write only while this manager leads.
 
-    The owner of the ``nodes``' informer calls ``node_changed``.
+    The owner of the informers of ``nodes`` and ``pods`` calls ``node_changed`` and ``pod_changed``.
     ``period`` is how often all nodes are calculated, in seconds; a change of a Node or of the
     configuration does not wait for that. Of ``calculations`` those left out leave on nodes what
     they find there. With ``settle`` nodes report straight to this manager: for so many seconds
@@ -74,6 +74,7 @@ class NodeResourceController:
         self,
         api: Api,
         nodes: NodeInformer,
+        pods: Informer[Any],
         configs: SLOConfigInformer,
         *,
         gates: Mapping[str, bool],
@@ -87,6 +88,7 @@ class NodeResourceController:
     ) -> None:
         self._api = api
         self._nodes = nodes
+        self._pods = pods
         self._configs = configs
         self._gates = gates
         self._on_warning = on_warning
@@ -114,9 +116,6 @@ class NodeResourceController:
         """Duration of the last pass, without the sums from before."""
 
         more: dict[str, Any] = {"on_warning": on_warning, "timing": pace}
-        self._pods: Informer[PodSummary] = Informer(
-            api, PODS, decode=read_pod_summary, on_change=self.fleet.pod, **more
-        )
         self._metrics: Informer[bytes] = Informer(
             api, NODE_METRICS, decode=metric_status, on_change=self._metric_changed, **more
         )
@@ -131,7 +130,6 @@ class NodeResourceController:
             **more,
         )
         self._informers: tuple[Informer[Any], ...] = (
-            self._pods,
             self._metrics,
             self._topologies,
             self._devices,
@@ -140,7 +138,8 @@ class NodeResourceController:
     @property
     def problem(self) -> str:
         """Reason why nodes may not offer the right amounts, in a line; "" while there is none."""
-        informers = (informer.problem for informer in self._informers if not informer.absent)
+        followed = (self._pods, *self._informers)
+        informers = (informer.problem for informer in followed if not informer.absent)
         problems = (*informers, self.loop.problem, *self.fleet.refused.values())
         return next((line for line in problems if line), "")
 
@@ -193,6 +192,10 @@ class NodeResourceController:
         return why_document(self.fleet, name, self._clock(), others)
 
     # ---- errors
+
+    def pod_changed(self, key: str, before: PodSummary | None, now: PodSummary | None) -> None:
+        """A pod was added, changed or deleted, as of an informer."""
+        self.fleet.pod(key, before, now)
 
     def node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
         """A Node was added, changed or deleted; ``before`` and ``now`` as of an informer."""

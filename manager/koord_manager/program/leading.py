@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 from koord_kube.client import Client
@@ -30,6 +31,7 @@ from koord_manager.node_taints.reported_conditions import GATE as MANAGED_TAINTS
 from koord_manager.node_taints.reported_conditions import ReportedConditions
 from koord_manager.noderesource.controller import NodeResourceController
 from koord_manager.noderesource.core.calculation_names import CALCULATIONS
+from koord_manager.noderesource.core.pods import PodSummary, read_pod_summary
 from koord_manager.nodeslo import controller as nodeslo_controller
 from koord_manager.nodeslo.controller import NodeSLOController
 from koord_manager.nodeslo.core.reconciler import no_services
@@ -37,6 +39,7 @@ from koord_manager.profiles.controller import ColocationProfileController, Profi
 from koord_manager.program.config import Settings, enabled_controllers, select_enabled
 from koord_manager.program.gates import CUSTOM_METRICS, EXTERNAL_METRICS, RESOURCE_METRICS
 from koord_manager.program.metrics import ManagerStatus
+from koord_manager.program.pod_views import read_views, views_handler
 from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
@@ -73,17 +76,8 @@ class LeaderControllers:
         )
         self._services = self._service_profiles(api) if "serviceprofile" in names else None
         self._pod_index = PodIndex()
-        self._pods = (
-            Informer(
-                api,
-                PODS,
-                decode=read_pod,
-                on_change=self._pod_index.changed,
-                on_warning=shared.on_warning,
-            )
-            if shared.gates[RESOURCE_METRICS] or shared.gates[CUSTOM_METRICS]
-            else None
-        )
+        self._measures_pods = shared.gates[RESOURCE_METRICS] or shared.gates[CUSTOM_METRICS]
+        self._pods = self._pod_informer(api, "noderesource" in names)
         self._service_values: Informer[bytes] | None = (
             Informer(
                 api,
@@ -96,7 +90,11 @@ class LeaderControllers:
             else None
         )
         self._objects = tuple(self._node_objects(api, names))
-        self.resources = self._node_resources(settings, api) if "noderesource" in names else None
+        self.resources = (
+            self._node_resources(settings, api, self._pods)
+            if "noderesource" in names and self._pods is not None
+            else None
+        )
         self._profiles = _profiles(settings, api, shared) if "colocationprofile" in names else None
         self._quotas = (
             QuotaProfileController(api, self._nodes, shared.recorder, on_warning=shared.on_warning)
@@ -123,7 +121,8 @@ class LeaderControllers:
     @property
     def pods(self) -> PodIndex | None:
         """All pods on nodes, for the metrics APIs; ``None`` while they are not known."""
-        return self._pod_index if self._pods is not None and self._pods.synced else None
+        is_known = self._measures_pods and self._pods is not None and self._pods.synced
+        return self._pod_index if is_known else None
 
     @property
     def service_values(self) -> Mapping[str, bytes] | None:
@@ -224,6 +223,26 @@ class LeaderControllers:
             services = self._services.entries if self._services else no_services
             yield nodeslo_controller.controller(*given, services)
 
+    def _pod_informer(self, api: Api, summaries: bool) -> Informer[Any] | None:
+        """An informer of as much of each pod as anybody needs; ``None`` where nobody does."""
+        decode: Callable[[bytes], Any]
+        changed: Callable[[str, Any, Any], None]
+        if self._measures_pods and summaries:
+            decode = read_views
+            changed = views_handler(self._summary_changed, self._pod_index.changed)
+        elif self._measures_pods:
+            decode, changed = read_pod, self._pod_index.changed
+        elif summaries:
+            decode, changed = read_pod_summary, self._summary_changed
+        else:
+            return None
+        warn = self._shared.on_warning
+        return Informer(api, PODS, decode=decode, on_change=changed, on_warning=warn)
+
+    def _summary_changed(self, key: str, before: PodSummary | None, now: PodSummary | None) -> None:
+        if self.resources is not None:
+            self.resources.pod_changed(key, before, now)
+
     def _service_profiles(self, api: Api) -> ServiceProfileController | None:
         shared = self._shared
         if not shared.gates[SERVICE_PROFILES_GATE]:
@@ -237,12 +256,15 @@ class LeaderControllers:
             if isinstance(controller, NodeSLOController):
                 controller.services_changed(nodes)
 
-    def _node_resources(self, settings: Settings, api: Api) -> NodeResourceController:
+    def _node_resources(
+        self, settings: Settings, api: Api, pods: Informer[Any]
+    ) -> NodeResourceController:
         shared = self._shared
         plugins = settings.noderesource_plugins
         return NodeResourceController(
             api,
             self._nodes,
+            pods,
             shared.configs,
             gates=shared.gates,
             calculations=select_enabled("noderesource-plugins", plugins, CALCULATIONS),

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from koord_kube.informer import Informer
 from koord_kube.protocol.resources import DEVICES, NODE_METRICS, NODE_TOPOLOGIES, NODES, PODS
 from koord_manager.noderesource.controller import NodeResourceController
+from koord_manager.noderesource.core.pods import read_pod_summary
 from koord_model.keys import ANNOTATION_BATCH_WHY, BATCH_CPU, BATCH_MEMORY, GPU_CORE, MID_CPU
 from koord_model.quantity import whole
 
@@ -66,7 +68,16 @@ class Side:
         nodes = bench.nodes(lambda *change: self.made.node_changed(*change))
         configs, on_warning = bench.configs(), bench.reported.append
         more = {"gates": {}, "on_warning": on_warning, "period": 0.02} | more
-        self.made = NodeResourceController(bench.client, nodes, configs, **more)
+        pods = Informer(
+            bench.client,
+            PODS,
+            decode=read_pod_summary,
+            on_change=lambda *change: self.made.pod_changed(*change),
+            on_warning=on_warning,
+            timing=more.get("pace"),
+        )
+        self.made = NodeResourceController(bench.client, nodes, pods, configs, **more)
+        bench.run(pods.run())
         bench.run(self.made.run())
 
     def offered(self, name: str = BATCH_CPU, node_name: str = "n1") -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from koord_manager.node_metric.core.store import NodeIdentity
 from koord_manager.program.config import Settings
 from koord_manager.program.gates import gates_of
 from koord_manager.program.leading import LeaderControllers, ManagerContext
+from koord_manager.program.pod_views import read_views, views_handler
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
@@ -44,7 +46,7 @@ class Leader:
         shared = ManagerContext(
             self.configs,
             _view,
-            gates | {"ColocationProfileController": False},
+            gates | {"ResourceMetricsAPI": True},
             self.manager.service,
             event_recorder(client),
             lambda _line: None,
@@ -87,10 +89,11 @@ async def leader(tmp_path: Path) -> AsyncIterator[Leader]:
             task.cancel()
 
 
-async def test_all_controllers_follow_the_nodes_with_one_watch(leader: Leader) -> None:
+async def test_all_controllers_follow_nodes_and_pods_with_one_watch_each(leader: Leader) -> None:
     await until(lambda: leader.api.count("create", "nodeslos"))
-    asked = [one.verb for one in leader.api.asked if one.path.endswith("/nodes")]
-    assert asked == ["watch"]
+    for plural in ("/nodes", "/pods"):
+        asked = [one.verb for one in leader.api.asked if one.path.endswith(plural)]
+        assert asked == ["watch"]
 
 
 @pytest.mark.parametrize("unseen", [True, False])
@@ -118,3 +121,21 @@ async def test_a_node_that_is_made_again_under_its_name_begins_anew(
     assert after is not None
     assert after.uid != before.uid
     assert leader.knows == STATUS
+
+
+def test_each_hears_of_a_pod_only_what_changes_for_it() -> None:
+    heard: list[str] = []
+    changed = views_handler(
+        lambda key, before, now: heard.append("summary"),
+        lambda key, before, now: heard.append("metric"),
+    )
+    pod = {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"nodeName": "n1"}}
+    first = read_views(json.dumps(pod).encode())
+    changed("ns/p", None, first)
+    assert heard == ["summary", "metric"]
+    labelled = {**pod["metadata"], "labels": {"a": "b"}}
+    second = read_views(json.dumps({**pod, "metadata": labelled}).encode())
+    changed("ns/p", first, second)
+    third = read_views(json.dumps({**pod, "status": {"phase": "Running"}}).encode())
+    changed("ns/p", first, third)
+    assert heard[2:] == ["metric", "summary"]
