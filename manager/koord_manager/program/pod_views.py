@@ -1,4 +1,4 @@
-"""What the leader keeps of each pod: one list and one watch for all that need every pod. No IO."""
+"""Views of each pod for the leader: one list and one watch for all that need every pod. No IO."""
 
 from __future__ import annotations
 
