@@ -1,4 +1,4 @@
-"""Pods that are evicted from a unhealthy node, and their order. No IO.
+"""Pods that are evicted from an unhealthy node, and their order. No IO.
 
 Best-effort and batch pods go first, then others by priority. Those stay that nothing evicts
 (``koord_model.never_evicted``), that tolerate the taint, that have ended, or that no controller
@@ -96,7 +96,7 @@ def victim(raw: bytes, taints: Iterable[NodeTaint]) -> Victim | None:
     if not controller or found.status.phase in _ENDED or never_evicted(traits):
         return None
     tolerations = spec.tolerations or ()
-    if all(any(one.tolerates(taint) for one in tolerations) for taint in taints):
+    if all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in taints):
         return None
     is_low = qos_class(labels) is QoSClass.BE or priority_class(labels, spec.priority) in _LOW
     pod = EvictedPod(meta.namespace, meta.name, meta.uid)
@@ -105,5 +105,5 @@ def victim(raw: bytes, taints: Iterable[NodeTaint]) -> Victim | None:
 
 def in_order(victims: Iterable[Victim], scope: EvictScope) -> list[Victim]:
     """Those within ``scope``, in the order in which they go."""
-    within = (one for one in victims if one.is_low or scope is EvictScope.ALL)
-    return sorted(within, key=lambda one: (not one.is_low, one.priority, one.pod))
+    within = (victim for victim in victims if victim.is_low or scope is EvictScope.ALL)
+    return sorted(within, key=lambda victim: (not victim.is_low, victim.priority, victim.pod))
