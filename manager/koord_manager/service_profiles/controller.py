@@ -24,12 +24,8 @@ from koord_manager.service_profiles.core.document import (
     ProfileDocument,
     ProfileSource,
 )
-from koord_manager.service_profiles.core.index import (
-    MOST_BYTES,
-    Entry,
-    ServiceIndex,
-    WorkloadLookup,
-)
+from koord_manager.service_profiles.core.entries import MOST_BYTES, Entry
+from koord_manager.service_profiles.core.index import ServiceIndex, WorkloadLookup
 from koord_manager.service_profiles.core.objects import (
     ProfiledWorkload,
     ServicePod,

@@ -8,21 +8,13 @@ A pod that several profiles' workloads select belongs to the first by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-from koord_model.label_selector import Labels, Operator
-from koord_model.service_profile import MOST_PROFILES
-
-from koord_manager.service_profiles.core.baseline import baseline
+from koord_manager.service_profiles.core.candidates import ProfileCandidates, rank
 from koord_manager.service_profiles.core.document import ProfileDocument, ProfileSource
+from koord_manager.service_profiles.core.entries import Entry, bounded, entries_by_node
+from koord_manager.service_profiles.core.explanation import Explanation, explain
 from koord_manager.service_profiles.core.objects import ProfiledWorkload, ServicePod, WorkloadKind
-
-Entry = Mapping[str, Any]
-"""A profile as a NodeSLO has it."""
-
-MOST_BYTES = 64 << 10
-"""JSON of all profiles of one node: a NodeSLO has to stay small in etcd."""
 
 _Place = tuple[str, str]
 """A profile: its source, and its "namespace/name"."""
@@ -38,33 +30,6 @@ class WorkloadLookup(NamedTuple):
     unknown: Callable[[WorkloadKind, str], str]
 
 
-class _Candidates:
-    """Profiles in force of one namespace, found by a label that their pods must have."""
-
-    def __init__(self) -> None:
-        self._by_label: dict[tuple[str, str], list[str]] = {}
-        self._others: list[str] = []
-        self._workloads: dict[str, ProfiledWorkload] = {}
-
-    def add(self, key: str, workload: ProfiledWorkload) -> None:
-        self._workloads[key] = workload
-        for required in workload.selector.requirements:
-            if required.operator is Operator.IN and len(required.values) == 1:
-                label = required.key, *required.values
-                self._by_label.setdefault(label, []).append(key)  # type: ignore[arg-type]
-                return
-        self._others.append(key)
-
-    def of(self, labels: Labels) -> str:
-        """The first by name whose workload selects a pod; "" for none."""
-        listed = [self._by_label.get(label, ()) for label in labels.items()]
-        keys = (key for some in (*listed, self._others) for key in some)
-        return min((key for key in keys if self._selects(key, labels)), default="")
-
-    def _selects(self, key: str, labels: Labels) -> bool:
-        return self._workloads[key].selector.matches(labels)
-
-
 class ServiceIndex:
     """Kept from change to change; ``refresh`` does what changes made necessary."""
 
@@ -72,11 +37,11 @@ class ServiceIndex:
         self._cluster = cluster
         self._documents: dict[_Place, ProfileDocument] = {}
         self._pods: dict[str, dict[str, ServicePod]] = {}
-        self._candidates: dict[str, _Candidates] = {}
+        self._candidates: dict[str, ProfileCandidates] = {}
         self._in_force: dict[str, tuple[ProfileDocument, ProfiledWorkload]] = {}
         self._reasons: dict[_Place, str] = {}
         self._waiting: frozenset[str] = frozenset()
-        self._service_of: dict[str, str] = {}
+        self._service_of: dict[str, dict[str, str]] = {}
         self._members: dict[str, dict[str, ServicePod]] = {}
         self._entries: dict[str, dict[str, Entry]] = {}
         self._on: dict[str, set[str]] = {}
@@ -141,10 +106,9 @@ class ServiceIndex:
             touched |= self._choose(stale)
         changed, self._changed = self._changed, set()
         for namespace in stale:
-            changed |= {(namespace, key) for key in self._pods.get(namespace, {})}
-            known = self._pods.get(namespace, {})
-            gone = (key for key in self._service_of if key.startswith(f"{namespace}/"))
-            changed |= {(namespace, key) for key in gone if key not in known}
+            known = self._pods.get(namespace, {}).keys()
+            placed = self._service_of.get(namespace, {}).keys()
+            changed |= {(namespace, key) for key in known | placed}
         for namespace, key in changed:
             touched |= self._place(namespace, key)
         nodes: set[str] = set()
@@ -160,12 +124,20 @@ class ServiceIndex:
         found = {key: self._entries[key][node] for key in self._on.get(node, ())}
         kept = {str(entry.get("name")): entry for entry in there}
         found |= {key: kept[key] for key in self._waiting & kept.keys() if key not in found}
-        return _bounded([found[key] for key in sorted(found)])
+        return bounded([found[key] for key in sorted(found)])
 
-    def why(self, key: str) -> list[dict[str, Any]]:
-        """All that is known of a service's profiles, for people; that in force first."""
+    def why(self, key: str) -> list[Explanation]:
+        """All that is known of a service's profiles, for people; a descriptor's first."""
         places = [(source.value, key) for source in ProfileSource]
-        return [self._why(place) for place in places if place in self._documents]
+        return [
+            explain(
+                self._documents[place],
+                reason := self.reason(place),
+                () if reason else self._members.get(key, {}).values(),
+            )
+            for place in places
+            if place in self._documents
+        ]
 
     # ---- steps
 
@@ -180,10 +152,10 @@ class ServiceIndex:
         }
         waiting = {key for key in self._waiting if key.partition("/")[0] not in namespaces}
         for namespace in namespaces:
-            self._candidates[namespace] = _Candidates()
+            self._candidates.pop(namespace, None)
         mine = [profile for profile in self._documents.values() if profile.namespace in namespaces]
         taken: dict[tuple[WorkloadKind, str, str], ProfileDocument] = {}
-        for profile in sorted(mine, key=_rank):
+        for profile in sorted(mine, key=rank):
             place = (profile.source.value, profile.key)
             about = profile.kind, profile.namespace, profile.workload
             reason = profile.problem
@@ -212,7 +184,7 @@ class ServiceIndex:
         if workload.problem:
             return f"{about}: {workload.problem}"
         self._in_force[profile.key] = profile, workload
-        self._candidates[profile.namespace].add(profile.key, workload)
+        self._candidates.setdefault(profile.namespace, ProfileCandidates()).add(profile.key, workload)
         return ""
 
     def _place(self, namespace: str, key: str) -> set[str]:
@@ -220,12 +192,15 @@ class ServiceIndex:
         pod = self._pods.get(namespace, {}).get(key)
         candidates = self._candidates.get(namespace)
         now = candidates.of(pod.labels) if pod is not None and candidates is not None else ""
-        before = self._service_of.pop(key, "")
+        placed = self._service_of.setdefault(namespace, {})
+        before = placed.pop(key, "")
         if before and before != now:
             self._members[before].pop(key, None)
         if now and pod is not None:
-            self._service_of[key] = now
+            placed[key] = now
             self._members.setdefault(now, {})[key] = pod
+        elif not placed:
+            del self._service_of[namespace]
         return {before, now} - {""}
 
     def _compare(self, service: str) -> set[str]:
@@ -247,85 +222,6 @@ class ServiceIndex:
         return nodes
 
     def _made(self, service: str) -> dict[str, Entry]:
-        """A service's entry on each node where it has pods."""
         if service not in self._in_force:
             return {}
-        document, workload = self._in_force[service]
-        shared: dict[str, Any] = {
-            "name": service,
-            "namespace": document.namespace,
-            "selector": workload.written,
-        }
-        if document.targets:
-            shared["targets"] = {word.value: value for word, value in document.targets.items()}
-        if document.memory_offload is not None:
-            shared["memoryOffload"] = document.memory_offload
-        if len(shared) == 3:
-            return {}
-        pods = self._members.get(service, {}).values()
-        left_alone = {
-            "baseline": baseline(pods, document.baseline_percent),
-            "memoryBaseline": baseline(pods, document.memory_percent),
-        }
-        names: dict[str, list[str]] = {}
-        for pod in pods:
-            if pod.node:
-                names.setdefault(pod.node, []).append(pod.name)
-        return {
-            node: shared
-            | {
-                field: sorted(found)
-                for field, all_names in left_alone.items()
-                if (found := all_names.intersection(here))
-            }
-            for node, here in names.items()
-        }
-
-    def _why(self, place: _Place) -> dict[str, Any]:
-        document, key = self._documents[place], place[1]
-        reason = self.reason(place)
-        pods = [] if reason else list(self._members.get(key, {}).values())
-        return {
-            "service": key,
-            "source": place[0],
-            "workload": f"{document.kind.kind} {document.workload}",
-            "in_force": not reason,
-            "reason": reason,
-            "targets": {word.value: value for word, value in document.targets.items()},
-            "memory_offload": document.memory_offload,
-            "baseline_percent": document.baseline_percent,
-            "memory_percent": document.memory_percent,
-            "ignored": [*document.refused, *document.unused],
-            "nodes": _counts(pods),
-            "baseline": sorted(baseline(pods, document.baseline_percent)),
-            "memory_baseline": sorted(baseline(pods, document.memory_percent)),
-        }
-
-
-def _rank(document: ProfileDocument) -> tuple[bool, bool, str, str]:
-    """The order in which profiles of one workload go."""
-    is_twin = document.source is ProfileSource.CONFIG_MAP
-    return is_twin, document.name != document.workload, document.created, document.name
-
-
-def _counts(pods: Sequence[ServicePod]) -> dict[str, int]:
-    """Count the pods on each node; those without one are under ""."""
-    found: dict[str, int] = {}
-    for pod in sorted(pods, key=lambda pod: pod.node):
-        found[pod.node] = found.get(pod.node, 0) + 1
-    return found
-
-
-def _bounded(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
-    """Those that a NodeSLO has room for, in order, and the names of the others."""
-    fitting: list[Entry] = []
-    left_out: list[str] = []
-    room = MOST_BYTES
-    for entry in entries:
-        size = len(msgspec.json.encode(entry))
-        if size > room or len(fitting) == MOST_PROFILES:
-            left_out.append(str(entry["name"]))
-        else:
-            fitting.append(entry)
-            room -= size
-    return fitting, left_out
+        return entries_by_node(*self._in_force[service], self._members.get(service, {}).values())

@@ -9,12 +9,8 @@ import yaml
 from koord_manager.service_profiles.core import document
 from koord_manager.service_profiles.core.baseline import baseline
 from koord_manager.service_profiles.core.document import ProfileDocument, ProfileSource
-from koord_manager.service_profiles.core.index import (
-    MOST_BYTES,
-    Entry,
-    ServiceIndex,
-    WorkloadLookup,
-)
+from koord_manager.service_profiles.core.entries import MOST_BYTES, Entry
+from koord_manager.service_profiles.core.index import ServiceIndex, WorkloadLookup
 from koord_manager.service_profiles.core.objects import (
     ProfiledWorkload,
     ServicePod,
