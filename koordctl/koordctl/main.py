@@ -47,6 +47,7 @@ from koordctl import (
     why,
     why_node,
     why_scheduling,
+    why_service,
 )
 from koordctl.backtest_options import BacktestError
 from koordctl.doctor import command as doctor
@@ -261,6 +262,11 @@ def _add_why(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[Co
         offered.set_defaults(resource=resource)
         why_node.add_arguments(offered)
         yield offered
+    service = _command(
+        below, "service", why_service.run, "the profiles of a service, and its pods and nodes"
+    )
+    why_service.add_arguments(service)
+    yield service
     yield from _add_why_scheduling(below)
     moved = _command(
         below, "moved", descheduler.run_why, "why koord-descheduler moved a pod, or left it there"

@@ -45,7 +45,8 @@ from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
 from koord_manager.rollout.controller import RolloutController
 from koord_manager.service_profiles.controller import GATE as SERVICE_PROFILES_GATE
-from koord_manager.service_profiles.controller import ServiceProfileController
+from koord_manager.service_profiles.controller import NO_PROFILES, ServiceProfileController
+from koord_manager.service_profiles.core.explanation import Explanation, answer
 from koord_manager.slo_config.core.colocation import SETTLE_SECONDS, ColocationStrategy
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
@@ -154,6 +155,12 @@ class LeaderControllers:
         if self._backstop is not None:
             more[NODE_BACKSTOP_GATE] = self._backstop.decisions(node)
         return self.resources.why(node, more)
+
+    def why_service(self, service: str) -> Explanation:
+        """Explain the profiles of a service, "namespace/name"."""
+        if self._services is None:
+            return answer(service, (), NO_PROFILES)
+        return self._services.why(service)
 
     def problems(self) -> Iterator[str]:
         """Reasons why something may not be as desired, a line each."""

@@ -207,7 +207,10 @@ class Manager:
             leader=lambda: self._leadership.leader,
             not_ready=lambda: look_up(lambda: self._program.not_ready),
             problems=lambda: look_up(lambda: tuple(self._problems())),
-            why=lambda node: look_up(lambda: self._why(node)),
+            why={
+                "node": lambda node: look_up(lambda: self._why(node)),
+                "service": lambda service: look_up(lambda: self._why_service(service)),
+            },
         )
 
     def _problems(self) -> Iterator[str]:
@@ -223,6 +226,9 @@ class Manager:
 
     def _why(self, node: str) -> Document | None:
         return self._term.why(node) if self._term is not None else None
+
+    def _why_service(self, service: str) -> Document | None:
+        return self._term.why_service(service) if self._term is not None else None
 
     def _figures(self) -> ManagerStatus:
         term, problems = self._term, len(self._configs.problems)

@@ -28,7 +28,7 @@ class PageSources:
     leader: Callable[[], str]
     not_ready: Callable[[], str]
     problems: Callable[[], Sequence[str]]
-    why: Callable[[str], Document | None]
+    why: Mapping[str, Callable[[str], Document | None]]
 
 
 def pages(known: PageSources, registry: CollectorRegistry) -> dict[str, MakePage]:
@@ -53,11 +53,13 @@ def _status(known: PageSources) -> Document:
 
 
 def _why(known: PageSources, query: Query) -> Document:
-    node = query.values.get("node", "")
-    if not node:
-        raise QueryError('parameter "node" is missing; expected the name of a node')
-    found = known.why(node)
+    kinds = [kind for kind in known.why if query.values.get(kind)]
+    if len(kinds) != 1:
+        expected = " or ".join(f'"{kind}"' for kind in known.why)
+        raise QueryError(f"expected one parameter {expected}, with the name of one")
+    kind = kinds[0]
+    found = known.why[kind](query.values[kind])
     if found is None:
         leader = known.leader() or "nobody"
-        raise QueryError(f"this manager does not calculate nodes at present; {leader} leads", 503)
+        raise QueryError(f"this manager does not calculate {kind}s at present; {leader} leads", 503)
     return found

@@ -25,6 +25,7 @@ from koord_manager.service_profiles.core.document import (
     ProfileSource,
 )
 from koord_manager.service_profiles.core.entries import MOST_BYTES, Entry
+from koord_manager.service_profiles.core.explanation import Explanation, answer
 from koord_manager.service_profiles.core.index import ServiceIndex, WorkloadLookup
 from koord_manager.service_profiles.core.objects import (
     ProfiledWorkload,
@@ -35,6 +36,10 @@ from koord_manager.service_profiles.core.objects import (
 )
 
 GATE = "ServiceProfiles"
+NO_PROFILES = (
+    f"this manager reads no profiles of services; enable them with --feature-gates={GATE}=true, "
+    "and leave serviceprofile among its --controllers"
+)
 _REFRESH_SECONDS = 1.0
 _OBJECT = msgspec.json.Decoder(Object)
 
@@ -109,9 +114,14 @@ class ServiceProfileController:
             f"({names}); at most {MOST_PROFILES}, and {MOST_BYTES >> 10} KiB"
         )
 
-    def why(self, service: str) -> list[dict[str, Any]] | None:
-        """Return what is known of a service's profiles; ``None`` while they are not read."""
-        return self._index.why(service) if self._ready else None
+    def why(self, service: str) -> Explanation:
+        """Explain a service's profiles to unknown callers."""
+        if not self._ready:
+            problem = self.problem.partition(": ")[0]
+            about = f" ({problem}: the manager's log says why)" if problem else ""
+            return answer(service, (), f"profiles of services are not read yet{about}")
+        no_room = (node for node, names in self._left_out.items() if service in names)
+        return self._index.why(service, no_room)
 
     async def run(self) -> None:
         """For ever."""

@@ -26,7 +26,7 @@ from koord_manager.program.node_metric_server import CA_CONFIG_MAP
 from koord_manager.program.pages import pages
 from koord_proto.node_metric_pb2 import ReportRequest
 from koord_service.logs import EventLog
-from koord_service.status import Query
+from koord_service.status import Query, QueryError
 from prometheus_client import CollectorRegistry
 
 from tests.support.kube_api import KubeApi, koordlet_account
@@ -159,6 +159,11 @@ class TestPages:
         page = await asyncio.to_thread(shown["/v1/why"], Query({"node": "n1"}))
         assert json.loads(page.body) == {"node": "n1"}
         assert threads == {threading.current_thread()}
+        page = await asyncio.to_thread(shown["/v1/why"], Query({"service": "shop/web"}))
+        assert "--feature-gates=ServiceProfiles=true" in json.loads(page.body)["reason"]
+        for wrong in ({}, {"node": "n1", "service": "shop/web"}):
+            with pytest.raises(QueryError, match='"node" or "service"'):
+                shown["/v1/why"](Query(wrong))
         os.kill(os.getpid(), signal.SIGTERM)
         await serving
 

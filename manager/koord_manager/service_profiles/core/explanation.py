@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from koord_manager.service_profiles.core.baseline import baseline
-from koord_manager.service_profiles.core.document import ProfileDocument
+from koord_manager.service_profiles.core.document import TYPE_LABEL, ProfileDocument, ProfileSource
 from koord_manager.service_profiles.core.objects import ServicePod
 
 Explanation = dict[str, Any]
+
+_MOST_NAMES = 10
+
+
+def answer(
+    service: str, profiles: Sequence[Explanation], reason: str = "", no_room: Iterable[str] = ()
+) -> Explanation:
+    """Return the page of one service; ``reason`` is why it has no profiles.
+
+    ``no_room`` are nodes whose NodeSLOs have no room for it.
+    """
+    return {
+        "service": service,
+        "reason": reason,
+        "profiles": list(profiles),
+        "no_room": sorted(no_room),
+    }
+
+
+def unknown(service: str, others: Iterable[ProfileDocument]) -> str:
+    """Return the reason of a service without a profile; ``others`` are all profiles."""
+    namespace = service.partition("/")[0]
+    names = {
+        f"{other.name} ({other.kind.kind} {other.workload})"
+        for other in others
+        if other.namespace == namespace
+    }
+    there = sorted(names)
+    if there:
+        more = ", …" if there[_MOST_NAMES:] else ""
+        return f"there is no profile {service}; there are {', '.join(there[:_MOST_NAMES])}{more}"
+    label = ": ".join(TYPE_LABEL)
+    return (
+        f"there are no profiles in namespace {namespace}; expected a "
+        f"{ProfileSource.DESCRIPTOR}, or a ConfigMap with label {label}"
+    )
 
 
 def explain(document: ProfileDocument, reason: str, pods: Collection[ServicePod]) -> Explanation:

@@ -7,13 +7,18 @@ A pod that several profiles' workloads select belongs to the first by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from koord_manager.service_profiles.core.candidates import ProfileCandidates, rank
 from koord_manager.service_profiles.core.document import ProfileDocument, ProfileSource
 from koord_manager.service_profiles.core.entries import Entry, bounded, entries_by_node
-from koord_manager.service_profiles.core.explanation import Explanation, explain
+from koord_manager.service_profiles.core.explanation import (
+    Explanation,
+    answer,
+    explain,
+    unknown,
+)
 from koord_manager.service_profiles.core.objects import ProfiledWorkload, ServicePod, WorkloadKind
 
 _Place = tuple[str, str]
@@ -126,18 +131,20 @@ class ServiceIndex:
         found |= {key: kept[key] for key in self._waiting & kept.keys() if key not in found}
         return bounded([found[key] for key in sorted(found)])
 
-    def why(self, key: str) -> list[Explanation]:
-        """All that is known of a service's profiles, for people; a descriptor's first."""
+    def why(self, key: str, no_room: Iterable[str]) -> Explanation:
+        """All that is known of a service's profiles, for people; a descriptor's first.
+
+        ``no_room`` are nodes whose NodeSLOs have no room for them.
+        """
         places = [(source.value, key) for source in ProfileSource]
-        return [
-            explain(
-                self._documents[place],
-                reason := self.reason(place),
-                () if reason else self._members.get(key, {}).values(),
-            )
-            for place in places
-            if place in self._documents
-        ]
+        found = [self._why(place) for place in places if place in self._documents]
+        reason = "" if found else unknown(key, self._documents.values())
+        return answer(key, found, reason, no_room)
+
+    def _why(self, place: _Place) -> Explanation:
+        reason = self.reason(place)
+        pods = self._members.get(place[1], {})
+        return explain(self._documents[place], reason, () if reason else pods.values())
 
     # ---- steps
 

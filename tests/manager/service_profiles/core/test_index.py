@@ -147,7 +147,16 @@ def test_one_profile_of_a_workload_counts():
     assert shop.reason(named) == ""
     wanted = "ServiceProfileDescriptor shop/web is for the same Deployment, and goes before"
     assert (shop.reason(other), shop.reason(twin)) == (wanted, wanted)
-    assert [one["in_force"] for one in shop.index.why("shop/web")] == [True, False]
+    found = shop.index.why("shop/web", ["n1"])
+    assert [(one["in_force"], one["nodes"]) for one in found["profiles"]] == [
+        (True, {"n1": 1}),
+        (False, {}),
+    ]
+    assert (found["reason"], found["no_room"]) == ("", ["n1"])
+    assert shop.index.why("shop/mail", ())["reason"] == (
+        "there is no profile shop/mail; there are other (Deployment web), web (Deployment web)"
+    )
+    assert "no profiles in namespace pub" in shop.index.why("pub/web", ())["reason"]
 
     for one in (named, other):
         shop.index.profile_changed((SPD.value, one.key), None)
