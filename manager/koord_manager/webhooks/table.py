@@ -1,6 +1,6 @@
 """The manager's webhooks: one row each. No IO.
 
-Names and paths are Koordinator's.
+Names and paths are Koordinator's, but for that of profiles of services.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from koord_manager.pod_webhook.mutating import mutate_pod
 from koord_manager.pod_webhook.validating import admit_pod
 from koord_manager.profiles.webhook.reservation import mutate_reservation
 from koord_manager.quota.webhook.elastic_quota import mutate_elastic_quota, validate_elastic_quota
+from koord_manager.service_profiles.core.document import TYPE_LABEL
+from koord_manager.service_profiles.webhook.config_map import validate_profile
 from koord_manager.slo_config.webhook.config_map import validate_config_map
 from koord_manager.slo_config.webhook.node_strategies import validate_node
 from koord_manager.webhooks.cluster_view import ClusterView
@@ -135,6 +137,17 @@ TABLE: tuple[WebhookDefinition[ClusterView], ...] = (
         fails=True,
         labelled=("koordinator.sh/configmap-type", "slo-controller-config"),
         in_own=True,
+    ),
+    WebhookDefinition(
+        name="vserviceprofile.koordinator.sh",
+        path="/validate-service-profile",
+        handler=validate_profile,
+        gate="ServiceProfiles",
+        resource="configmaps",
+        operations=(_CREATE, _UPDATE),
+        mutating=False,
+        fails=False,
+        labelled=TYPE_LABEL,
     ),
 )
 

@@ -51,6 +51,7 @@ def test_webhooks_as_koordinator_lists_them() -> None:
         ("velasticquota.koordinator.sh", "Fail", "CREATE", "UPDATE", "DELETE"),
         ("vnode.koordinator.sh", "Ignore", "CREATE", "UPDATE"),
         ("vconfigmap.koordinator.sh", "Fail", "CREATE", "UPDATE", "DELETE"),
+        ("vserviceprofile.koordinator.sh", "Ignore", "CREATE", "UPDATE"),
     ]
     _, validating = configurations(TABLE, ALL, WHERE)
     pods, bindings, quotas, *_ = validating["webhooks"]

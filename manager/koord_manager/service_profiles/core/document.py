@@ -6,31 +6,30 @@ descriptor's spec as YAML or JSON. Of a target the upper bound counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from koord_model.fields import Fields, shown
-from koord_model.service_targets import HIGHEST_TARGET, Indicator
+from koord_model.service_targets import Indicator
 from koord_model.yaml_documents import yaml_document
 
+from koord_manager.service_profiles.core.indicators import only, read_targets
 from koord_manager.service_profiles.core.objects import WorkloadKind
 
 TYPE_LABEL = ("koordinator.sh/configmap-type", "service-profile")
 SPEC_KEY = "spec"
 
-INDICATORS: Mapping[str, Indicator] = {
-    "cpu_sched_wait": Indicator.SCHED_WAIT,
-    "cpu_usage_ratio": Indicator.USAGE,
-    "cpi": Indicator.CPI,
-    "psi": Indicator.PSI,
-}
-"""Katalyst's system indicators, and one of ours, by the names of profiles."""
-
+_MOST_LINES = 20
+"""Lines kept of one profile: its author may write anything, up to 1 MiB."""
+_MOST_EXTENDED = 64
 _OFFLOADING = "TransparentMemoryOffloading"
-_UPPER, _LOWER = "UpperBound", "LowerBound"
-
+_FIELDS = (
+    *("targetRef", "baselinePercent", "systemIndicator", "extendedIndicator"),
+    "businessIndicator",
+)
 
 NO_KIND = WorkloadKind("", "")
 
@@ -80,8 +79,15 @@ class ProfileDocument:
     @property
     def lines(self) -> tuple[str, ...]:
         """Everything that has no effect, and why."""
-        return ((self.problem,) if self.problem else ()) + self.refused + self.unused
+        return self.errors + self.unused
 
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Lines on what its author has to mend."""
+        return ((self.problem,) if self.problem else ()) + self.refused
+
+
+NO_PROFILE = ProfileDocument(ProfileSource.CONFIG_MAP, "", "")
 
 DESCRIPTOR_VERSION = "workload.katalyst.kubewharf.io/v1alpha1"
 
@@ -102,7 +108,8 @@ def read(document: Mapping[str, Any], source: ProfileSource) -> ProfileDocument:
         kind, workload = _target_ref(spec.of("targetRef"))
     except ValueError as error:
         return ProfileDocument(source, *about, problem=str(error))
-    targets = dict(_targets(spec, unused))
+    only(spec, *_FIELDS)
+    targets = dict(read_targets(spec, unused))
     offload, memory_percent = _extended(spec, unused)
     if spec.has("businessIndicator"):
         unused.append("spec businessIndicator: nothing here measures services' own numbers")
@@ -115,8 +122,8 @@ def read(document: Mapping[str, Any], source: ProfileSource) -> ProfileDocument:
         baseline_percent=spec.number("baselinePercent", None, 0, 100),
         memory_offload=offload,
         memory_percent=memory_percent,
-        refused=tuple(refused),
-        unused=tuple(unused),
+        refused=tuple(refused[:_MOST_LINES]),
+        unused=tuple(unused[:_MOST_LINES]),
     )
 
 
@@ -128,8 +135,8 @@ def _spec(document: Mapping[str, Any], source: ProfileSource) -> object:
     if not isinstance(given, str):
         raise ValueError(f"data.{SPEC_KEY} is {shown(given)}; expected a profile's spec as YAML")  # noqa: TRY004 - input
     try:
-        return yaml_document(given)
-    except ValueError as error:
+        return msgspec.to_builtins(yaml_document(given), str_keys=True)
+    except (TypeError, ValueError) as error:  # TypeError: a key that JSON cannot have
         raise ValueError(f"data.{SPEC_KEY} is not valid YAML: {error}") from None
 
 
@@ -144,60 +151,11 @@ def _target_ref(fields: Fields) -> tuple[WorkloadKind, str]:
     return WorkloadKind(found["apiVersion"], found["kind"]), found["name"]
 
 
-def _targets(spec: Fields, unused: list[str]) -> Iterator[tuple[Indicator, float]]:
-    seen: set[str] = set()
-    for indicator in spec.objects("systemIndicator"):
-        name = indicator.text("name")
-        if name in seen:
-            indicator.refuse("name", "a name that no other has", "left out")
-            continue
-        seen.add(name)
-        if name not in INDICATORS:
-            known = ", ".join(INDICATORS)
-            unused.append(f"spec systemIndicator {shown(name)}: there are {known} (left out)")
-            continue
-        upper = _upper_bound(indicator)
-        if upper is not None:
-            yield INDICATORS[name], upper
-
-
-def _upper_bound(indicator: Fields) -> float | None:
-    found: dict[str, float] = {}
-    for bound in indicator.objects("indicators"):
-        level = bound.text("indicatorLevel")
-        if level not in (_UPPER, _LOWER):
-            bound.refuse("indicatorLevel", f"{_UPPER} or {_LOWER}", "indicator left out")
-            return None
-        if level in found:
-            bound.refuse("indicatorLevel", "each level once", "indicator left out")
-            return None
-        expected = f"a number above 0, {HIGHEST_TARGET:.0f} at most"
-        value = bound.take("value", None, _bound, expected, "indicator left out")
-        if value is None or (level == _UPPER and not value):
-            if value is not None or not bound.has("value"):
-                bound.refuse("value", expected, "indicator left out")
-            return None
-        found[level] = value
-    if found.get(_LOWER, 0.0) > found.get(_UPPER, HIGHEST_TARGET):
-        indicator.refuse("indicators", "a lower bound below the upper bound", "left out")
-        return None
-    if found and _UPPER not in found:
-        indicator.refuse("indicators", f"an {_UPPER}, which is the target", "left out")
-    return found.get(_UPPER)
-
-
-def _bound(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
-    if not 0 <= given <= HIGHEST_TARGET:
-        raise ValueError(given)
-    return float(given)
-
-
 def _extended(spec: Fields, unused: list[str]) -> tuple[bool | None, int | None]:
     """Return whether memory is offloaded, and the percentage of pods that this leaves alone."""
     found: tuple[bool | None, int | None] = None, None
-    for extended in spec.objects("extendedIndicator"):
+    for extended in spec.objects("extendedIndicator", _MOST_EXTENDED):
+        only(extended, "name", "baselinePercent", "indicators")
         name = extended.text("name")
         if name != _OFFLOADING:
             unused.append(f"spec extendedIndicator {shown(name)}: there is {_OFFLOADING}")

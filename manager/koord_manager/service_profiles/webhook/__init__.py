@@ -1,0 +1,1 @@
+"""Refuses ConfigMaps that cannot be profiles of services. No IO."""
