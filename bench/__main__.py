@@ -30,6 +30,7 @@ from bench import (
     scheduler_peer,
     scheduler_perf,
     scheduler_recording,
+    service_profiles,
     strategies,
     unknown_callers,
     webhooks,
@@ -71,6 +72,7 @@ def main() -> None:
     webhooks.main(arguments.rounds)
     rollouts.main()
     custom_metrics.main()
+    service_profiles.main()
     node_resource.main(arguments.rounds)
     reports.main()
     scheduler_core.main()
