@@ -13,6 +13,7 @@ from tests.apiserver.real_cluster import RealCluster, node, pod
 from tests.support.manager_program import NAMESPACE, QUICK
 from tests.support.waiting import until
 
+BATCH = {"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"}
 WHY = "node.koordinator.sh/batch-resource-why"
 
 
@@ -56,6 +57,15 @@ async def test_usage_becomes_what_nodes_offer(cluster: RealCluster) -> None:
     assert WHY not in cluster.get("node", "n2")["metadata"]["annotations"]
     await until(lambda: _zone_offers(cluster, "n2") == {"0"}, "zones")
     _configure(cluster, **good)
+    await _offers(cluster, "n2", cpu="3k")
+
+    reclaimed = {"resource.katalyst.kubewharf.io/reclaimed_millicpu": "4k"}
+    cluster.status("node", "n2", {"capacity": reclaimed, "allocatable": reclaimed})
+    await until(lambda: cluster.offers("n2").keys().isdisjoint(BATCH), "never both names")
+    assert "stop it first" in cluster.get("node", "n2")["metadata"]["annotations"][WHY]
+    assert cluster.offers("n2").items() >= reclaimed.items(), "what is another's stays"
+    gone = dict.fromkeys(reclaimed)
+    cluster.status("node", "n2", {"capacity": gone, "allocatable": gone})
     await _offers(cluster, "n2", cpu="3k")
 
 

@@ -6,6 +6,7 @@ The definition of descriptors is written here after Katalyst's, with the fields 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import subprocess
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 from koord_demo.programs import console_script
 from koord_manager.service_profiles.core.document import TYPE_LABEL
 
-from tests.apiserver.real_cluster import RealCluster
+from tests.apiserver.real_cluster import RealCluster, pod
 from tests.support.manager_program import QUICK, ManagerProgram
 from tests.support.waiting import until
 
-GATE = "--feature-gates=ServiceProfiles=true"
+GATES = "--feature-gates=ServiceProfiles=true,KatalystVocabulary=true"
 GROUP, KIND = "workload.katalyst.kubewharf.io", "ServiceProfileDescriptor"
 META = {"name": "web", "namespace": "shop"}
 
@@ -111,13 +112,14 @@ async def test_profiles_reach_a_node_through_a_change_of_leader(cluster: RealClu
         listed = spec.get("extensions", {}).get("pykoord", {}).get("services", [])
         return [entry["targets"]["cpi"] for entry in listed]
 
-    first = await cluster.started("m1", *QUICK, GATE)
+    first = await cluster.started("m1", *QUICK, GATES)
     await until(lambda: targets() == [1.4], "the descriptor's, not the ConfigMap's")
     await until(lambda: "is -1" in refusal(cluster, config_map(-1.0)), "its webhook")
-    second = await cluster.started("m2", *QUICK, GATE)
+    second = await cluster.started("m2", *QUICK, GATES)
     code, said = await why(second, "web")
     assert code == 1
     assert "this manager does not calculate services at present; m1_" in said
+    await _check_conflict(cluster, first, second)
     version = cluster.get("nodeslo", "n9")["metadata"]["resourceVersion"]
     first.kill()
     cluster.apply(config_map(1.2))
@@ -138,6 +140,30 @@ async def test_profiles_reach_a_node_through_a_change_of_leader(cluster: RealClu
     await until(lambda: targets() == [1.2], "the ConfigMap's")
     cluster.kubectl("delete", "cm", "web", "-n", "shop")
     await until(lambda: targets() == [], "gone with its profile")
+
+
+async def _check_conflict(
+    cluster: RealCluster, leader: ManagerProgram, follower: ManagerProgram
+) -> None:
+    """Words of Katalyst's that conflict with Koordinator's are an Event, whoever is asked."""
+    cluster.ask_nobody(leader)
+    numbers = itertools.count()
+
+    def is_reported() -> bool:
+        name = f"odd-{next(numbers)}"
+        made = pod(name, "shop", {}, {}, **{"koordinator.sh/qosClass": "LS"})
+        made["metadata"]["annotations"] = {"katalyst.kubewharf.io/qos_level": "reclaimed_cores"}
+        cluster.apply(made)
+        uid = cluster.get("pod", name, "-n", "shop")["metadata"]["uid"]
+        fields = f"--field-selector=involvedObject.uid={uid}"
+        return any(
+            event["reason"] == "KatalystWordsIgnored"
+            and event["source"]["host"] == follower.name
+            and event["message"].endswith("the label counts")
+            for event in cluster.get("events", "-n", "shop", fields)["items"]
+        )
+
+    await until(is_reported, "an Event")
 
 
 def refusal(cluster: RealCluster, given: dict[str, Any]) -> str:

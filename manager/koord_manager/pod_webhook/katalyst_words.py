@@ -5,6 +5,8 @@ For clusters without Katalyst's agent: where that runs, it is the one that obeys
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from koord_model import katalyst
 from koord_model.json_objects import inside, placed
 from koord_model.keys import LABEL_QOS
@@ -15,6 +17,8 @@ from koord_manager.pod_webhook import colocated_resources, document
 from koord_manager.pod_webhook.view import PodWebhookView
 
 GATE = "KatalystVocabulary"
+REASON = "KatalystWordsIgnored"
+"""Reason of Events on pods."""
 
 
 def mutated(given: Object, _namespace: str, view: PodWebhookView, warnings: list[str]) -> Object:
@@ -31,23 +35,43 @@ def mutated(given: Object, _namespace: str, view: PodWebhookView, warnings: list
     return _with_batch_resources(given, pod, {**pod.labels, **found.labels}, warnings)
 
 
+def conflicts(pod: document.PodDocument) -> tuple[str, ...]:
+    """Lines on what an admitted pod says in Katalyst's words without any effect, and why."""
+    found = katalyst.translate(pod.labels, pod.annotations, pod.spec.priority)
+    return (*found.ignored, *_not_offered(pod, pod.labels))
+
+
 def _with_batch_resources(
     given: Object, pod: document.PodDocument, labels: dict[str, str], warnings: list[str]
 ) -> Object:
-    asked = [name for name in katalyst.RESOURCES if name in _named(pod)]
-    if not asked:
+    lines = _not_offered(pod, labels)
+    warnings.extend(lines)
+    if lines or not any(name in katalyst.RESOURCES for name in _named(pod.all_containers)):
         return given
-    if qos_class(labels) is QoSClass.BE:
-        return colocated_resources.with_names(given, katalyst.RESOURCES)
-    is_now = f"label {LABEL_QOS} {qos_class(labels) or 'unset'}"
-    warnings.append(
-        f"a container asks for {' and '.join(asked)} with {is_now}, and no node offers it; "
-        f"set annotation {katalyst.LEVEL} to reclaimed_cores"
-    )
-    return given
+    return colocated_resources.with_names(given, katalyst.RESOURCES)
 
 
-def _named(pod: document.PodDocument) -> frozenset[str]:
-    found = [container.resources for container in pod.all_containers if container.resources]
+def _not_offered(pod: document.PodDocument, labels: Mapping[str, str]) -> list[str]:
+    """Lines on resources that no node offers to the pod: none is translated then."""
+    named = _named(pod.all_containers)
+    asked = [name for name in katalyst.RESOURCES if name in named]
+    if asked and qos_class(labels) is not QoSClass.BE:
+        is_now = f"label {LABEL_QOS} {qos_class(labels) or 'unset'}"
+        line = (
+            f"a container asks for {' and '.join(asked)} with {is_now}, and no node offers it; "
+            f"set annotation {katalyst.LEVEL} to reclaimed_cores"
+        )
+        return [line]
+    return [
+        f"container {container.name} asks for {theirs} and {ours}, which are one resource, and no "
+        "node offers both; remove one of them"
+        for container in pod.all_containers
+        for theirs, ours in katalyst.RESOURCES.items()
+        if {theirs, ours} <= _named([container])
+    ]
+
+
+def _named(containers: Iterable[document.ContainerDocument]) -> frozenset[str]:
+    found = [container.resources for container in containers if container.resources]
     both = [given for resources in found for given in (resources.requests, resources.limits)]
     return frozenset(name for given in both for name in given or ())

@@ -6,6 +6,8 @@ can still be labelled, and end.
 
 from __future__ import annotations
 
+from koord_kube.core.events import reference
+from koord_kube.protocol.resources import PODS
 from koord_model.qos import unknown_word
 from koord_serving.admission.core.admission import (
     ADMITTED,
@@ -21,6 +23,7 @@ from koord_manager.pod_webhook import (
     device_rules,
     document,
     enhanced_rules,
+    katalyst_words,
     scope,
 )
 from koord_manager.pod_webhook.document import PodDocument
@@ -31,16 +34,36 @@ from koord_manager.quota.webhook import pod_charge, pod_rules
 async def admit_pod(admission: AdmissionRequest, view: PodWebhookView) -> AdmissionResponse:
     """As ``validate_pod`` answers; what it admits has to fit the pod's quota, too."""
     response = validate_pod(admission, view)
-    if response.refusal or not view.gates.get(pod_charge.GATE):
+    if response.refusal or not scope.concerns(admission, view):
         return response
-    if not scope.concerns(admission, view):
-        return response
+    if view.gates.get(pod_charge.GATE):
+        response = await _charge(admission, view, response)
+    if not response.refusal and view.gates.get(katalyst_words.GATE):
+        _report_conflicts(admission, view)
+    return response
+
+
+async def _charge(
+    admission: AdmissionRequest, view: PodWebhookView, response: AdmissionResponse
+) -> AdmissionResponse:
     pod, namespace = document.read(admission.object), scope.namespace_of(admission)
     old = document.read(admission.old).labels if admission.old else {}
     quota = pod_charge.ChargedPod(pod.labels, old, namespace, pod.requests)
     refusal = await pod_charge.refusal(admission, quota, view)
     about = document.about(pod, namespace)
     return AdmissionResponse(refusal=f"{about}: {refusal}") if refusal else response
+
+
+def _report_conflicts(admission: AdmissionRequest, view: PodWebhookView) -> None:
+    """Have an Event written: authors of templates never see a warning of the webhook."""
+    if admission.operation is not AdmissionOperation.CREATE or admission.dry_run:
+        return
+    metadata = admission.object["metadata"]
+    lines = katalyst_words.conflicts(document.read(admission.object))
+    if lines and metadata.get("name"):
+        namespace, uid = scope.namespace_of(admission), metadata.get("uid", "")
+        about = reference(PODS, metadata["name"], namespace, uid)
+        view.report(about, katalyst_words.REASON, "; ".join(lines))
 
 
 def validate_pod(admission: AdmissionRequest, view: PodWebhookView) -> AdmissionResponse:

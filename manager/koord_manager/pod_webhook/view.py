@@ -16,6 +16,10 @@ async def _no_pod(_name: str, _namespace: str) -> Object | None:
     return None
 
 
+def _no_event(_regarding: Object, _reason: str, _message: str) -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class PodWebhookView(QuotaView, ProfileView):
     """Profiles, quotas, and the rules for pods and their bindings."""
@@ -25,3 +29,5 @@ class PodWebhookView(QuotaView, ProfileView):
     binding: BindingPolicy = field(default_factory=BindingPolicy)
     pod: Callable[[str, str], Awaitable[Object | None]] = _no_pod
     """Asks for a pod by name and namespace; ``None`` if that is not known."""
+    report: Callable[[Object, str, str], None] = _no_event
+    """Has a warning written soon: an Event on an object, with a reason and a message."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 from koord_kube.core.reflector import ReflectorTiming
+from koord_kube.event_recorder import EventRecorder
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import (
     COLOCATION_PROFILES,
@@ -49,6 +50,7 @@ class ClusterInformers:
 
     What only some webhook needs is followed where its gate is on. ``rules`` is the
     ConfigMap of the enhanced validator, "namespace/name". ``charger`` charges quotas for pods.
+    ``recorder`` writes Events whether or not this manager leads.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ClusterInformers:
         rules: str,
         binding: BindingPolicy,
         charger: QuotaCharger,
+        recorder: EventRecorder,
         on_warning: Callable[[str], None],
         pace: ReflectorTiming | None = None,
     ) -> None:
@@ -70,6 +73,7 @@ class ClusterInformers:
         self._rules = rules
         self._binding = binding
         self._charger = charger
+        self._recorder = recorder
         self._queries = ClusterQueries(api)
         self._on_warning = on_warning
         self._informers = SharedInformers(api, on_warning=on_warning, timing=pace)
@@ -123,7 +127,11 @@ class ClusterInformers:
             has_pods=self._queries.has_pods,
             pod=self._queries.pod,
             charge=self._charger.charge,
+            report=self._report,
         )
+
+    def _report(self, regarding: Object, reason: str, message: str) -> None:
+        self._recorder.record(regarding, reason, message, warning=True)
 
     def _quota(self, raw: bytes) -> ElasticQuota:
         quota, ignored = elastic_quota.parse(_OBJECT.decode(raw))

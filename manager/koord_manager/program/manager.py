@@ -61,15 +61,9 @@ class Manager:
             on_warning=self._warn,
         )
         fenced = self._leadership.fenced()
-        recorder = EventRecorder(
-            BackgroundWriter(
-                TaskSubmitter(fenced.write).submit,
-                client.backoff,
-                on_warning=lambda line: self._warn(f"{line} (Events are not written)"),
-            ),
-            EventSource(_COMPONENT, settings.pod_name),
-        )
-        self._recorder = recorder
+        recorder = self._recorder = self._event_recorder(fenced)
+        # Webhooks answer whether or not this manager leads.
+        self._webhook_recorder = self._event_recorder(client)
         self._configs = SLOConfigInformer(
             client,
             recorder,
@@ -93,6 +87,7 @@ class Manager:
                 jitter=settings.quota_update_retry_jitter,
                 on_warning=self._warn,
             ),
+            recorder=self._webhook_recorder,
             on_warning=self._warn,
         )
         self._node_metrics: NodeMetricServer | None = None
@@ -149,9 +144,20 @@ class Manager:
         async with self._review_client:
             await self._program.run(self._status_servers())
 
+    def _event_recorder(self, api: Client) -> EventRecorder:
+        return EventRecorder(
+            BackgroundWriter(
+                TaskSubmitter(api.write).submit,
+                self._client.backoff,
+                on_warning=lambda line: self._warn(f"{line} (Events are not written)"),
+            ),
+            EventSource(_COMPONENT, self._settings.pod_name),
+        )
+
     def _parts(self) -> Iterator[Part]:
         yield settle_for_ever
         yield self._recorder.run
+        yield self._webhook_recorder.run
         yield self._configs.run
         yield self._cluster.run
         yield self._webhooks.run
