@@ -425,6 +425,13 @@ class StrategyRow(msgspec.Struct, frozen=True):
     latest: CurrentDecisionRow | None = None
 
 
+class IgnoredRow(msgspec.Struct, frozen=True):
+    """A line on something that a pod says without any effect."""
+
+    pod: str = ""
+    line: str = ""
+
+
 class WhyDocument(msgspec.Struct, frozen=True):
     """/v1/why; times are seconds since the epoch, ``pods`` those that run and are called so."""
 
@@ -433,6 +440,7 @@ class WhyDocument(msgspec.Struct, frozen=True):
     node: str = ""
     reason: str = ""
     pods: list[str] = []
+    ignored: list[IgnoredRow] = []
     hooks: list[HookAnswerRow] = []
     cgroups: list[CgroupRow] = []
     decisions: list[CurrentDecisionRow] = []

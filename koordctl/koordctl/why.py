@@ -22,7 +22,7 @@ from koordctl.koordlet_documents import (
 from koordctl.render import clean, span, time_text
 from koordctl.status_client import AskError
 from koordctl.why_pod import cgroup_lines as pod_cgroup_lines
-from koordctl.why_pod import hook_lines
+from koordctl.why_pod import hook_lines, ignored_lines
 
 SUPPRESS = ("cpu_suppress", "pressure_suppress")
 """The strategies that limit best-effort pods' CPU."""
@@ -113,6 +113,7 @@ def pod_lines(found: WhyDocument, name: str, zone: datetime.tzinfo | None = None
     """Hooks, cgroups, decisions."""
     parts = [
         list(hook_lines(found, zone)),
+        list(ignored_lines(found)),
         list(pod_cgroup_lines(found.cgroups)),
         list(why_lines(found, [_no_pod(name, found)], zone)),
     ]

@@ -34,6 +34,16 @@ def hook_lines(found: WhyDocument, zone: datetime.tzinfo | None = None) -> Itera
             yield from _answer(answer, found.at, zone)
 
 
+def ignored_lines(found: WhyDocument) -> Iterator[str]:
+    """Describe what pods say in Katalyst's words without any effect."""
+    pod = ""
+    for row in found.ignored:
+        if row.pod != pod:
+            pod = row.pod
+            yield f"Katalyst's words of {clean(pod)} that have no effect"
+        yield f"  {clean(row.line)}"
+
+
 def cgroup_lines(groups: Sequence[CgroupRow]) -> Iterator[str]:
     """Describe the values of cgroups, one after the other."""
     for number, group in enumerate(groups):

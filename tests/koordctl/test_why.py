@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from koord_hooks.runner import load
 from koord_hooks.stages import Stage
@@ -14,7 +16,7 @@ from koord_host.resource_executor.journal import Journal
 from koord_model.keys import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU
 from koord_model.node import NodeView
 from koord_model.pod import Container, Pod
-from koord_service.status import StatusServer
+from koord_service.status import Query, StatusServer
 from koordctl.koordlet_documents import (
     CgroupRow,
     CurrentDecisionRow,
@@ -204,6 +206,22 @@ def test_what_a_pod_s_cgroups_hold() -> None:
     assert ["cpuset.cpus", '""', "–", "–"] in rows
     assert ["cpu.bvt_warp_ns", "(no", "such", "file)", "-1", "hooks"] in rows
     assert "Cgroup of container side does not exist: kubepods/p/gone" in lines
+
+
+def test_katalysts_words_without_effect() -> None:
+    observed = busy_node(0).observed()
+    [web] = [record for record in observed.pods() if record.pod.name == "orders-db-0"]
+    words = {"katalyst.kubewharf.io/qos_level": "reclaimed_cores"}
+    labels = {**web.pod.labels, "koordinator.sh/qosClass": "LS"}
+    odd = replace(web, pod=replace(web.pod, labels=labels, annotations=words))
+    sources = replace(observed, pods=lambda: (odd,))
+    page = pages(sources, busy_decisions().decided(), None)["/v1/why"](
+        Query.parse("pod=orders-db-0")
+    )
+    found = msgspec.json.decode(page.body, type=WhyDocument)
+    lines = list(pod_lines(found, "orders-db-0", datetime.UTC))
+    place = lines.index("Katalyst's words of shop/orders-db-0 that have no effect")
+    assert lines[place + 1].startswith("  annotation katalyst.kubewharf.io/qos_level is reclaimed")
 
 
 def test_what_was_wrong_with_hooks_and_hostile_words() -> None:

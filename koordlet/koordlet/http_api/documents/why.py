@@ -6,8 +6,10 @@ where nobody knows any more: the journal, which has what is older, does not say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+
+from koord_model import katalyst
 
 from koordlet.http_api.documents.node import Document, DocumentSources
 from koordlet.qos_manager.core.decision_log import (
@@ -105,12 +107,21 @@ def why_document(
     return document | {
         "decides": True,
         "pods": [record.pod.full_name for record in running],
+        "ignored": list(_ignored(running)) if asked.pod else [],
         "cgroups": [group for groups in held for group in groups],
         "decisions": [_standing(decision) for decision in found.standing],
         "history": [_entry(decision) for decision in found.history],
         "wishes": list(decided.desired(asked.group)) if asked.group else [],
         "strategies": strategy_documents(decided),
     }
+
+
+def _ignored(records: Iterable[PodRecord]) -> Iterator[Document]:
+    """Lines on Katalyst's words of pods that have no effect."""
+    for record in records:
+        pod = record.pod
+        for line in katalyst.translate(pod.labels, pod.annotations, None).ignored:
+            yield {"pod": pod.full_name, "line": line}
 
 
 def strategy_documents(decided: DecisionSources) -> list[Document]:
