@@ -37,10 +37,13 @@ class ServiceProfileRow(msgspec.Struct, frozen=True):
     memory_offload: bool | None = None
     baseline_percent: int | None = None
     memory_percent: int | None = None
+    weight_cores: float | None = None
+    weight_percent: int | None = None
     ignored: list[str] = []
     nodes: dict[str, int] = {}
     baseline: list[str] = []
     memory_baseline: list[str] = []
+    weight_baseline: list[str] = []
 
 
 class ServiceDocument(msgspec.Struct, frozen=True):
@@ -105,6 +108,9 @@ def _settings(profile: ServiceProfileRow) -> Iterator[str]:
     if profile.memory_offload is not None:
         yield f"memory offloading: {'on' if profile.memory_offload else 'off'}"
         yield from _left_alone("offloading", profile.memory_percent, profile.memory_baseline)
+    if profile.weight_cores is not None:
+        yield f"CPU weight: that of a request for {profile.weight_cores:g} cores"
+        yield from _left_alone("the weight", profile.weight_percent, profile.weight_baseline)
 
 
 def _left_alone(what: str, percent: int | None, pods: list[str]) -> Iterator[str]:

@@ -7,9 +7,10 @@ that have pods here into the NodeSLO::
       pykoord:
         services:
         - {name: shop/web, namespace: shop, selector: {matchLabels: {app: web}},
-           targets: {sched_wait: 460}, memoryOffload: true, baseline: [web-1]}
+           targets: {sched_wait: 460}, memoryOffload: true, weightCores: 4, baseline: [web-1]}
 
-Pods of the baseline are those that others are compared with: no profile touches them.
+Pods of the baseline are those that others are compared with: no profile touches them. There is one
+for the targets, and one for each of ``memoryOffload`` and ``weightCores``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ MOST_PROFILES = 256
 """Profiles of one node; by default a kubelet runs 110 pods."""
 
 
+MOST_CORES = 1024.0
+"""Largest weight of a pod, in cores."""
+
+
 @dataclass(frozen=True)
 class ServiceProfile(ServiceTargets):
     """Treatment of one service's pods; ``memory_offload`` is ``None`` where nothing is said."""
@@ -35,6 +40,10 @@ class ServiceProfile(ServiceTargets):
     """Names of pods to which targets do not apply."""
     memory_baseline: frozenset[str] = frozenset()
     """Names of pods to which ``memory_offload`` does not apply."""
+    weight_cores: float | None = None
+    """Each pod competes for CPUs as if it requested so many cores; ``None``: nothing is said."""
+    weight_baseline: frozenset[str] = frozenset()
+    """Names of pods to which ``weight_cores`` does not apply."""
 
     def sets_targets(self, pod: Pod) -> bool:
         """True if its targets apply to a pod."""
@@ -45,6 +54,24 @@ class ServiceProfile(ServiceTargets):
         if self.memory_offload is None or pod.name in self.memory_baseline:
             return None
         return self.memory_offload if self.selects(pod) else None
+
+    def weighs(self, pod: Pod) -> bool:
+        """True if ``weight_cores`` applies to a pod."""
+        is_set = self.weight_cores is not None and pod.name not in self.weight_baseline
+        return is_set and self.selects(pod)
+
+
+def cores(given: object) -> float:
+    """Return a number of cores that a pod can compete with.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ValueError(given)  # noqa: TRY004 - bad input, not a defect
+    if not 0 < given <= MOST_CORES:
+        raise ValueError(given)
+    return float(given)
 
 
 def read(fields: Iterable[Fields]) -> Iterator[ServiceProfile]:
@@ -69,6 +96,8 @@ def read(fields: Iterable[Fields]) -> Iterator[ServiceProfile]:
             given.flag("memoryOffload", None),
             given.take("baseline", frozenset(), _names, "a list of pod names"),
             given.take("memoryBaseline", frozenset(), _names, "a list of pod names"),
+            given.take("weightCores", None, cores, f"above 0, {MOST_CORES:.0f} at most"),
+            given.take("weightBaseline", frozenset(), _names, "a list of pod names"),
         )
 
 

@@ -12,6 +12,8 @@ before. Set in the NodeSLO::
             services:
             - {name: web, selector: {matchLabels: {app: web}}, cores: 4}
 
+A service's profile (``weightCores``) goes before these settings.
+
 Best-effort pods, whose weight is batch-cpu's, are left alone, as are pods in virtual machines and
 idle groups, whose weight the kernel does not let anybody write.
 """
@@ -68,8 +70,7 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
     """The weights of all selected pods."""
     found = []
     for pod in view.pods:
-        of = (service for service in settings.services if service.selects(pod.record.pod))
-        service = next(of, None) if _has_weight(pod) else None
+        service = _service(view, pod, settings) if _has_weight(pod) else None
         if service is not None and view.cgroups.now(pod.group, _IDLE) != 1:
             decision = _decision(pod, service)
             found.append((pod, decision, _shares(service)))
@@ -78,6 +79,15 @@ def plan(view: StrategyView, settings: Settings, memory: object) -> Plan:
         for pod, decision, shares in found
     )
     return Plan(desired, tuple(decision for _, decision, _ in found))
+
+
+def _service(view: StrategyView, pod: PodView, settings: Settings) -> ServiceWeight | None:
+    """The weight in the pod's profile, or else in the settings."""
+    of = pod.record.pod
+    for profile in view.slo.services:
+        if profile.weight_cores is not None and profile.weighs(of):
+            return ServiceWeight(profile.name, cores=profile.weight_cores)
+    return next((service for service in settings.services if service.selects(of)), None)
 
 
 def _has_weight(pod: PodView) -> bool:

@@ -16,6 +16,7 @@ from koord_model.fields import Fields, shown
 from koord_model.service_targets import Indicator
 from koord_model.yaml_documents import yaml_document
 
+from koord_manager.service_profiles.core.extended import ExtendedIndicators, read_extended
 from koord_manager.service_profiles.core.indicators import only, read_targets
 from koord_manager.service_profiles.core.objects import WorkloadKind
 
@@ -24,8 +25,6 @@ SPEC_KEY = "spec"
 
 _MOST_LINES = 20
 """Lines kept of one profile: its author may write anything, up to 1 MiB."""
-_MOST_EXTENDED = 64
-_OFFLOADING = "TransparentMemoryOffloading"
 _FIELDS = (
     *("targetRef", "baselinePercent", "systemIndicator", "extendedIndicator"),
     "businessIndicator",
@@ -58,8 +57,7 @@ class ProfileDocument:
     workload: str = ""
     targets: Mapping[Indicator, float] = field(default_factory=dict)
     baseline_percent: int | None = None
-    memory_offload: bool | None = None
-    memory_percent: int | None = None
+    extended: ExtendedIndicators = field(default_factory=ExtendedIndicators)
     problem: str = ""
     refused: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
@@ -110,7 +108,7 @@ def read(document: Mapping[str, Any], source: ProfileSource) -> ProfileDocument:
         return ProfileDocument(source, *about, problem=str(error))
     only(spec, *_FIELDS)
     targets = dict(read_targets(spec, unused))
-    offload, memory_percent = _extended(spec, unused)
+    extended = read_extended(spec, unused)
     if spec.has("businessIndicator"):
         unused.append("spec businessIndicator: nothing here measures services' own numbers")
     return ProfileDocument(
@@ -120,8 +118,7 @@ def read(document: Mapping[str, Any], source: ProfileSource) -> ProfileDocument:
         workload=workload,
         targets=targets,
         baseline_percent=spec.number("baselinePercent", None, 0, 100),
-        memory_offload=offload,
-        memory_percent=memory_percent,
+        extended=extended,
         refused=tuple(refused[:_MOST_LINES]),
         unused=tuple(unused[:_MOST_LINES]),
     )
@@ -149,24 +146,3 @@ def _target_ref(fields: Fields) -> tuple[WorkloadKind, str]:
                 "apps/v1, Deployment, web"
             )
     return WorkloadKind(found["apiVersion"], found["kind"]), found["name"]
-
-
-def _extended(spec: Fields, unused: list[str]) -> tuple[bool | None, int | None]:
-    """Return whether memory is offloaded, and the percentage of pods that this leaves alone."""
-    found: tuple[bool | None, int | None] = None, None
-    for extended in spec.objects("extendedIndicator", _MOST_EXTENDED):
-        only(extended, "name", "baselinePercent", "indicators")
-        name = extended.text("name")
-        if name != _OFFLOADING:
-            unused.append(f"spec extendedIndicator {shown(name)}: there is {_OFFLOADING}")
-            continue
-        percent = extended.number("baselinePercent", None, 0, 100)
-        detail = extended.of("indicators").of("configDetail")
-        found = detail.flag("enableTMO", None), percent
-        unused.extend(
-            f"spec extendedIndicator {_OFFLOADING} configDetail.{field}: the strategy "
-            "memory_offload has settings of its own"
-            for field, _ in detail.entries()
-            if field != "enableTMO"
-        )
-    return found

@@ -34,7 +34,8 @@ def entries_by_node(
     }
     left_alone = {
         "baseline": baseline(pods, document.baseline_percent),
-        "memoryBaseline": baseline(pods, document.memory_percent),
+        "memoryBaseline": baseline(pods, document.extended.memory_percent),
+        "weightBaseline": baseline(pods, document.extended.weight_percent),
     }
     names: dict[str, list[str]] = {}
     for pod in pods:
@@ -55,8 +56,10 @@ def _settings(document: ProfileDocument) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if document.targets:
         found["targets"] = {word.value: value for word, value in document.targets.items()}
-    if document.memory_offload is not None:
-        found["memoryOffload"] = document.memory_offload
+    if document.extended.memory_offload is not None:
+        found["memoryOffload"] = document.extended.memory_offload
+    if document.extended.weight_cores is not None:
+        found["weightCores"] = document.extended.weight_cores
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from koord_manager.service_profiles.core.baseline import baseline
@@ -56,13 +57,13 @@ def explain(document: ProfileDocument, reason: str, pods: Collection[ServicePod]
         "in_force": not reason,
         "reason": reason,
         "targets": {word.value: value for word, value in document.targets.items()},
-        "memory_offload": document.memory_offload,
         "baseline_percent": document.baseline_percent,
-        "memory_percent": document.memory_percent,
+        **asdict(document.extended),
         "ignored": [*document.refused, *document.unused],
         "nodes": _counts(pods),
         "baseline": sorted(baseline(pods, document.baseline_percent)),
-        "memory_baseline": sorted(baseline(pods, document.memory_percent)),
+        "memory_baseline": sorted(baseline(pods, document.extended.memory_percent)),
+        "weight_baseline": sorted(baseline(pods, document.extended.weight_percent)),
     }
 
 

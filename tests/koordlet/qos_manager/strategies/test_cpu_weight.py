@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
+from koord_model.service_profile import ServiceProfile
 from koordlet.qos_manager.core.strategy import PodView
 from koordlet.qos_manager.strategies import cpu_weight
 from koordlet.qos_manager.strategies.cpu_weight import ServiceWeight, Settings
@@ -40,6 +42,16 @@ def test_a_pod_has_the_weight_of_the_first_service_that_selects_it(
     assert [(*one.target, one.value) for one in plan.desired] == expected
     assert [line for one in plan.decisions for line in wrong(one)] == []
     assert len(plan.decisions) == len(expected)
+
+
+def test_a_profile_goes_before_the_settings_and_leaves_its_baseline_alone() -> None:
+    profile = ServiceProfile(
+        "ns/web", WEB, "ns", weight_cores=8.0, weight_baseline=frozenset({"first"})
+    )
+    slo = NodeSLO(services=(profile,))
+    plan = cpu_weight.plan(view(pods=[web("first"), web("second")], slo=slo), SETTINGS, None)
+    assert [one.value for one in plan.desired] == [4096, 8192]
+    assert "pods of ns/web compete" in plan.decisions[1].outcome
 
 
 def test_nothing_is_desired_without_settings() -> None:

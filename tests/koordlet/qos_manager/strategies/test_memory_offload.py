@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from koord_host.knobs.table import KNOBS
 from koord_model.keys import BATCH_MEMORY, MEMORY
 from koord_model.node import Kernel, NodeView
+from koord_model.node_slo import NodeSLO
 from koord_model.qos import QoSClass
+from koord_model.service_profile import ServiceProfile
 from koordlet.qos_manager.core.strategy import Plan, PodView, StrategyView, WindowStats
 from koordlet.qos_manager.strategies.memory_offload.strategy import OffloadPolicy, Settings, plan
 
@@ -141,6 +143,18 @@ def measured(
         latest=FakeLatest({("pod_memory_usage", pod.uid): 4.0 * GIB} | latest),
         history=FakeHistory(seen.history.series | series),  # type: ignore[attr-defined]
     )
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_profile_says_of_which_pods_whatever_their_class(enabled: bool) -> None:
+    """``enableTMO`` of the services' profiles; pods of the baseline are as without one."""
+    pods = [job("a"), job("b"), job("c", qos=QoSClass.LS), job("d", labels={"odd": ""})]
+    names = {"matchExpressions": [{"key": "odd", "operator": "DoesNotExist"}]}
+    profile = ServiceProfile("ns/web", names, "ns", {}, enabled, memory_baseline=frozenset("b"))
+    seen = node(*pods)
+    seen = replace(seen, node=replace(seen.node, slo=NodeSLO(services=(profile,))))
+    found = {one.pod for one in plan(seen, Settings(), None).decisions}
+    assert found == {"ns/b", "ns/d"} | ({"ns/a", "ns/c"} if enabled else set())
 
 
 @pytest.mark.parametrize(

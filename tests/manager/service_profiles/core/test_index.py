@@ -36,7 +36,8 @@ SPEC: dict[str, Any] = {
         {
             "name": "TransparentMemoryOffloading",
             "indicators": {"configDetail": {"enableTMO": True}},
-        }
+        },
+        {"name": "CPUWeight", "baselinePercent": 1, "indicators": {"cores": 4}},
     ],
 }
 
@@ -96,12 +97,15 @@ def test_profiles_reach_the_nodes_of_their_pods_alone():
         "selector": {"matchLabels": {"app": "web"}},
         "targets": {"sched_wait": 460.0},
         "memoryOffload": True,
+        "weightCores": 4.0,
         "baseline": ["p0"],
+        "weightBaseline": ["p0"],
     }
     assert "baseline" not in shop.entries("n2", [])[0]
     slo, ignored = parse({"extensions": {"pykoord": {"services": [entry]}}})
     assert ignored == ()
-    assert slo.services[0].baseline == {"p0"}
+    assert slo.services[0].baseline == slo.services[0].weight_baseline == {"p0"}
+    assert slo.services[0].weight_cores == 4
 
     shop.index.pod_changed("shop", "shop/p3", None)
     shop.index.pod_changed("shop", "shop/p2", None)
