@@ -17,8 +17,6 @@ from koord_manager.pod_webhook import colocated_resources, document
 from koord_manager.pod_webhook.view import PodWebhookView
 
 GATE = "KatalystVocabulary"
-REASON = "KatalystWordsIgnored"
-"""Reason of Events on pods."""
 
 
 def mutated(given: Object, _namespace: str, view: PodWebhookView, warnings: list[str]) -> Object:

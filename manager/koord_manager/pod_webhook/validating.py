@@ -63,7 +63,7 @@ def _report_conflicts(admission: AdmissionRequest, view: PodWebhookView) -> None
     if lines and metadata.get("name"):
         namespace, uid = scope.namespace_of(admission), metadata.get("uid", "")
         about = reference(PODS, metadata["name"], namespace, uid)
-        view.report(about, katalyst_words.REASON, "; ".join(lines))
+        view.record(about, "KatalystWordsIgnored", "; ".join(lines))
 
 
 def validate_pod(admission: AdmissionRequest, view: PodWebhookView) -> AdmissionResponse:

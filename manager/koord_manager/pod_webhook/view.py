@@ -29,5 +29,5 @@ class PodWebhookView(QuotaView, ProfileView):
     binding: BindingPolicy = field(default_factory=BindingPolicy)
     pod: Callable[[str, str], Awaitable[Object | None]] = _no_pod
     """Asks for a pod by name and namespace; ``None`` if that is not known."""
-    report: Callable[[Object, str, str], None] = _no_event
+    record: Callable[[Object, str, str], None] = _no_event
     """Has a warning written soon: an Event on an object, with a reason and a message."""

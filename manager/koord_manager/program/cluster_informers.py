@@ -127,10 +127,10 @@ class ClusterInformers:
             has_pods=self._queries.has_pods,
             pod=self._queries.pod,
             charge=self._charger.charge,
-            report=self._report,
+            record=self._record,
         )
 
-    def _report(self, regarding: Object, reason: str, message: str) -> None:
+    def _record(self, regarding: Object, reason: str, message: str) -> None:
         self._recorder.record(regarding, reason, message, warning=True)
 
     def _quota(self, raw: bytes) -> ElasticQuota:

@@ -79,7 +79,7 @@ async def test_conflicts_of_an_admitted_pod_are_an_event(
     labels: dict[str, str], dry_run: bool, message: str
 ) -> None:
     events: list[tuple[dict[str, Any], str, str]] = []
-    view = replace(VIEW, report=lambda *event: events.append(event))
+    view = replace(VIEW, record=lambda *event: events.append(event))
     given = pod("reclaimed_cores")
     given["metadata"] |= {"labels": labels, "uid": "u-1"}
     if labels:

@@ -191,7 +191,9 @@ class ServiceIndex:
         if workload.problem:
             return f"{about}: {workload.problem}"
         self._in_force[profile.key] = profile, workload
-        self._candidates.setdefault(profile.namespace, ProfileCandidates()).add(profile.key, workload)
+        self._candidates.setdefault(profile.namespace, ProfileCandidates()).add(
+            profile.key, workload
+        )
         return ""
 
     def _place(self, namespace: str, key: str) -> set[str]:
