@@ -14,6 +14,8 @@ PROFILE: dict[str, Any] = {
     "in_force": True,
     "targets": {"sched_wait": 460.0},
     "memory_offload": True,
+    "weight_cores": 4,
+    "weight_percent": 5,
     "baseline_percent": 10,
     "ignored": ['spec systemIndicator "x": left out'],
     "nodes": {"": 1, **{f"n{number:02}": 2 for number in range(30)}},
@@ -25,11 +27,13 @@ TWIN = {"source": "ConfigMap", "reason": "ServiceProfileDescriptor shop/web goes
 def test_profiles_of_a_service() -> None:
     given = {"service": "shop/web", "profiles": [PROFILE, TWIN], "no_room": ["n3"]}
     shown = list(lines(msgspec.convert(given, ServiceDocument)))
-    assert shown[:6] == [
+    assert shown[:8] == [
         "ServiceProfileDescriptor shop/web is in force for Deployment web: 61 pods on 30 nodes",
         "  target sched_wait: 460 ms for each second of CPU used",
         "  left alone by targets (10 %): p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 2 more",
         "  memory offloading: on",
+        "  CPU weight: that of a request for 4 cores",
+        "  left alone by the weight (5 %): no pods yet",
         '  ignored: spec systemIndicator "x": left out',
         "    NODE  PODS",
     ]

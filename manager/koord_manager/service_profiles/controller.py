@@ -82,6 +82,7 @@ class ServiceProfileController:
         self._known: set[object] = set()
         self._said: dict[tuple[str, str], str] = {}
         self._left_out: dict[str, list[str]] = {}
+        self._ready = False
         self._sources: tuple[Informer[ProfileDocument], ...] = tuple(
             self._source(source) for source in ProfileSource
         )
@@ -134,13 +135,10 @@ class ServiceProfileController:
                 self._follow(group)
                 self._notice_news()
                 self._refresh()
+                self._ready = True  # not before: profiles that are read are not yet in force
                 await anyio.sleep(_REFRESH_SECONDS)
 
     # ---- following
-
-    @property
-    def _ready(self) -> bool:
-        return all(informer.synced or informer.absent for informer in self._sources)
 
     def _source(self, source: ProfileSource) -> Informer[ProfileDocument]:
         of_descriptors = source is ProfileSource.DESCRIPTOR
