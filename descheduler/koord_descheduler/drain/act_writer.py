@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from koord_kube.client import Client
-from koord_kube.core.evictions import EvictedPod, deletion_request
+from koord_kube.core.evictions import DisruptionTarget, EvictedPod, deletion_request
+from koord_kube.pod_evictor import PodEvictor
 from koord_kube.protocol.api import Object
 from koord_kube.protocol.request import Request
 from koord_kube.protocol.resources import (
@@ -23,6 +24,7 @@ from koord_descheduler.drain.drain_acts import (
     DeletePod,
     DrainAct,
     DropPart,
+    EvictPod,
     KeepFinalizer,
     MakeJob,
     MakeReservation,
@@ -31,7 +33,13 @@ from koord_descheduler.drain.drain_acts import (
 )
 from koord_descheduler.drain.drain_objects import ANNOTATION_CLAIM, FINALIZER
 from koord_descheduler.drain.drain_view import DrainView
-from koord_descheduler.drain.part_documents import job_document, reservation_document
+from koord_descheduler.drain.part_documents import (
+    drain_reason,
+    job_document,
+    reservation_document,
+)
+from koord_descheduler.objects.observed_pod import ObservedPod
+from koord_descheduler.planner.move import DISRUPTION_REASON
 
 
 class ActWriter:
@@ -40,9 +48,12 @@ class ActWriter:
     def __init__(self, api: Client, wall: Callable[[], float]) -> None:
         self._api = api
         self._wall = wall
+        self._evictor = PodEvictor(api.write, api.backoff, wall=wall)
 
-    async def perform(self, act: DrainAct, view: DrainView, document: Object) -> None:
+    async def perform(self, act: DrainAct, view: DrainView, document: Object) -> bool:
         """Carry out an act of a drain; ``document`` is its DrainNode as last seen.
+
+        Returns False for an eviction that has to wait.
 
         Raises:
             ConflictError: it is done already, or what it is about has changed.
@@ -66,8 +77,16 @@ class ActWriter:
                 pod = state.pod.view
                 evicted = EvictedPod(pod.namespace, pod.name, pod.uid)
                 await self._api.write(deletion_request(evicted))
+            case EvictPod(state):
+                return await self._evict(state.pod.view, view)
             case SetConditions(conditions):
                 await self._set_conditions(view, conditions)
+        return True
+
+    async def _evict(self, pod: ObservedPod, view: DrainView) -> bool:
+        target = DisruptionTarget(DISRUPTION_REASON, drain_reason(view))
+        outcome = await self._evictor.evict(EvictedPod(pod.namespace, pod.name, pod.uid), target)
+        return not outcome.pod_stays
 
     async def _patch_node(
         self, view: DrainView, version: str, claim: str | None, spec: dict[str, Any]

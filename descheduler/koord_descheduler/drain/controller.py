@@ -29,6 +29,7 @@ from koord_kube.protocol.selectors import label_is
 from koord_kube.reconcile_loop import ReconcileLoop
 
 from koord_descheduler.drain.act_writer import ActWriter
+from koord_descheduler.drain.drain_acts import KeepFinalizer
 from koord_descheduler.drain.drain_decision import decide
 from koord_descheduler.drain.drain_document import drained_node, observe, status_document
 from koord_descheduler.drain.drain_objects import (
@@ -153,17 +154,20 @@ class DrainController:
         if status.phase is not view.status.phase:
             is_warning = status.phase in _WARNED
             self._record(document, status.phase.value, status.message, warning=is_warning)
+        is_changed = False
         for act in decision.acts:
             try:
-                await self._acts.perform(act, view, document)
+                is_changed |= await self._acts.perform(act, view, document)
             except (ConflictError, NotFoundError):
-                continue  # it is done, or has changed meanwhile: the next step shows it
+                is_changed = True  # it is done, or has changed meanwhile: the next step shows it
+                if isinstance(act, KeepFinalizer):
+                    break  # nobody would uncordon a node that a deleted drain claims
             except NotLeadingError:
                 raise
             except ApiError as error:
                 self._record(document, "FailedDrainStep", str(error), warning=True)
                 raise
-        if decision.acts:
+        if is_changed:
             return _SOON_SECONDS
         is_over = status.phase in (DrainPhase.FAILED, DrainPhase.ABORTED)
         return None if is_over else self._poll

@@ -72,6 +72,12 @@ class DeletePod(NamedTuple):
     state: PodState
 
 
+class EvictPod(NamedTuple):
+    """Evict a pod, as budgets allow."""
+
+    state: PodState
+
+
 class SetConditions(NamedTuple):
     """Set the node's conditions, by type."""
 
@@ -86,6 +92,7 @@ DrainAct = (
     | MakeJob
     | DropPart
     | DeletePod
+    | EvictPod
     | SetConditions
 )
 
@@ -140,7 +147,9 @@ def _move(view: DrainView) -> Iterator[DrainAct]:
     yield from _reserve(wave, view)
     yield from _retry(view)
     for state in wave:
-        if state.stage is DrainStage.READY:
+        if state.stage is DrainStage.READY and state.pod.is_evicted:
+            yield EvictPod(state)
+        elif state.stage is DrainStage.READY:
             yield MakeJob(part_name(view.uid, state.pod.view.uid), state)
 
 

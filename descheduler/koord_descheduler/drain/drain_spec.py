@@ -25,6 +25,8 @@ class DrainBehavior(StrEnum):
     """The way in which a pod is drained."""
 
     DRAIN = "Drain"
+    EVICT = "Evict"
+    """It is evicted, as budgets allow: no place has to be found for it."""
     SKIP = "Skip"
     WAIT = "WaitCompleted"
 

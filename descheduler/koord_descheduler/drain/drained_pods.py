@@ -23,7 +23,8 @@ def forbid_nothing(_pod: ObservedPod) -> str:
 class DrainedPod(NamedTuple):
     """A pod that has to leave; ``waits`` until it has ended by itself.
 
-    ``obstacle`` is why it may not be moved, in a line; ``is_ordered`` if a rule says that it moves.
+    ``obstacle`` is why it may not be moved, in a line; ``is_ordered`` if a rule says that it moves,
+    ``is_evicted`` if that needs no place.
     """
 
     known: KnownPod
@@ -31,6 +32,7 @@ class DrainedPod(NamedTuple):
     waits: bool = False
     obstacle: str = ""
     is_ordered: bool = False
+    is_evicted: bool = False
 
     @property
     def view(self) -> ObservedPod:
@@ -62,7 +64,9 @@ def drained_pods(
         elif rule.behavior is not DrainBehavior.SKIP:
             wave = _wave_of(pod.view, spec) if rule.order is None else rule.order
             waits = rule.behavior is DrainBehavior.WAIT
-            found.append(DrainedPod(pod, wave, waits, is_ordered=not waits))
+            is_evicted = rule.behavior is DrainBehavior.EVICT
+            obstacle = protection_of(pod.view) if is_evicted else ""
+            found.append(DrainedPod(pod, wave, waits, obstacle, not waits, is_evicted))
     return sorted(found, key=lambda pod: (pod.wave, pod.view.key))
 
 
@@ -80,11 +84,17 @@ def _wave_of(pod: ObservedPod, spec: DrainSpec) -> int:
     return max(waves, default=0)
 
 
+def protection_of(pod: ObservedPod) -> str:
+    """Return why nothing may evict a pod that does not end yet; "" if something may."""
+    why = protection(pod) if pod.deleted is None else ""
+    return f"it {why}" if why else ""
+
+
 def _obstacle(cluster: ClusterModel, pod: ObservedPod, forbids: Forbids) -> str:
     if pod.deleted is not None:
         return ""
-    if why := protection(pod):
-        return f"it {why}"
+    if why := protection_of(pod):
+        return why
     traits = pod.template
     if traits.claims:
         return f"it has PersistentVolumeClaims: {', '.join(traits.claims)}"

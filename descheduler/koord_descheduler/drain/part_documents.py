@@ -26,14 +26,21 @@ from koord_descheduler.migration.core.reserved_pod import (
 from koord_descheduler.plugins.migration_controller.who_may_move import ANNOTATION_EVICT
 
 
+def drain_reason(view: DrainView) -> str:
+    """The reason why pods leave their node, in a line."""
+    return f"node {view.spec.node} is drained" + (view.spec.reason and f": {view.spec.reason}")
+
+
 def job_document(view: DrainView, act: MakeJob) -> Object:
     """The job that moves a pod: to its Reservation, or by its eviction alone.
 
     Where a rule says that the pod moves, rules of migrations do not keep it.
     """
     pod, reservation = act.state.pod.view, act.state.reservation
-    reason = f"node {view.spec.node} is drained" + (view.spec.reason and f": {view.spec.reason}")
-    annotations = {ANNOTATION_REASON: reason, ANNOTATION_TRIGGER: f"DrainNode/{view.name}"}
+    annotations = {
+        ANNOTATION_REASON: drain_reason(view),
+        ANNOTATION_TRIGGER: f"DrainNode/{view.name}",
+    }
     if act.state.pod.is_ordered:
         annotations[ANNOTATION_EVICT] = view.name
     spec: dict[str, Any] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from koord_scheduler.state.arrays import Mask
@@ -33,21 +34,57 @@ def plan_places(
     ``settled`` are nodes that pods of this and other drains have already, by namespace/name: they
     take their room first. So do the pods that wait.
     """
+    with place_trial(cluster, settled) as trial:
+        return trial.place(pods, drained=drained, reluctant=reluctant)
+
+
+@contextmanager
+def place_trial(cluster: ClusterModel, settled: Mapping[str, str]) -> Iterator[PlaceTrial]:
+    """A virtual cluster in which pods get places, one group after the other; all is undone."""
     virtual = VirtualCluster(cluster)
     try:
         _settle(virtual, settled)
         virtual.let_pending_in()
+        yield PlaceTrial(virtual, settled)
+    finally:
+        virtual.undo()
+
+
+class PlaceTrial:
+    """Places of pods that leave their nodes; those that it gave count for the next ones."""
+
+    def __init__(self, virtual: VirtualCluster, settled: Mapping[str, str]) -> None:
+        self._virtual = virtual
+        self._settled = settled
+
+    def place(
+        self,
+        pods: Iterable[DrainedPod],
+        *,
+        drained: Collection[str],
+        reluctant: Collection[str] = (),
+    ) -> dict[str, PlannedPlace]:
+        """A place for each of these pods; the same words as ``plan_places``."""
+        virtual = self._virtual
         never = ~virtual.rows(drained)
         first = never & ~virtual.rows(reluctant)
-        moving = [pod for pod in pods if pod.view.key not in settled]
+        moving = [pod for pod in pods if pod.view.key not in self._settled]
         for pod in moving:
             virtual.take(pod.known)
         return {
             pod.view.key: _place(virtual, pod, first, never)
             for pod in sorted(moving, key=_biggest_first)
         }
-    finally:
-        virtual.undo()
+
+    def place_all(
+        self, pods: Iterable[DrainedPod], *, drained: Collection[str], reluctant: Collection[str]
+    ) -> dict[str, PlannedPlace]:
+        """Places for all of these pods, or for none of them."""
+        mark = self._virtual.mark()
+        places = self.place(pods, drained=drained, reluctant=reluctant)
+        if any(not place.node for place in places.values()):
+            self._virtual.undo(mark)
+        return places
 
 
 def _settle(virtual: VirtualCluster, settled: Mapping[str, str]) -> None:

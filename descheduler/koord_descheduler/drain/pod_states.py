@@ -78,7 +78,7 @@ class DrainParts(NamedTuple):
 
 def needs_place(pod: DrainedPod, parts: DrainParts) -> bool:
     """True if a place has to be planned for a pod."""
-    if pod.waits or pod.obstacle or pod.is_leaving or not pod.view.owner:
+    if pod.waits or pod.obstacle or pod.is_leaving or pod.is_evicted or not pod.view.owner:
         return False
     return parts.of(pod) == (None, None)
 
@@ -107,6 +107,8 @@ def _stage(
         return DrainStage.BLOCKED, pod.obstacle
     if pod.waits:
         return DrainStage.WAITING, "until it has ended by itself"
+    if pod.is_evicted:
+        return DrainStage.READY, "it is evicted as soon as its budget allows that"
     if job is not None:
         failed = job.has_ended and job.phase != "Succeeded"
         return (DrainStage.FAILED if failed else DrainStage.MIGRATING), job.why

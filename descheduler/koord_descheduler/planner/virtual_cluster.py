@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from koord_scheduler.framework.fit_error import fit_error_message
 from koord_scheduler.framework.queue.scheduling_queue import QueuedPod
+from koord_scheduler.objects.node import Node
 from koord_scheduler.plugin import CannotReserve
 from koord_scheduler.state.arrays import Mask, Rows
 from koord_scheduler.state.pod_reader import WaitingPod
@@ -76,6 +77,14 @@ class VirtualCluster:
     def on_undo(self, act: Callable[[], object]) -> None:
         """Have this called when what was done until now is taken back."""
         self._undo.append(act)
+
+    # ---- nodes
+
+    def change(self, node: Node) -> None:
+        """A node has other labels, taints, or is cordoned or not."""
+        nodes, before = self._scheduler.nodes, self.cluster.nodes[node.name].node
+        nodes.set(node)
+        self.on_undo(lambda: nodes.set(before))
 
     # ---- pods
 
@@ -167,16 +176,21 @@ class VirtualCluster:
         self._moved[pod.view.key] = node
         return True
 
-    def let_pending_in(self) -> dict[str, str]:
-        """Pods that wait get the nodes that they would get now; returns these by pod."""
+    def let_pending_in(self, accepts: Callable[[str], bool] = lambda _: True) -> dict[str, str]:
+        """Pods that wait get the nodes that they would get now; returns these by pod.
+
+        Only those whose namespace/name it ``accepts``.
+        """
         found: dict[str, str] = {}
         hopeless: set[object] = set()
         for waiting in sorted(self._scheduler.queue.pods.values(), key=lambda pod: pod.turn):
             key = waiting.scores_key
             if (
                 self._moved.get(waiting.key)
+                or waiting.key in self._scheduler.placed.by_key
                 or waiting.gang
                 or key in hopeless
+                or not accepts(waiting.key)
                 or self._scheduler.not_admitted(waiting)
             ):
                 continue

@@ -35,9 +35,10 @@ _POD_RULE = object_of(
     namespaces=list_of("Namespaces of its pods; absent: all.", text("A namespace.")),
     selector=label_selector("Labels of its pods; absent: all."),
     behavior=text(
-        "Drain moves them though something speaks against it, Skip leaves them, "
-        "WaitCompleted waits until they have ended.",
+        "Drain moves them though something speaks against it, Evict ends them without a place "
+        "elsewhere, Skip leaves them, WaitCompleted waits until they have ended.",
         "Drain",
+        "Evict",
         "Skip",
         "WaitCompleted",
     ),

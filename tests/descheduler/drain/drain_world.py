@@ -10,6 +10,7 @@ from koord_descheduler.drain.drain_acts import (
     DeletePod,
     DrainAct,
     DropPart,
+    EvictPod,
     KeepFinalizer,
     MakeJob,
     MakeReservation,
@@ -182,6 +183,9 @@ class DrainWorld:
                 parts = self.reservations if resource == RESERVATIONS else self.jobs
                 parts.pop(name, None)
             case DeletePod(state):
+                self.end_pod(state.pod.view.name)
+            case EvictPod(state):
+                self.evicted.append(state.pod.view.name)
                 self.end_pod(state.pod.view.name)
             case SetConditions(conditions):
                 self._set_conditions(conditions)

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from koord_descheduler.drain.act_writer import ActWriter
 from koord_descheduler.drain.controller import DrainController
+from koord_descheduler.drain.drain_acts import DrainAct
 from koord_descheduler.drain.drain_objects import ANNOTATION_CLAIM
 from koord_descheduler.io.cluster_follower import ClusterFollower
 from koord_descheduler.planner.cluster import ClusterModel
@@ -17,6 +19,7 @@ from koord_kube.client import Client, Cluster, Limits
 from koord_kube.core.events import EventSource
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
+from koord_kube.protocol.api import ConflictError
 from koord_kube.protocol.resources import (
     DRAIN_NODE_GROUPS,
     DRAIN_NODES,
@@ -151,6 +154,23 @@ async def test_an_abort_leaves_nothing(bench: DrainBench) -> None:
     assert (bench.count(RESERVATIONS), bench.count(POD_MIGRATION_JOBS)) == (0, 0)
     assert ANNOTATION_CLAIM not in bench.node["metadata"].get("annotations", {})
     assert not bench.players.evicted
+
+
+async def test_a_node_is_claimed_only_by_a_drain_that_cannot_vanish(
+    bench: DrainBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perform, acts = ActWriter.perform, list[str]()
+
+    async def fail_first(self: ActWriter, act: DrainAct, *more: Any) -> bool:
+        acts.append(type(act).__name__)
+        if len(acts) == 1:
+            raise ConflictError("patch drainnodes d", 409)
+        return await perform(self, act, *more)
+
+    monkeypatch.setattr(ActWriter, "perform", fail_first)
+    bench.ask()
+    await bench.phase("Waiting")
+    assert acts[:3] == ["KeepFinalizer", "KeepFinalizer", "ClaimNode"]
 
 
 async def test_two_drains_of_a_node_follow_each_other(bench: DrainBench) -> None:

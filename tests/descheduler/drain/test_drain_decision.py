@@ -129,6 +129,25 @@ def test_pods_that_cannot_move_need_no_place() -> None:
     )
 
 
+def test_pods_that_are_evicted_need_no_place_and_others_stay() -> None:
+    rules = [
+        {"selector": {"matchLabels": {"app": "batch"}}, "behavior": "Evict"},
+        {"behavior": "Skip"},
+    ]
+    found = world(confirmState="Confirmed", podRules=rules)
+    found.add_pod("job", owner="batch", cpu="100")
+    kept = {"scheduling.koordinator.sh/eviction-cost": str((1 << 31) - 1)}
+    found.add_pod("kept", owner="batch", annotations=kept)
+    assert found.settle() == "Blocked"
+    assert found.evicted == []
+    assert "kept" in found.status["message"]
+    found.end_pod("kept")
+    assert found.settle() == "Drained"
+    assert found.evicted == ["job"]
+    assert found.pods.keys() == {"p", "q"}
+    assert not {**found.reservations, **found.jobs}
+
+
 @pytest.mark.parametrize("end", ["Failed", "Pending"])
 def test_another_place_is_planned_where_the_scheduler_finds_none(end: str) -> None:
     found = DrainWorld()

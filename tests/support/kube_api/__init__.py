@@ -6,9 +6,9 @@ that others serve, evictions. A test sets what fails, changes objects and looks 
 asked (``server.KubeApi``).
 
 Not here: discovery, protobuf, tables, OpenAPI documents, server-side apply, JSON and strategic
-merge patches, dry runs, webhooks of evictions, deletions of collections,
-finalizers, rights of requests, priority and fairness, controllers. What the real one does is
-asked of it in ``tests/apiserver``.
+merge patches, dry runs, webhooks of evictions, deletions of collections, finalizers of pods,
+rights of requests, priority and fairness, controllers. What the real one does is asked of it in
+``tests/apiserver``.
 """
 
 from tests.support.kube_api.access import (

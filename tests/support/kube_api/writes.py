@@ -130,7 +130,10 @@ class Writes(Store):
             before = self._existing(write.key)
             new = await self._changed(write, before)
             if self._found(write.key) is before:
-                return self._keep(write.key, new, before)
+                kept = self._keep(write.key, new, before)
+                if write.key.resource != PODS and _is_ended(new):
+                    self._remove(write.key)
+                return kept
             if (write.body.get("metadata") or {}).get("resourceVersion"):
                 break
         raise conflict(write.key)
@@ -158,6 +161,9 @@ class Writes(Store):
         if conditions.get("resourceVersion") not in (None, now["metadata"]["resourceVersion"]):
             raise conflict(key, "the ResourceVersion in the precondition does not match")
         ending = evictions.ending(now, options) if key.resource == PODS else None
+        if now["metadata"].get("finalizers") and key.resource != PODS:
+            ending = copied(now)
+            ending["metadata"].setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
         if ending is not None:
             return self._keep(key, ending, now)
         self._remove(key)
@@ -312,3 +318,8 @@ _DEFAULTS: dict[Resource, Callable[[Object], None]] = {
     VALIDATING_WEBHOOKS: lambda given: admission.default(given, mutating=False),
     API_SERVICES: aggregation.default,
 }
+
+
+def _is_ended(new: Object) -> bool:
+    """Whether nothing keeps an object any more that was deleted."""
+    return "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers")
