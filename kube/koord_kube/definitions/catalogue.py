@@ -15,6 +15,7 @@ from koord_kube.definitions.pod_group import POD_GROUP
 from koord_kube.definitions.pod_migration_job import POD_MIGRATION_JOB
 from koord_kube.definitions.recommendation import RECOMMENDATION
 from koord_kube.definitions.reservation import RESERVATION
+from koord_kube.definitions.tide_node_pool import TIDE_NODE_POOL
 
 DEFINITIONS = (
     COLOCATION_PROFILE,
@@ -31,5 +32,6 @@ DEFINITIONS = (
     POD_MIGRATION_JOB,
     RECOMMENDATION,
     RESERVATION,
+    TIDE_NODE_POOL,
 )
 """In alphabetical order of their kinds."""

@@ -80,6 +80,10 @@ DRAIN_NODES = Resource("scheduling.koordinator.sh", "v1alpha1", "drainnodes", "D
 DRAIN_NODE_GROUPS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "drainnodegroups", "DrainNodeGroup"
 )
+TIDE_NODE_POOLS = Resource(
+    "tide.katalyst.kubewharf.io", "v1alpha1", "tidenodepools", "TideNodePool"
+)
+"""Katalyst's."""
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True
 )

@@ -417,6 +417,49 @@ WHOLE: dict[str, tuple[str, str, Object]] = {
             },
         },
     ),
+    "tide": (
+        "tide.katalyst.kubewharf.io/v1alpha1",
+        "TideNodePool",
+        {
+            "spec": {
+                "evictStrategy": {
+                    "type": "watermark",
+                    "watermark": {
+                        "low": 50,
+                        "high": 70,
+                        "evictOnlinePodTaint": {"key": "a", "value": "b", "effect": "NoExecute"},
+                        "evictOfflinePodTaint": {"key": "c", "value": "d", "effect": ""},
+                    },
+                },
+                "nodeConfigs": {
+                    "nodeSelector": {"pool": "tide"},
+                    "onlineLabel": {"key": "side", "value": "on"},
+                    "offlineLabel": {"key": "side", "value": "off"},
+                    "tideLabel": {"key": "tide", "value": "true"},
+                    "reserve": {"online": "20%", "offline": 1},
+                },
+                "coolDown": "30m",
+                "deadline": "5m",
+                "dryRun": True,
+                "podRules": DRAIN["podRules"],
+                "migrationPolicy": DRAIN["migrationPolicy"],
+            },
+            "status": {
+                "reserveNodes": {"onlineNodes": ["a"], "offlineNodes": ["b"]},
+                "tideNodes": {"nodes": ["c"]},
+                "message": "m",
+                "requestedPercent": 130,
+                "counts": {
+                    "online": 1,
+                    "offline": 1,
+                    "toOnline": 0,
+                    "toOffline": 1,
+                    "unusable": 0,
+                },
+                "nodes": [{"name": "c", "side": "online", "state": "Moving", "why": "w"}],
+            },
+        },
+    ),
     "migration": (
         DEVICE,
         "PodMigrationJob",
