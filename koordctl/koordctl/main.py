@@ -48,6 +48,7 @@ from koordctl import (
     why_node,
     why_scheduling,
     why_service,
+    why_tide,
 )
 from koordctl.backtest_options import BacktestError
 from koordctl.doctor import command as doctor
@@ -273,6 +274,11 @@ def _add_why(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[Co
     )
     descheduler.add_why(moved)
     yield moved
+    sided = _command(
+        below, "tide", why_tide.run, "on which side of its TideNodePool a node is, and why it stays"
+    )
+    why_tide.add_arguments(sided)
+    yield sided
 
 
 def _add_why_scheduling(
