@@ -32,6 +32,7 @@ from bench import (
     scheduler_recording,
     service_profiles,
     strategies,
+    tide_day,
     unknown_callers,
     webhooks,
 )
@@ -84,6 +85,7 @@ def main() -> None:
     scheduler_recording.main()
     gpu_fragmentation.main()
     defragmentation.main(["--keep"])
+    tide_day.main(["--keep"])
     network_topology.main()
     batch_month.main()
     unknown_callers.main()

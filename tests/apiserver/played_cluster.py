@@ -36,7 +36,10 @@ _REPORT_SECONDS = 2.0
 
 @dataclass
 class App:
-    """A ReplicaSet of so many pods, which each use and request so many cores, and ``limits``."""
+    """A ReplicaSet of so many pods, which each use and request so many cores, and ``limits``.
+
+    ``tolerates`` is the key of a taint.
+    """
 
     name: str
     replicas: int
@@ -46,6 +49,7 @@ class App:
     labels: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerates: str = ""
 
 
 class PlayedCluster:
@@ -267,8 +271,10 @@ class PlayedCluster:
 def _pod_spec(app: App) -> dict[str, Any]:
     requests = {"cpu": f"{int(app.requests * 1000)}m", "memory": "64Mi", **app.limits}
     resources = {"requests": requests, "limits": dict(app.limits)}
+    tolerations = [{"key": app.tolerates, "operator": "Exists"}] if app.tolerates else []
     return {
         "terminationGracePeriodSeconds": 1,
+        "tolerations": tolerations,
         "nodeSelector": dict(app.node_selector),
         "containers": [{"name": "c", "image": "i", "resources": resources}],
     }

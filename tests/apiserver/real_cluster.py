@@ -39,6 +39,7 @@ COMPONENTS = (
     "network-topology",
     "quotas",
     "descheduler",
+    "tide-node-pools",
     "rollout-guard",
     "node-backstop",
 )

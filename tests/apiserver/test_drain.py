@@ -10,6 +10,8 @@ import pytest
 from koord_descheduler.drain.drain_objects import ANNOTATION_CLAIM, LABEL_DRAIN
 from koord_descheduler.objects.eviction_order import ANNOTATION_DELETION_COST
 from koord_descheduler.plugins.scale_down_bin_pack import ANNOTATION_OWN_COST
+from koord_descheduler.tide.core.pod_sides import LABEL_POD_TYPE
+from koord_descheduler.tide.core.pool_spec import PREFIX
 from koord_kube.client import Client
 from koord_kube.protocol.resources import (
     DRAIN_NODE_GROUPS,
@@ -57,6 +59,17 @@ profiles:
     plugins: {balance: {enabled: [{name: ScaleDownBinPack}]}}
 """
 NODES_OF_IT = ("old", "new-0", "new-1")
+SIDE = f"{PREFIX}/node-type"
+TIDE_POOL: dict[str, Any] = {
+    "apiVersion": "tide.katalyst.kubewharf.io/v1alpha1",
+    "kind": "TideNodePool",
+    "metadata": {"name": "tide"},
+    "spec": {
+        "nodeConfigs": {"reserve": {"online": 2}},
+        "evictStrategy": {"type": "watermark", "watermark": {"low": 60, "high": 90}},
+        "coolDown": "1s",
+    },
+}
 
 
 @pytest.fixture
@@ -123,6 +136,85 @@ async def test_a_node_is_drained_as_was_planned_though_the_leader_is_killed(
                 group.cancel_scope.cancel()
         finally:
             await played.clean()
+
+
+async def test_a_node_changes_sides_and_comes_back_though_the_leader_is_killed(
+    cluster: RealCluster, client: Client
+) -> None:
+    """The pool is the whole cluster; the killed leader leaves a move that the next one ends."""
+    batch = App(
+        "batch",
+        2,
+        labels={LABEL_POD_TYPE: "offline"},
+        node_selector={SIDE: "offline"},
+        tolerates=f"{PREFIX}/online-not-used",
+    )
+    web = App("web", 6, requests=0.5, min_available=5)
+    big = App("big", 0, requests=3.5)
+    played = PlayedCluster(client, NODES_OF_IT, [web, batch, big])
+    with (
+        two_deschedulers(
+            cluster, CONFIG, SCHEDULER, "--cool-down=0", "--feature-gates=TideNodePool=true"
+        ) as (first, second),
+        deployed_scheduler(cluster, SCHEDULER) as scheduler,
+    ):
+        try:
+            await played.create({"web": [*NODES_OF_IT] * 2})
+            await played.step()
+            await played.step()
+            played.fewest.clear()
+            scheduler.start()
+            first.start()
+            async with anyio.create_task_group() as group:
+                group.start_soon(played.run)
+                cluster.apply(TIDE_POOL)
+                await until(lambda: bool(played.ended), "the first pod moves")
+                first.kill()
+                second.start()
+                await until(lambda: _offline(client), "a node is offline")
+                (gone,) = await _sides(client, "offline")
+                await until(lambda: _runs(played, "batch", 2), "batch jobs run there")
+                assert {pod["spec"]["nodeName"] for pod in _pods(played, "batch")} == {gone}
+                assert len(_pods(played, "web")) == 6
+                assert played.fewest["web"] >= 5, "its budget holds"
+                assert len(played.ended) == 2, "no other pod was moved, and none twice"
+                big.replicas = 1
+                await until(lambda: _runs(played, "big", 1), "the service has its place")
+                assert await _sides(client, "offline") == []
+                assert not _runs(played, "batch", 1)
+                cluster.kubectl("delete", "tidenodepool", "tide", "--timeout=60s")
+                labels = [node["metadata"]["labels"] for node in (await listed(client, NODES))[0]]
+                assert not any(key.startswith(PREFIX) for each in labels for key in each)
+                group.cancel_scope.cancel()
+        finally:
+            await played.clean()
+
+
+async def _sides(client: Client, side: str) -> list[str]:
+    """The nodes of a side that are not on their way."""
+    return [
+        node["metadata"]["name"]
+        for node in (await listed(client, NODES))[0]
+        if node["metadata"]["labels"].get(SIDE) == side and not node["spec"].get("unschedulable")
+    ]
+
+
+async def _offline(client: Client) -> bool:
+    return bool(await _sides(client, "offline"))
+
+
+def _pods(played: PlayedCluster, app: str) -> list[dict[str, Any]]:
+    return [
+        pod
+        for pod in played.pods.values()
+        if pod["metadata"]["labels"]["app"] == app
+        and pod["spec"].get("nodeName")
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+def _runs(played: PlayedCluster, app: str, number: int) -> bool:
+    return len(_pods(played, app)) >= number
 
 
 async def _check_abort(cluster: RealCluster, client: Client) -> None:

@@ -120,6 +120,7 @@ ALL_COMPONENTS = {
     "manager.featureGates": "ColocationProfileController=true,ResourceMetricsAPI=true,"
     "CustomMetricsAPI=true,ExternalMetricsAPI=true,RolloutGuard=true,ServiceProfiles=true,"
     "NodeBackstop=true",
+    "descheduler.featureGates": "TideNodePool=true",
     "manager.enableNodeMetricApi": "true",
 }
 
@@ -185,6 +186,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ("node-backstop", {"manager.featureGates": "NodeBackstop=true"}),
         ("rollout-guard", {"manager.featureGates": "RolloutGuard=true"}),
         ("service-profiles", {"manager.featureGates": "ServiceProfiles=true"}),
+        ("tide-node-pools", {"descheduler.featureGates": "TideNodePool=true"}),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),
         ("resource-metrics", {"manager.featureGates": "ResourceMetricsAPI=true"}),
         ("custom-metrics", {"manager.featureGates": "CustomMetricsAPI=true"}),

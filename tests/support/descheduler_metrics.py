@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
+from koord_descheduler.tide.tide_metrics import PoolFigures, TideMetrics
 from prometheus_client import CollectorRegistry
 
 
@@ -14,4 +15,7 @@ def full_descheduler_registry() -> CollectorRegistry:
     metrics.evicted.labels("success", "LowNodeLoad", "shop", "n1").inc()
     metrics.round_seconds.observe(0.1)
     metrics.failed_rounds.labels("not ready").inc()
+    tides = TideMetrics(registry)
+    tides.moves.labels("night", "offline", "done").inc()
+    tides.pools["night"] = PoolFigures({"online": 1}, 50.0)
     return registry

@@ -58,6 +58,11 @@ class ClusterModel:
         self._copies: dict[WorkloadName, dict[str, KnownPod]] = {}
         self._pod_handlers: list[Callable[[str], None]] = []
         self.workloads = Workloads()
+        self.nodes_version = 0
+        """It changes with the labels and taints of nodes, and with those that come and go.
+
+        Not with trials, which change the scheduler's state and take that back.
+        """
         self._nodes: dict[str, ObservedNode] = {}
         self._reports: dict[str, NodeReport] = {}
 
@@ -179,11 +184,14 @@ class ClusterModel:
 
     def _put_node(self, name: str, node: Any) -> None:
         self._nodes[name] = node
+        before = self.scheduler.nodes.version
         self.scheduler.nodes.set(node.node)
+        self.nodes_version += self.scheduler.nodes.version - before
 
     def _drop_node(self, name: str) -> None:
         del self._nodes[name]
         self.scheduler.nodes.remove(name)
+        self.nodes_version += 1
 
 
 def _discard(index: dict[K, dict[str, KnownPod]], of: K, key: str) -> None:

@@ -22,6 +22,7 @@ from koord_kube.program import ControlPlaneProgram, settle_for_ever
 from koord_kube.protocol.api import NotLeadingError
 from koord_model import duration
 from koord_scheduler.config.scheduler_config import SchedulerConfig
+from koord_service.feature_gates import report_unknown
 from koord_service.log_limits import SECONDS_OF_PROBLEMS, LogLimiter
 from koord_service.logs import get_log
 from koord_service.status import MakePage, StatusServer, metrics_page
@@ -47,6 +48,7 @@ from koord_descheduler.plugins.migration_controller.who_may_move import (
     lasting_obstacle,
     workload_state,
 )
+from koord_descheduler.program.gates import DEFAULTS, TIDE, gates_of
 from koord_descheduler.program.history import RoundHistory
 from koord_descheduler.program.metrics import DeschedulerMetrics, DeschedulerStatus
 from koord_descheduler.program.pages import DeschedulerPageSources, pages
@@ -54,6 +56,8 @@ from koord_descheduler.program.plan_document import Document, job_document, plan
 from koord_descheduler.program.round_loop import MoveExecutor, RoundLoop
 from koord_descheduler.program.round_planner import RoundPlanner
 from koord_descheduler.program.settings import DeschedulerSettings
+from koord_descheduler.tide.controller import TideController
+from koord_descheduler.tide.tide_metrics import TideMetrics
 
 log = get_log("descheduler")
 
@@ -80,7 +84,10 @@ class DeschedulerProgram:
         self._settings = settings
         self._config = config
         self._warn = LogLimiter(log, SECONDS_OF_PROBLEMS).problem
+        gates, others = gates_of(settings.feature_gates)
+        report_unknown(log, others, DEFAULTS)
         self.registry = CollectorRegistry()
+        self._tide_metrics = TideMetrics(self.registry) if gates[TIDE] else None
         lease = lease_settings(settings, config.leader_election)
         self._leadership = Leadership(client, identity, lease, on_warning=self._warn)
         self._cluster = ClusterModel(scheduler)
@@ -90,7 +97,7 @@ class DeschedulerProgram:
         self._history = RoundHistory()
         self._migrations: dict[str, MigrationController] = {}
         self._migration_plugins = _migration_plugins(config)
-        self._controllers: list[DrainController | MigrationController] = []
+        self._controllers: list[DrainController | MigrationController | TideController] = []
         self._nodes_version = -1
         self._metrics = DeschedulerMetrics(self.registry, self._status)
         self._planner = self._make_planner()
@@ -138,7 +145,7 @@ class DeschedulerProgram:
 
     def _changed(self) -> None:
         """Nodes came, went, or have other labels or taints: pods may be better off elsewhere."""
-        version = self._cluster.scheduler.nodes.version
+        version = self._cluster.nodes_version
         if version != self._nodes_version:
             self._nodes_version = version
             self._loop.trigger()
@@ -175,7 +182,8 @@ class DeschedulerProgram:
             dry_run=self._loop.is_dry_run,
         )
         self._migrations = self._make_migrations(api, recorder)
-        self._controllers = [drains, *self._migrations.values()]
+        tides = self._make_tides(api, recorder)
+        self._controllers = [drains, *tides, *self._migrations.values()]
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(recorder.run)
@@ -190,6 +198,20 @@ class DeschedulerProgram:
             self._migrations, self._controllers = {}, []
             with anyio.CancelScope(shield=True):
                 await submitter.close()
+
+    def _make_tides(self, api: Client, recorder: EventRecorder) -> Iterator[TideController]:
+        """The controller of TideNodePools, where its gate is on."""
+        if self._tide_metrics is not None:
+            yield TideController(
+                api,
+                self._cluster,
+                recorder,
+                self._tide_metrics,
+                on_warning=self._warn,
+                silence=self._follower.silence,
+                forbids=self._forbids,
+                dry_run=self._loop.is_dry_run,
+            )
 
     def _make_migrations(
         self, api: Client, recorder: EventRecorder

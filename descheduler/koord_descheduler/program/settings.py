@@ -10,7 +10,9 @@ from koord_model import duration
 from koord_service.go_flags import go_flags
 from koord_service.settings import option
 
-IGNORED = COMMON | go_flags(values=("controllers", "feature-gates", "master"))
+from koord_descheduler.program.gates import gates_of
+
+IGNORED = COMMON | go_flags(values=("controllers", "master"))
 """Flags of Koordinator's descheduler without a meaning here."""
 
 
@@ -36,6 +38,7 @@ class DeschedulerSettings(ComponentSettings):
     descheduling_interval: str = option(
         "", "time between rounds like 5m, 0s for one alone; default: as the configuration has it"
     )
+    feature_gates: tuple[str, ...] = option((), "feature gates, e.g. TideNodePool=true")
     dry_run: bool = option(False, "plan rounds and show them, evict nothing")
     cool_down: float = option(60.0, "for so long a pod stays where it was scheduled")
     move_memory: float = option(
@@ -52,6 +55,7 @@ class DeschedulerSettings(ComponentSettings):
             ValueError: one line naming the flag, its value and what was expected.
         """
         super().__post_init__()
+        gates_of(self.feature_gates)
         try:
             duration.seconds(self.descheduling_interval or "0s")
         except ValueError:

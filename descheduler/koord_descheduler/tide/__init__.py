@@ -1,0 +1,1 @@
+"""TideNodePools: nodes go between services and batch jobs as the load does."""

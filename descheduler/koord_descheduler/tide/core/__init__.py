@@ -1,0 +1,1 @@
+"""Sides of nodes, and the moves between them. No IO."""
