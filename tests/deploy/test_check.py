@@ -24,6 +24,8 @@ DESCHEDULER = koord_descheduler.program.main.main
         (SCHEDULER, "--feature-gates=X=true", 1, "no effect: feature gate X=true", ""),
         (SCHEDULER, "--config {}/none.yaml", 2, "", "cannot read {}/none.yaml"),
         (DESCHEDULER, "", 0, "profile koord-descheduler: MigrationController", ""),
+        (DESCHEDULER, "--feature-gates=TideNodePool=true", 0, "feature gates: TideNodePool", ""),
+        (DESCHEDULER, "--feature-gates=X=true", 1, "no effect: feature gate X=true", ""),
         (DESCHEDULER, "--config {}/all.yaml", 2, "", "{}/all.yaml: "),
         (MANAGER, "", 0, "controllers: colocationprofile, nodemetric, ", ""),
         (MANAGER, "--controllers=rollout", 1, "no effect: rollout needs --feature-gates", ""),

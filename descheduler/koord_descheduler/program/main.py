@@ -23,6 +23,7 @@ from koord_descheduler.config.descheduler_config import (
     written_config,
 )
 from koord_descheduler.program.added_plugins import added_plugins
+from koord_descheduler.program.gates import gates_of
 from koord_descheduler.program.program import DeschedulerProgram
 from koord_descheduler.program.settings import IGNORED, DeschedulerSettings
 
@@ -44,7 +45,10 @@ def _check(settings: DeschedulerSettings) -> SettingsReport:
         f"profile {made.profile.name}: {', '.join(sorted(set().union(*made.names.values())))}"
         for made in config.profiles
     ]
-    return SettingsReport(in_force, config.without_effect)
+    gates, unknown = gates_of(settings.feature_gates)
+    in_force.append(f"feature gates: {', '.join(name for name, on in gates.items() if on)}")
+    without_effect = [*config.without_effect, *(f"feature gate {gate}" for gate in unknown)]
+    return SettingsReport(in_force, without_effect)
 
 
 def _write(path: str, config: DeschedulerConfig) -> None:
