@@ -29,7 +29,7 @@ from koord_service.status import MakePage, StatusServer, json_page, metrics_page
 
 from koordlet.agent.config import KoordletSettings, select_plugins
 from koordlet.agent.feature_gates import DEFAULTS, OF_PLUGINS, UNUSED, parse_gates
-from koordlet.agent.http_api import nri_state, open_servers
+from koordlet.agent.http_api import nri_state, open_malachite_server, open_servers
 from koordlet.agent.metrics_advisor import MetricsAdvisor, open_metrics_advisor
 from koordlet.agent.metrics_reporter import MetricsReporter
 from koordlet.agent.qos_manager import QoSManager, open_qos_manager
@@ -114,6 +114,7 @@ class Agent:
         self._deciding: QoSManager | None = None
         self._plugins = PluginWatcher(settings.plugin_registration_dir)
         self._prepare_pod: PreparePod | None = None
+        self._malachite: StatusServer | None = None
         self._open(files, gates)
         if self._plugins.is_followed:
             self._loops.append(self._plugins.run)
@@ -160,6 +161,7 @@ class Agent:
             )
             return
         self._cgroups = f"v{layout.version}, {find_kubelet_cgroups(settings, files, layout)}"
+        self._malachite = open_malachite_server(settings, files, layout)
         self._loops.append(partial(follow_layout, settings, files, layout, self._stop.set))
         pods = open_pods(settings, layout, files, cluster.kubelet if cluster else None)
         self._loops.append(pods.run)
@@ -367,7 +369,8 @@ class Agent:
                 self._deciding.register(registry)
                 decided = self._deciding.decided
             served |= pages(observed, decided, kept, self._answers)
-        return open_servers(self._settings, served, self._cluster)
+        servers = open_servers(self._settings, served, self._cluster)
+        return (*servers, self._malachite) if self._malachite is not None else servers
 
     def _status_document(self) -> Document:
         registration = self._registration

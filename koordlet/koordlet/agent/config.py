@@ -372,6 +372,11 @@ class KoordletSettings:
     metrics_token_review: bool = option(
         False, "serve other machines only if their bearer token is authorized to get the page"
     )
+    malachite_addr: str = option(
+        "",
+        "loopback port (127.0.0.1:9002) or unix socket that serves this node's metrics as "
+        "Malachite does, to Katalyst's agent; empty: none",
+    )
     log_format: str = option("human", "format of log lines", choices=("human", "json"))
     log_level: str = option("info", "lowest level that is logged", choices=_LEVELS)
 
@@ -412,6 +417,7 @@ class KoordletSettings:
             object.__setattr__(self, "runtime_hooks_nri_socket_path", path)
         _check_numbers(self)
         _check_metrics(self)
+        _check_malachite(self.malachite_addr)
 
 
 def _check_metrics(settings: KoordletSettings) -> None:
@@ -435,6 +441,18 @@ def _check_metrics(settings: KoordletSettings) -> None:
         raise ValueError(
             "--metrics-token-review needs --metrics-tls-cert-file: tokens would cross the network "
             f'in clear text to "{address}"'
+        )
+
+
+def _check_malachite(address: str) -> None:
+    try:
+        local = not address or is_local(address)
+    except ValueError as error:
+        raise ValueError(f"--malachite-addr: {error}") from None
+    if not local:
+        raise ValueError(
+            f'--malachite-addr is "{address}"; its client has no credentials, so expected a '
+            "loopback address (127.0.0.1:9002) or a unix socket"
         )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koord_host.kernel_files.interface import FileTree
+from koord_host.knobs.layout import Layout
 from koord_service.status import MakePage, StatusServer
 
 from koordlet.agent.config import KoordletSettings
@@ -43,6 +46,20 @@ def open_servers(
         beside = str(Path(settings.runtime_hooks_addr).with_name("status.sock"))
         servers.append(_people_server(settings.status_address or beside, pages))
     return tuple(servers)
+
+
+def open_malachite_server(
+    settings: KoordletSettings, tree: FileTree, layout: Layout
+) -> StatusServer | None:
+    """The server of ``--malachite-addr``, not started yet; ``None`` without it."""
+    if not settings.malachite_addr:
+        return None
+    # Imported late: few nodes have a reader of it.
+    from koordlet.http_api.malachite.core.kernel_text import NodeFileTree
+    from koordlet.http_api.malachite.pages import MalachitePages
+
+    files = NodeFileTree(tree, layout, settings.sys_root_dir, os.sysconf("SC_PAGE_SIZE"))
+    return StatusServer(settings.malachite_addr, MalachitePages(files).pages())
 
 
 def _authorizer(cluster: StatesInformer | None) -> RequestAuthorizer | None:
