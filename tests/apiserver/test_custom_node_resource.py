@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 from tests.apiserver.real_cluster import RealCluster
 from tests.support.koordlet_programs import StatusKoordlet
 from tests.support.processes import until
+from tests.support.reporter_plugins import ReporterPlugin, content, served
 
 LIST, TEXT = {"type": "array"}, {"type": "string"}
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 GROUP = "node.katalyst.kubewharf.io"
+RECLAIMED = "resource.katalyst.kubewharf.io/reclaimed_"
 NAME = f"customnoderesources.{GROUP}"
 RESOURCES = {"type": "object", "properties": {"allocatable": OPEN, "capacity": OPEN}}
 DEFINITION = {
@@ -79,16 +82,32 @@ def koordlet(installed: RealCluster, tmp_path: Path) -> Iterator[StatusKoordlet]
         tmp_path / "hooks",
         f"--kubeconfig={config}",
         "--node-name=n1",
-        "--feature-gates=CustomNodeResource=true",
+        "--feature-gates=CustomNodeResource=true,ReporterPlugins=true",
+        f"--plugin-registration-dir={tmp_path / 'socks'}",
         "--collect-res-used-interval=1",
         "--node-topology-sync-interval=1",
         "--disable-query-kubelet-config",
     )
     (tmp_path / "hooks").mkdir()
     (tmp_path / "cpu_manager_state").write_text('{"policyName":"none"}')
-    made.start()
-    yield made
-    made.close()
+    with plugins(tmp_path / "socks"):
+        made.start()
+        yield made
+        made.close()
+
+
+def plugins(sockets: Path) -> AbstractContextManager[None]:
+    """One that reports a GPU, and one with a label that no API server takes."""
+    sockets.mkdir()
+    gpu = [{"type": "GPU", "name": "0", "resources": {"capacity": {"example.com/gpu": "1"}}}]
+    numa = [{"type": "Socket", "name": "0", "resources": {"capacity": {"example.com/nic": "1"}}}]
+    good = content(
+        ("Status", "TopologyZone", gpu + numa),
+        ("Status", "Resources", {"capacity": {f"{RECLAIMED}millicpu": "9"}}),
+        ("Metadata", "Labels", {"gpus": "1"}),
+    )
+    bad = content(("Metadata", "Labels", {"not a key": "", "bad": "1"}))
+    return served(sockets, good=ReporterPlugin(good), bad=ReporterPlugin(bad))
 
 
 def reported(cluster: RealCluster) -> dict[str, Any]:
@@ -114,6 +133,7 @@ def exported(cluster: RealCluster) -> dict[str, Any]:
         numa["name"]: numa["resources"]
         for zone in zones
         for numa in (zone["children"] if zone["type"] == "Socket" else [zone])
+        if numa["type"] == "Numa"
     }
 
 
@@ -135,8 +155,8 @@ def test_the_node_is_exported_where_the_definition_is(
     until(lambda: bool(exported(cluster)), seconds=150.0)
     assert exported(cluster) == reported(cluster) != {}
     status = cluster.get("kcnr", "n1")["status"]
-    prefix = "resource.katalyst.kubewharf.io/reclaimed_"
-    assert status["resources"]["allocatable"] == {f"{prefix}millicpu": "0", f"{prefix}memory": "0"}
+    nothing = {f"{RECLAIMED}millicpu": "0", f"{RECLAIMED}memory": "0"}
+    assert status["resources"] == {"allocatable": nothing, "capacity": nothing}
     assert [one["type"] for one in status["conditions"]] == ["AgentReady"]
     # What the manager offers arrives with the Node's next change; what others set stays.
     properties = '{"spec": {"nodeResourceProperties": [{"propertyName": "cis"}]}}'
@@ -146,12 +166,19 @@ def test_the_node_is_exported_where_the_definition_is(
     cluster.kubectl("patch", "node", "n1", "--subresource=status", "-p", batch)
 
     def offered() -> str:
-        return cluster.get("kcnr", "n1")["status"]["resources"]["allocatable"][f"{prefix}millicpu"]
+        return cluster.get("kcnr", "n1")["status"]["resources"]["allocatable"][
+            f"{RECLAIMED}millicpu"
+        ]
 
     until(lambda: offered() == "2500")
     there = cluster.get("kcnr", "n1")
     assert there["spec"] == {"nodeResourceProperties": [{"propertyName": "cis"}]}
-    assert there["metadata"]["labels"] == {"team": "a"}
+    # So do fields of a plugin, as far as they are not ours; a bad one costs nobody else.
+    assert there["metadata"]["labels"] == {"team": "a", "gpus": "1"}
+    zones = there["status"]["topologyZone"]
+    assert zones[0]["resources"] == {"capacity": {"example.com/nic": "1"}}
+    assert zones[-1]["type"] == "GPU"
+    assert [one["plugin"] for one in koordlet.events("reporter plugin withheld")] == ["bad"]
     # It goes with its definition, and comes again.
     cluster.kubectl("delete", "crd", NAME)
     until(lambda: len(problems()) == 2, seconds=150.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,12 +18,14 @@ from koord_proto.plugin_registration_pb2 import (
 )
 
 Handler = Callable[[bytes], Awaitable[Message]]
+Stream = Callable[[], AsyncIterator[Message]]
 
 
 class PluginServer:
     """Serves on a socket until the end of ``async with``, and then removes it.
 
-    ``methods`` are handlers of a request's bytes, by the name of a method of ``service``.
+    ``methods`` are handlers of a request's bytes, by the name of a method of ``service``,
+    ``streams`` those that answer many times.
     While ``hangs``, nothing is answered.
     """
 
@@ -33,6 +35,7 @@ class PluginServer:
         info: PluginInfo,
         service: str = "none",
         methods: Mapping[str, Handler] | None = None,
+        streams: Mapping[str, Stream] | None = None,
     ) -> None:
         self.info = info
         self.hangs = False
@@ -40,8 +43,13 @@ class PluginServer:
         self._path = path
         self._server = grpc.aio.server()
         ours = {"GetInfo": self._said, "NotifyRegistrationStatus": self._notified}
-        self._add("pluginregistration.Registration", ours)
-        self._add(service, methods or {})
+        handlers = {name: self._handler(handler) for name, handler in (methods or {}).items()}
+        handlers |= {name: _stream_handler(stream) for name, stream in (streams or {}).items()}
+        self._add(
+            "pluginregistration.Registration",
+            {name: self._handler(handler) for name, handler in ours.items()},
+        )
+        self._add(service, handlers)
         self._server.add_insecure_port(f"unix:{path}")
 
     async def __aenter__(self) -> Self:
@@ -64,11 +72,13 @@ class PluginServer:
         self.notified.append(RegistrationStatus.FromString(request))
         return RegistrationStatusResponse()
 
-    def _add(self, service: str, methods: Mapping[str, Handler]) -> None:
-        handlers = {name: self._handler(handler) for name, handler in methods.items()}
+    def _add(self, service: str, handlers: Mapping[str, Any]) -> None:
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service, handlers),)
         )
+
+    def _handlers(self, methods: Mapping[str, Handler]) -> dict[str, Any]:
+        return {name: self._handler(handler) for name, handler in methods.items()}
 
     def _handler(self, handler: Handler) -> Any:
         async def answer(request: bytes, _: object) -> bytes:
@@ -77,3 +87,11 @@ class PluginServer:
             return (await handler(request)).SerializeToString()
 
         return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def _stream_handler(stream: Stream) -> Any:
+    async def answer(_: bytes, __: object) -> AsyncIterator[bytes]:
+        async for message in stream():
+            yield message.SerializeToString()
+
+    return grpc.unary_stream_rpc_method_handler(answer)

@@ -199,6 +199,7 @@ class Agent:
                 reporting = MetricsReporter(
                     *(settings, gates, cluster, self._observing, views.kubelet_cpus, slo),
                     self._deciding,
+                    plugins=self._plugins,
                     set_aside=lambda: views.set_aside(),
                     allocations=lambda: views.newest.allocations,
                 )

@@ -37,6 +37,7 @@ DEFAULTS: Mapping[str, bool] = {
     "RDMADevices": False,
     "RdtResctrl": True,
     "RecentUsage": False,
+    "ReporterPlugins": False,
     "ResctrlCollector": False,
     "SchedStatCollector": False,
     "ServiceCPUWeight": False,
@@ -50,8 +51,8 @@ DEFAULTS: Mapping[str, bool] = {
 
 Our own are CPUPools, CustomNodeResource, DyingCgroupReclaim, EvictionPlugins,
 InterferenceDetection, IrqAffinity, MemoryGuard, MemoryOffload, MemoryStatCollector,
-MemoryWatermark, PressureSuppress, RecentUsage, SchedStatCollector, ServiceCPUWeight, TCPCollector,
-TaskDelayCollector, ThresholdEvict and ZoneInfoCollector.
+MemoryWatermark, PressureSuppress, RecentUsage, ReporterPlugins, SchedStatCollector,
+ServiceCPUWeight, TCPCollector, TaskDelayCollector, ThresholdEvict and ZoneInfoCollector.
 """
 
 UNUSED = frozenset(

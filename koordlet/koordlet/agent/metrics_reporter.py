@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from koord_kube.credentials import ACCOUNT, TokenFile
 from koord_kube.protocol.api import Object
@@ -20,6 +21,7 @@ from koord_model.demand import Amounts
 from koord_model.node_info import GPUs, NodeCPUInfo, NodeMemoryInfo, RDMADevices, XPUs
 from koord_model.node_slo import NodeSLO
 from koord_prediction.amount import ResourceAmount
+from koord_service.logs import get_log
 
 from koordlet.agent.config import KoordletSettings
 from koordlet.agent.metrics_advisor import MetricsAdvisor
@@ -46,11 +48,18 @@ from koordlet.metrics_reporter.publisher import (
     PublishLoop,
 )
 from koordlet.metrics_reporter.reporter import NodeMetricReporter, ReporterState, ReportRoute
+from koordlet.plugin_watcher.watcher import PluginWatcher
 from koordlet.qos_manager.eviction.plugins.core.answers import PluginCondition, PluginConditions
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.state.share_pools import ReservedCPUs
 
+if TYPE_CHECKING:
+    from koordlet.metrics_reporter.plugins.export import PluginFieldExport
+
 FIELD_MANAGER = "koordlet"
+Loop = Callable[[], Coroutine[Any, Any, None]]
+
+_log = get_log("koordlet.reporter")
 
 
 class MetricsReporter:
@@ -71,6 +80,7 @@ class MetricsReporter:
         *,
         set_aside: Callable[[], ReservedCPUs | None] = ReservedCPUs,
         allocations: Callable[[], Allocations] = dict,
+        plugins: PluginWatcher | None = None,
     ) -> None:
         self._settings = settings
         self._gates = gates
@@ -91,8 +101,10 @@ class MetricsReporter:
             self.reporter = NodeMetricReporter(
                 cluster.name, self._status, self._policy, cluster.client, link
             )
+        runs: list[Loop] = [] if self.reporter is None else [self.reporter.run]
+        self._plugin_fields, asking = _reporter_plugins(gates, plugins)
+        runs += asking
         self.publishers = tuple(self._publishers())
-        runs = [] if self.reporter is None else [self.reporter.run]
         self.loops = (*runs, *(publisher.run for publisher in self.publishers))
 
     def states(self) -> Mapping[str, ReportState]:
@@ -133,6 +145,7 @@ class MetricsReporter:
             self._custom_node_resource,
             self._with_usage,
             FIELD_MANAGER,
+            judge=self._plugin_fields.judge if self._plugin_fields else None,
             interval=self._settings.node_topology_sync_interval,
         )
 
@@ -200,7 +213,8 @@ class MetricsReporter:
         topology = self._topology()
         if node is None or cpus is None or topology is None:
             return None
-        return custom_node_resource.build(node, topology, cpus.online, self._conditions())
+        built = custom_node_resource.build(node, topology, cpus.online, self._conditions())
+        return built if self._plugin_fields is None else self._plugin_fields.add(built)
 
     def _with_usage(self, built: Object) -> Object:
         now = time.time()
@@ -213,6 +227,25 @@ class MetricsReporter:
             return None
         uid = node["metadata"].get("uid", "")
         return device.device(self._cluster.name, uid, gpus, xpus, rdma, time.time(), there)
+
+
+def _reporter_plugins(
+    gates: Mapping[str, bool], plugins: PluginWatcher | None
+) -> tuple[PluginFieldExport | None, list[Loop]]:
+    """The export of what reporter plugins say, and the loop that asks them; none if it is off."""
+    if not gates["ReporterPlugins"] or plugins is None:
+        return None, []
+    if not gates["CustomNodeResource"]:
+        reason = "what they report is exported with --feature-gates=CustomNodeResource=true"
+        _log.warning("reporter plugins are not asked", reason=reason)
+        return None, []
+    # Imported late: few nodes have such plugins.
+    from koordlet.metrics_reporter.plugins.export import PluginFieldExport
+    from koordlet.metrics_reporter.plugins.host import KIND, VERSIONS, ReporterPluginHost
+
+    host = ReporterPluginHost()
+    plugins.follow(KIND, VERSIONS, host.follow)
+    return PluginFieldExport(host.reported), [host.run]
 
 
 def node_metric_state(state: ReporterState, link: DirectLink | None) -> ReportState:

@@ -44,7 +44,9 @@ class ObjectApplier(PublishLoop):
     """An object whose fields of ours are applied under the name ``manager``.
 
     ``build`` returns the fields that are applied as soon as they change, ``None`` while they are
-    not known; ``complete`` adds what goes with them, and is called for each write alone.
+    not known; ``complete`` adds what goes with them, and is called for each write alone. ``judge``
+    gets the API server's error, ``None`` if it took the object, and returns True if another one is
+    built after that.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ObjectApplier(PublishLoop):
         complete: Callable[[Object], Object],
         manager: str,
         *,
+        judge: Callable[[ApiError | None], bool] | None = None,
         interval: float = 3.0,
         reapply_seconds: float = REAPPLY_SECONDS,
         now: Callable[[], float] = time.time,
@@ -75,6 +78,7 @@ class ObjectApplier(PublishLoop):
         self._build = build
         self._complete = complete
         self._manager = manager
+        self._judge = judge or (lambda _: False)
         self._reapply_seconds = reapply_seconds
         self._applied: Object | None = None
         self._reapply_at = float("-inf")
@@ -84,8 +88,15 @@ class ObjectApplier(PublishLoop):
         if built is None:
             return
         if built == self._applied and self._monotonic() < self._reapply_at:
+            self._judge(None)
             return
-        await self._apply(self._complete(built))
+        try:
+            await self._apply(self._complete(built))
+        except ApiError as error:
+            if self._judge(error):
+                return
+            raise
+        self._judge(None)
         self._applied = built
         self._reapply_at = self._spread(self._reapply_seconds)
         self.state.patched += 1

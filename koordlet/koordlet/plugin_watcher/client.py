@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -80,21 +80,45 @@ class PluginClient:
         try:
             said: bytes = await call(request, timeout=seconds)
         except grpc.aio.AioRpcError as error:
-            status = error.code()
-            if status in _UNANSWERED:
-                self._failed()
-            text = f"{name}: {status.name}: {excerpt(error.details() or '', _REASON)}"
-            unimplemented = status is grpc.StatusCode.UNIMPLEMENTED
-            raise PluginCallError(text, unimplemented=unimplemented) from None
+            raise self._failure(name, error) from None
+        return self._decoded(name, said, answer)
+
+    async def stream(self, method: str, request: bytes, answer: type[M]) -> AsyncGenerator[M, None]:
+        """Call a method that answers as long as it likes; ends when the plugin ends it.
+
+        Raises:
+            PluginCallError: there is no answer, or none any more, that can be used.
+        """
+        if self.pause > 0:
+            raise PluginCallError("not called, since it did not answer lately", paused=True)
+        open_stream: Any = self._channel.unary_stream(method)
+        call = open_stream(request)
+        name = method.rpartition("/")[2]
+        try:
+            async for said in call:
+                yield self._decoded(name, said, answer)
+        except grpc.aio.AioRpcError as error:
+            raise self._failure(name, error) from None
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    def _decoded(self, name: str, said: bytes, answer: type[M]) -> M:
         self._failures = 0
         try:
             return answer.FromString(said)
         except DecodeError:
             raise PluginCallError(f"{name}: cannot decode the answer") from None
 
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._channel.close()
+    def _failure(self, name: str, error: grpc.aio.AioRpcError) -> PluginCallError:
+        status = error.code()
+        if status in _UNANSWERED:
+            self._failed()
+        text = f"{name}: {status.name}: {excerpt(error.details() or '', _REASON)}"
+        return PluginCallError(text, unimplemented=status is grpc.StatusCode.UNIMPLEMENTED)
 
     def _failed(self) -> None:
         if self.pause > 0:

@@ -66,7 +66,8 @@ def build(
 def with_usage(built: Mapping[str, Any], usage: Mapping[str, Any] | None, now: float) -> Object:
     """Return the object with a heartbeat at ``now`` (seconds since the epoch), and with usage.
 
-    ``usage`` is the status of the NodeMetric; ``None``: nothing is measured yet.
+    ``usage`` is the status of the NodeMetric; ``None``: nothing is measured yet. Conditions that
+    are there stay.
     """
     ready = {
         "type": "AgentReady",
@@ -76,7 +77,8 @@ def with_usage(built: Mapping[str, Any], usage: Mapping[str, Any] | None, now: f
         "lastHeartbeatTime": rfc3339(now),
     }
     metrics = {} if usage is None else {"nodeMetricStatus": _metrics(usage)}
-    return {**built, "status": {**built["status"], "conditions": [ready], **metrics}}
+    conditions = [ready, *built["status"].get("conditions", ())]
+    return {**built, "status": {**built["status"], "conditions": conditions, **metrics}}
 
 
 def _reserved(annotations: Mapping[str, str]) -> frozenset[int]:

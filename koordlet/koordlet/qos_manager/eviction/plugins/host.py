@@ -25,6 +25,7 @@ from koord_service.log_deduplicator import LastingProblems
 from koord_service.logs import get_log
 
 from koordlet.plugin_watcher.client import PluginCallError, PluginClient
+from koordlet.plugin_watcher.clients import PluginClients
 from koordlet.plugin_watcher.core.registrations import RegisteredPlugin
 from koordlet.qos_manager.eviction.claims.episodes import ThresholdEpisode, advance
 from koordlet.qos_manager.eviction.plugins.core import answers
@@ -38,9 +39,6 @@ VERSIONS = ("v1alpha1",)
 INTERVAL_SECONDS = 5.0
 """Katalyst's interval."""
 DEADLINE_SECONDS = 2.0
-MOST_PLUGINS = 8
-MOST_ANSWER = 4 << 20
-"""Bytes of one answer: the default of Go's gRPC, which plugins' requests have too."""
 _SERVICE = DESCRIPTOR.services_by_name[KIND].full_name
 
 M = TypeVar("M", bound=Message)
@@ -66,16 +64,10 @@ class EvictionPluginHost:
         self._pods = pods
         self._keep = keep
         self._now = now
-        self._plugins: tuple[RegisteredPlugin, ...] = ()
-        self._clients: dict[RegisteredPlugin, PluginClient] = {}
+        self._clients = PluginClients()
+        self.follow = self._clients.follow
         self._episodes: dict[str, ThresholdEpisode | None] = {}
         self._failing = LastingProblems()
-
-    def follow(self, plugins: tuple[RegisteredPlugin, ...]) -> None:
-        """Ask these plugins from now on; a disconnected one is not asked."""
-        self._plugins = tuple(plugin for plugin in plugins if plugin.connected)
-        if (more := len(self._plugins) - MOST_PLUGINS) > 0:
-            _log.warning("too many eviction plugins", not_asked=more, most=MOST_PLUGINS)
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -84,45 +76,37 @@ class EvictionPluginHost:
                 await self.ask_all()
                 await asyncio.sleep(INTERVAL_SECONDS)
         finally:
-            while self._clients:
-                _, client = self._clients.popitem()
-                await client.close()
+            await self._clients.close()
 
     async def ask_all(self) -> None:
         """Ask all once, and keep what they answer."""
-        await self._connect()
+        clients = await self._clients.connect()
         offers = {
             plugin: {record.pod.uid: record for record in records}
-            for plugin in self._clients
+            for plugin in clients
             if (records := self._offer(plugin.name)) is not None
         }
         offered = {uid: record for records in offers.values() for uid, record in records.items()}
         messages = await self._pods.of(offered.values()) if offered else {}
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._ask(plugin, {uid: messages[uid] for uid in records}))
+                group.create_task(self._ask(plugin, clients[plugin], pods))
                 for plugin, records in offers.items()
+                for pods in [{uid: messages[uid] for uid in records}]
             ]
         names = {plugin.name for plugin in offers}
         self._episodes = {name: self._episodes.get(name) for name in names}
         self._failing.keep(names)
         self._keep(PluginAnswers(tuple(task.result() for task in tasks)))
 
-    async def _connect(self) -> None:
-        """Have a connection to each plugin; one that registered again gets a new one."""
-        plugins = self._plugins[:MOST_PLUGINS]
-        for gone in self._clients.keys() - set(plugins):
-            await self._clients.pop(gone).close()
-        for plugin in plugins:
-            if plugin not in self._clients:
-                self._clients[plugin] = PluginClient(plugin.endpoint, most_bytes=MOST_ANSWER)
-
-    async def _ask(self, plugin: RegisteredPlugin, pods: Mapping[str, bytes]) -> PluginAnswer:
+    async def _ask(
+        self, plugin: RegisteredPlugin, client: PluginClient, pods: Mapping[str, bytes]
+    ) -> PluginAnswer:
         """One plugin's answer. Raises nothing: a defect of ours costs this answer alone."""
         began = self._now()
         answer = PluginAnswer(plugin.name, began, offered=len(pods))
         try:
-            answer = await self._converse(self._clients[plugin], answer, pods)
+            answer = await self._converse(client, answer, pods)
         except Exception as error:
             answer = replace(answer, problem=describe_error(error))
         # Reasons may alternate: one line for as long as it fails.

@@ -1,0 +1,1 @@
+"""Contents of reporter plugins, and what of them counts. No IO."""
