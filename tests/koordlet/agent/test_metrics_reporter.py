@@ -20,6 +20,7 @@ from koordlet.http_api.documents.node import ReportState
 from koordlet.metrics_reporter.direct_link import DirectLink
 from koordlet.metrics_reporter.publisher import PublisherState
 from koordlet.metrics_reporter.reporter import ReporterState, ReportRoute
+from koordlet.plugin_watcher.watcher import PluginWatcher
 from koordlet.states_informer.kubelet_cpus import KubeletCPUs
 from koordlet.states_informer.node_objects import NodeObjects
 from koordlet.states_informer.state.share_pools import ReservedCPUs
@@ -121,6 +122,25 @@ def test_the_topology_is_built_once_for_all_who_report_it():
     changed = reporting._topology()
     assert changed is not None
     assert changed["metadata"]["annotations"][ANNOTATION_NODE_RESERVATION] == '{"reservedCPUs":"3"}'
+
+
+@pytest.mark.parametrize(
+    ("given", "followed"),
+    [
+        (["CustomNodeResource=true"], False),
+        (["ReporterPlugins=true"], False),
+        (["CustomNodeResource=true", "ReporterPlugins=true"], True),
+    ],
+)
+def test_reporter_plugins_register_where_they_are_exported(given, followed, caplog):
+    cluster: Any = SimpleNamespace(name="n1", client=None)
+    nothing: Any = None
+    gates, _ = parse_gates(given)
+    watcher = PluginWatcher("/nowhere")
+    MetricsReporter(*(KoordletSettings(), gates, cluster, nothing, nothing, NodeSLO, None, watcher))
+    assert watcher.is_followed is followed
+    useless = given == ["ReporterPlugins=true"]
+    assert ("reporter plugins are not asked" in caplog.messages) is useless
 
 
 async def test_the_agent_shows_them(node, tmp_path, monkeypatch):
