@@ -41,6 +41,8 @@ def test_defaults_are_koordinators_on_a_host():
         ({"prediction_model_checkpoint_max_per_step": 0}, "-per-step is 0; expected 1 or more"),
         ({"prediction_safety_margin_percent": -5}, "-percent is -5; expected 0 or more"),
         ({"collect_res_used_interval": -1.0}, "-interval is -1; expected 0 or more"),
+        ({"malachite_addr": ":9002"}, '--malachite-addr is ":9002"; its client has no credentials'),
+        ({"malachite_addr": "9002"}, "--malachite-addr: status address is"),
     ],
 )
 def test_values_that_cannot_be_are_named(values, message):

@@ -137,7 +137,9 @@ def test_reporter_plugins_register_where_they_are_exported(given, followed, capl
     nothing: Any = None
     gates, _ = parse_gates(given)
     watcher = PluginWatcher("/nowhere")
-    MetricsReporter(*(KoordletSettings(), gates, cluster, nothing, nothing, NodeSLO, None, watcher))
+    MetricsReporter(
+        *(KoordletSettings(), gates, cluster, nothing, nothing, NodeSLO), plugins=watcher
+    )
     assert watcher.is_followed is followed
     useless = given == ["ReporterPlugins=true"]
     assert ("reporter plugins are not asked" in caplog.messages) is useless
