@@ -87,6 +87,16 @@ async def test_a_refused_plugin_is_found_and_the_others_stay(export: Export) -> 
     assert await export.look(2) == {"a": "1", "good": "1", "c": "1"}
 
 
+async def test_those_that_were_fine_stay_while_a_bad_one_is_looked_for(export: Export) -> None:
+    export.reported = {name: fields(**{name: "1"}) for name in "abc"}
+    assert await export.look() == {"a": "1", "b": "1", "c": "1"}
+    export.refused = {"bad"}
+    export.reported = {"a": fields(a="1"), "b": fields(bad="1"), "c": fields(c="2")}
+    seen = [dict(await export.look()) for _ in range(6)]
+    assert all(labels["a"] == "1" and "c" in labels for labels in seen)
+    assert seen[-1] == {"a": "1", "c": "2"}
+
+
 async def test_a_single_plugin_is_withheld_at_once(export: Export) -> None:
     export.refused = {"bad"}
     export.reported = {"p": fields(bad="1")}

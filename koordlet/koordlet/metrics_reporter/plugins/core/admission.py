@@ -18,8 +18,9 @@ class FieldAdmission:
     def __init__(self) -> None:
         self.withheld: dict[str, Fields] = {}
         self._tried: Mapping[str, Fields] = {}
-        self._accepted: frozenset[str] | None = None
-        """While plugins are let in one by one: those that are in."""
+        self._accepted: Mapping[str, Fields] = {}
+        """What the API server took the last time."""
+        self._one_by_one = False
 
     def select(self, reported: Mapping[str, Fields]) -> Mapping[str, Fields]:
         """The fields to send now, by plugin in the order of names."""
@@ -27,31 +28,35 @@ class FieldAdmission:
             name: fields for name, fields in self.withheld.items() if reported.get(name) == fields
         }
         fit = {name: reported[name] for name in sorted(reported) if name not in self.withheld}
-        if self._accepted is not None:
-            waiting = [name for name in fit if name not in self._accepted]
-            if not waiting:
-                self._accepted = None
-            fit = {name: fields for name, fields in fit.items() if name not in waiting[1:]}
+        waiting = self._untested(fit)
+        self._one_by_one &= bool(waiting)
+        for name in waiting[1:] if self._one_by_one else ():
+            # What was accepted of it stays meanwhile.
+            fit[name] = self._accepted.get(name, {})
         self._tried = fit
         return fit
 
     def accept(self) -> None:
         """The API server took what was selected."""
-        if self._accepted is not None:
-            self._accepted = frozenset(self._tried)
+        self._accepted = self._tried
 
     def refuse(self) -> str | None:
         """It was refused: return the plugin that is withheld, "" if one is still to be found.
 
         ``None``: no plugin's fields were in it.
         """
-        if not self._tried:
+        if not any(self._tried.values()):
             self.withheld.clear()  # it was none of theirs
             return None
-        suspects = self._tried.keys() - (self._accepted or frozenset())
-        if len(suspects) != 1:
-            self._accepted = frozenset()
-            return ""
-        (name,) = suspects
-        self.withheld[name] = self._tried[name]
-        return name
+        suspects = self._untested(self._tried)
+        if len(suspects) == 1:
+            self.withheld[suspects[0]] = self._tried[suspects[0]]
+            return suspects[0]
+        if not suspects:
+            # They were fine before, and something else has changed.
+            self._accepted = {}
+        self._one_by_one = True
+        return ""
+
+    def _untested(self, fields: Mapping[str, Fields]) -> list[str]:
+        return [name for name in fields if fields[name] != self._accepted.get(name, {})]
