@@ -19,7 +19,7 @@ class FieldAdmission:
         self.withheld: dict[str, Fields] = {}
         self._tried: Mapping[str, Fields] = {}
         self._accepted: Mapping[str, Fields] = {}
-        """What the API server took the last time."""
+        """The fields that the API server took the last time."""
         self._one_by_one = False
 
     def select(self, reported: Mapping[str, Fields]) -> Mapping[str, Fields]:
