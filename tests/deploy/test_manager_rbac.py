@@ -321,8 +321,9 @@ class Parts:
             self.api.put(CONFIG_MAPS, {"metadata": {"name": CA_CONFIG_MAP}}, NAMESPACE)
             for verb, plural in _SIGNS:
                 await self.until(partial(self._was_asked, verb, plural), f"{verb} {plural}")
-            rollouts = lambda: self.api.get(CONFIG_MAPS, state, NAMESPACE).get("data")  # noqa: E731
-            await self.until(rollouts, "the state of rollouts")
+            for name in (state, CA_CONFIG_MAP):
+                wanted = Right("update", "", "configmaps", NAMESPACE, name)
+                await self.until(lambda right=wanted: right in rights(self.api.asked), str(wanted))
         finally:
             if program.returncode is None:
                 program.terminate()
