@@ -1,0 +1,1 @@
+"""Right-sizing of running pods, by what is recommended for their workload."""
