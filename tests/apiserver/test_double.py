@@ -16,6 +16,7 @@ from tests.support_selftest.test_kube_api import (
     TestEvictions,
     TestLists,
     TestRefusals,
+    TestResizes,
     TestWatches,
     TestWrites,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "TestEvictions",
     "TestLists",
     "TestRefusals",
+    "TestResizes",
     "TestWatches",
     "TestWrites",
 ]

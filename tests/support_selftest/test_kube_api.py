@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from koord_kube.protocol.resources import CONFIG_MAPS, DEFINITIONS, LEASES, NODES, PODS, Resource
@@ -343,6 +343,66 @@ class TestWatches:
             assert int(mark["metadata"]["resourceVersion"]) >= int(now)
             await ask.put(NOTES, note("n2"))
             assert await types_and_names(events, 1) == [("ADDED", "n2")]
+
+
+class TestResizes:
+    LESS: ClassVar[dict[str, Any]] = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
+
+    async def put_pod(self, ask: AdminClient, reported: dict[str, Any]) -> Any:
+        resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+        containers = [{"name": "c", "image": "i", "resources": resources}]
+        spec = {"automountServiceAccountToken": False, "containers": containers}
+        given = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "r"}, "spec": spec}
+        await ask("DELETE", PODS.path("r", "default"), {"gracePeriodSeconds": 0})
+        await ask("POST", PODS.path("", "default"), given)
+        container = {"name": "c", "image": "i", "imageID": "i", "ready": True, "restartCount": 0}
+        container |= {"state": {"running": {}}, **reported}
+        change = {"phase": "Running", "qosClass": "Burstable", "containerStatuses": [container]}
+        answer = await ask("PATCH", PODS.path("r", "default", "status"), {"status": change})
+        assert answer.status == 200, answer.said
+        return answer.said
+
+    async def resize(self, ask: AdminClient, pod: Any, resources: Any, **meta: Any) -> Answer:
+        containers = [{**pod["spec"]["containers"][0], "resources": resources}]
+        body = {
+            **pod,
+            "metadata": {**pod["metadata"], **meta},
+            "spec": {**pod["spec"], "containers": containers},
+        }
+        return await ask("PUT", PODS.path("r", "default", "resize"), body)
+
+    async def test_resources_change_and_nothing_else(self, ask: AdminClient) -> None:
+        pod = await self.put_pod(ask, {"resources": self.LESS})
+        done = await self.resize(ask, pod, self.LESS, annotations={"a": "b"})
+        assert done.status == 200, done.said
+        assert done.said["spec"]["containers"][0]["resources"] == self.LESS
+        assert "a" not in done.said["metadata"].get("annotations", {})
+        assert done.said["metadata"]["uid"] == pod["metadata"]["uid"]
+        late = await self.resize(ask, pod, self.LESS)
+        assert late.status == 409
+
+    @pytest.mark.parametrize(
+        ("resources", "reported", "reason"),
+        [
+            (LESS, {}, "node without support for resize"),
+            (
+                {name: {"cpu": "1", "memory": "1Gi"} for name in ("requests", "limits")},
+                {"resources": LESS},
+                "QOS Class",
+            ),
+            (
+                {"requests": {"cpu": "3"}, "limits": {"cpu": "2"}},
+                {"resources": LESS},
+                "cpu limit",
+            ),
+        ],
+    )
+    async def test_what_is_refused(
+        self, ask: AdminClient, resources: Any, reported: Any, reason: str
+    ) -> None:
+        answer = await self.resize(ask, await self.put_pod(ask, reported), resources)
+        assert answer.status == 422
+        assert reason in answer.said["message"]
 
 
 class TestEvictions:

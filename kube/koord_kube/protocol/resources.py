@@ -87,6 +87,14 @@ TIDE_NODE_POOLS = Resource(
 RECOMMENDATIONS = Resource(
     "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", namespaced=True
 )
+VERTICAL_POD_AUTOSCALERS = Resource(
+    "autoscaling.k8s.io",
+    "v1",
+    "verticalpodautoscalers",
+    "VerticalPodAutoscaler",
+    namespaced=True,
+)
+"""VPA's; pykoord installs no definition of it."""
 SERVICE_PROFILES = Resource(
     "workload.katalyst.kubewharf.io",
     "v1alpha1",
@@ -137,6 +145,8 @@ SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
 REPLICATION_CONTROLLERS = Resource(
     "", "v1", "replicationcontrollers", "ReplicationController", namespaced=True
 )
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass")

@@ -103,6 +103,7 @@ def find(path: str, installed: Iterable[Resource], with_status: Iterable[Resourc
             "status": resource in with_status,
             "eviction": of_pods,
             "binding": of_pods,
+            "resize": of_pods,
             "scale": resource.group == "apps" or resource == REPLICATION_CONTROLLERS,
         }
         if not misplaced and not unplaced and known.get(sub):
@@ -128,7 +129,7 @@ def check_method(verb: str, route: Route) -> None:
         or (verb in ("update", "patch", "delete") and not key.name)
         or (verb == "delete" and bool(sub))
         or (sub in ("eviction", "binding") and verb != "create")
-        or (sub == "status" and verb == "create")
+        or (sub in ("status", "resize") and verb == "create")
         or (sub == "scale" and verb != "get")
         or (key.resource in REVIEWS and verb != "create")
     )

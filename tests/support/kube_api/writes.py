@@ -31,6 +31,7 @@ from tests.support.kube_api import (
     definitions,
     evictions,
     object_rules,
+    resizes,
 )
 from tests.support.kube_api.access import Identity
 from tests.support.kube_api.admission import Admission, Attributes, Services, Trust
@@ -238,6 +239,8 @@ class Writes(Store):
         if before is not None:
             new = self._split(write, before, new)
         object_rules.check(key, new)
+        if write.subresource == "resize" and before is not None:
+            resizes.check(key, before, new)
         self._prepare(key, new)
         if before is None:
             self._complete(key, new, None)
@@ -256,6 +259,8 @@ class Writes(Store):
         resource = write.key.resource
         if resource not in self.with_status():
             return new
+        if write.subresource == "resize":
+            return resizes.split(before, new)
         if write.subresource != "status":
             kept = {name: one for name, one in new.items() if name != "status"}
             return kept | ({"status": copied(before["status"])} if "status" in before else {})
