@@ -9,6 +9,11 @@ those are measured, and how long each of several containers waits for CPUs; furt
 the conditions that eviction plugins want the node to have, and the settings that it follows; and
 without samples of the node and of its system there is no status, where an empty one would read as
 an idle node.
+recommendations (a pod's only container uses what the pod does), of all pods their delays, where
+those are measured, and of pods with a CPU quota the part of its periods in which they were
+throttled; further extensions have the conditions that eviction plugins want the node to have, and
+the settings that it follows; and without samples of the node and of its system there is no status,
+where an empty one would read as an idle node.
 """
 
 from __future__ import annotations
@@ -278,6 +283,7 @@ def _pods(
     cpu, memory = usage.of("pod_cpu_usage"), usage.memory("pod")
     gpus = usage.gpus("pod", devices) if devices else {}
     inside = usage.of("container_cpu_usage"), usage.memory("container")
+    throttled = usage.of("pod_cpu_throttled")
     delays = {
         name: with_pods({labels: value for labels, [value] in usage.of(kind).items()})
         for name, kind in DELAYS.items()
@@ -293,6 +299,8 @@ def _pods(
         ours = _filled("containers", _containers(record, *inside)) | _filled("delays", found)
         ours |= _filled("recent", recent.rows(record) if recent else {})
         ours |= _filled("schedWaits", _sched_waits(record, delays["sched_wait"]))
+        if labels in throttled:
+            ours["throttled"] = round(throttled[labels][0], 4)
         kube = kube_qos(pod.cgroup_parent)
         priority = record.demand.priority if record.demand else None
         yield {
