@@ -268,6 +268,10 @@ def _add_why(commands: argparse._SubParsersAction[CommandParser]) -> Iterator[Co
     )
     why_service.add_arguments(service)
     yield service
+    words = "why pods are resized by a Recommendation, or are not"
+    resized = _command(below, "resize", why_node.run_resize, words)
+    why_node.add_resize_arguments(resized)
+    yield resized
     yield from _add_why_scheduling(below)
     moved = _command(
         below, "moved", descheduler.run_why, "why koord-descheduler moved a pod, or left it there"

@@ -1,4 +1,7 @@
-"""``koordctl why batch-cpu NODE`` and the like: what a node offers, and by what arithmetic."""
+"""``koordctl why batch-cpu NODE`` and the like: what a node offers, and by what arithmetic.
+
+``koordctl why resize NAME`` too: what the manager does with the pods of a Recommendation.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_history(parser)
 
 
+def add_resize_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for a Recommendation, or a VPA, and its manager."""
+    words = "the Recommendation or VerticalPodAutoscaler: NAMESPACE/NAME"
+    parser.add_argument("name", metavar="NAME", help=words)
+    leader_client.add_arguments(parser, MANAGER_LEADER)
+
+
+def run_resize(arguments: argparse.Namespace) -> Iterable[str]:
+    """Explain why pods are resized, or not. Raises AskError."""
+    body = ask_leader(arguments, MANAGER_LEADER, _PAGE, {"resize": arguments.name})
+    if arguments.json:
+        return [body.decode().rstrip("\n")]
+    found = _read(body)
+    name = clean(arguments.name)
+    nothing = f"{name} has no pods that could be resized."
+    lines = [f"{name}: {clean(found.reason)}"] if found.decides and found.reason else []
+    return [*lines, *why_lines(found, [] if lines else [nothing])]
+
+
 def run(arguments: argparse.Namespace) -> Iterable[str]:
     """Explain present and past amounts, of one resource or of all. Raises AskError."""
     body = ask_leader(arguments, MANAGER_LEADER, _PAGE, {"node": arguments.node})
     if arguments.json:
         return [body.decode().rstrip("\n")]
+    return lines(_read(body), arguments.resource, arguments.history)
+
+
+def _read(body: bytes) -> WhyDocument:
     try:
-        found = read(body, WhyDocument)
+        return read(body, WhyDocument)
     except ValueError as error:
         raise AskError(f"koord-manager's answer cannot be read: {error}") from None
-    return lines(found, arguments.resource, arguments.history)
 
 
 def lines(found: WhyDocument, resource: str, history: int) -> Iterator[str]:

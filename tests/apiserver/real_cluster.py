@@ -42,6 +42,7 @@ COMPONENTS = (
     "tide-node-pools",
     "rollout-guard",
     "node-backstop",
+    "pod-resize",
 )
 
 

@@ -113,6 +113,7 @@ _COMPONENTS = {
     "ExternalMetricsAPI=true": "external-metrics",
     "NodeBackstop=true": "node-backstop",
     "RolloutGuard=true": "rollout-guard",
+    "PodResize=true": "pod-resize",
 }
 
 

@@ -119,7 +119,7 @@ ALL_COMPONENTS = {
     "koordlet.featureGates": "EvictionPlugins=true,RDMADevices=true,CustomNodeResource=true",
     "manager.featureGates": "ColocationProfileController=true,ResourceMetricsAPI=true,"
     "CustomMetricsAPI=true,ExternalMetricsAPI=true,RolloutGuard=true,ServiceProfiles=true,"
-    "NodeBackstop=true",
+    "NodeBackstop=true,PodResize=true",
     "descheduler.featureGates": "TideNodePool=true",
     "manager.enableNodeMetricApi": "true",
 }
@@ -185,6 +185,7 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
         ),
         ("node-backstop", {"manager.featureGates": "NodeBackstop=true"}),
         ("rollout-guard", {"manager.featureGates": "RolloutGuard=true"}),
+        ("pod-resize", {"manager.featureGates": "PodResize=true"}),
         ("service-profiles", {"manager.featureGates": "ServiceProfiles=true"}),
         ("tide-node-pools", {"descheduler.featureGates": "TideNodePool=true"}),
         ("node-metric-api", {"manager.enableNodeMetricApi": True}),

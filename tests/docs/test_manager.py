@@ -13,6 +13,7 @@ from koord_manager.noderesource.core.pods import read_pod_summary
 from koord_manager.noderesource.core.why import why_document
 from koord_manager.program.config import CONTROLLERS
 from koord_manager.program.gates import DEFAULTS
+from koord_manager.resize.core.sources import read_recommendation
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 from koord_manager.slo_config.core.config import KEYS, NODE_BACKSTOP, read_key, unknown_in
 from koord_manager.webhooks.table import TABLE
@@ -55,6 +56,13 @@ def test_the_example_of_the_config_map_is_good() -> None:
     data[NODE_BACKSTOP] = block(PAGE, NODE_BACKSTOP)
     assert {key: read_key(key, text)[1] for key, text in data.items()} == dict.fromkeys(data, ())
     assert list(unknown_in(data)) == []
+
+
+def test_the_example_of_resizes_is_good() -> None:
+    source = read_recommendation(json.dumps(yaml.safe_load(block(PAGE, "resize"))).encode())
+    assert source is not None
+    assert source.problem == ""
+    assert not source.policy.of("log").resources
 
 
 def test_controllers_and_calculations_are_those_there_are() -> None:

@@ -123,7 +123,8 @@ def _served_by_the_manager() -> Iterator[tuple[str, str, set[str]]]:
     registry = CollectorRegistry()
     queues = (("noderesource", ReconcileLoop("noderesource", _never)),)
     backstop = BackstopFigures(1, is_stopped=False, evictions={"evicted": 1})
-    status = ManagerStatus(leads=True, problems=0, queues=queues, backstop=backstop)
+    resizes = {"resizes": {"undo": 1}, "resize_states": {"wait": 1}}
+    status = ManagerStatus(True, 0, queues=queues, backstop=backstop, **resizes)
     ManagerMetrics(registry, lambda: status)
     webhooks = WebhookMetrics(registry)
     webhooks.requests.labels("/mutate-pod", "CREATE", AdmissionOutcome.CHANGED).inc()

@@ -1,4 +1,6 @@
-"""Mutates new pods: profiles, annotations for nodes, quota trees, devices. No IO.
+"""Mutates new pods: profiles, recommendations, annotations for nodes, quota trees, devices.
+
+No IO.
 
 Of a pod that is there already nothing that matters here can be changed, so an update is admitted
 as it is. (Koordinator has a webhook for it, by label, that does nothing either.)
@@ -25,6 +27,7 @@ from koord_manager.pod_webhook import (
 )
 from koord_manager.pod_webhook.view import PodWebhookView
 from koord_manager.quota.webhook import pod_affinity
+from koord_manager.resize.webhook import initial
 
 
 def _in_quota_tree(
@@ -39,13 +42,15 @@ def _in_quota_tree(
 _STEPS = (
     katalyst_words.mutated,
     profiled.mutated,
+    initial.mutated,
     extended_resource_spec.mutated,
     _in_quota_tree,
     device_spec.mutated,
 )
 """Each takes the pod, its namespace, the cluster, and lines to add to.
 
-After the first, which translates, they are in Koordinator's order.
+After the first, which translates, they are in Koordinator's order; recommendations come when it
+is known which class a pod is of.
 """
 
 

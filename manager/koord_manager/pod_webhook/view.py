@@ -10,6 +10,7 @@ from koord_serving.admission.core.admission import Object
 from koord_manager.pod_webhook.binding_policy import BindingPolicy
 from koord_manager.profiles.core.view import ProfileView
 from koord_manager.quota.core.view import QuotaView
+from koord_manager.resize.core.view import ResizeView
 
 
 async def _no_pod(_name: str, _namespace: str) -> Object | None:
@@ -21,8 +22,8 @@ def _no_event(_regarding: Object, _reason: str, _message: str) -> None:
 
 
 @dataclass(frozen=True)
-class PodWebhookView(QuotaView, ProfileView):
-    """Profiles, quotas, and the rules for pods and their bindings."""
+class PodWebhookView(QuotaView, ProfileView, ResizeView):
+    """Profiles, quotas, resizes, and the rules for pods and their bindings."""
 
     enhanced_validation: Mapping[str, str] = field(default_factory=dict)
     """The data of the ConfigMap ``pod-enhanced-validator-config``."""

@@ -27,6 +27,7 @@ from koord_manager.pod_webhook.binding_policy import BindingPolicy
 from koord_manager.program.cluster_queries import ClusterQueries
 from koord_manager.quota.charging import QuotaCharger
 from koord_manager.quota.core.topology import QuotaTopology
+from koord_manager.resize.core.sources import RESIZE_SOURCES, SourceIndex
 from koord_manager.slo_config.informer import SLOConfigInformer
 from koord_manager.webhooks.cluster_view import ClusterView
 
@@ -89,6 +90,10 @@ class ClusterInformers:
         self._node_labels: Mapping[str, Mapping[str, str]] = {}
         if gates["ConfigMapValidatingWebhook"]:
             self._node_labels = get(NODES, _labels).objects
+        self._resizes = SourceIndex()
+        if gates["PodResize"]:
+            for resource, read in RESIZE_SOURCES.items():
+                get(resource, read, optional=True).subscribe(self._resizes.follow(resource))
         self._enhanced: Mapping[str, Object] = {}
         if gates["EnablePodEnhancedValidator"]:
             namespace, _, name = rules.partition("/")
@@ -128,6 +133,8 @@ class ClusterInformers:
             pod=self._queries.pod,
             charge=self._charger.charge,
             record=self._record,
+            resize_sources=self._resizes,
+            wall=time.time,
         )
 
     def _record(self, regarding: Object, reason: str, message: str) -> None:

@@ -16,13 +16,14 @@ from koord_manager.program.gates import METRICS_APIS, gates_of
 
 CONTROLLERS = (
     *("nodemetric", "noderesource", "nodeslo", "colocationprofile", "quotaprofile"),
-    *("recommendation", "nodetaint", "rollout", "serviceprofile"),
+    *("recommendation", "nodetaint", "rollout", "serviceprofile", "podresize"),
 )
-"""Koordinator's names, and four of our own."""
+"""Koordinator's names, and five of our own."""
 
 _GATES = {
     "colocationprofile": ("ColocationProfileController",),
     "nodetaint": ("ManagedTaints", "NodeBackstop"),
+    "podresize": ("PodResize",),
     "rollout": ("RolloutGuard",),
     "serviceprofile": ("ServiceProfiles",),
 }
@@ -32,6 +33,7 @@ _NEEDS = {
     "nodetaint": ("noderesource",),
     "rollout": ("noderesource", "nodeslo"),
     "serviceprofile": ("nodeslo",),
+    "podresize": ("noderesource",),
 }
 
 _LEVELS = ("debug", "info", "warning", "error")

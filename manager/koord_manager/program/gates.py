@@ -38,6 +38,7 @@ DEFAULTS: Mapping[str, bool] = {
     "NodeMutatingWebhook": False,
     "NodeValidatingWebhook": False,
     "PodMutatingWebhook": True,
+    "PodResize": False,
     "PodValidatingWebhook": True,
     "ReservationMutatingWebhook": False,
     RESOURCE_METRICS: False,
@@ -48,7 +49,7 @@ DEFAULTS: Mapping[str, bool] = {
     "WebhookFramework": True,
 }
 """Those that do something here. Our own are CustomMetricsAPI, ExternalMetricsAPI,
-KatalystVocabulary, ManagedTaints, NodeBackstop, ResourceMetricsAPI, RolloutGuard and
+KatalystVocabulary, ManagedTaints, NodeBackstop, PodResize, ResourceMetricsAPI, RolloutGuard and
 ServiceProfiles."""
 
 UNUSED = frozenset(

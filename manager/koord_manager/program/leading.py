@@ -43,6 +43,7 @@ from koord_manager.program.pod_views import read_views, views_handler
 from koord_manager.quota.controller import QuotaProfileController
 from koord_manager.recommendation.controller import RecommendationController
 from koord_manager.recommendation.core.recommender import RecommendationPolicy, Recommender
+from koord_manager.resize.controller import ResizeController
 from koord_manager.rollout.controller import RolloutController
 from koord_manager.service_profiles.controller import GATE as SERVICE_PROFILES_GATE
 from koord_manager.service_profiles.controller import NO_PROFILES, ServiceProfileController
@@ -107,6 +108,7 @@ class LeaderControllers:
         )
         self._backstop = self._guarding(settings, api) if "nodetaint" in names else None
         self._taints = self._tainting(api) if "nodetaint" in names else None
+        self.resizes = self._resizing(api) if "podresize" in names else None
         self._rollouts = self._following(settings, api) if "rollout" in names else None
 
     @property
@@ -166,7 +168,7 @@ class LeaderControllers:
         """Reasons why something may not be as desired, a line each."""
         others = (
             *(self.resources, self._quotas, self._recommendations, self._taints),
-            *(self._rollouts, self._pods, self._services),
+            *(self._rollouts, self._pods, self._services, self.resizes),
             self._service_values
             if self._service_values and not self._service_values.absent
             else None,
@@ -178,7 +180,10 @@ class LeaderControllers:
     def figures(self, leads: bool, problems: int) -> ManagerStatus:
         """Return the controllers' present numbers."""
         queues = [(controller.loop.name, controller.loop) for controller in self._objects]
-        found = self.resources, self._quotas, self._recommendations, self._taints
+        found = (
+            *(self.resources, self._quotas, self._recommendations, self._taints),
+            self.resizes,
+        )
         queues += [
             (controller.loop.name, controller.loop)
             for controller in found
@@ -192,6 +197,8 @@ class LeaderControllers:
             pass_seconds=self.resources.pass_seconds if self.resources else 0.0,
             queues=tuple(queues),
             backstop=self._backstop.figures if self._backstop is not None else None,
+            resizes=dict(self.resizes.done) if self.resizes else {},
+            resize_states=self.resizes.states() if self.resizes else {},
         )
 
     async def run(self) -> None:
@@ -207,6 +214,7 @@ class LeaderControllers:
                 self._recommendations,
                 self._taints,
                 self._backstop,
+                self.resizes,
                 self._rollouts,
                 self._pods,
                 self._services,
@@ -346,6 +354,14 @@ class LeaderControllers:
             name=settings.slo_config_name,
             namespace=settings.config_namespace,
             on_warning=shared.on_warning,
+        )
+
+    def _resizing(self, api: Api) -> ResizeController | None:
+        shared = self._shared
+        if self.resources is None or not shared.gates["PodResize"]:
+            return None
+        return ResizeController(
+            api, self.resources.status, shared.recorder, on_warning=shared.on_warning
         )
 
     def _recommending(self, settings: Settings, api: Api) -> RecommendationController | None:

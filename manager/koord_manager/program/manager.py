@@ -216,6 +216,7 @@ class Manager:
             why={
                 "node": lambda node: look_up(lambda: self._why(node)),
                 "service": lambda service: look_up(lambda: self._why_service(service)),
+                "resize": lambda source: look_up(lambda: self._why_resize(source)),
             },
         )
 
@@ -235,6 +236,10 @@ class Manager:
 
     def _why_service(self, service: str) -> Document | None:
         return self._term.why_service(service) if self._term is not None else None
+
+    def _why_resize(self, source: str) -> Document | None:
+        resizes = self._term.resizes if self._term is not None else None
+        return resizes.why(source) if resizes is not None else None
 
     def _figures(self) -> ManagerStatus:
         term, problems = self._term, len(self._configs.problems)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
@@ -25,7 +25,10 @@ class ObservedQueue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ManagerStatus:
-    """Present numbers of a manager; ``queues`` by controller, ``pass_seconds`` of the last pass."""
+    """Present numbers of a manager; ``queues`` by controller, ``pass_seconds`` of the last pass.
+
+    ``resizes`` are by what became of them, ``resize_states`` pods by what was decided.
+    """
 
     leads: bool
     problems: int
@@ -34,6 +37,8 @@ class ManagerStatus:
     pass_seconds: float = 0.0
     queues: tuple[tuple[str, ObservedQueue], ...] = ()
     backstop: BackstopFigures | None = None
+    resizes: Mapping[str, int] = field(default_factory=dict)
+    resize_states: Mapping[str, int] = field(default_factory=dict)
 
 
 class ManagerMetrics(Collector):
@@ -68,6 +73,8 @@ class ManagerMetrics(Collector):
         yield from _queues(now.queues)
         if now.backstop is not None:
             yield from _backstop(now.backstop)
+        if now.resize_states:  # else the gate is off
+            yield from _resizes(now)
 
 
 def _queues(queues: Iterable[tuple[str, ObservedQueue]]) -> Iterator[Metric]:
@@ -95,6 +102,22 @@ def _backstop(figures: BackstopFigures) -> Iterator[Metric]:
     for result, number in figures.evictions.items():
         evictions.add_metric([result], number)
     yield evictions
+
+
+def _resizes(now: ManagerStatus) -> Iterator[Metric]:
+    done = CounterMetricFamily(
+        "koord_manager_pod_resizes", "Resizes of pods, by what became of them.", labels=["result"]
+    )
+    states = GaugeMetricFamily(
+        "koord_manager_resize_pods",
+        "Pods of workloads that may be resized, by the last decision about them.",
+        labels=["decision"],
+    )
+    for result, count in sorted(now.resizes.items()):
+        done.add_metric([result], count)
+    for state, count in sorted(now.resize_states.items()):
+        states.add_metric([state], count)
+    yield from (done, states)
 
 
 def _gauge(name: str, about: str, value: float) -> Metric:

@@ -5,15 +5,10 @@ koordlet's states_nodemetric.go). On purpose different: where the memory the pol
 for is not measured, memory without page cache is reported instead; devices have their
 health; of pods with several containers each one's usage is reported too, as an extension, for
 recommendations (a pod's only container uses what the pod does), and of all pods their delays, where
-those are measured, and how long each of several containers waits for CPUs; further extensions have
-the conditions that eviction plugins want the node to have, and the settings that it follows; and
-without samples of the node and of its system there is no status, where an empty one would read as
-an idle node.
-recommendations (a pod's only container uses what the pod does), of all pods their delays, where
-those are measured, and of pods with a CPU quota the part of its periods in which they were
-throttled; further extensions have the conditions that eviction plugins want the node to have, and
-the settings that it follows; and without samples of the node and of its system there is no status,
-where an empty one would read as an idle node.
+those are measured, how long each of several containers waits for CPUs, and in what part of the
+periods of its CPU quota a pod was throttled; further extensions have the conditions that eviction
+plugins want the node to have, and the settings that it follows; and without samples of the node and
+of its system there is no status, where an empty one would read as an idle node.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -103,7 +103,7 @@ def decode(content: bytes) -> RecommendationPod:
         meta.name,
         meta.labels or {},
         pod.spec.node,
-        tuple(_workloads(meta)),
+        tuple(workloads(meta.labels or {}, meta.owners or ())),
         {
             name: requested(container.requests, container.limits)
             for name, container in containers.items()
@@ -113,15 +113,18 @@ def decode(content: bytes) -> RecommendationPod:
     )
 
 
-def _workloads(meta: _Metadata) -> Iterator[tuple[str, str]]:
-    for owner in meta.owners or ():
+def workloads(
+    labels: Mapping[str, str], owners: Iterable[OwnerReference]
+) -> Iterator[tuple[str, str]]:
+    """The (kind, name) of a pod's controller, and of the Deployment or CronJob above that."""
+    for owner in owners:
         if not owner.controller:
             continue
         yield owner.kind, owner.name
         above = owner.name.rpartition("-")
         # A ReplicaSet is called after its Deployment and the hash, a Job after its CronJob and
         # the minute that it was due.
-        if owner.kind == "ReplicaSet" and above[2] == (meta.labels or {}).get(_HASH):
+        if owner.kind == "ReplicaSet" and above[2] == labels.get(_HASH):
             yield "Deployment", above[0]
         if owner.kind == "Job" and above[0] and above[2].isdigit():
             yield "CronJob", above[0]

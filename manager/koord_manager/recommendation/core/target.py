@@ -24,6 +24,16 @@ class RecommendationTarget:
     name: str = ""
     selector: LabelSelector | None = None
 
+    def matches(
+        self, namespace: str, labels: Mapping[str, str], workloads: Collection[tuple[str, str]]
+    ) -> bool:
+        """True if it means a pod with these labels, which these workloads have made."""
+        if namespace != self.namespace:
+            return False
+        if self.selector is not None:
+            return self.selector.matches(labels)
+        return (self.kind, self.name) in workloads
+
     def __str__(self) -> str:
         return f"{self.kind} {self.name}" if self.selector is None else "pods by selector"
 

@@ -15,6 +15,7 @@ from koord_manager.resize.core.policy import ContainerResizePolicy
 
 THRESHOLD_PERCENT = 10
 """Least change of a request that is worth a resize."""
+_NONE: Amounts = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +27,21 @@ class ResizableResources:
 
 
 def desired(
-    current: ResizableResources, target: Amounts, policy: ContainerResizePolicy
+    current: ResizableResources,
+    target: Amounts,
+    policy: ContainerResizePolicy,
+    floors: Amounts = _NONE,
 ) -> ResizableResources:
     """The container's resources at recommended requests of ``target``; equal if all stay.
 
+    ``floors`` are requests below which it did harm; the policy's maximum counts more.
     Where limits stay, a request goes up to its limit at most, and one that equals its limit
     stays: otherwise a Guaranteed pod would not be one any more.
     """
     requests, limits = dict(current.requests), dict(current.limits)
     for name in policy.resources & target.keys():
         request, limit = current.requests.get(name, 0), current.limits.get(name)
-        value = _bounded(name, target[name], policy)
+        value = _bounded(name, max(target[name], floors.get(name, 0)), policy)
         if limit is not None and not policy.limits:
             value = request if request == limit else min(value, limit)
         if request <= 0 or not _worthwhile(request, value):

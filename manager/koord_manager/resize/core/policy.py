@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ from koord_model.excerpt import excerpt
 from koord_model.keys import CPU, MEMORY
 
 ANNOTATION = "analysis.koordinator.sh/pykoord-resize"
+RECOMMENDER = "pykoord"
+"""Name in ``spec.recommenders`` of VPAs that are read here."""
 ALL_CONTAINERS = "*"
 _Resource = Literal["cpu", "memory"]
 RESOURCES = (CPU, MEMORY)
@@ -25,6 +27,7 @@ class ResizeMode(StrEnum):
     """Way in which recommendations are applied."""
 
     OFF = "off"
+    INITIAL = "initial"
     IN_PLACE = "inPlace"
 
 
@@ -87,7 +90,12 @@ class _VpaUpdatePolicy(msgspec.Struct, rename="camel"):
     update_mode: str = "Auto"
 
 
+class _VpaRecommender(msgspec.Struct):
+    name: str = ""
+
+
 class _VpaSpec(msgspec.Struct, rename="camel"):
+    recommenders: list[_VpaRecommender] | None = None
     update_policy: _VpaUpdatePolicy | None = None
     resource_policy: _VpaResourcePolicy | None = None
 
@@ -118,19 +126,22 @@ def parse(text: str) -> ResizePolicy:
 def of_vpa(spec: Mapping[str, Any], opted_in: ResizePolicy) -> ResizePolicy:
     """The policy of a VerticalPodAutoscaler that has our annotation too.
 
-    VPA's ``Off`` and ``Initial`` resize no running pod; all other modes are in place here, and
-    nothing is evicted. Bounds are the VPA's.
+    Bounds are the VPA's, all else the annotation's. VPA's own updater acts on every VPA whatever
+    its recommender, so that only one whose update mode is ``Off`` is ours alone.
 
     Raises:
-        ValueError: the VPA is not valid; one line names what is wrong.
+        ValueError: the VPA is not valid, or not ours alone; one line says why.
     """
     try:
         given = msgspec.convert(spec, _VpaSpec)
     except msgspec.ValidationError as error:
         raise ValueError(f"spec: {error} (no pod is resized)") from None
+    if RECOMMENDER not in {recommender.name for recommender in given.recommenders or ()}:
+        raise ValueError(f"spec.recommenders does not name {excerpt(RECOMMENDER)}: add it")
     mode = (given.update_policy or _VpaUpdatePolicy()).update_mode
-    if mode in {"Off", "Initial"}:
-        return ResizePolicy()
+    if mode != "Off":
+        shown = f"spec.updatePolicy.updateMode is {excerpt(mode)}"
+        raise ValueError(f'{shown}, by which VPA resizes the pods too; expected "Off"')
     policies = (given.resource_policy or _VpaResourcePolicy()).container_policies or ()
     containers = {
         policy.container_name: _container(
@@ -142,7 +153,7 @@ def of_vpa(spec: Mapping[str, Any], opted_in: ResizePolicy) -> ResizePolicy:
         )
         for policy in policies
     }
-    return ResizePolicy(opted_in.mode, opted_in.shadow, opted_in.restart, containers)
+    return replace(opted_in, containers=containers)
 
 
 def _vpa_resources(policy: _VpaContainer) -> list[str]:

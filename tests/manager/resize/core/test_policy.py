@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from koord_manager.resize.core import policy
-from koord_manager.resize.core.policy import ContainerResizePolicy, ResizeMode, ResizePolicy
+from koord_manager.resize.core.policy import ContainerResizePolicy, ResizeMode
 from koord_model.keys import CPU, MEMORY
 
 SWAPPED = '{"minAllowed": {"memory": "2Gi"}, "maxAllowed": {"memory": "1Gi"}}'
+OURS = {"recommenders": [{"name": "pykoord"}], "updatePolicy": {"updateMode": "Off"}}
 OPTED_IN = policy.parse('{"mode": "inPlace", "shadow": false}')
 
 
@@ -46,13 +47,21 @@ def test_a_vpa_has_bounds_and_its_annotation_the_rest() -> None:
         {"containerName": "*", "maxAllowed": {"memory": "1Gi"}},
         {"containerName": "log", "mode": "Off"},
     ]
-    spec = {"resourcePolicy": {"containerPolicies": containers}}
+    spec = {**OURS, "resourcePolicy": {"containerPolicies": containers}}
     found = policy.of_vpa(spec, OPTED_IN)
     assert (found.mode, found.shadow) == (ResizeMode.IN_PLACE, False)
     assert found.of("web").maximum == {MEMORY: 1 << 30}
     assert found.of("log").resources == frozenset()
 
 
-@pytest.mark.parametrize("mode", ["Off", "Initial"])
-def test_a_vpa_that_leaves_running_pods_alone(mode: str) -> None:
-    assert policy.of_vpa({"updatePolicy": {"updateMode": mode}}, OPTED_IN) == ResizePolicy()
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"recommenders": [{"name": "default"}]}, 'does not name "pykoord"'),
+        ({"updatePolicy": {"updateMode": "Recreate"}}, 'updateMode is "Recreate"'),
+        ({"updatePolicy": {}}, 'updateMode is "Auto"'),
+    ],
+)
+def test_a_vpa_that_others_act_on(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        policy.of_vpa({**OURS, **change}, OPTED_IN)

@@ -1,0 +1,1 @@
+"""Admission rules of resizes. No IO."""
