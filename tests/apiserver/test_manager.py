@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import time
 from typing import Any
 
 from koord_demo.programs import console_script
+from koord_model.times import rfc3339
 
 from tests.apiserver.real_cluster import RealCluster, node, pod
 from tests.support.manager_program import NAMESPACE, QUICK
@@ -100,6 +102,113 @@ async def test_somebody_asks_why(cluster: RealCluster) -> None:
     )
     await until(lambda: ask()[0] == 0, "the role counts")
     assert ["offered", "5", "cores"] in [line.split() for line in ask()[1].splitlines()]
+
+
+async def test_a_resize_outlives_its_leader_and_is_undone(cluster: RealCluster) -> None:
+    flags = (*QUICK, "--feature-gates=PodResize=true", "--controllers=*,-recommendation")
+    half = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+    whole = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+    _shop(cluster, whole, half["requests"])
+
+    def shop_pod() -> dict[str, Any]:
+        return cluster.get("pod", "shop-0", "-n", "shop")
+
+    def resources() -> Any:
+        return shop_pod()["spec"]["containers"][0]["resources"]
+
+    def events() -> set[str]:
+        return {one["reason"] for one in cluster.get("events", "-n", "shop")["items"]}
+
+    first = await cluster.started("m7", *flags)
+    await until(lambda: "ResizeShadow" in events(), "what it would do")
+    assert resources() == whole
+    # No webhook is there: it writes down what it is about to do, and cannot do it.
+    cluster.apply(_no_resizes())
+    policy = '{"mode": "inPlace", "shadow": false}'
+    annotation = f"analysis.koordinator.sh/pykoord-resize={policy}"
+    cluster.kubectl("annotate", "recommendation", "shop", "-n", "shop", annotation, "--overwrite")
+    record = "analysis.koordinator.sh/pykoord-resized"
+    await until(lambda: record in shop_pod()["metadata"].get("annotations", {}), "the record")
+    first.kill()
+    cluster.kubectl("delete", "validatingwebhookconfiguration", "no-resizes")
+    assert resources() == whole
+    second = await cluster.started("m8", *flags)
+    await until(lambda: resources() == half, "the next one goes on")
+    why = second.page("/v1/why", resize="shop/shop")
+    assert why["decides"]
+    ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": rfc3339(time.time() + 1)}
+    _reported(cluster, half, lastState={"terminated": ended})
+    await until(lambda: resources() == whole, "it ran out of memory")
+    await until(lambda: events() >= {"Resized", "ResizeUndone"}, "Events")
+    found = cluster.get("recommendation", "shop", "-n", "shop")["metadata"]["annotations"]
+    assert "analysis.koordinator.sh/pykoord-resize-undone" in found
+
+
+def _shop(cluster: RealCluster, resources: Any, recommended: Any) -> None:
+    """A Deployment that is settled, its pod, and a Recommendation in shadow mode."""
+    cluster.namespace("shop")
+    cluster.ready_node("n7", {"cpu": "8", "memory": "8Gi", "pods": "110"})
+    labels = {"app": "shop"}
+    containers = [{"name": "c", "image": "i"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+    meta = {"name": "shop", "namespace": "shop"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop-5", "uid": "5"}
+    made = pod("shop-0", "shop", {"nodeName": "n7"}, resources)
+    made["metadata"] |= {
+        "labels": {**labels, "pod-template-hash": "5"},
+        "ownerReferences": [{**owner, "controller": True}],
+    }
+    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"}
+    policy = {"analysis.koordinator.sh/pykoord-resize": '{"mode": "inPlace"}'}
+    cluster.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": meta,
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        },
+        made,
+        {
+            "apiVersion": "analysis.koordinator.sh/v1alpha1",
+            "kind": "Recommendation",
+            "metadata": {**meta, "annotations": policy},
+            "spec": {"target": {"type": "workload", "workload": workload}},
+        },
+    )
+    numbers = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas")
+    settled = {"observedGeneration": 1, **dict.fromkeys(numbers, 1)}
+    cluster.status("deployment", "shop", settled, "shop")
+    _reported(cluster, resources)
+    advice = {"containerStatuses": [{"containerName": "c", "resources": recommended}]}
+    status = {"podStatus": advice, "updateTime": rfc3339(time.time())}
+    cluster.status("recommendation", "shop", status, "shop")
+
+
+def _reported(cluster: RealCluster, resources: Any, **more: Any) -> None:
+    """The pod's status as the kubelet writes it, with the resources that it has applied."""
+    container = {"name": "c", "image": "i", "imageID": "i", "ready": True, "restartCount": 0}
+    running = {"running": {"startedAt": rfc3339(time.time())}}
+    container |= {"state": running, "resources": resources, **more}
+    status = {"phase": "Running", "containerStatuses": [container]}
+    cluster.status("pod", "shop-0", status, "shop")
+
+
+def _no_resizes() -> dict[str, Any]:
+    """A webhook for /resize at an address where nobody is."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"]}
+    webhook = {
+        "name": "resizes.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{**rule, "resources": ["pods/resize"]}],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "no-resizes"},
+        "webhooks": [webhook],
+    }
 
 
 async def test_an_unhealthy_node_is_emptied_though_its_leader_is_killed(

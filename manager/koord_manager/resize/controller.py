@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -36,6 +37,8 @@ _AT_ONCE = 250
 """Pods that are decided about in one go, which takes some milliseconds."""
 _REFUSED_SECONDS = 600.0
 _PATIENCE_SECONDS = 5.0
+_SOON_SECONDS = 1.0
+"""So soon follows a look when somebody changed a policy, or pods were not known yet."""
 _MOST_SHOWN = 200
 """Pods of a source on a page."""
 _ACTIONS = frozenset({ResizeAction.RESIZE, ResizeAction.UNDO})
@@ -84,6 +87,7 @@ class ResizeController:
         self._decided: dict[str, Sequence[PodDecision]] = {}
         self._due: set[str] = set()
         self._busy: set[str] = set()
+        self._woken = anyio.Event()
         self._refused: dict[str, tuple[PodDecision, float]] = {}
         self._said: dict[str, str] = {}
         self.done: Counter[str] = Counter()
@@ -96,7 +100,7 @@ class ResizeController:
                 api,
                 resource,
                 decode=read,
-                on_change=self._index.follow(resource),
+                on_change=partial(self._source_changed, self._index.follow(resource)),
                 optional=True,
                 on_warning=on_warning,
                 timing=pace,
@@ -143,10 +147,15 @@ class ResizeController:
             for informer in self._sources:
                 await informer.wait_known()
             group.start_soon(self.loop.run)
+            soon = min(_SOON_SECONDS, self._interval)
             while True:
+                self._woken = anyio.Event()
                 self._follow(group)
+                is_known = all(followed.pods.synced for followed in self._namespaces.values())
                 await self.look()
-                await anyio.sleep(self._interval)
+                with anyio.move_on_after(self._interval if is_known else soon):
+                    await self._woken.wait()
+                    await anyio.sleep(soon)  # others change their minds too
 
     async def look(self) -> None:
         """Decide about all pods, and queue those that are resized now."""
@@ -167,6 +176,17 @@ class ResizeController:
             self._report(source, now)
 
     # ---- following
+
+    def _source_changed(
+        self,
+        follow: Callable[[str, object, ResizeSource | None], None],
+        key: str,
+        before: ResizeSource | None,
+        now: ResizeSource | None,
+    ) -> None:
+        follow(key, before, now)
+        if now and (not before or before.policy != now.policy or before.problem != now.problem):
+            self._woken.set()
 
     def _follow(self, group: TaskGroup) -> None:
         """Follow the pods of just those namespaces in which there are sources."""

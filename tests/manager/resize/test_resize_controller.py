@@ -182,7 +182,7 @@ async def test_what_the_api_server_refuses_waits_and_is_explained(bench: Bench) 
 async def test_another_s_change_meanwhile_is_seen(bench: Bench) -> None:
     shop = Shop(bench)
     shop.recommend(shadow=False)
-    bench.api.fail(verb="update", plural="pods", slow=0.1)
+    bench.api.fail(verb="update", plural="pods", slow=0.05)
     manager = shop.lead()
     await bench.api.wait_for("update", 1, "pods")
     found = bench.api.get(PODS, "web-0", "shop")
