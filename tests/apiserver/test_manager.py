@@ -138,7 +138,8 @@ async def test_a_resize_outlives_its_leader_and_is_undone(cluster: RealCluster) 
     assert why["decides"]
     ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": rfc3339(time.time() + 1)}
     _reported(cluster, half, lastState={"terminated": ended})
-    await until(lambda: resources() == whole, "it ran out of memory")
+    undone = {**whole, "requests": {"cpu": "500m", "memory": "1Gi"}}
+    await until(lambda: resources() == undone, "it ran out of memory")
     await until(lambda: events() >= {"Resized", "ResizeUndone"}, "Events")
     found = cluster.get("recommendation", "shop", "-n", "shop")["metadata"]["annotations"]
     assert "analysis.koordinator.sh/pykoord-resize-undone" in found

@@ -70,8 +70,11 @@ def decide(
     if known is not None:
         harm = records.harm(pod, known, report)
         if harm:
-            before = {name: known.before[name] for name in harm}
-            return _to(pod, ResizeAction.UNDO, before, "; ".join(harm.values()))
+            after = {
+                name: records.restored(known, name, one.resources) for name, one in harm.items()
+            }
+            reasons = "; ".join(one.reason for one in harm.values())
+            return _to(pod, ResizeAction.UNDO, after, reasons)
     reason = _refusal(pod, source, now)
     if reason:
         return PodDecision(pod, ResizeAction.NONE, reason)

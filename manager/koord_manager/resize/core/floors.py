@@ -1,4 +1,4 @@
-"""Requests that may not be lowered again for a week, since that did harm. No IO.
+"""Requests and limits that may not be lowered again for a day, since that did harm. No IO.
 
 They are an annotation of the Recommendation, or of the VPA: a new leader knows them.
 """
@@ -12,13 +12,14 @@ import msgspec
 from koord_model.demand import Amounts
 
 ANNOTATION_FLOORS = "analysis.koordinator.sh/pykoord-resize-undone"
-FLOOR_SECONDS = 7 * 86400.0
+FLOOR_SECONDS = 86400.0
+"""A day, as loads have days. Recommendations learn from kills themselves, for a week."""
 _MOST = 48
 """Containers in an annotation, the newest ones; as many as a Recommendation covers."""
 
 
 class Floor(msgspec.Struct, frozen=True):
-    """Requests of a container at least, until a time of the epoch."""
+    """Requests and limits ("limits.memory") of a container at least, until a time of the epoch."""
 
     least: dict[str, Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]]
     until: Annotated[float, msgspec.Meta(ge=0)]

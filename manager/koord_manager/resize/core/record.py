@@ -5,14 +5,14 @@ It is written before the resize, as an annotation: ``/resize`` drops changes of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Mapping, Set
+from typing import Annotated, NamedTuple
 
 import msgspec
 from koord_model.demand import Amounts
 from koord_model.keys import CPU, MEMORY
 
-from koord_manager.resize.core.desired import ResizableResources
+from koord_manager.resize.core.desired import LIMITS, ResizableResources
 from koord_manager.resize.core.pods import ANNOTATION_RECORD, ResizePod
 
 Resources = Mapping[str, ResizableResources]
@@ -46,6 +46,14 @@ class ThrottlingReport(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
+class ResizeHarm(NamedTuple):
+    """Harm to a container, in a line, and the resources that it wants back."""
+
+    reason: str
+    resources: frozenset[str]
+
+
+_RESOURCES = frozenset({CPU, MEMORY})
 NO_REPORT = ThrottlingReport()
 _DECODER = msgspec.json.Decoder(ResizeRecord)
 
@@ -84,61 +92,72 @@ def is_unfinished(pod: ResizePod, record: ResizeRecord) -> bool:
     return present == record.before and record.target != record.before
 
 
-def harm(pod: ResizePod, record: ResizeRecord, report: ThrottlingReport) -> dict[str, str]:
+def harm(pod: ResizePod, record: ResizeRecord, report: ThrottlingReport) -> dict[str, ResizeHarm]:
     """Harm that containers came to since their resources were lowered, by container.
 
     Only where the pod still has what the record says: what others have set since stays.
     """
-    found: dict[str, str] = {}
+    found: dict[str, ResizeHarm] = {}
     for name, before in record.before.items():
         target = record.target.get(name)
         if target is None or target == before or pod.containers.get(name) != target:
             continue
-        reason = _failure(pod, name, record, target) or _throttling(record, name, report)
-        if reason:
-            found[name] = reason
+        done = _failure(pod, name, record) or _throttling(record, name, report)
+        if done is not None:
+            found[name] = done
     return found
 
 
 def lowered(before: ResizableResources, target: ResizableResources) -> Amounts:
-    """Requests before of what was lowered, request or limit."""
-    return {
-        name: request
+    """Requests and limits before, where either was lowered."""
+    names = {
+        name
         for name, request in before.requests.items()
         if target.requests.get(name, request) < request
         or target.limits.get(name, 0) < before.limits.get(name, 0)
     }
+    limits = {LIMITS + name: before.limits[name] for name in names & before.limits.keys()}
+    return {name: before.requests[name] for name in names} | limits
 
 
-def _failure(pod: ResizePod, name: str, record: ResizeRecord, target: ResizableResources) -> str:
-    less = lowered(record.before[name], target)
+def restored(record: ResizeRecord, name: str, resources: Set[str]) -> ResizableResources:
+    """The container with these resources as before, and the others as they are."""
+    before, target = record.before[name], record.target[name]
+    return ResizableResources(
+        {**target.requests, **{one: before.requests[one] for one in resources}},
+        {**target.limits, **{one: before.limits[one] for one in resources & before.limits.keys()}},
+    )
+
+
+def _failure(pod: ResizePod, name: str, record: ResizeRecord) -> ResizeHarm | None:
+    less = frozenset(lowered(record.before[name], record.target[name])) & _RESOURCES
     for failure in pod.failures:
         seconds = failure.at - record.at
         if failure.container != name or seconds < 0:
             continue
         if failure.ran_out_of_memory and MEMORY in less:
-            return f"{name} ran out of memory{_later(record, seconds)}"
+            line = f"{name} ran out of memory{_later(record, seconds)}"
+            return ResizeHarm(line, frozenset({MEMORY}))
         # A container that a resize restarts by its policy fails with that, but not by it.
         restarted = any((name, resource) in pod.restarts for resource in (CPU, MEMORY))
         if record.at and less and seconds <= _FAILURE_SECONDS and not restarted:
-            return f"{name} failed{_later(record, seconds)}"
-    return ""
+            return ResizeHarm(f"{name} failed{_later(record, seconds)}", less)
+    return None
 
 
-def _throttling(record: ResizeRecord, name: str, report: ThrottlingReport) -> str:
+def _throttling(record: ResizeRecord, name: str, report: ThrottlingReport) -> ResizeHarm | None:
     since = report.at - record.at
-    cpu_limits = (one[name].limits.get(CPU, 0) for one in (record.target, record.before))
-    if next(cpu_limits) >= next(cpu_limits) or not record.at:
-        return ""
-    if not _SETTLE_SECONDS <= since <= _THROTTLED_SECONDS:
-        return ""
+    now, before = (one[name].limits.get(CPU, 0) for one in (record.target, record.before))
+    if now >= before or not record.at or not _SETTLE_SECONDS <= since <= _THROTTLED_SECONDS:
+        return None
     if report.throttled - record.throttled < THROTTLED_MORE:
-        return ""
+        return None
     percents = f"{100 * report.throttled:.0f} % of CPU periods"
-    return f"{name} is throttled in {percents}, and was in {100 * record.throttled:.0f} %"
+    line = f"{name} is throttled in {percents}, and was in {100 * record.throttled:.0f} %"
+    return ResizeHarm(line, frozenset({CPU}))
 
 
 def _later(record: ResizeRecord, seconds: float) -> str:
-    return (
-        f" {seconds:.0f} s after it got less" if record.at else ", with less than its owner gave it"
-    )
+    if not record.at:
+        return ", and was created with less than its owner asked for"
+    return f" {seconds:.0f} s after it got less"

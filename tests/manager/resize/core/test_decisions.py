@@ -72,20 +72,21 @@ def test_what_becomes_of_a_pod(
     decision = decide(pod, source, NOW)
     assert decision.action.value == action
     assert reason in decision.reason
-    expected = {"resize": AFTER, "shadow": AFTER, "wait": AFTER, "undo": BEFORE}
+    memory_back = replace(BEFORE, requests={**BEFORE.requests, CPU: 500})
+    expected = {"resize": AFTER, "shadow": AFTER, "wait": AFTER, "undo": memory_back}
     if action != "none":
         assert decision.resources == {"c": expected[action]}
 
 
-def test_what_is_undone_is_not_lowered_again_for_a_week() -> None:
+def test_what_is_undone_is_not_lowered_again_for_a_day() -> None:
     pod = resized(failures=(ContainerFailure("c", NOW - 1, ran_out_of_memory=True),))
     undone = decisions.undone(decide(pod, SOURCE, NOW))
-    assert undone == {"c": {CPU: 1000, MEMORY: GIB}}
+    assert undone == {"c": {MEMORY: GIB, "limits.memory": 2 * GIB}}
     held = floors.read(floors.encode(floors.with_undone({}, undone, NOW)))
     again = replace(SOURCE, floors=held)
-    assert decide(POD, again, NOW).action is ResizeAction.NONE
+    assert decide(POD, again, NOW).resources["c"].requests == {CPU: 500, MEMORY: GIB}
     later = NOW + floors.FLOOR_SECONDS
-    assert decide(POD, replace(again, updated=later), later).action is ResizeAction.RESIZE
+    assert decide(POD, replace(again, updated=later), later).resources == {"c": AFTER}
 
 
 def test_one_pod_first_and_then_a_tenth() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from koord_kube.views.pod import ContainerSpec, PodSpec, ResourceRequirements
 from koord_kube.views.pod_qos import compute_kube_qos
-from koord_manager.resize.core.desired import ResizableResources, desired
+from koord_manager.resize.core.desired import LIMITS, ResizableResources, desired
 from koord_manager.resize.core.policy import ContainerResizePolicy
 from koord_model.demand import Amounts
 from koord_model.keys import CPU, MEMORY
@@ -18,6 +18,11 @@ GIB = 1 << 30
 
 def some(name: str) -> st.SearchStrategy[int]:
     return st.integers(1, MOST[name])
+
+
+def some_targets() -> st.SearchStrategy[Amounts]:
+    names = {f"{prefix}{name}": name for prefix in ("", LIMITS) for name in MOST}
+    return st.fixed_dictionaries({}, optional={key: some(name) for key, name in names.items()})
 
 
 def some_amounts() -> st.SearchStrategy[Amounts]:
@@ -49,7 +54,7 @@ def qos(container: ResizableResources) -> KubeQoS:
     return compute_kube_qos(PodSpec(containers=[ContainerSpec("c", resources)]))
 
 
-@given(containers(), some_amounts(), policies())
+@given(containers(), some_targets(), policies())
 def test_a_resize_keeps_bounds_and_class_and_is_the_last(
     before: ResizableResources, target: Amounts, policy: ContainerResizePolicy
 ) -> None:
@@ -82,3 +87,13 @@ def test_request_and_limit(target: int, limits: bool, expected: tuple[int, int])
     after = desired(before, {CPU: target}, policy)
     assert (after.requests[CPU], after.limits[CPU]) == expected
     assert after.requests[MEMORY] == GIB
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(2 * GIB, (GIB // 2, GIB * 3 // 4)), (GIB, (GIB * 3 // 4,) * 2)]
+)
+def test_limits_are_as_recommended(limit: int, expected: tuple[int, int]) -> None:
+    before = ResizableResources({MEMORY: GIB}, {MEMORY: limit})
+    target = {MEMORY: GIB // 2, LIMITS + MEMORY: GIB * 3 // 4}
+    after = desired(before, target, ContainerResizePolicy())
+    assert (after.requests[MEMORY], after.limits[MEMORY]) == expected
