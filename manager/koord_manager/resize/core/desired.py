@@ -16,7 +16,7 @@ from koord_manager.resize.core.policy import ContainerResizePolicy
 THRESHOLD_PERCENT = 10
 """Least change of a request that is worth a resize."""
 LIMITS = "limits."
-"""What limits are called beside requests in recommendations."""
+"""Prefix of limits beside requests in recommendations."""
 _NONE: Amounts = {}
 _STEPS = {CPU: 1, MEMORY: 1 << 20}
 
