@@ -119,7 +119,9 @@ async def test_a_resize_outlives_its_leader_and_is_undone(cluster: RealCluster) 
     def events() -> set[str]:
         return {one["reason"] for one in cluster.get("events", "-n", "shop")["items"]}
 
-    first = await cluster.started("m7", *flags)
+    managers = [cluster.manager(name, *flags) for name in ("m7", "m8")]
+    for manager in managers:
+        await asyncio.to_thread(manager.start)
     await until(lambda: "ResizeShadow" in events(), "what it would do")
     assert resources() == whole
     # No webhook is there: it writes down what it is about to do, and cannot do it.
@@ -129,13 +131,16 @@ async def test_a_resize_outlives_its_leader_and_is_undone(cluster: RealCluster) 
     cluster.kubectl("annotate", "recommendation", "shop", "-n", "shop", annotation, "--overwrite")
     record = "analysis.koordinator.sh/pykoord-resized"
     await until(lambda: record in shop_pod()["metadata"].get("annotations", {}), "the record")
+    await until(lambda: all(manager.ready for manager in managers), "the other one")
+    first, second = sorted(managers, key=lambda manager: not manager.leads)
     first.kill()
     cluster.kubectl("delete", "validatingwebhookconfiguration", "no-resizes")
     assert resources() == whole
-    second = await cluster.started("m8", *flags)
     await until(lambda: resources() == half, "the next one goes on")
-    why = second.page("/v1/why", resize="shop/shop")
-    assert why["decides"]
+    command = [console_script("koordctl"), "why", "resize", "shop/shop"]
+    command += [f"--address={second.host}:{second.port}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert "Recommendation shop/shop" in done.stdout, done.stderr
     ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": rfc3339(time.time() + 1)}
     _reported(cluster, half, lastState={"terminated": ended})
     undone = {**whole, "requests": {"cpu": "500m", "memory": "1Gi"}}

@@ -236,8 +236,7 @@ class ResizeController:
         states: dict[tuple[str, str], str] = {}
         for number, pod in enumerate(found):
             decision = decide(pod, source, now, reports.get(pod.key, NO_REPORT))
-            if decision.action is ResizeAction.RESIZE:
-                decision = self._unless_refused(decision)
+            decision = self._unless_refused(decision)
             if decision.action is ResizeAction.RESIZE:
                 decision = await self._unless_rolled_out(decision, states)
             made.append(decision)
@@ -247,9 +246,9 @@ class ResizeController:
 
     def _unless_refused(self, decision: PodDecision) -> PodDecision:
         refused, _ = self._refused.get(decision.pod.key, (None, 0.0))
-        if refused is None or refused.pod.uid != decision.pod.uid:
+        if decision.action not in _ACTIONS or refused is None:
             return decision
-        if refused.resources != decision.resources:
+        if (refused.pod.uid, refused.resources) != (decision.pod.uid, decision.resources):
             return decision
         return replace(decision, action=ResizeAction.WAIT, reason=refused.reason)
 
@@ -310,9 +309,9 @@ class ResizeController:
         if source is None:
             return
         report = (await self._reports([pod])).get(key, NO_REPORT)
-        decision = decide(pod, source, now, report)
+        decision = self._unless_refused(decide(pod, source, now, report))
         if decision.action is ResizeAction.RESIZE and key in self._due:
-            decision = await self._unless_rolled_out(self._unless_refused(decision), {})
+            decision = await self._unless_rolled_out(decision, {})
         elif decision.action is not ResizeAction.UNDO:
             return
         try:
