@@ -81,7 +81,7 @@ def exclusive_cpus(allocations: Allocations, pods: Iterable[Pod]) -> Mapping[str
         dedicated = pod.annotations.get(LEVEL) == DEDICATED_CORES
         if dedicated or qos_class(pod.labels) in _EXCLUSIVE:
             given = allocations[pod.uid].values()
-            cpus = (allocated_patch(one, "").resources.cpuset_cpus for one in given)
+            cpus = (allocated_patch(allocation, "").resources.cpuset_cpus for allocation in given)
             found[pod.uid] = frozenset().union(*(cpuset.parse(listed or "") for listed in cpus))
     return found
 

@@ -75,17 +75,17 @@ class BackstopEvictor:
         """Evict pods of a node; return True if none is left that could go now."""
         refusals = 0
         given = grant(name)
-        for one in await self._victims(name, given) if given else ():
+        for evicted in await self._victims(name, given) if given else ():
             given = grant(name)
             if given is None or not self._budget.turns(self._monotonic()):
                 return given is None
-            outcome = await self._evictor.evict(one.pod)
+            outcome = await self._evictor.evict(evicted.pod)
             self.counts[outcome.end.value] += 1
             if outcome.end is EvictionResult.EVICTED:
                 self._budget.allow(self._monotonic())
-                self._record(name, one, given)
+                self._record(name, evicted, given)
             elif outcome.pod_stays:
-                self._refuse(one, outcome)
+                self._refuse(evicted, outcome)
                 refusals += 1
                 if refusals == _MOST_REFUSALS:
                     return False
@@ -97,9 +97,9 @@ class BackstopEvictor:
         async for page in self._api.pages(PODS, field_selector=on_node, version="0"):
             if page.first:
                 found.clear()
-            found += [one for raw in page.items if (one := self._victim(name, raw, grant))]
+            found += [evicted for raw in page.items if (evicted := self._victim(name, raw, grant))]
         ordered = in_order(found, grant.scope)
-        return [one for one in ordered if one.pod.uid not in self._refused]
+        return [evicted for evicted in ordered if evicted.pod.uid not in self._refused]
 
     def _victim(self, name: str, raw: bytes, grant: EvictionGrant) -> Victim | None:
         try:
@@ -108,12 +108,14 @@ class BackstopEvictor:
             self._on_warning(f"node {name}: a pod of it is not evicted: {error}")
             return None
 
-    def _refuse(self, one: Victim, outcome: EvictionOutcome) -> None:
+    def _refuse(self, evicted: Victim, outcome: EvictionOutcome) -> None:
         wait = max(_AGAIN_SECONDS, outcome.again_after)
-        self._refused[one.pod.uid] = self._monotonic() + wait
-        self._on_warning(f"pod {one.pod.namespace}/{one.pod.name} is not evicted: {outcome.reason}")
+        self._refused[evicted.pod.uid] = self._monotonic() + wait
+        self._on_warning(
+            f"pod {evicted.pod.namespace}/{evicted.pod.name} is not evicted: {outcome.reason}"
+        )
 
-    def _record(self, name: str, one: Victim, grant: EvictionGrant) -> None:
-        about = reference(PODS, one.pod.name, one.pod.namespace, one.pod.uid)
+    def _record(self, name: str, evicted: Victim, grant: EvictionGrant) -> None:
+        about = reference(PODS, evicted.pod.name, evicted.pod.namespace, evicted.pod.uid)
         message = f"Evicted from node {name}: {grant.reason}"
         self._recorder.record(about, "NodeBackstopEvicted", message, warning=True)

@@ -107,9 +107,11 @@ class LeaderPublisher:
             ApiError: they may not do so.
         """
         found = [await self._find(group) for group in versions]
-        foreign = [one for one in found if one is not None and not self._is_ours(one)]
-        for one in foreign:
-            self._on_foreign(one)
+        foreign = [
+            service for service in found if service is not None and not self._is_ours(service)
+        ]
+        for service in foreign:
+            self._on_foreign(service)
         if foreign:
             await self.unregister(*versions)
             return

@@ -126,17 +126,17 @@ class ResizeController:
     def why(self, source: str) -> dict[str, Any]:
         """Decisions about the pods of a Recommendation or VPA, by its namespace and name."""
         now = self._clock()
-        known = [one for one in self._index if one.key == source]
+        known = [resized for resized in self._index if resized.key == source]
         document: dict[str, Any] = {"at": now, "decides": bool(known), "node": "", "pods": []}
         if not known:
             return document | {"reason": f"no object {source} has the annotation for resizes"}
         shown = [
-            {"strategy": str(one), "mode": one.policy.mode.value, "since": now, "at": now}
+            {"strategy": str(resized), "mode": resized.policy.mode.value, "since": now, "at": now}
             | decision.decision().document()
-            for one in known
-            for decision in self._decided.get(str(one), ())[:_MOST_SHOWN]
+            for resized in known
+            for decision in self._decided.get(str(resized), ())[:_MOST_SHOWN]
         ]
-        problems = [line for one in known if (line := one.problem_at(now))]
+        problems = [line for resized in known if (line := resized.problem_at(now))]
         return document | {"decisions": shown, "reason": "; ".join(problems)}
 
     async def run(self) -> None:

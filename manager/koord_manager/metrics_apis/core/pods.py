@@ -118,7 +118,7 @@ def read_pod(raw: bytes) -> MetricPod:
     found = _POD.decode(raw)
     meta, spec = found.metadata, found.spec
     containers = tuple(spec.containers or ())
-    sidecars = tuple(one for one in spec.init or () if one.restart == "Always")
+    sidecars = tuple(container for container in spec.init or () if container.restart == "Always")
     return MetricPod(
         sys.intern(meta.namespace),
         meta.name,

@@ -40,7 +40,7 @@ class Question:
         if self.suffix:
             found = aggregate(series, self.suffix, self.selector)
         else:
-            found = [one for one in series if self.selector.labels.matches(one.labels)]
+            found = [known for known in series if self.selector.labels.matches(known.labels)]
         return latest(found) if newest else found
 
 

@@ -140,7 +140,7 @@ def read_question(requirements: tuple[Requirement, ...]) -> ServiceQuestion:
     Raises:
         ValueError: one line says what is missing, or too much.
     """
-    given = {one.key: _only(one) for one in requirements}
+    given = {requirement.key: _only(requirement) for requirement in requirements}
     unknown = sorted(given.keys() - set(_LABELS))
     if unknown:
         raise ValueError(

@@ -85,7 +85,13 @@ def read_node(raw: bytes) -> ClusterNode:
     """
     found = _NODE.decode(raw)
     meta, status = found.metadata, found.status
-    conditions = _same(tuple((one.type, one.status) for one in status.conditions or () if one.type))
+    conditions = _same(
+        tuple(
+            (condition.type, condition.status)
+            for condition in status.conditions or ()
+            if condition.type
+        )
+    )
     return ClusterNode(
         meta.name,
         meta.uid,

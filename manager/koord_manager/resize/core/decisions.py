@@ -71,9 +71,9 @@ def decide(
         harm = records.harm(pod, known, report)
         if harm:
             after = {
-                name: records.restored(known, name, one.resources) for name, one in harm.items()
+                name: records.restored(known, name, hurt.resources) for name, hurt in harm.items()
             }
-            reasons = "; ".join(one.reason for one in harm.values())
+            reasons = "; ".join(hurt.reason for hurt in harm.values())
             return _to(pod, ResizeAction.UNDO, after, reasons)
     reason = _refusal(pod, source, now)
     if reason:

@@ -220,7 +220,9 @@ def _pending(pod: _Pod) -> str:
     if pod.metadata.deleted or status.phase != "Running":
         return "it is not running"
     running = [
-        one for one in status.containers or () if one.state and one.state.running is not None
+        container
+        for container in status.containers or ()
+        if container.state and container.state.running is not None
     ]
     # The API server takes exactly this for the sign of a kubelet that can resize.
     if not running or running[0].resources is None:

@@ -124,8 +124,11 @@ def restored(record: ResizeRecord, name: str, resources: Set[str]) -> ResizableR
     """The container with these resources as before, and the others as they are."""
     before, target = record.before[name], record.target[name]
     return ResizableResources(
-        {**target.requests, **{one: before.requests[one] for one in resources}},
-        {**target.limits, **{one: before.limits[one] for one in resources & before.limits.keys()}},
+        {**target.requests, **{resource: before.requests[resource] for resource in resources}},
+        {
+            **target.limits,
+            **{resource: before.limits[resource] for resource in resources & before.limits.keys()},
+        },
     )
 
 
@@ -147,7 +150,9 @@ def _failure(pod: ResizePod, name: str, record: ResizeRecord) -> ResizeHarm | No
 
 def _throttling(record: ResizeRecord, name: str, report: ThrottlingReport) -> ResizeHarm | None:
     since = report.at - record.at
-    now, before = (one[name].limits.get(CPU, 0) for one in (record.target, record.before))
+    now, before = (
+        resources[name].limits.get(CPU, 0) for resources in (record.target, record.before)
+    )
     if now >= before or not record.at or not _SETTLE_SECONDS <= since <= _THROTTLED_SECONDS:
         return None
     if report.throttled - record.throttled < THROTTLED_MORE:

@@ -177,7 +177,7 @@ def _of_recommendation(
         *place,
         target.parse({"spec": given.spec}, place[1]),
         chosen,
-        {one.container_name: amounts(one.resources) for one in containers},
+        {container.container_name: amounts(container.resources) for container in containers},
         known,
         from_rfc3339(status.update_time) if status.update_time else float("inf"),
         _denied(status.conditions),
@@ -193,7 +193,7 @@ def _of_vpa(place: _Place, given: _Document, chosen: ResizePolicy, known: Floors
         *place,
         RecommendationTarget(place[1], ref.kind, ref.name),
         of_vpa,
-        {one.container_name: amounts(one.target) for one in found},
+        {container.container_name: amounts(container.target) for container in found},
         known,
         problem=_denied(status.conditions),
     )

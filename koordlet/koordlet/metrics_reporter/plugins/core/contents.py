@@ -44,9 +44,9 @@ def parse(said: GetReportContentResponse) -> ReportedFields:
             named = excerpt(f"{kind.group}/{kind.version} {kind.kind}")
             problems.append(f"content is of {named}; expected {API_VERSION} {KIND}")
             continue
-        for one in content.field:
+        for part in content.field:
             try:
-                found, conflicts = merged(found, _field(one))
+                found, conflicts = merged(found, _field(part))
             except ValueError as error:
                 problems.append(str(error))
             else:
