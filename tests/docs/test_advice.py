@@ -27,9 +27,10 @@ from tools.flag_tables import PROGRAMS
 OTHERS = ("device_daemon/koord_devices/vendors", "host/koord_host/network", "demo", "simulation")
 # Those have flags of the past, or of Koordinator.
 _OTHERS = ("adr", "compatibility")
+_MAIN = sorted({*ROOT.glob("*.md")} - {ROOT / "CHANGELOG.md"})
 PAGES = sorted(
     path
-    for path in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "deploy/README.md")
+    for path in (*ROOT.glob("docs/**/*.md"), *_MAIN, ROOT / "deploy/README.md")
     if path.parent.name not in _OTHERS
 )
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-]|…)")
@@ -118,10 +119,17 @@ def test_pages_name_commands_that_there_are(page: Path) -> None:
     assert [line for line in lines if not _exists(line)] == []
 
 
-def _shell(text: str) -> Iterator[str]:
-    """Lines of blocks of code that begin with the program."""
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_programs_in_blocks_of_code_have_their_flags(page: Path) -> None:
+    lines = _shell(page.read_text(), *PROGRAMS)
+    assert {flag for line in lines for flag in _FLAG.findall(line)} - FLAGS == set()
+
+
+def _shell(text: str, *programs: str) -> Iterator[str]:
+    """Lines of blocks of code that begin with a program, if not another one with koordctl."""
+    begin = tuple(f"{program} " for program in programs or ("koordctl",))
     for block in text.split("```")[1::2]:
-        yield from (line for line in block.splitlines() if line.startswith("koordctl "))
+        yield from (line for line in block.splitlines() if line.startswith(begin))
 
 
 def _exists(line: str) -> bool:
