@@ -105,7 +105,7 @@ def test_the_architecture_names_every_folder() -> None:
 
 def test_commands_in_the_first_screen() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 150
+    assert len(lines) <= 120
     first_screen = lines[:24]
     assert any(line.startswith("make demo") for line in first_screen)
     assert any(line.startswith("make test") for line in first_screen)
