@@ -5,7 +5,8 @@ line there that ends with ``# chart: NAME`` or ``# chart: NAME, what it is`` is 
 is NAME's default in ``values.yaml``, and the template has NAME in its place. A component is in the
 chart under a condition, a line of its kustomization: ``# chart: switch NAME, what it is`` (NAME is
 true) or ``# chart: if EXPRESSION`` (of Helm's templates). What a component patches, values do in
-the chart. Its definitions are made from ``koord_kube.definitions``.
+the chart. Its definitions are made from ``koord_kube.definitions``, and what Helm says after an
+installation from ``deploy/notes.txt``, with a line for each component that it has.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ DEPLOY = Path(__file__).parents[1] / "deploy"
 BASE = DEPLOY / "base"
 CHART = DEPLOY / "chart"
 COMPONENTS = DEPLOY / "components"
+NOTES = DEPLOY / "notes.txt"
 MADE = "# Made by tools/deploy_files.py; do not edit.\n"
 _SETTING = re.compile(
     r"^(\s*(?:- (?:[\w.-]+: )?|[\w.-]+: ))(\S.*?) # chart: ([A-Za-z.]+)(?:, (.+))?$"
@@ -157,6 +159,7 @@ def made() -> dict[str, str]:
         f"crds/{definition['metadata']['name']}.yaml": _definition(definition)
         for definition in DEFINITIONS
     }
+    files["templates/NOTES.txt"] = _notes()
     return files
 
 
@@ -200,6 +203,15 @@ def _chart() -> str:
         "appVersion": VERSION,
     }
     return MADE + yaml.safe_dump(about, sort_keys=False)
+
+
+def _notes() -> str:
+    lines = (
+        f"{{{{- if {component.condition} }}}}\n  - {name}\n{{{{- end }}}}"
+        for name, component in components().items()
+    )
+    text = NOTES.read_text().replace("VERSION", VERSION)
+    return text.replace("COMPONENTS\n", "".join(f"{line}\n" for line in lines))
 
 
 def _tree(known: Mapping[str, Setting]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from koord_kube.definitions.catalogue import DEFINITIONS
 from koord_model.version import VERSION
 
 from tests.deploy.manifests import NAMESPACE, Id, Object, everything, installed, load, read
+from tests.docs.test_advice import _exists
 from tools import deploy_files
 from tools.deploy_files import (
     CHART,
@@ -54,9 +56,10 @@ def defaults() -> Values:
 
 
 @pytest.fixture(scope="module")
-def render() -> Iterator[Render]:
-    """The templates as Helm has them: the same engine, with ``toJson`` and ``toString``."""
+def render_all() -> Iterator[Render]:
+    """The templates as Helm has them, the notes first: the same engine, with its functions."""
     names = [str(path) for path in sorted((CHART / "templates").iterdir())]
+    assert names[0].endswith("/NOTES.txt")
     command = [sys.executable, "-c", _RENDER, *names]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as renderer:
@@ -69,6 +72,12 @@ def render() -> Iterator[Render]:
             return list(json.loads(answers.readline()))
 
         yield rendered
+
+
+@pytest.fixture(scope="module")
+def render(render_all: Render) -> Render:
+    """The objects' templates."""
+    return lambda values: render_all(values)[1:]
 
 
 def with_value(name: str, value: Any) -> Values:
@@ -203,15 +212,32 @@ def test_by_default_it_is_the_kustomization(render: Render) -> None:
     ],
 )
 def test_a_value_brings_its_components_and_no_other(
-    render: Render, component: str, wanted: Values
+    render_all: Render, component: str, wanted: Values
 ) -> None:
     values = defaults()
     for name, value in wanted.items():
         put(values, name, value)
-    objects, wanted_objects = parsed(read(render(values))), parsed(installed(*component.split()))
+    notes, *texts = render_all(values)
+    assert listed(notes) == {"koord-manager", "koordlet", *component.split()}
+    objects, wanted_objects = parsed(read(texts)), parsed(installed(*component.split()))
     assert objects.keys() == wanted_objects.keys()
     added = objects.keys() - installed().keys()
     assert {key: objects[key] for key in added} == {key: wanted_objects[key] for key in added}
+
+
+def listed(notes: str) -> set[str]:
+    return set(re.findall(r"^  - (\S+)$", notes, re.MULTILINE))
+
+
+@rendering
+def test_the_notes_name_three_commands_that_there_are(render_all: Render) -> None:
+    notes, *_ = render_all(with_value("namespace", "elsewhere"))
+    assert listed(notes) == {"koord-manager", "koordlet"}
+    commands = re.findall(r"^  ((?:kubectl|koordctl) .*?) +# ", notes, re.MULTILINE)
+    assert [command.split()[:1] for command in commands] == [["kubectl"], ["koordctl"], ["kubectl"]]
+    assert _exists(commands[1])
+    assert [command.count(" elsewhere") for command in commands] == [1, 1, 0]
+    assert VERSION in notes
 
 
 @rendering

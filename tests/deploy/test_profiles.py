@@ -14,10 +14,10 @@ from koord_scheduler.config.scheduler_config import read_scheduler_config
 from koordlet.agent import feature_gates as koordlet_gates
 
 from tests.deploy.manifests import DEPLOY, Id, Object, containers, identity, installed, load
-from tests.deploy.test_chart import Render, Values, defaults, parsed, render, rendering
+from tests.deploy.test_chart import Render, Values, defaults, parsed, render, render_all, rendering
 from tests.deploy.test_kustomization import build, needs_kubectl
 
-__all__ = ["render"]
+__all__ = ["render", "render_all"]
 
 PROFILES = sorted(path.name for path in (DEPLOY / "profiles").iterdir() if path.is_dir())
 each = pytest.mark.parametrize("name", PROFILES)
