@@ -11,6 +11,7 @@ A recorded load is a CSV file with a head: time, CPU (any unit). Its 99th percen
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 import sys
@@ -22,19 +23,23 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from koord_prediction.histogram import Floats
-from koord_simulation.files import strategies
-from koord_simulation.node_model.curves import Noise, RecordedCurve
-from koord_simulation.run.record import Run
-from koord_simulation.run.simulation import simulate
-from koord_simulation.scenario.scenario import Scenario
-from koordlet.qos_manager.core.strategy import Strategy
+ROOT = Path(__file__).parents[1]
+# As a program it is given its own folder alone.
+sys.path.insert(0, str(ROOT))
 
-from tools import compare_pressure
-from tools.compare_pressure import PRESSURE, SUPPRESS, spread
+import numpy as np  # noqa: E402
+from koord_prediction.histogram import Floats  # noqa: E402
+from koord_simulation.files import strategies  # noqa: E402
+from koord_simulation.node_model.curves import Noise, RecordedCurve  # noqa: E402
+from koord_simulation.run.record import Run  # noqa: E402
+from koord_simulation.run.simulation import simulate  # noqa: E402
+from koord_simulation.scenario.scenario import Scenario  # noqa: E402
+from koordlet.qos_manager.core.strategy import Strategy  # noqa: E402
 
-PAGE = Path(__file__).parents[1] / "simulation" / "results" / "indicators.md"
+from tools import compare_pressure  # noqa: E402
+from tools.compare_pressure import PRESSURE, SUPPRESS, spread  # noqa: E402
+
+PAGE = ROOT / "simulation" / "results" / "indicators.md"
 SEEDS = range(2)
 LADDER = (50, 65, 80, 95)
 """Thresholds alone, percent."""
@@ -174,7 +179,11 @@ def table(arms: dict[str, Arm], folder: str) -> list[str]:
 
 def main() -> None:
     """Write the table into the page."""
-    folder = sys.argv[1] if len(sys.argv) > 1 else ""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", nargs="?", default="", help="of recorded loads, *.csv")
+    folder = parser.parse_args().folder
+    if folder and not sorted(Path(folder).glob("*.csv")):
+        parser.error(f"{folder}: no *.csv there; name a folder of recorded loads, or none")
     page = PAGE.read_text()
     before, mark, rest = page.partition("<!-- waits -->\n")
     head, end, after = rest.partition("<!-- end -->")
