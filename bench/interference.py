@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import interference_node
+from bench import emulated, interference_node
 from bench.report import RESULTS
-from tests.vm import base, machine, node_disk, recipe
+from tests.vm import base
 
 _PROGRAMS = ("stress-ng", "ip", "tc")
 _LIBC = re.compile(r"/(?:ld-linux|lib(?:c|m|dl|rt|pthread|resolv|gcc_s))[-.]")
@@ -24,20 +23,13 @@ _LIBC = re.compile(r"/(?:ld-linux|lib(?:c|m|dl|rt|pthread|resolv|gcc_s))[-.]")
 
 def run() -> dict[str, Any]:
     """Boot the node, and return what its steps found, by name."""
-    with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
-        disk = node_disk.make(Path(directory))
-        tools = _tools(Path(directory))
-        copy = f"write {tools} {interference_node.TOOLS}"
-        base.run("debugfs", "-w", "-R", copy, str(disk))
-        word = f"{recipe.SCENARIO_WORD}={interference_node.__name__}"
-        # Emulated beside other programs, the machine's timer looks broken to the kernel.
-        words = (word, "delayacct", "no_timer_check")
-        life = machine.live(disk, base.cache() / "interference-console.log", *words)
-    return {
-        name: line.get("outcome", line.get("error"))
-        for name, line in life.steps.items()
-        if name.startswith("interference")
-    }
+    # Emulated beside other programs, the machine's timer looks broken to the kernel.
+    words = ("delayacct", "no_timer_check")
+    return emulated.run(
+        interference_node,
+        *words,
+        files=lambda directory: {interference_node.TOOLS: _tools(directory)},
+    )
 
 
 def _tools(directory: Path) -> Path:

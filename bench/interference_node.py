@@ -7,7 +7,6 @@ the README installs it, with the drop-in of docs/collectors.md.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -18,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from koord_model.qos import KubeQoS
-from koordctl.koordlet_client import ADDRESS
-from koordctl.status_client import KOORDLET, AskError, ask
 
-from bench import interference_load
+from bench import grouped_pods, interference_load
 from tests.support.pod_cases import PodCase, qos
-from tests.vm import managed, node, readme, slices
+from tests.vm import managed, node, readme
 
 TOOLS = "/opt/load-tools.tar"
 WARM_UP = 24
@@ -56,18 +53,10 @@ def interference_start() -> dict[str, Any]:
     done = [
         node.run(f"tar -C / -xf {TOOLS} && modprobe -a veth bridge sch_netem sch_tbf tcp_diag"),
     ]
-    slices.make_tree()
-    for case in PODS:
-        parent = slices.make_pod(case, case.name)
-        groups[case.name] = slices.CGROUP / parent.strip("/") / f"cri-containerd-{case.name}.scope"
-        groups[case.name].mkdir()
+    groups.update(grouped_pods.make(PODS))
     _network()
-    rules = Path(managed.RULES)
-    rules.parent.mkdir(exist_ok=True)
     settings = {"interference": {"mode": "on", "delay_warm_up_points": WARM_UP}}
-    spec = {"extensions": {"pykoord": {"strategies": settings}}}
-    rules.write_text(json.dumps({"kind": "NodeSLO", "spec": spec}))
-    Path(managed.LISTED).write_text(json.dumps({"kind": "PodList", "items": list(_listed())}))
+    grouped_pods.give(PODS, {"extensions": {"pykoord": {"strategies": settings}}})
     Path("/etc/default/koordlet").write_text(_ENVIRONMENT)
     drop_in = Path("/etc/systemd/system/koordlet.service.d/tcp.conf")
     drop_in.write_text(readme.drop_in(readme.COLLECTORS.read_text(), "CAP_SYS_ADMIN"))
@@ -240,43 +229,15 @@ def _running(pod: str, *command: str) -> Iterator[None]:
         node.run("/opt/load/bin/ip netns exec pod-web /opt/load/bin/tc qdisc del dev eth0 root")
 
 
-def _listed() -> Iterator[dict[str, Any]]:
-    for case in PODS:
-        status = {
-            "name": "main",
-            "containerID": f"containerd://{case.name}",
-            "state": {"running": {"startedAt": "2024-01-01T00:00:00Z"}},
-        }
-        yield {
-            "metadata": {
-                "name": case.name,
-                "namespace": "ns",
-                "uid": case.name,
-                "labels": dict(case.labels),
-            },
-            "spec": managed.spec(case),
-            "status": {"phase": "Running", "qosClass": "Burstable", "containerStatuses": [status]},
-        }
-
-
 def _decisions() -> list[tuple[str, str]]:
     """The strategy's decisions now: pod and aspect, and outcome."""
-    rows = _asked("/v1/why?strategy=interference").get("decisions", [])
+    rows = grouped_pods.asked("/v1/why?strategy=interference").get("decisions", [])
     return [(f"{row['pod']} {row['aspect']}", row["outcome"]) for row in rows if row.get("aspect")]
 
 
 def _newest(kind: str) -> dict[str, float]:
     """The newest value by pod."""
-    series = _asked(f"/v1/metrics/query?kind={kind}&window=30").get("series", [])
-    return {one["labels"]["pod_uid"]: one["values"]["last"] for one in series}
-
-
-def _asked(page: str) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(ask(ADDRESS, page, KOORDLET))
-    except AskError:
-        return {}  # it is starting
-    return found
+    return grouped_pods.aggregated(kind, 30, "last")
 
 
 def _koordctl(words: str) -> str:

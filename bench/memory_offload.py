@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import memory_node
+from bench import emulated, memory_node
 from bench.report import RESULTS
-from tests.vm import base, machine, node_disk, recipe
+from tests.vm import base
 
 GIB, MIB = 1 << 30, 1 << 20
 SETTLED = 30.0
@@ -27,19 +25,7 @@ _TURNS = re.compile(r"(<!-- turns -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def run(senpai: Path) -> dict[str, Any]:
     """Boot the node, and return what its steps found, by name."""
-    with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
-        disk = node_disk.make(Path(directory))
-        copy = f"write {senpai.resolve()} {memory_node.SENPAI}"
-        subprocess.run(
-            ["debugfs", "-w", "-R", copy, str(disk)], check=True, env={"PATH": base.PATH}
-        )
-        word = f"{recipe.SCENARIO_WORD}={memory_node.__name__}"
-        life = machine.live(disk, base.cache() / "memory-console.log", word)
-    found = {}
-    for name, line in life.steps.items():
-        if name.startswith("memory_"):
-            found[name] = line.get("outcome", line.get("error"))
-    return found
+    return emulated.run(memory_node, files=lambda directory: {str(memory_node.SENPAI): senpai})
 
 
 def figures(turn: Mapping[str, Any]) -> dict[str, float]:

@@ -1,0 +1,37 @@
+"""A node in QEMU for one bench: its disk, its boot, and what its steps found."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.vm import base, machine, node_disk, recipe
+
+
+def run(
+    module: ModuleType,
+    *words: str,
+    files: Callable[[Path], Mapping[str, Path]] = lambda directory: {},
+) -> dict[str, Any]:
+    """Boot a node that goes through a module's ``STEPS``; their outcomes or errors, by name.
+
+    ``words`` are more of the kernel's command line. ``files`` may make files in a directory, and
+    returns where they are by where the node has them.
+    """
+    name = module.__name__.rpartition(".")[2].removesuffix("_node")
+    with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
+        disk = node_disk.make(Path(directory))
+        for there, here in files(Path(directory)).items():
+            command = ["debugfs", "-w", "-R", f"write {here.resolve()} {there}", str(disk)]
+            subprocess.run(command, check=True, env={"PATH": base.PATH}, capture_output=True)
+        word = f"{recipe.SCENARIO_WORD}={module.__name__}"
+        life = machine.live(disk, base.cache() / f"{name}-console.log", word, *words)
+    return {
+        step: line.get("outcome", line.get("error"))
+        for step, line in life.steps.items()
+        if step.startswith(name)
+    }
