@@ -205,7 +205,7 @@ class KoordletSettings:
         5.0, "seconds between two reads of what tasks waited for (gate TaskDelayCollector)"
     )
     tcp_collector_interval: float = option(
-        8.0, "seconds between two reads of TCP connections (gate TCPCollector)"
+        6.0, "seconds between two reads of TCP connections (gate TCPCollector)"
     )
     coldpage_collector_interval: float = option(
         5.0, "seconds between two reads of cold memory (gate ColdPageCollector)"

@@ -50,6 +50,8 @@ _MOST_PROCESSES = 512
 _LEAST_CPU = 0.001
 """Cores: what used less says nothing about waiting for CPUs."""
 _LEAST_DISK_WAITS = 5
+_MUCH_WAITING = 0.2
+"""Of the time: so much in fewer waits says enough, for on a slow disk there are few."""
 _NOT_ACCOUNTED = (
     "kernel.task_delayacct is 0: waits for memory and disks are not measured "
     "(sysctl -w kernel.task_delayacct=1 before the pods start, or delayacct on the command line)"
@@ -170,7 +172,7 @@ def _samples(
         if accounted and any(delays.waits for delays in now.delays[group].values()):
             delay = grown.memory_wait / 1e6 / seconds
             yield Sample(Series("container_memory_delay", labels), delay)
-        if accounted and grown.disk_waits >= _LEAST_DISK_WAITS:
+        if accounted and _tells(grown, seconds):
             wait = grown.disk_wait / 1e6 / grown.disk_waits
             yield Sample(Series("container_disk_wait", labels), wait)
         hits = _grown(last.limited.get(group), now.limited.get(group))
@@ -188,6 +190,12 @@ def _sched_wait(
 ) -> Iterator[Sample]:
     if grown.cpu >= _LEAST_CPU * seconds * 1e9:
         yield Sample(Series(f"{who}_cpu_sched_wait", labels), grown.sched_wait / grown.cpu * 1000)
+
+
+def _tells(grown: ProcessDelays, seconds: float) -> bool:
+    """True if the average of the waits for disks is no chance."""
+    much = grown.disk_wait >= _MUCH_WAITING * seconds * 1e9
+    return grown.disk_waits >= _LEAST_DISK_WAITS or (grown.disk_waits > 0 and much)
 
 
 def _grown(last: int | None, now: int | None) -> int | None:

@@ -49,6 +49,8 @@ _MOST_OF_NAMESPACE = 2048
 _MOST = 16384
 """Connections, which are remembered until the next round: some 4 MB."""
 _LEAST_SEGMENTS = 50
+_MANY_AGAIN = 5
+"""Segments sent again that say enough of fewer: who loses many sends few."""
 _REFUSED = "entering network namespaces takes CAP_SYS_ADMIN and the host's PID namespace"
 
 _SOLE = -1
@@ -167,7 +169,7 @@ def _of_containers(last: _Round, now: _Round) -> Iterator[Sample]:
                 again[owner] = again.get(owner, 0) + retransmits
     for owner, values in rtts.items():
         yield Sample(Series("container_tcp_rtt", owner), median(values) / 1000)
-        if sent[owner] >= _LEAST_SEGMENTS:
+        if sent[owner] >= _LEAST_SEGMENTS or again[owner] >= _MANY_AGAIN:
             ratio = again[owner] / sent[owner]
             yield Sample(Series("container_tcp_retransmits", owner), ratio)
 

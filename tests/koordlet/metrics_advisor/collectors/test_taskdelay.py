@@ -136,6 +136,8 @@ def test_waits_for_memory_and_disks() -> None:
     }
     few = waited._replace(disk_waits=12, disk_wait=SECOND)
     assert ("container_disk_wait", "u1", "c1") not in node.run((7, 1, few))
+    long = few._replace(disk_waits=15, disk_wait=4 * SECOND)
+    assert node.run((7, 1, long))["container_disk_wait", "u1", "c1"] == 1000
 
 
 @pytest.mark.parametrize(("acct", "waits"), [("0\n", 5), ("1\n", 0)])

@@ -103,6 +103,8 @@ def test_connections_are_their_containers_and_count_since_the_last_round() -> No
         of("c1", "rtt"): 5.0,
         of("c1", "retransmits"): 0.0,
     }
+    assert of("c1", "retransmits") not in node.run(connection(4, 5000, 90, 4))
+    assert node.run(connection(4, 5000, 100, 9))[of("c1", "retransmits")] == 0.5
 
 
 @pytest.mark.parametrize(
