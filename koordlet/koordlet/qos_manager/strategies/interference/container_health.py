@@ -73,7 +73,8 @@ class HealthMetric(NamedTuple):
 
     ``suffers`` says to people what a victim does. ``read`` finds the newest point of pod UID and
     container id, ``None`` where there is none that says anything. ``suspected`` are the resources
-    by whose use antagonists are looked for, one after the other.
+    by whose use antagonists are looked for, one after the other. ``by_own_use`` is whether more CPU
+    use of the pod's own raises it.
     """
 
     name: str
@@ -84,6 +85,7 @@ class HealthMetric(NamedTuple):
     read: Callable[[HealthMeasurements, tuple[str, ...]], Point | None]
     suspected: tuple[ContendedResource, ...] = (CPU,)
     own: OwnLimit | None = None
+    by_own_use: bool = False
 
 
 _QUOTA = OwnLimit(
@@ -176,7 +178,14 @@ def cpu_pressure(warm_up: int, limits: OutlierLimits) -> HealthMetric:
     """Tasks that wait for a CPU: PSI, some, over ten seconds; in percent."""
     manner = BaselineParameters(warm_up, _PSI_HALF_LIFE, least_spread=_LEAST_PRESSURE)
     return HealthMetric(
-        "psi", "waits longer for CPU than usual", "%", manner, limits, _pressure, own=_QUOTA
+        "psi",
+        "waits longer for CPU than usual",
+        "%",
+        manner,
+        limits,
+        _pressure,
+        own=_QUOTA,
+        by_own_use=True,
     )
 
 

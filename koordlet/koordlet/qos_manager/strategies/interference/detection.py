@@ -2,7 +2,8 @@
 
 An episode begins with so many outliers in a row, and ends with as many points in a row that
 are none; points between two beats change nothing. An outlier is so many spreads above the
-mean (``baseline``) and above an absolute floor.
+mean (``baseline``) and above an absolute floor. Of a metric that grows with the container's own
+use of CPU, a point at which the pod uses clearly more than usual begins none: it is its own load.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from koordlet.qos_manager.strategies.interference.suspicion import Uses
 WINDOW = 12
 """The newest points by which antagonists are looked for: two minutes of pressure, one of delays."""
 
+_MORE_USE = 1.25
+"""Times the usual use: the pod's own load explains that it waits."""
+_LEAST_USE_SHARE = 0.1
 _SILENT_SECONDS = 300.0
 """Time after which the health of the container is unknown."""
 
@@ -48,10 +52,12 @@ class SeriesWatch(NamedTuple):
 
     ``seen_at`` is the wall-clock time of its newest point, only ever compared for being another;
     ``steady`` (CLOCK_MONOTONIC, seconds) is when that came. ``high`` and ``low`` count outliers
-    and others in a row. ``points`` are the newest deviations with what pods used then.
+    and others in a row. ``points`` are the newest deviations with what pods used then. ``use`` is
+    what the pod usually uses of the CPU itself, where that matters.
     """
 
     baseline: Baseline = Baseline()
+    use: Baseline = Baseline()
     seen_at: float = 0.0
     steady: float = 0.0
     high: int = 0
@@ -67,16 +73,23 @@ class SeriesWatch(NamedTuple):
         uses: Uses,
         manner: BaselineParameters,
         limits: OutlierLimits,
+        own_use: float | None = None,
     ) -> SeriesWatch:
-        """With one more point; the same where it is not a new one."""
+        """With one more point; the same where it is not a new one.
+
+        ``own_use`` is what the pod used of the CPU (cores), ``None`` where that does not matter.
+        """
         if seen_at == self.seen_at:
             return self.unless_silent(steady)
         now = self.unless_silent(steady)
         deviations = now.baseline.deviations(value, manner)
         learnt = now.baseline.after(value, manner)
+        use = now.use if own_use is None else now.use.after(own_use, _of_use(manner))
         if deviations is None:
-            return SeriesWatch(learnt, seen_at, steady)
+            return SeriesWatch(learnt, use, seen_at, steady)
         outlier = deviations > limits.deviations and value >= limits.floor
+        if now.episode is None and now.use.known and own_use is not None:
+            outlier = outlier and own_use <= _MORE_USE * now.use.mean
         high, low = (now.high + 1, 0) if outlier else (0, now.low + 1)
         episode = now.episode
         if outlier and (high >= limits.points or episode is not None):
@@ -89,10 +102,15 @@ class SeriesWatch(NamedTuple):
         elif episode is not None and low >= limits.points:
             episode = None
         points = (*now.points[1 - WINDOW :], (deviations, uses))
-        return SeriesWatch(learnt, seen_at, steady, high, low, points, episode)
+        return SeriesWatch(learnt, use, seen_at, steady, high, low, points, episode)
 
     def unless_silent(self, steady: float) -> SeriesWatch:
         """The same, or after a long silence what was usual alone."""
         if steady - self.steady <= _SILENT_SECONDS:
             return self
-        return SeriesWatch(self.baseline, self.seen_at, self.steady)
+        return SeriesWatch(self.baseline, self.use, self.seen_at, self.steady)
+
+
+def _of_use(manner: BaselineParameters) -> BaselineParameters:
+    """Learn as fast what a pod uses, in cores."""
+    return BaselineParameters(manner.warm_up, manner.half_life, least_share=_LEAST_USE_SHARE)

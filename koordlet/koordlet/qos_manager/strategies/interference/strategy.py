@@ -57,7 +57,7 @@ from koordlet.qos_manager.strategies.interference.detection import (
     OutlierLimits,
     SeriesWatch,
 )
-from koordlet.qos_manager.strategies.interference.suspicion import ContendedResource
+from koordlet.qos_manager.strategies.interference.suspicion import CPU, ContendedResource
 
 GATE = "InterferenceDetection"
 INTERVAL = 5.0
@@ -75,7 +75,7 @@ class Settings:
     """The same of waits and connections, whose spreads are factors."""
     points: Annotated[int, Meta(ge=1, le=10)] = 3
     """So many outliers in a row make a victim."""
-    psi_floor_percent: Annotated[float, Meta(ge=0, le=100)] = 10.0
+    psi_floor_percent: Annotated[float, Meta(ge=0, le=100)] = 20.0
     """Less pressure is no outlier."""
     cpi_least_cores: Annotated[float, Meta(ge=0)] = 0.25
     """Cycles per instruction of a container that uses less say nothing."""
@@ -84,7 +84,7 @@ class Settings:
     cpi_warm_up_points: Annotated[int, Meta(ge=5, le=1000)] = 15
     """The same of cycles per instruction, a minute apart."""
     delay_warm_up_points: Annotated[int, Meta(ge=5, le=1000)] = 120
-    """The same of waits and connections, five and eight seconds apart."""
+    """The same of waits and connections, five and six seconds apart."""
     sched_wait_floor_ms: Annotated[float, Meta(ge=0)] = 300.0
     """Waits for CPUs that are shorter, for each second of CPU used, are no outlier."""
     memory_delay_floor_ms: Annotated[float, Meta(ge=0)] = 20.0
@@ -217,7 +217,9 @@ class _Detector:
         if point is None:
             return before.unless_silent(steady) if before else None
         watch = before or SeriesWatch(steady=steady)
-        return watch.after(*point, steady, self._found.uses, metric.manner, metric.limits)
+        uses = self._found.uses
+        own = uses.get(CPU.kind, {}).get(key[0]) if metric.by_own_use else None
+        return watch.after(*point, steady, uses, metric.manner, metric.limits, own)
 
     def _with_cause(
         self,

@@ -6,10 +6,14 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 
 import pytest
 from koord_model.qos import QoSClass
+from koordlet.agent.config import KoordletSettings
+from koordlet.metrics_advisor.collectors import taskdelay, tcp
 from koordlet.qos_manager.core.strategy import Plan, WindowStats
+from koordlet.qos_manager.strategies.interference import strategy
 from koordlet.qos_manager.strategies.interference.container_health import HealthMetric
 from koordlet.qos_manager.strategies.interference.detection import SeriesWatch
 from koordlet.qos_manager.strategies.interference.strategy import Settings, _metrics, plan
@@ -149,6 +153,13 @@ def test_a_disturbance_is_found_at_the_third_point_and_the_antagonist_by_its_res
     assert not any(each.notices for each in found[3:])
 
 
+@pytest.mark.parametrize("collector", [taskdelay, tcp])
+def test_an_episode_begins_within_half_a_minute_of_a_disturbance(collector: ModuleType) -> None:
+    """Though it begins right after a round, and each sample comes right after the strategy ran."""
+    interval = getattr(KoordletSettings(), collector.INTERVAL)
+    assert (Settings().points + 1) * interval + strategy.INTERVAL <= 30
+
+
 def test_a_memory_limit_of_its_own_is_the_cause_whatever_others_do() -> None:
     use = {"pod_memory_usage": 9e9}
     found = disturbed("container_memory_delay", 200.0, use, container_memory_limited=3.0)
@@ -181,7 +192,7 @@ def _quiet_day(metric: HealthMetric, usual: float, source: random.Random) -> int
     compacts its heap, a backup reads, a peer is slow.
     """
     watch, begun, phase, slow = SeriesWatch(), 0, source.random() * math.tau, 0.0
-    every = 8 if metric.name.startswith("tcp") else 5
+    every = 6 if metric.name.startswith("tcp") else 5
     kept = 0.8 ** (every / 5)
     for second in range(0, 86400, every):
         load = 1 + 0.6 * math.sin(phase + second / 86400 * math.tau)

@@ -24,14 +24,16 @@ class Series:
         self.steady = 0.0
         self.see(*[5.0] * 8)
 
-    def see(self, *values: float, seconds: float = 10.0) -> list[bool]:
+    def see(
+        self, *values: float, seconds: float = 10.0, own_use: float | None = None
+    ) -> list[bool]:
         """Whether there is an episode after each of these points."""
         found = []
         for value in values:
             self.steady += seconds
             uses = {CPU.kind: {"u": value}}
             self.watch = self.watch.after(
-                value, 1e9 + self.steady, self.steady, uses, MANNER, LIMITS
+                value, 1e9 + self.steady, self.steady, uses, MANNER, LIMITS, own_use
             )
             found.append(self.watch.episode is not None)
         return found
@@ -50,6 +52,14 @@ def test_so_many_outliers_in_a_row_are_an_episode(
     values: list[float], expected: list[bool]
 ) -> None:
     assert Series().see(*values) == expected
+
+
+def test_a_pod_that_waits_because_it_uses_more_itself_is_no_victim() -> None:
+    series = Series()
+    series.see(*[5] * 20, own_use=2.0)
+    assert series.see(*[20] * 9, own_use=3.0) == [False] * 9
+    assert series.see(20, 20, 20, own_use=2.2) == [False, False, True]
+    assert series.see(20, own_use=3.0) == [True], "it began without"
 
 
 def test_its_numbers_are_the_newest_outlier_s_and_its_cause_stays() -> None:
