@@ -8,11 +8,7 @@ round of each collector, and removes them.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,35 +28,10 @@ from koordlet.metrics_advisor.contract.collector import (
 )
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
-PODS, CONTAINERS, PROCESSES, CONNECTIONS = 110, 3, 3, 10
+from bench import pod_processes
+
+PODS, CONTAINERS = 110, 3
 ROOT = "pykoord-delays"
-
-_POD = f"""
-import os, socket, subprocess, sys, threading, time
-directories = sys.argv[1:]
-subprocess.run("ip link set lo up; ip addr add 10.9.0.1/32 dev lo; ip addr add 10.9.0.2/32 dev lo",
-               shell=True, check=True)
-server = socket.create_server(("10.9.0.1", 9000))
-made = []
-for _ in range({CONNECTIONS} // 2):
-    made.append(socket.create_connection(("10.9.0.1", 9000), source_address=("10.9.0.2", 0)))
-    made.append(server.accept()[0])
-for directory in directories:
-    for _ in range({PROCESSES}):
-        if os.fork() == 0:
-            open(directory + "/cgroup.procs", "w").write(str(os.getpid()))
-            threading.Thread(target=lambda: time.sleep(1e6), daemon=True).start()
-            while True:
-                time.sleep(0.2)
-print("ready", flush=True)
-while True:
-    for one in made:
-        one.send(b"x" * 100)
-    for one in made:
-        one.recv(100)
-    time.sleep(1)
-"""
-
 
 _MODULES: Mapping[str, ModuleType] = {"taskdelay": taskdelay, "tcp": tcp, "poddisk": poddisk}
 
@@ -105,29 +76,20 @@ def _cost(collector: AnyCollector, records: Sequence[PodRecord]) -> float:
 
 @contextlib.contextmanager
 def _node(layout: Layout) -> Iterator[list[PodRecord]]:
-    records, running = [], []
+    records, pods = [], []
     root = Path(layout.group_path(ROOT, "cpu"))
+    for number in range(PODS):
+        uid = f"u{number}"
+        names = [f"c{number}-{place}" for place in range(CONTAINERS)]
+        pods.append([root / f"pod{uid}" / name for name in names])
+        pod = Pod(f"p{number}", "bench", uid, cgroup_parent=f"/{ROOT}/pod{uid}")
+        records.append(PodRecord(pod, {name: Container(pod, name, name) for name in names}))
     try:
-        for number in range(PODS):
-            uid = f"u{number}"
-            names = [f"c{number}-{place}" for place in range(CONTAINERS)]
-            directories = [root / f"pod{uid}" / name for name in names]
-            for directory in directories:
-                directory.mkdir(parents=True)
-            pod = Pod(f"p{number}", "bench", uid, cgroup_parent=f"/{ROOT}/pod{uid}")
-            containers = {name: Container(pod, name, name) for name in names}
-            records.append(PodRecord(pod, containers))
-            words = ["unshare", "--net", sys.executable, "-S", "-c", _POD, *map(str, directories)]
-            process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
-            running.append(process)
-        for process in running:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-        yield records
+        for directory in (directory for directories in pods for directory in directories):
+            directory.mkdir(parents=True)
+        with pod_processes.running(pods):
+            yield records
     finally:
-        for process in running:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
         time.sleep(2)
         for directory in sorted(root.rglob("*"), reverse=True):
             if directory.is_dir():

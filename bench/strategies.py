@@ -4,7 +4,8 @@ The node is simulated (``tests/support/simulated_node``: cgroup v2, 64 CPUs, 2 N
 pods of 3 containers), every gate is on and the NodeSLO asks for everything. The peer of a
 round is the floor: the same views built, with nobody asked. The whole is a koordlet process
 on such a node whose use moves each second, with hook calls at ten pods a minute, measured by
-the CPU time that the kernel accounts to it.
+the CPU time that the kernel accounts to it. As root its pods have real processes and network
+namespaces, of which it reads delays and connections.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -37,6 +39,7 @@ from koordlet.qos_manager.strategy_table import select_enabled
 from koordlet.qos_manager.view_builder import StrategyViewBuilder, ViewSources
 from koordlet.states_informer.state.pod_inventory import PodRecord
 
+from bench import pod_processes
 from bench.node import cpu_ms
 from bench.observe import CONTAINERS, PODS, Watched
 from bench.report import Measure
@@ -44,7 +47,25 @@ from tests.support.caller import LIKE_A_KUBELET
 from tests.support.proxy import Koordlet
 from tests.support.simulated_node import SimulatedNode
 
-_MEMORY = {"enable": True, "minLimitPercent": 50, "lowLimitPercent": 80, "throttlingPercent": 80}
+_MEMORY = {
+    "enable": True,
+    "minLimitPercent": 50,
+    "lowLimitPercent": 80,
+    "throttlingPercent": 80,
+    "wmarkRatio": 95,
+}
+_POOLS = {"katalyst.kubewharf.io/cpu_enhancement": '{"cpuset_pool": "spark"}'}
+_SERVICES = [
+    {"name": f"app-{number}", "selector": {"matchLabels": {"app": f"app-{number}"}}}
+    for number in range(10)
+]
+_TARGETS = {"psi": 20, "sched_wait": 200, "usage": 0.8}
+STRATEGIES = {
+    "cpu_weight": {"services": [service | {"cores": 2} for service in _SERVICES]},
+    "memory_offload": {"policy": "integrated"},
+    "pressure_suppress": {"services": [service | {"targets": _TARGETS} for service in _SERVICES]},
+    "threshold_evict": {"thresholds": [{"signal": "memory.available", "percent": 5}]},
+}
 NODE_SLO = {
     "kind": "NodeSLO",
     "spec": {
@@ -68,12 +89,15 @@ NODE_SLO = {
             for name in ("lsrClass", "lsClass", "beClass")
         },
         "systemStrategy": {"minFreeKbytesFactor": 100},
+        "extensions": {"pykoord": {"strategies": STRATEGIES}},
     },
 }
 GATES = dict.fromkeys(DEFAULTS, True)
 _SECONDS = 60
 _NOT_HERE = ("Accelerators", "RDMADevices", "CPICollector")
 """Gates of collectors that look at hardware, which is this machine's."""
+ALL = (*(name for name in GATES if name not in _NOT_HERE), "NUMABind", "ResourcePlugins")
+"""All gates, but for those."""
 _FILES = {
     "cpu.max": "max 100000",
     "cpu.max.burst": "0",
@@ -87,7 +111,21 @@ _FILES = {
     "memory.max": "max",
     "memory.current": "0",
     "memory.oom.group": "0",
+    "memory.reclaim": "",
+    "memory.events": "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0",
+    "memory.swap.current": "0",
+    "memory.swap.max": "0",
+    "cgroup.procs": "",
+    "cgroup.stat": "nr_descendants 0\nnr_dying_descendants 0",
+    "io.stat": "254:0 rbytes=4096 wbytes=4096 rios=1 wios=1 dbytes=0 dios=0",
+    **dict.fromkeys(
+        (f"{resource}.pressure" for resource in ("cpu", "memory", "io")),
+        "some avg10=0.10 avg60=0.05 avg300=0.00 total=1000\n"
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=0",
+    ),
 }
+_MACHINES = ("loadavg", "pressure", "self", "uptime", "vmstat", "zoneinfo")
+"""Files of this machine's procfs, which the simulated one has not."""
 
 
 class PlainKoordlet(Koordlet):
@@ -108,6 +146,21 @@ class DecidedNode(SimulatedNode):
                     limited = file == "cpu.max" and "/burstable/pod" in name
                     path.write_text("50000 100000\n" if limited else f"{text}\n")
 
+    def add_machines_files(self) -> None:
+        """Link what only this machine has: files of its own, and those of its processes."""
+        proc = Path(self.layout.proc_root)
+        for name in _MACHINES:
+            (proc / name).symlink_to(Path("/proc", name))
+        for group in Path(self.layout.cgroup_root).rglob("cgroup.procs"):
+            for pid in group.read_text().split():
+                (proc / pid).symlink_to(Path("/proc", pid))
+
+    def containers(self) -> list[list[Path]]:
+        """The directories of each pod's containers."""
+        return [
+            [self._directories(group.name)[0] for group in pod.containers] for pod in self._pods
+        ]
+
     def pod_list(self) -> str:
         """Return the kubelet's list of pods."""
         return json.dumps({"items": [_item(record) for record in self.records]})
@@ -117,7 +170,9 @@ def measure(rounds: int) -> list[Measure]:
     with tempfile.TemporaryDirectory(prefix="koord-bench-", dir="/dev/shm") as name:
         asked, floors = _rounds(Path(name), max(rounds, 9) * 3)
     with tempfile.TemporaryDirectory(prefix="koord-bench-", dir="/dev/shm") as name:
-        busy, resident = _whole(Path(name))
+        busy, resident = _whole(Path(name), ALL)
+    with tempfile.TemporaryDirectory(prefix="koord-bench-", dir="/dev/shm") as name:
+        usual, usually_resident = _whole(Path(name), ())
     return [
         Measure("a round of all strategies, CPU", "ms", statistics.median(asked), "", None, 20.0),
         Measure(
@@ -130,6 +185,8 @@ def measure(rounds: int) -> list[Measure]:
         ),
         Measure("koordlet as a whole on a full node, CPU", "% of a core", busy, "", None, 8.0),
         Measure("koordlet as a whole on a full node, RSS", "MiB", resident, "", None, 180.0),
+        Measure("koordlet with default gates, CPU", "% of a core", usual, "", None, None),
+        Measure("koordlet with default gates, RSS", "MiB", usually_resident, "", None, None),
     ]
 
 
@@ -178,21 +235,16 @@ def _is_there(node: SimulatedNode, file: str) -> bool:
     return bool(file) and Path(node.layout.group_path("kubepods/besteffort", "cpu"), file).exists()
 
 
-def _whole(directory: Path) -> tuple[float, float]:
-    """Percent of a core and MiB of a koordlet that does all it can on a full node."""
+def _whole(directory: Path, gates: Sequence[str]) -> tuple[float, float]:
+    """Percent of a core and MiB of a koordlet on a full node; it does what ``gates`` name."""
     node = DecidedNode(directory / "node", pods=PODS, containers=CONTAINERS)
     pods, slo = directory / "pods.json", directory / "nodeslo.yaml"
     pods.write_text(node.pod_list())
     slo.write_text(json.dumps(NODE_SLO))
-    koordlet = PlainKoordlet(directory, directory / "hookserver.d", *flags(node, pods, slo))
+    koordlet = PlainKoordlet(directory, directory / "hookserver.d", *flags(node, pods, slo, gates))
     done = threading.Event()
     moving = threading.Thread(target=_move, args=(node, done))
-    with koordlet, grpc.insecure_channel(f"unix:{koordlet.socket}", LIKE_A_KUBELET) as channel:
-        call = channel.unary_unary(
-            f"/{SERVICE}/PreRunPodSandboxHook",
-            pb.PodSandboxHookRequest.SerializeToString,
-            pb.PodSandboxHookResponse.FromString,
-        )
+    with _processes(node), koordlet, _hook(koordlet) as call:
         moving.start()
         try:
             time.sleep(15)  # until it knows pods and has rates
@@ -207,8 +259,29 @@ def _whole(directory: Path) -> tuple[float, float]:
             moving.join()
 
 
-def flags(node: SimulatedNode, pods: Path, slo: Path) -> tuple[str, ...]:
-    """Those of a koordlet that does all it can on a simulated node, but for its hardware."""
+@contextmanager
+def _processes(node: DecidedNode) -> Iterator[None]:
+    """Real processes of the pods, as far as we may."""
+    with pod_processes.running(node.containers() if os.geteuid() == 0 else ()):
+        time.sleep(1)  # until all are in their lists
+        node.add_machines_files()
+        yield
+
+
+@contextmanager
+def _hook(koordlet: Koordlet) -> Iterator[Callable[[pb.PodSandboxHookRequest], object]]:
+    with grpc.insecure_channel(f"unix:{koordlet.socket}", LIKE_A_KUBELET) as channel:
+        yield channel.unary_unary(
+            f"/{SERVICE}/PreRunPodSandboxHook",
+            pb.PodSandboxHookRequest.SerializeToString,
+            pb.PodSandboxHookResponse.FromString,
+        )
+
+
+def flags(
+    node: SimulatedNode, pods: Path, slo: Path, gates: Sequence[str] = ALL
+) -> tuple[str, ...]:
+    """Those of a koordlet on a simulated node; ``gates`` are on besides the default ones."""
     directory = pods.parent
     return (
         "--standalone",
@@ -222,7 +295,14 @@ def flags(node: SimulatedNode, pods: Path, slo: Path) -> tuple[str, ...]:
         f"--sys-fs-root-dir={directory}/sysfs",
         f"--state-dir={directory}/state",
         "--evict-dry-run",
-        "--feature-gates=" + ",".join(f"{name}=true" for name in GATES if name not in _NOT_HERE),
+        *(
+            (
+                "--enable-pagecache-collector",
+                f"--feature-gates={','.join(f'{name}=true' for name in gates)}",
+            )
+            if gates
+            else ()
+        ),
     )
 
 
@@ -259,6 +339,7 @@ def _item(record: PodRecord) -> dict[str, object]:
             "namespace": pod.namespace,
             "uid": pod.uid,
             "labels": dict(pod.labels),
+            "annotations": _POOLS if pod.labels["app"] == "app-19" else {},
         },
         "spec": {
             "priority": demand.priority,
