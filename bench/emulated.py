@@ -16,11 +16,13 @@ def run(
     module: ModuleType,
     *words: str,
     files: Callable[[Path], Mapping[str, Path]] = lambda directory: {},
+    slow_disk: str = "",
 ) -> dict[str, Any]:
     """Boot a node that goes through a module's ``STEPS``; their outcomes or errors, by name.
 
     ``words`` are more of the kernel's command line. ``files`` may make files in a directory, and
-    returns where they are by where the node has them.
+    returns where they are by where the node has them. ``slow_disk`` are limits of a second disk
+    (QEMU's ``throttling``), which the node has as /dev/vdb, with a file system.
     """
     name = module.__name__.rpartition(".")[2].removesuffix("_node")
     with tempfile.TemporaryDirectory(dir=base.cache(), prefix="disk-") as directory:
@@ -29,9 +31,16 @@ def run(
             command = ["debugfs", "-w", "-R", f"write {here.resolve()} {there}", str(disk)]
             subprocess.run(command, check=True, env={"PATH": base.PATH}, capture_output=True)
         word = f"{recipe.SCENARIO_WORD}={module.__name__}"
-        life = machine.live(disk, base.cache() / f"{name}-console.log", word, *words)
+        drives = [_slow(Path(directory, "slow.ext4"), slow_disk)] if slow_disk else []
+        console = base.cache() / f"{name}-console.log"
+        life = machine.live(disk, console, word, *words, drives=drives)
     return {
         step: line.get("outcome", line.get("error"))
         for step, line in life.steps.items()
         if step.startswith(name)
     }
+
+
+def _slow(path: Path, limits: str) -> str:
+    base.run("mke2fs", "-q", "-t", "ext4", str(path), "512M")
+    return f"file={path},format=raw,if=virtio,cache=unsafe,{limits}"

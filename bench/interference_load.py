@@ -6,12 +6,16 @@ pykoord, so that it starts at once.
 
 from __future__ import annotations
 
+import itertools
+import mmap
 import os
 import socket
 import sys
 import threading
 import time
 from pathlib import Path
+
+_PAGE = 4096
 
 
 def compute(end: float) -> None:
@@ -24,13 +28,13 @@ def compute(end: float) -> None:
 
 
 def write(path: Path) -> None:
-    """Bring a page to the disk ten times a second."""
-    with path.open("wb", buffering=0) as file:
-        while True:
-            file.seek(0)
-            file.write(os.urandom(4096))
-            os.fsync(file.fileno())
-            time.sleep(0.1)
+    """Bring a page to the disk ten times a second, as a database does."""
+    path.write_bytes(bytes(64 * _PAGE))
+    page = mmap.mmap(-1, _PAGE)
+    file = os.open(path, os.O_RDWR | os.O_DIRECT)
+    for place in itertools.cycle(range(64)):
+        os.pwrite(file, page, place * _PAGE)
+        time.sleep(0.1)
 
 
 def read(path: Path) -> None:
@@ -59,7 +63,7 @@ def main() -> None:
     group, peer, directory = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     (group / "cgroup.procs").write_text(str(os.getpid()))
     cached = directory / "cached"
-    cached.write_bytes(os.urandom(1 << 20) * 200)
+    cached.write_bytes(os.urandom(1 << 20) * 60)
     for work in (
         lambda: write(directory / "written"),
         lambda: read(cached),

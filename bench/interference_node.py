@@ -25,8 +25,10 @@ from tests.vm import managed, node, readme
 TOOLS = "/opt/load-tools.tar"
 WARM_UP = 24
 """Points of five seconds, from which is learnt what is usual."""
-QUIET_SECONDS, DISTURBED_SECONDS, RECOVERY_SECONDS = 420.0, 60.0, 60.0
+QUIET_SECONDS, DISTURBED_SECONDS, RECOVERY_SECONDS = 420.0, 45.0, 45.0
 PEER = "10.1.0.1"
+DISK = Path("/data")
+"""A slow one."""
 
 _ENVIRONMENT = f"""\
 KOORDLET_NODESLO_FILE={managed.RULES}
@@ -61,10 +63,10 @@ def interference_start() -> dict[str, Any]:
     drop_in = Path("/etc/systemd/system/koordlet.service.d/tcp.conf")
     drop_in.write_text(readme.drop_in(readme.COLLECTORS.read_text(), "CAP_SYS_ADMIN"))
     done.append(node.run("systemctl daemon-reload && systemctl restart koordlet"))
-    directory = Path("/var/tmp/web")
-    directory.mkdir()
+    DISK.mkdir()
+    done.append(node.run(f"mount /dev/vdb {DISK}"))
     load = [sys.executable, interference_load.__file__]
-    processes["web"] = _in_pod("web", *load, str(groups["web"]), PEER, str(directory))
+    processes["web"] = _in_pod("web", *load, str(groups["web"]), PEER, str(DISK))
     node.until("delays", lambda: bool(_newest("container_cpu_sched_wait")))
     node.until("connections", lambda: bool(_newest("container_tcp_rtt")))
     return {"done": done, "collectors": _koordctl("node")}
@@ -84,7 +86,7 @@ def interference_quiet() -> dict[str, Any]:
 def _disturbance(
     name: str, aspects: tuple[str, ...], *command: str, pod: str = "job"
 ) -> Callable[[], dict[str, Any]]:
-    """Disturb for a minute: in how many seconds that is found, and what is named."""
+    """Disturb for a while: in how many seconds that is found, and what is named."""
 
     def step() -> dict[str, Any]:
         first: dict[str, float] = {}
@@ -128,6 +130,21 @@ while True:
     for one in made:
         one.sendall(bytes(16384))
 """
+_HOG = """
+import mmap, time
+open("/proc/self/oom_score_adj", "w").write("1000")
+rows = (line.split() for line in open("/proc/meminfo"))
+size = next(int(row[1]) for row in rows if row[0] == "MemAvailable:") * 1024 // 4096 * 4096
+memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+part = 200 << 20
+memory[::4096] = bytes(size // 4096)
+while True:
+    memory.madvise(mmap.MADV_DONTNEED, 0, part)
+    for place in range(0, part, 4 << 20):
+        memory[place : place + (4 << 20) : 4096] = bytes(1024)
+    time.sleep(0.2)
+"""
+"""It takes all memory, and gives a part of it back and takes it again."""
 _NETEM = "ip netns exec pod-web tc qdisc replace dev eth0 root netem"
 STEPS: tuple[Callable[[], Any], ...] = (
     interference_start,
@@ -144,18 +161,9 @@ STEPS: tuple[Callable[[], Any], ...] = (
         "--hdd-bytes",
         "16m",
         "--temp-path",
-        "/var/tmp",
+        str(DISK),
     ),
-    _disturbance(
-        "stress-ng --vm",
-        ("memory_delay",),
-        "stress-ng",
-        "--vm",
-        "2",
-        "--vm-bytes",
-        "1650M",
-        "--vm-keep",
-    ),
+    _disturbance("memory hog", ("memory_delay",), sys.executable, "-c", _HOG),
     _disturbance("bulk upload", ("tcp_rtt", "tcp_retransmits"), sys.executable, "-c", _UPLOAD),
     _disturbance(
         "tc netem delay", ("tcp_rtt",), "sh", "-c", f"{_NETEM} delay 80ms; sleep 1000", pod=""

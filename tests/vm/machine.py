@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,10 @@ class Life:
         return self.log.read_text(errors="replace")[-2000:]
 
 
-def live(disk: Path, console: Path, *words: str) -> Life:
+def live(disk: Path, console: Path, *words: str, drives: Sequence[str] = ()) -> Life:
     """Boot the disk, wait until the machine is off, and read what it wrote.
 
-    ``words`` are more of the kernel's command line.
+    ``words`` are more of the kernel's command line, ``drives`` are more disks, in QEMU's words.
 
     One thread emulates all processors. Side by side they are faster by a third, and QEMU 7.2
     froze in three of six boots: all of them spin with interrupts off.
@@ -82,6 +83,7 @@ def live(disk: Path, console: Path, *words: str) -> Life:
         *("-append", " ".join((*_KERNEL, *words))),
         # Nothing of the disk is wanted after a crash of this machine.
         *("-drive", f"file={disk},format=raw,if=virtio,cache=unsafe"),
+        *(word for drive in drives for word in ("-drive", drive)),
         # Two network cards, connected to nothing.
         *("-netdev", "hubport,id=net0,hubid=0", "-device", "virtio-net-pci,netdev=net0"),
         *("-netdev", "hubport,id=net1,hubid=0", "-device", "virtio-net-pci,netdev=net1"),
