@@ -56,13 +56,20 @@ def server(out: TextIO, size: int, rate: float, cache: str) -> None:
             out.write(f"{time.monotonic():.3f} {1000 * (time.monotonic() - due):.2f}\n")
 
 
-def burst(out: TextIO, size: int) -> None:
-    """Take memory as fast as it comes."""
-    held = []
+def burst(out: TextIO, size: int, each: int) -> None:
+    """Take memory as fast as it comes, in processes of ``each`` MiB, as executors do."""
     begin = time.monotonic()
-    for count in range(size // 8):
-        held.append(b"x" * (8 * MIB))
-        out.write(f"{time.monotonic() - begin:.2f} {8 * (count + 1)}\n")
+    for count in range(size // each):
+        done, filled = os.pipe()
+        if os.fork() == 0:
+            held = b"x" * (each * MIB)
+            os.write(filled, held[:1])
+            time.sleep(1000)
+        os.close(filled)
+        # Nothing where it was killed meanwhile.
+        os.read(done, 1)
+        os.close(done)
+        out.write(f"{time.monotonic() - begin:.2f} {each * (count + 1)}\n")
     time.sleep(1000)
 
 
@@ -85,10 +92,9 @@ LOADS: dict[str, Callable[..., Any]] = {
 def main(kind: str, group: str, path: str, *rest: str) -> None:
     with open(f"{group}/cgroup.procs", "w") as procs:
         procs.write(str(os.getpid()))
-    if "besteffort" in group:
-        # As the kubelet has it.
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")
+    # As the kubelet has it: of best-effort pods, and of others that request no memory.
+    with open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000" if "besteffort" in group else "999")
     arguments = [int(word) if word.isdecimal() else word for word in rest]
     with open(path, "a", buffering=1) as out:
         LOADS[kind](out, *arguments)
