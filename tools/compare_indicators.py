@@ -86,13 +86,15 @@ def scenario(load: str, kernel: str, seed: int, folder: str) -> Scenario:
     return replace(story, pods=tuple(pods), machine=machine, seconds=SECONDS)
 
 
-def recorded(file: Path, seed: int) -> RecordedCurve:
-    """A part of a recorded load; another one for each seed."""
+def recorded(
+    file: Path, seed: int, seconds: float = SECONDS, step: float = STEP, peak: float = PEAK
+) -> RecordedCurve:
+    """A part of a recorded load; another one for each seed. It goes on a point in ``step`` s."""
     with file.open(newline="") as lines:
         points = np.array([float(row[1]) for row in list(csv.reader(lines))[1:]])
-    times: Floats = np.arange(0.0, SECONDS + STEP, STEP)
+    times: Floats = np.arange(0.0, seconds + step, step)
     part = points[(seed * len(times)) % (len(points) - len(times)) :][: len(times)]
-    cores: Floats = np.minimum(part / np.percentile(points, 99), 1.5) * PEAK
+    cores: Floats = np.minimum(part / np.percentile(points, 99), 1.5) * peak
     return RecordedCurve(times, cores)
 
 

@@ -64,8 +64,8 @@ class Sensors:
         """Take what this second of the run was."""
         if leaves is not self._of:
             self._lay_out(leaves)
-        self._waited += self._sum(state.waiting[self._pods])
-        self._ran += self._sum(state.given[self._pods])
+        self._waited += state.waiting[self._pods]
+        self._ran += state.given[self._pods]
         held = [leaf.held for leaf in leaves]
         anon = np.array([container.anon for container in held])
         cache = np.array([container.cache for container in held])
@@ -100,7 +100,7 @@ class Sensors:
         self._instruction_labels = tuple((*label, "instruction") for label in self._labels)
         self._cpus_seen = -1
         self._owed = np.zeros(len(own))
-        self._waited, self._ran = np.zeros(self._count), np.zeros(self._count)
+        self._waited, self._ran = np.zeros(len(own)), np.zeros(len(own))
 
     def _counted(self, throttle: Floats) -> Floats:
         """Throttling as the kernel counts it, in whole periods; what is less adds up to one."""
@@ -143,9 +143,10 @@ class Sensors:
         of_pods = np.zeros((self._count, 6))
         np.maximum.at(of_pods, self._pod_of, full)
         put("pod_psi", self._pod_pressures, of_pods.ravel())
-        ran = np.where(self._ran > 0, self._ran, np.nan)
-        put("pod_cpu_sched_wait", self._pod_labels, 1000 * self._waited / ran)
-        self._waited, self._ran = np.zeros(self._count), np.zeros(self._count)
+        put("container_cpu_sched_wait", self._labels, _wait(self._waited, self._ran))
+        wait_of_pods = _wait(self._sum(self._waited), self._sum(self._ran))
+        put("pod_cpu_sched_wait", self._pod_labels, wait_of_pods)
+        self._waited, self._ran = np.zeros(len(pods)), np.zeros(len(pods))
         whole = np.zeros((len(WINDOWS), 6))
         whole[:, :4] = state.whole_pressure
         put("node_psi", self._node_pressures, whole.ravel())
@@ -233,3 +234,8 @@ def _pressures(labels: Sequence[Labels]) -> tuple[Labels, ...]:
     return tuple(
         (*label, resource, "avg10", degree) for label in labels for resource, degree in _PRESSURES
     )
+
+
+def _wait(waited: Floats, ran: Floats) -> Floats:
+    """Milliseconds waited for each second of CPU; NaN of what did not run."""
+    return np.asarray(1000 * waited / np.where(ran > 0, ran, np.nan), np.float64)
