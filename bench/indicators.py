@@ -1,6 +1,6 @@
 """Targets for waits on a real kernel: a node in QEMU, beside cpu_suppress alone.
 
-``python -m bench.indicators``: as root on Debian. Half an hour; writes the table of
+``python -m bench.indicators``: as root on Debian. Twenty minutes; writes the table of
 results/indicators.md.
 """
 
