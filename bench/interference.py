@@ -29,7 +29,7 @@ def run() -> dict[str, Any]:
         *words,
         files=lambda directory: {interference_node.TOOLS: _tools(directory)},
         # Of a hard disk: this machine's would take whatever the node can write.
-        slow_disk="throttling.iops-total=300,throttling.bps-total=50000000",
+        slow_disk="throttling.iops-total=150,throttling.bps-total=50000000",
     )
 
 

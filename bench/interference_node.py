@@ -84,15 +84,20 @@ def interference_quiet() -> dict[str, Any]:
 
 
 def _disturbance(
-    name: str, aspects: tuple[str, ...], *command: str, pod: str = "job"
+    name: str, aspects: tuple[str, ...], *command: str, pod: str = "job", ready: str = ""
 ) -> Callable[[], dict[str, Any]]:
-    """Disturb for a while: in how many seconds that is found, and what is named."""
+    """Disturb for a while: in how many seconds that is found, and what is named.
+
+    It begins once the command has made the file ``ready``, if that is given.
+    """
 
     def step() -> dict[str, Any]:
         first: dict[str, float] = {}
         outcomes: dict[str, str] = {}
-        began = time.monotonic()
         with _running(pod, *command):
+            if ready:
+                node.until(ready, Path(ready).exists)
+            began = time.monotonic()
             while time.monotonic() < began + DISTURBED_SECONDS:
                 for aspect, outcome in _decisions():
                     first.setdefault(aspect, round(time.monotonic() - began, 1))
@@ -138,6 +143,7 @@ size = next(int(row[1]) for row in rows if row[0] == "MemAvailable:") * 1024 // 
 memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 part = 200 << 20
 memory[::4096] = bytes(size // 4096)
+open("/run/full", "w").close()
 while True:
     memory.madvise(mmap.MADV_DONTNEED, 0, part)
     for place in range(0, part, 4 << 20):
@@ -155,7 +161,7 @@ STEPS: tuple[Callable[[], Any], ...] = (
         ("disk_wait",),
         "stress-ng",
         "--hdd",
-        "16",
+        "32",
         "--hdd-opts",
         "direct",
         "--hdd-bytes",
@@ -163,7 +169,7 @@ STEPS: tuple[Callable[[], Any], ...] = (
         "--temp-path",
         str(DISK),
     ),
-    _disturbance("memory hog", ("memory_delay",), sys.executable, "-c", _HOG),
+    _disturbance("memory hog", ("memory_delay",), sys.executable, "-c", _HOG, ready="/run/full"),
     _disturbance("bulk upload", ("tcp_rtt", "tcp_retransmits"), sys.executable, "-c", _UPLOAD),
     _disturbance(
         "tc netem delay", ("tcp_rtt",), "sh", "-c", f"{_NETEM} delay 80ms; sleep 1000", pod=""
