@@ -76,7 +76,7 @@ def asked(page: str) -> dict[str, Any]:
 
 
 def aggregated(kind: str, seconds: float, pick: str, **labels: str) -> dict[str, float]:
-    """What koordlet has measured, by pod."""
+    """Values that koordlet has measured, by pod."""
     more = "".join(f"&{name}={value}" for name, value in labels.items())
     page = f"/v1/metrics/query?kind={kind}&window={seconds:.0f}s&aggregation={pick}{more}"
     series = asked(page).get("series", [])

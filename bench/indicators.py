@@ -42,7 +42,7 @@ def rows(turns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def ratios(turns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """By what each kind of turn differs from the turns with the default threshold."""
+    """Differences of each kind of turn from the turns with the default threshold."""
     arms = list(dict.fromkeys(turn["arm"] for turn in turns))
     usual = [turn for turn in turns if turn["arm"] == arms[0]]
     for arm in arms[1:]:

@@ -109,7 +109,7 @@ def indicators_turn() -> dict[str, Any]:
 
 
 def indicators_end() -> dict[str, Any]:
-    """What koordlet cost, and what it said."""
+    """Cost of koordlet, and its log."""
     return {
         "unit": node.run("systemctl show --property=CPUUsageNSec,MemoryCurrent koordlet"),
         "log": node.run("journalctl --unit=koordlet --output=cat --lines=40"),
@@ -158,7 +158,7 @@ def _slo(percent: int, asked: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _targets(found: Mapping[str, Any]) -> dict[str, float]:
-    """What services have under the default threshold; of the CPU that they request, 80 %."""
+    """Values of services under the default threshold; of the CPU that they request, 80 %."""
     waits = [one["ms/s"] for one in found["wait"].values()]
     pressures = [found["koordlet's"]["psi"][case.name] for case in SERVICES]
     return {
@@ -180,7 +180,7 @@ def _load(kind: str, pod: str, *rest: float) -> None:
 
 
 def _counted() -> dict[str, float]:
-    """What the kernel has counted so far; ns, and microseconds."""
+    """Counters of the kernel; ns, and microseconds."""
     found: dict[str, float] = {}
     for case in SERVICES:
         ran = waited = 0

@@ -377,7 +377,7 @@ def _journal(owner: str) -> list[dict[str, Any]]:
 
 
 def _kills() -> dict[str, int]:
-    """How often the kernel has killed for memory, by pod."""
+    """Kills for memory by the kernel, by pod."""
     return {case: _events(path)["oom_kill"] for case, path in groups.items()}
 
 
