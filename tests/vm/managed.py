@@ -29,7 +29,10 @@ KOORDLET_POD_LIST_SOURCE={LISTED}
 KOORDLET_KUBELET_SYNC_INTERVAL=1
 KOORDLET_RUNTIME_HOOKS_RECONCILE_INTERVAL=2
 KOORDLET_FEATURE_GATES=CgroupReconcile=true,BlkIOReconcile=true,PSICollector=true,\
-MemoryOffload=true,PressureSuppress=true,SystemConfig=true,ThresholdEvict=true
+MemoryOffload=true,PressureSuppress=true,SystemConfig=true,ThresholdEvict=true,\
+MemoryStatCollector=true,ZoneInfoCollector=true,SchedStatCollector=true,TaskDelayCollector=true,\
+MemoryGuard=true,MemoryWatermark=true,DyingCgroupReclaim=true,InterferenceDetection=true,\
+ServiceCPUWeight=true,CPUPools=true,EvictionPlugins=true,NUMABind=true
 KOORDLET_PSI_COLLECTOR_INTERVAL=2
 KOORDLET_ENABLE_PAGECACHE_COLLECTOR=true
 KOORDLET_RESTORE_ON_STOP=true
@@ -84,6 +87,8 @@ _OFF: dict[str, Any] = {
         }
     }
 }
+_STRATEGIES = _OFF["extensions"]["pykoord"]["strategies"]
+_SERVICE = {"name": "bursting", "selector": {"matchLabels": dict(BURSTING.labels)}}
 _ON: dict[str, Any] = {
     "resourceUsedThresholdWithBE": {
         "enable": True,
@@ -104,7 +109,7 @@ _ON: dict[str, Any] = {
             }
         },
         "beClass": {
-            "memoryQOS": {"enable": True, "lowLimitPercent": 10},
+            "memoryQOS": {"enable": True, "lowLimitPercent": 10, "wmarkRatio": 95},
             "blkioQOS": {
                 "enable": True,
                 "blocks": [
@@ -123,7 +128,16 @@ _ON: dict[str, Any] = {
             }
         },
     },
-    **_OFF,
+    "extensions": {
+        "pykoord": {
+            "strategies": {
+                **_STRATEGIES,
+                "cpu_weight": {"services": [_SERVICE | {"cores": 4}]},
+                # Not so long: what it bounds is bounded by the threshold.
+                "pressure_suppress": {"services": [_SERVICE | {"targets": {"sched_wait": 1e6}}]},
+            }
+        }
+    },
 }
 
 
@@ -160,6 +174,8 @@ PROTECTED = {
 """A quarter and a half of what ``BURSTING`` requests."""
 HELD_BACK = {**PROTECTED, "memory.high": str(96 * MIB)}
 """Its container, besides: half-way between request and limit."""
+WEIGHT = "157"
+"""Of a pod with four cores, where ``BURSTING`` requests a tenth."""
 LIMITED_IO = {"rbps": str(100 * MIB), "wbps": "max", "riops": "max", "wiops": "5000"}
 
 

@@ -11,7 +11,7 @@ BESTEFFORT = KUBEPODS / "kubepods-besteffort.slice"
 BURSTABLE = KUBEPODS / "kubepods-burstable.slice"
 
 FILES = (
-    *("cpu.max", "cpu.max.burst", "cpuset.cpus"),
+    *("cpu.max", "cpu.max.burst", "cpu.weight", "cpuset.cpus"),
     *("memory.min", "memory.low", "memory.high", "io.max", "io.weight"),
 )
 """What strategies write of a group here."""

@@ -54,6 +54,8 @@ class Managing:
         """All CPUs, and koordlet with every strategy that has something to do here."""
         for cpu in range(2, 8):
             Path(f"/sys/devices/system/cpu/cpu{cpu}/online").write_text("1")
+        # As collectors.md wants it for waits for memory and disks.
+        Path("/proc/sys/kernel/task_delayacct").write_text("1")
         Path("/etc/default/koordlet").write_text(managed.ENVIRONMENT)
         Path(managed.RULES).parent.mkdir(exist_ok=True)
         self.ask(on=False)
@@ -82,6 +84,7 @@ class Managing:
         node.until("fewer CPUs", lambda: files.cpus(files.BESTEFFORT) == 2)
         seconds = round(time.monotonic() - began, 1)
         node.until("protected memory", lambda: files.text(files.BURSTABLE / "memory.min") != "0")
+        node.until("a guard", lambda: files.text(files.BESTEFFORT / "memory.high") != "max")
         time.sleep(2)
         return {
             "seconds": seconds,

@@ -124,6 +124,16 @@ def test_memory_is_protected_at_each_level(outcome: Outcome) -> None:
             assert int(groups[above][name]) >= int(value), (above, name)
 
 
+def test_a_service_weighs_what_its_owner_says_and_best_effort_memory_is_guarded(
+    outcome: Outcome,
+) -> None:
+    """Also after a kill; that both are taken back is looked at with all other files."""
+    for step, when in (("qos_on", "groups"), ("qos_kill", "before"), ("qos_kill", "after")):
+        groups = outcome(step)[when]
+        assert groups[pods_group(outcome("qos_on")["bursting"])]["cpu.weight"] == managed.WEIGHT
+        assert int(groups[BESTEFFORT]["memory.high"]) > 0
+
+
 def test_cold_memory_is_given_back(outcome: Outcome) -> None:
     offload = outcome("qos_offload")
     assert offload["lines"]
@@ -211,7 +221,7 @@ def test_switched_off_all_is_as_it_was_found(outcome: Outcome) -> None:
 def test_stopped_all_is_as_it_was_found(outcome: Outcome) -> None:
     """With --restore-on-stop: what hooks wrote too, so of pods only what no hook writes counts."""
     seen = outcome("qos_stop")
-    hooked = {"cpu.max", "cpuset.cpus"}
+    hooked = {"cpu.max", "cpu.weight", "cpuset.cpus"}
     assert [
         one
         for one in differences(seen["found"], seen["after"])
@@ -241,7 +251,8 @@ def test_decisions_are_in_the_journal(outcome: Outcome) -> None:
     stop = outcome("qos_stop")
     decided = {one["strategy"] for one in stop["decisions"]}
     assert {"cpu_suppress", "cpu_burst", "memory_qos", "memory_offload", "blkio"} <= decided
-    assert {"cpu_suppress", "cpu_burst", "memory_qos", "blkio"} <= set(stop["owners"])
+    assert {"cpu_weight", "memory_guard", "pressure_suppress"} <= decided
+    assert {"cpu_suppress", "cpu_burst", "memory_qos", "blkio", "cpu_weight"} <= set(stop["owners"])
 
 
 def test_nobody_is_bothered(outcome: Outcome) -> None:
