@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
+
 from koordctl.proxy_documents import A, read
 from koordctl.status_client import KOORDLET, AskError, ask
 
 ADDRESS = "unix:///var/run/koordlet/status.sock"
 """Default address of koordlet's status; everybody on the node may ask."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add koordlet's address beside that of another program."""
+    parser.add_argument(
+        "--koordlet-address",
+        default=ADDRESS,
+        metavar="ADDRESS",
+        help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
+    )
 
 
 def ask_koordlet(address: str, page: str, kind: type[A]) -> tuple[bytes, A]:

@@ -46,12 +46,7 @@ class Parts:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of ``koordctl status`` beside the proxy's address."""
-    parser.add_argument(
-        "--koordlet-address",
-        default=koordlet_client.ADDRESS,
-        metavar="ADDRESS",
-        help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
-    )
+    koordlet_client.add_arguments(parser)
     parser.add_argument(
         "--cluster",
         action="store_true",

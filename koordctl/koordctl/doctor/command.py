@@ -39,12 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="check this alone (default: the node where a kubelet or a unit of ours is here, and "
         "the cluster where there is a kubeconfig)",
     )
-    parser.add_argument(
-        "--koordlet-address",
-        default=koordlet_client.ADDRESS,
-        metavar="ADDRESS",
-        help="koordlet's --status-address: unix:///PATH or HOST:PORT (default: %(default)s)",
-    )
+    koordlet_client.add_arguments(parser)
     parser.add_argument(
         "--namespace",
         default="koordinator-system",
