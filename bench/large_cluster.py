@@ -17,6 +17,7 @@ from koord_manager.node_metric.core import reconciler as node_metric_reconciler
 from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.node_objects.core.reconciler import CreateObject, write_for
 from koord_manager.nodeslo.core import reconciler as nodeslo_reconciler
+from koord_manager.nodeslo.core.rollout import Rollout
 from koord_manager.slo_config.core import config as slo_config
 from koord_model.keys import BATCH_CPU, BATCH_MEMORY
 
@@ -25,7 +26,7 @@ from tests.support.kube_api import front_proxy_config_map
 PODS, INTERVAL = 50, 10
 NAMESPACE = "koordinator-system"
 NAMESPACES = 250
-_WORKLOADS = 40  # of a namespace
+WORKLOADS = 40  # of a namespace
 _HASH = "7f9c8d5b6f"
 _GIB = 1 << 30
 _CPUS, _MEMORY = 64, 256
@@ -82,7 +83,7 @@ def node(number: int) -> Object:
             "conditions": [
                 {
                     "type": kind,
-                    "status": "False",
+                    "status": "True" if kind == "Ready" else "False",
                     "lastHeartbeatTime": "2026-11-20T10:00:00Z",
                     "lastTransitionTime": "2026-11-20T10:00:00Z",
                     "reason": f"KubeletHasNo{kind}",
@@ -146,7 +147,7 @@ def objects(nodes: int) -> Iterator[tuple[Resource, str, Object]]:
         },
     )
     for number in range(5):
-        yield resources.RECOMMENDATIONS, f"team-{number % 2}", _recommendation(number)
+        yield resources.RECOMMENDATIONS, f"team-{number % 2}", recommendation(number)
     for number in range(nodes):
         yield resources.NODES, "", node(number)
         yield resources.NODE_TOPOLOGIES, "", topology(number)
@@ -170,7 +171,7 @@ def profile(name: str, value: str) -> Object:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def _recommendation(number: int) -> Object:
+def recommendation(number: int) -> Object:
     workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"web-{number}"}
     target = {"type": "workload", "workload": workload}
     return {"metadata": {"name": f"web-{number}"}, "spec": {"target": target}}
@@ -179,11 +180,11 @@ def _recommendation(number: int) -> Object:
 def _made_for_nodes(nodes: int) -> Iterator[tuple[Resource, Object]]:
     config, problems = slo_config.advance(slo_config.UNREAD, CONFIG)
     assert not problems
-    for kind, module in (
-        (resources.NODE_METRICS, node_metric_reconciler),
-        (resources.NODE_SLOS, nodeslo_reconciler),
+    any_node, nobody = ClusterNode("any"), Rollout(dict, lambda: 0.0)
+    for kind, (spec, _) in (
+        (resources.NODE_METRICS, node_metric_reconciler.desired(config, any_node, None)),
+        (resources.NODE_SLOS, nodeslo_reconciler.desired(config, any_node, None, nobody)),
     ):
-        spec, _ = module.desired(config, ClusterNode("any"), None)
         for number in range(nodes):
             wanted = write_for(kind, ClusterNode(node_name(number), uid("aa", number)), None, spec)
             assert isinstance(wanted, CreateObject)
@@ -196,8 +197,13 @@ def _made_for_nodes(nodes: int) -> Iterator[tuple[Resource, Object]]:
 def pod_key(number: int) -> tuple[str, str]:
     """Namespace and name; those of a node follow each other."""
     at, place = divmod(number, PODS)
-    workload = number // NAMESPACES % _WORKLOADS
-    return f"team-{number % NAMESPACES}", f"web-{workload}-{_HASH}-{at:05d}{place:02d}"
+    workload = number // NAMESPACES % WORKLOADS
+    return f"team-{number % NAMESPACES}", f"{owner_name(workload)}-{at:05d}{place:02d}"
+
+
+def owner_name(workload: int) -> str:
+    """The ReplicaSet of a Deployment; its pods have the label ``app`` of that value."""
+    return f"web-{workload}-{_HASH}"
 
 
 def pod(number: int, version: int) -> bytes:
@@ -282,7 +288,7 @@ def _template(labels: dict[str, str], priority: int, amounts: Sequence[Object]) 
             "uid": "%(uid)s",
             "resourceVersion": "%(version)s",
             "creationTimestamp": "2026-11-20T10:00:00Z",
-            "labels": {"app": "web", "pod-template-hash": _HASH, **labels},
+            "labels": {"app": "%(owner)s", "pod-template-hash": _HASH, **labels},
             "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
             "ownerReferences": [owner],
         },
@@ -329,10 +335,13 @@ def variant(node: int, turn: int) -> int:
     return 2 if (node * 37 + turn) % 60 == 0 else turn % 2
 
 
-def status(node: int, which: int) -> bytes:
+def status(node: int, which: int, extensions: Object | None = None) -> bytes:
     """As koordlet makes it; names of pods are the node's own."""
     keys = [pod_key(node * PODS + place) for place in range(PODS)]
-    return (_status(node % _SHAPES, which) % tuple(part for key in keys for part in key)).encode()
+    found = _status(node % _SHAPES, which) % tuple(part for key in keys for part in key)
+    if extensions:
+        found = f'{found[:-1]},"extensions":{json.dumps(extensions)}}}'
+    return found.encode()
 
 
 _made: dict[tuple[int, int], str] = {}

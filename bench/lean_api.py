@@ -18,17 +18,17 @@ import json
 import re
 import sys
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
 import uvloop
 from aiohttp import web
-from koord_kube.protocol.resources import NODES, PODS
+from koord_kube.protocol.resources import NODES, PODS, Resource
 from koord_model.service_account_token import MANAGER_AUDIENCE
 
-from bench import large_cluster
+from bench import gated_cluster, large_cluster
 from tests.support.merge_patch import merged
 
 PODS_A_SECOND = 4
@@ -47,6 +47,9 @@ _PODS = PODS.path()
 _EXTRA = "authentication.kubernetes.io/node-name"
 _encode = msgspec.json.Encoder().encode
 
+Objects = Callable[[int], Iterable[tuple[Resource, str, dict[str, Any]]]]
+"""Objects of a cluster of so many nodes, without pods."""
+
 
 class Asked(NamedTuple):
     """``kind`` is the path of all objects of the kind."""
@@ -63,22 +66,25 @@ class Event(NamedTuple):
     namespace: str
     name: str
     line: bytes
+    object: bytes
 
 
 class Watch(NamedTuple):
     asked: Asked
     events: asyncio.Queue[bytes]
+    label: tuple[str, str] | None
 
     def wants(self, event: Event) -> bool:
         return (
             event.kind == self.asked.kind
             and self.asked.namespace in ("", event.namespace)
             and self.asked.name in ("", event.name)
+            and (self.label is None or _has_label(event.object, self.label))
         )
 
 
 class LeanApi:
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, objects: Objects) -> None:
         self._nodes = nodes
         self._pods = nodes * large_cluster.PODS
         self._version = 1000
@@ -87,7 +93,7 @@ class LeanApi:
         self._watches: set[tuple[int, Watch]] = set()
         self.writes: Counter[str] = Counter()
         self._review_seconds = 0.0
-        for kind, namespace, given in large_cluster.objects(nodes):
+        for kind, namespace, given in objects(nodes):
             meta = {**given["metadata"], **({"namespace": namespace} if namespace else {})}
             meta["resourceVersion"] = str(self._version)
             there = self._objects.setdefault(kind.path(), {})
@@ -121,31 +127,39 @@ class LeanApi:
         version, _, start = query.get("continue", "").partition(":")
         version, first = version or str(self._version), int(start or 0)
         most = int(query.get("limit", 500))
-        some, count = self._part(asked, first, most)
+        some, count = self._part(asked, first, most, query)
         meta = {"resourceVersion": version}
         if first + most < count:
             meta["continue"] = f"{version}:{first + most}"
         return b'{"metadata":%s,"items":[%s]}' % (_encode(meta), b",".join(some))
 
-    def _part(self, asked: Asked, first: int, most: int) -> tuple[list[bytes], int]:
+    def _part(self, asked: Asked, first: int, most: int, query: Any) -> tuple[list[bytes], int]:
         """Some of the objects, and how many there are."""
         if asked.kind == _PODS:
-            step, begin = 1, 0
-            if asked.namespace:
-                step = large_cluster.NAMESPACES
-                given = asked.namespace.removeprefix("team-")
-                begin = int(given) if given.isdigit() else self._pods
-            numbers = range(begin, self._pods, step)
+            numbers = self._pod_numbers(asked, query.get("fieldSelector", ""))
             some = [large_cluster.pod(number, 1000) for number in numbers[first : first + most]]
             return some, len(numbers)
-        chosen = list(self._chosen(asked))
+        label = _label(query)
+        chosen = [one for one in self._chosen(asked) if label is None or _has_label(one, label)]
         return chosen[first : first + most], len(chosen)
 
-    async def _initial(self, asked: Asked, response: web.StreamResponse) -> None:
+    def _pod_numbers(self, asked: Asked, fields: str) -> range:
+        """Those of a namespace, of a node, or all; of a selector only the node counts."""
+        if "spec.nodeName=" in fields:
+            node = fields.partition("spec.nodeName=")[2].partition(",")[0].removeprefix("node-")
+            first = int(node) * large_cluster.PODS if node.isdigit() else self._pods
+            return range(first, min(first + large_cluster.PODS, self._pods))
+        if asked.namespace:
+            given = asked.namespace.removeprefix("team-")
+            first = int(given) if given.isdigit() else self._pods
+            return range(first, self._pods, large_cluster.NAMESPACES)
+        return range(self._pods)
+
+    async def _initial(self, asked: Asked, response: web.StreamResponse, query: Any) -> None:
         """All there is, and that this was it."""
         version, first, count = str(self._version), 0, 1
         while first < count:
-            some, count = self._part(asked, first, _PART)
+            some, count = self._part(asked, first, _PART, query)
             await response.write(b"".join(_line("ADDED", one) for one in some))
             first += _PART
         meta = {"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}}
@@ -157,7 +171,7 @@ class LeanApi:
                 yield text
 
     async def _watch(self, asked: Asked, request: web.Request) -> web.StreamResponse:
-        watch = Watch(asked, asyncio.Queue())
+        watch = Watch(asked, asyncio.Queue(), _label(request.query))
         initial = "sendInitialEvents" in request.query
         since = self._version if initial else int(request.query.get("resourceVersion") or 0)
         for event in self._kept:
@@ -169,7 +183,7 @@ class LeanApi:
         await response.prepare(request)
         try:
             if initial:
-                await self._initial(asked, response)
+                await self._initial(asked, response, request.query)
             async for lines in self._lines(watch, float(request.query["timeoutSeconds"])):
                 await response.write(lines)
         except ConnectionError:
@@ -232,7 +246,7 @@ class LeanApi:
         return text
 
     def _tell(self, kind: str, path: str, namespace: str, name: str, text: bytes) -> None:
-        event = Event(self._version, path, namespace, name, _line(kind, text))
+        event = Event(self._version, path, namespace, name, _line(kind, text), text)
         self._kept.append(event)
         for _, watch in self._watches:
             if watch.wants(event):
@@ -287,6 +301,17 @@ def _user(token: str) -> dict[str, Any]:
     return {"authenticated": True, "user": user, "audiences": [MANAGER_AUDIENCE]}
 
 
+def _label(query: Any) -> tuple[str, str] | None:
+    """The label that a request selects by; of selectors there is only this one here."""
+    name, equals, value = query.get("labelSelector", "").partition("=")
+    return (name, value) if equals else None
+
+
+def _has_label(text: bytes, label: tuple[str, str]) -> bool:
+    labels = msgspec.json.decode(text)["metadata"].get("labels") or {}
+    return bool(labels.get(label[0]) == label[1])
+
+
 def _line(kind: str, text: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), text)
 
@@ -300,8 +325,8 @@ def _refused(code: int, reason: str, what: str) -> web.Response:
     return web.json_response(said, status=code)
 
 
-async def _serve(nodes: int) -> None:
-    api = LeanApi(nodes)
+async def _serve(nodes: int, objects: Objects) -> None:
+    api = LeanApi(nodes, objects)
     app = web.Application(client_max_size=16 << 20)
     app.router.add_route("*", "/{tail:.*}", api.answer)
     runner = web.AppRunner(app, access_log=None)
@@ -315,4 +340,4 @@ async def _serve(nodes: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(int(sys.argv[1])))
+    uvloop.run(_serve(int(sys.argv[1]), (gated_cluster if sys.argv[2:] else large_cluster).objects))

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -108,9 +108,12 @@ def program(module: str, *words: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def running_manager(folder: Path, nodes: int) -> Iterator[Manager]:
-    """A cluster of so many nodes, and the manager, just started."""
-    with program("bench.lean_api", str(nodes)) as api:
+def running_manager(folder: Path, nodes: int, gates: Sequence[str] = ()) -> Iterator[Manager]:
+    """A cluster of so many nodes, and the manager, just started.
+
+    With ``gates`` ("NAME=true") there are objects for the features behind them.
+    """
+    with program("bench.lean_api", str(nodes), *(("gated",) if gates else ())) as api:
         api_port = int(json.loads(api.stdout.readline())["port"])
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(_KUBECONFIG.format(port=api_port))
@@ -128,6 +131,7 @@ def running_manager(folder: Path, nodes: int) -> Iterator[Manager]:
             "--pod-name=bench",
             f"--rest-config-qps={WRITES}",
             f"--rest-config-burst={WRITES}",
+            f"--feature-gates={','.join(gates)}",
         ]
         log = folder / "manager.log"
         with log.open("w") as said:

@@ -17,19 +17,24 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from koord_model.service_account_token import MANAGER_AUDIENCE
 from koord_proto.node_metric_pb2 import ReportRequest
 
 from bench import large_cluster
-from bench.large_cluster import INTERVAL
+from bench.gated_cluster import ReportExtensions
+from bench.large_cluster import INTERVAL, Object
 
 SERVER = f"koordinator-manager-leader.{large_cluster.NAMESPACE}.svc"
 
 
-def messages(node: int) -> list[bytes]:
+def _nothing(_node: int, _which: int) -> None:
+    """Reports of nodes without extensions."""
+
+
+def messages(node: int, extensions: Callable[[int, int], Object | None] = _nothing) -> list[bytes]:
     """gRPC messages of the node's reports, compressed, by variant."""
     found = []
     for which in range(large_cluster.VARIANTS):
@@ -38,7 +43,7 @@ def messages(node: int) -> list[bytes]:
             session=f"session-{node}",
             sequence=1,  # the last report again is taken, and costs the same
             reported_at_ms=1_750_000_000_000,
-            status=large_cluster.status(node, which),
+            status=large_cluster.status(node, which, extensions(node, which)),
         )
         packed = gzip.compress(request.SerializeToString(), compresslevel=6)
         found.append(b"\1" + len(packed).to_bytes(4, "big") + packed)
@@ -178,10 +183,12 @@ class Connection:
 class Nodes:
     """``count`` nodes from ``first`` on, each with a time of its own in every interval."""
 
-    def __init__(self, first: int, count: int) -> None:
+    def __init__(self, first: int, count: int, gated: int) -> None:
         self._first = first
+        extensions = ReportExtensions(gated).of if gated else _nothing
         self._sent = [
-            (headers(token(str(node))), messages(node)) for node in range(first, first + count)
+            (headers(token(str(node))), messages(node, extensions))
+            for node in range(first, first + count)
         ]
         chance = random.Random(first)
         self._phases = sorted((chance.uniform(0, INTERVAL), number) for number in range(count))
@@ -214,11 +221,14 @@ class Nodes:
         return turn * INTERVAL + self._phases[place][0]
 
 
-def main(first: int, count: int, connections: int) -> None:
-    """Make the reports, ask where to connect, connect, and report; each step is said and waited."""
+def main(first: int, count: int, connections: int, gated: int = 0) -> None:
+    """Make the reports, ask where to connect, connect, and report; each step is said and waited.
+
+    ``gated`` is the number of all nodes where features behind gates have them report more.
+    """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    nodes = Nodes(first, count)
+    nodes = Nodes(first, count, gated)
     given = json.loads(sys.stdin.readline())
     context = ssl.create_default_context(cadata=given["authority"])
     context.set_alpn_protocols(["h2"])

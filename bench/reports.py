@@ -87,16 +87,17 @@ class Run:
         )
 
 
-def run(nodes: int, seconds: float, *, pods: bool = False) -> Run:
+def run(nodes: int, seconds: float, *, pods: bool = False, gates: Sequence[str] = ()) -> Run:
     """All nodes connect and report until the first writes are done, and then it counts."""
     connections = min(nodes, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - _SPARE)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koord-bench-")))
-        manager = stack.enter_context(running_manager(folder, nodes))
-        manager.until(lambda: _passed(manager, nodes), "a pass", 60 + nodes / 100)
+        manager = stack.enter_context(running_manager(folder, nodes, gates))
+        manager.until(lambda: _passed(manager, nodes), "a pass", 60 + nodes / 30)
         takeover = time.monotonic() - manager.started
         authority = manager.until(manager.authority, "an authority", 30)
-        loaders = reporting(manager, stack, authority, shares(nodes, connections))
+        parts = shares(nodes, connections)
+        loaders = reporting(manager, stack, authority, parts, gated=nodes if gates else 0)
         settle(manager, nodes)
         mark(loaders)
         found = _measured(manager, seconds)
@@ -113,10 +114,21 @@ def run(nodes: int, seconds: float, *, pods: bool = False) -> Run:
 
 
 def reporting(
-    manager: Manager, stack: ExitStack, authority: str, parts: Sequence[tuple[int, int, int]]
+    manager: Manager,
+    stack: ExitStack,
+    authority: str,
+    parts: Sequence[tuple[int, int, int]],
+    *,
+    gated: int = 0,
 ) -> list[Any]:
-    """Nodes that report until the stack ends, a process for each part."""
-    loaders = [stack.enter_context(program("bench.node_link", *map(str, share))) for share in parts]
+    """Nodes that report until the stack ends, a process for each part.
+
+    ``gated`` is how many there are, if they report what features behind gates ask for.
+    """
+    loaders = [
+        stack.enter_context(program("bench.node_link", *map(str, (*share, gated))))
+        for share in parts
+    ]
     _tell(loaders, json.dumps({"port": manager.report_port, "authority": authority}))
     for loader in loaders:
         if loader.stdout.readline() != "ready\n":

@@ -13,6 +13,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.informer import Informer
+from koord_kube.namespaced_informers import NamespacedInformers
 from koord_kube.protocol.api import Api, NotFoundError, Object
 from koord_kube.protocol.resources import PODS, RECOMMENDATIONS
 from koord_kube.reconcile_loop import ReconcileLoop
@@ -51,18 +52,6 @@ class _TrackedRecommendation:
     problem: str = ""
 
 
-@dataclass(slots=True)
-class _Namespace:
-    """The pods of a namespace in which there are Recommendations."""
-
-    pods: Informer[RecommendationPod]
-    scope: anyio.CancelScope
-
-    async def run(self) -> None:
-        with self.scope:
-            await self.pods.run()
-
-
 class RecommendationController:
     """The controller; ``interval`` is between two readings of usage, in seconds.
 
@@ -89,9 +78,10 @@ class RecommendationController:
         self._on_warning = on_warning
         self._interval = interval
         self._clock = clock
-        self._pace = pace
         self._tracked: dict[str, _TrackedRecommendation] = {}
-        self._namespaces: dict[str, _Namespace] = {}
+        self._pods = NamespacedInformers(
+            api, PODS, decode=pods.decode, on_warning=on_warning, timing=pace
+        )
         self._matched: dict[str, Sequence[RecommendationPod]] = {}
         self._seen: dict[str, bytes] = {}
         self._kept_at: dict[str, float] = {}
@@ -190,23 +180,8 @@ class RecommendationController:
 
     def _follow(self, group: TaskGroup) -> None:
         """Follow the pods of just those namespaces in which there are Recommendations."""
-        namespaces = {
-            tracked.target.namespace for tracked in self._tracked.values() if tracked.target
-        }
-        for name in self._namespaces.keys() - namespaces:
-            self._namespaces.pop(name).scope.cancel()
-        for name in namespaces - self._namespaces.keys():
-            informer: Informer[RecommendationPod] = Informer(
-                self._api,
-                PODS,
-                namespace=name,
-                decode=pods.decode,
-                on_change=_nothing,
-                on_warning=self._on_warning,
-                timing=self._pace,
-            )
-            self._namespaces[name] = _Namespace(informer, anyio.CancelScope())
-            group.start_soon(self._namespaces[name].run)
+        found = (tracked.target for tracked in self._tracked.values())
+        self._pods.follow(group, {target.namespace for target in found if target})
 
     async def _match(self) -> dict[str, Sequence[RecommendationPod]]:
         """The pods of each target whose namespace's are known."""
@@ -214,11 +189,10 @@ class RecommendationController:
         candidates: dict[str, TargetCandidates] = {}
         for key, tracked in list(self._tracked.items()):
             name = tracked.target.namespace if tracked.target else ""
-            followed = self._namespaces.get(name)
-            if tracked.target is None or followed is None or not followed.pods.synced:
+            if tracked.target is None or not self._pods.is_known(name):
                 continue
             if name not in candidates:
-                candidates[name] = TargetCandidates(tuple(followed.pods.objects.values()))
+                candidates[name] = TargetCandidates(tuple(self._pods.of(name).values()))
             found[key] = tracked, candidates[name].matching(tracked.target)
             await anyio.lowlevel.checkpoint()
         # Meanwhile some may have been deleted, or ask for others.
@@ -299,7 +273,3 @@ def _by_container(
     yield from (
         (name, container) for name, container in used.containers.items() if name in pod.requests
     )
-
-
-def _nothing(_key: str, _before: RecommendationPod | None, _now: RecommendationPod | None) -> None:
-    """Pods are looked at when nodes have reported."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import anyio
@@ -13,6 +12,7 @@ from anyio.abc import TaskGroup
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
+from koord_kube.namespaced_informers import NamespacedInformers
 from koord_kube.protocol.api import Api, Object
 from koord_kube.protocol.resources import CONFIG_MAPS, PODS, SERVICE_PROFILES, Resource
 from koord_kube.protocol.selectors import EVERYTHING, label_is
@@ -29,7 +29,6 @@ from koord_manager.service_profiles.core.explanation import Explanation, answer
 from koord_manager.service_profiles.core.index import ServiceIndex, WorkloadLookup
 from koord_manager.service_profiles.core.objects import (
     ProfiledWorkload,
-    ServicePod,
     WorkloadKind,
     read_pod,
     read_workload,
@@ -78,7 +77,14 @@ class ServiceProfileController:
         self._pace = pace
         self._index = ServiceIndex(WorkloadLookup(self._workload, self._unknown))
         self._kinds: dict[WorkloadKind, _ScopedInformer] = {}
-        self._namespaces: dict[str, _ScopedInformer] = {}
+        self._pods = NamespacedInformers(
+            api,
+            PODS,
+            decode=read_pod,
+            on_change=self._index.pod_changed,
+            on_warning=on_warning,
+            timing=pace,
+        )
         self._known: set[object] = set()
         self._said: dict[tuple[str, str], str] = {}
         self._left_out: dict[str, list[str]] = {}
@@ -90,10 +96,9 @@ class ServiceProfileController:
     @property
     def problem(self) -> str:
         """Reason why profiles may be old, in a line; "" while there is none."""
-        followed = (*self._kinds.values(), *self._namespaces.values())
-        informers = (*self._sources, *(scoped.informer for scoped in followed))
+        informers = (*self._sources, *(scoped.informer for scoped in self._kinds.values()))
         problems = (informer.problem for informer in informers if not informer.absent)
-        return next(filter(None, problems), "")
+        return next(filter(None, problems), "") or self._pods.problem
 
     def entries(self, node: str, there: Sequence[Entry]) -> list[Entry]:
         """The profiles of a node; ``there`` are those that its NodeSLO has."""
@@ -165,14 +170,12 @@ class ServiceProfileController:
         decode: Callable[[bytes], Any],
         on_change: Callable[[str, Any, Any], None],
         *,
-        namespace: str = "",
         labels: tuple[str, str] | None = None,
         optional: bool = False,
     ) -> Informer[Any]:
         return Informer(
             self._api,
             resource,
-            namespace=namespace,
             label_selector=EVERYTHING if labels is None else label_is(*labels),
             decode=decode,
             on_change=on_change,
@@ -187,8 +190,7 @@ class ServiceProfileController:
         for kind in self._kinds.keys() - kinds:
             self._kinds.pop(kind).scope.cancel()
             self._known.discard(kind)
-        for namespace in self._namespaces.keys() - namespaces:
-            self._namespaces.pop(namespace).scope.cancel()
+        for namespace in self._pods.namespaces - namespaces:
             self._known.discard(namespace)
             self._index.forget(namespace)
         for kind in kinds - self._kinds.keys():
@@ -196,10 +198,7 @@ class ServiceProfileController:
                 kind.resource, read_workload, self._workload_changed, optional=True
             )
             self._kinds[kind] = self._started(group, made)
-        for namespace in namespaces - self._namespaces.keys():
-            changed = partial(self._pod_changed, namespace)
-            made = self._informer(PODS, read_pod, changed, namespace=namespace)
-            self._namespaces[namespace] = self._started(group, made)
+        self._pods.follow(group, namespaces)
 
     def _started(self, group: TaskGroup, informer: Informer[Any]) -> _ScopedInformer:
         followed = _ScopedInformer(informer, anyio.CancelScope())
@@ -208,8 +207,8 @@ class ServiceProfileController:
 
     def _notice_news(self) -> None:
         """Look again at what waited for something that is known by now."""
-        for namespace, followed in self._namespaces.items():
-            if followed.informer.synced and namespace not in self._known:
+        for namespace in self._pods.namespaces:
+            if namespace not in self._known and self._pods.is_known(namespace):
                 self._known.add(namespace)
                 self._index.workloads_changed(namespace)
         for kind, followed in self._kinds.items():
@@ -221,14 +220,9 @@ class ServiceProfileController:
                 for namespace in self._index.namespaces:
                     self._index.workloads_changed(namespace)
 
-    def _pod_changed(
-        self, namespace: str, key: str, _before: ServicePod | None, now: ServicePod | None
-    ) -> None:
-        self._index.pod_changed(namespace, key, now)
-
     def _workload_changed(self, key: str, _before: object, _now: object) -> None:
         namespace = key.partition("/")[0]
-        if namespace in self._namespaces:
+        if namespace in self._pods.namespaces:
             self._index.workloads_changed(namespace)
 
     def _workload(self, kind: WorkloadKind, namespace: str, name: str) -> ProfiledWorkload | None:
@@ -238,11 +232,15 @@ class ServiceProfileController:
         return found
 
     def _unknown(self, kind: WorkloadKind, namespace: str) -> str:
-        for followed, what in (
-            (self._kinds.get(kind), f"objects of {kind}"),
-            (self._namespaces.get(namespace), f"pods of {namespace}"),
+        followed = self._kinds.get(kind)
+        for is_known, what in (
+            (
+                followed is not None and (followed.informer.synced or followed.informer.absent),
+                f"objects of {kind}",
+            ),
+            (self._pods.is_known(namespace), f"pods of {namespace}"),
         ):
-            if followed is None or not (followed.informer.synced or followed.informer.absent):
+            if not is_known:
                 return f"the {what} are not known yet; may the manager list and watch them?"
         return ""
 

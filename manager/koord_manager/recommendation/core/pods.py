@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 from koord_kube.views.decode import decode_view
+from koord_kube.views.labels import shared_labels
 from koord_kube.views.metadata import OwnerReference
 from koord_kube.views.pod import PodSpec, ResourceRequirements
 from koord_model.demand import Amounts, amounts, requested
@@ -15,6 +18,9 @@ from koord_model.keys import MEMORY
 
 _HASH = "pod-template-hash"
 _OOM_KILLED = "OOMKilled"
+_KEPT = 1 << 14
+
+_Amounts = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +105,31 @@ def decode(content: bytes) -> RecommendationPod:
         container.name: container.resources or ResourceRequirements() for container in stay
     }
     return RecommendationPod(
-        meta.namespace,
+        sys.intern(meta.namespace),
         meta.name,
-        meta.labels or {},
-        pod.spec.node,
-        tuple(workloads(meta.labels or {}, meta.owners or ())),
-        {
-            name: requested(container.requests, container.limits)
-            for name, container in containers.items()
-        },
+        shared_labels(meta.labels),
+        sys.intern(pod.spec.node),
+        _same_workloads(tuple(workloads(meta.labels or {}, meta.owners or ()))),
+        _same_requests(
+            tuple(
+                (name, tuple(requested(container.requests, container.limits).items()))
+                for name, container in containers.items()
+            )
+        ),
         tuple(_kills(pod.status, containers)),
         pod.status.phase != "Pending",
     )
+
+
+# One object for equal values: pods of one workload differ in little else than their names.
+@lru_cache(maxsize=_KEPT)
+def _same_workloads(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return found
+
+
+@lru_cache(maxsize=_KEPT)
+def _same_requests(requests: tuple[tuple[str, _Amounts], ...]) -> Mapping[str, Amounts]:
+    return {name: dict(amounts) for name, amounts in requests}
 
 
 def workloads(

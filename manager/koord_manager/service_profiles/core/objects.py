@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 from koord_kube.protocol.resources import Resource
+from koord_kube.views.labels import shared_labels
 from koord_model import label_selector
 from koord_model.fields import shown
 from koord_model.label_selector import LabelSelector
@@ -63,8 +65,14 @@ def read_pod(raw: bytes) -> ServicePod:
     """
     pod = _POD.decode(raw)
     meta, active = pod.metadata, pod.status.phase not in _ENDED and pod.metadata.deleted is None
-    labels = meta.labels or {}
-    return ServicePod(meta.namespace, meta.name, pod.spec.node, meta.created, labels, active)
+    return ServicePod(
+        sys.intern(meta.namespace),
+        meta.name,
+        sys.intern(pod.spec.node),
+        sys.intern(meta.created),
+        shared_labels(meta.labels),
+        active,
+    )
 
 
 class WorkloadKind(NamedTuple):
