@@ -253,7 +253,7 @@ class Parts:
 
         def changed(name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
             resources.node_changed(name, before, now)
-            metrics.node_changed(name)
+            metrics.node_changed(name, before, now)
 
         nodes = Informer(self.client, NODES, decode=read_node, on_change=changed)
         pods = Informer(self.client, PODS, decode=read_pod_summary)

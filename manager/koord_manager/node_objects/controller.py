@@ -97,8 +97,8 @@ class NodeObjectController:
         """Reason why objects may not be as desired, in a line; "" while there is none."""
         return self._objects.problem or self.loop.problem
 
-    def node_changed(self, name: str) -> None:
-        """A Node was added, changed or deleted."""
+    def node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
+        """A Node was added, changed or deleted; ``before`` and ``now`` as of an informer."""
         self.loop.add(name)
 
     def resync(self) -> None:

@@ -11,6 +11,7 @@ from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import NODE_SLOS
 
 from koord_manager.node_objects.controller import NodeInformer, NodeObjectController
+from koord_manager.node_objects.core.nodes import ClusterNode
 from koord_manager.nodeslo.core.reconciler import ServicesOf, desired, no_services
 from koord_manager.nodeslo.core.rollout import Rollout
 from koord_manager.slo_config.informer import SLOConfigInformer
@@ -36,10 +37,11 @@ class NodeSLOController(NodeObjectController):
         choose = partial(desired, rollout=self.rollout, services=services)
         super().__init__(api, NODE_SLOS, choose, nodes, configs, on_warning=on_warning)
 
-    def node_changed(self, name: str) -> None:
-        """A Node was added, changed or deleted."""
-        self.rollout.node_changed()
-        super().node_changed(name)
+    def node_changed(self, name: str, before: ClusterNode | None, now: ClusterNode | None) -> None:
+        """A Node was added, changed or deleted; ``before`` and ``now`` as of an informer."""
+        if before is None or now is None or before.labels != now.labels:
+            self.rollout.node_changed()
+        super().node_changed(name, before, now)
 
     def services_changed(self, nodes: Iterable[str]) -> None:
         """Other profiles of services are for these nodes."""

@@ -292,7 +292,7 @@ class LeaderControllers:
         if self._shared.service is not None and is_gone(before, now):
             self._shared.service.forget(name)
         for controller in self._objects:
-            controller.node_changed(name)
+            controller.node_changed(name, before, now)
         if self.resources is not None:
             self.resources.node_changed(name, before, now)
 

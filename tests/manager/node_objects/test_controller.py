@@ -36,7 +36,7 @@ class GivenNodes:
 def started(
     bench: Bench, api: Api | None = None, given: NodeInformer | None = None
 ) -> NodeObjectController:
-    nodes = given or bench.nodes(lambda name, _before, _now: made.node_changed(name))
+    nodes = given or bench.nodes(lambda *change: made.node_changed(*change))
     made = NodeObjectController(
         api or bench.client,
         NODE_SLOS,
@@ -126,7 +126,7 @@ async def test_one_that_is_there_already_is_mended_and_not_made(bench):
     bench.api.silence_watches()  # what comes now is not seen here
     bench.api.put(NODE_SLOS, {"metadata": {"name": "n2"}, "spec": {"later": 1}})
     nodes.objects["n2"] = ClusterNode("n2", "uid-n2")
-    made.node_changed("n2")
+    made.node_changed("n2", None, None)
     await bench.until(lambda: policy(bench, "n2") == "none")
     kept = bench.api.get(NODE_SLOS, "n2")
     assert kept["spec"]["later"] == 1

@@ -58,7 +58,7 @@ class Cluster:
         """A manager that leads from now on."""
         bench = self.bench
         configs = bench.configs()
-        nodes = bench.nodes(lambda name, _before, _now: self.slos.node_changed(name))
+        nodes = bench.nodes(lambda *change: self.slos.node_changed(*change))
         slos = NodeSLOController(bench.client, nodes, configs, bench.reported.append)
         self.slos = slos
         made = CountingController(

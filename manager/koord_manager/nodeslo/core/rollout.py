@@ -34,7 +34,7 @@ class Rollout:
         self._is_stale = False
 
     def node_changed(self) -> None:
-        """Look at all nodes again at the next ``refresh``."""
+        """A node came, went or got other labels: look at all again at the next ``refresh``."""
         self._is_stale = True
 
     def refresh(self) -> bool:
