@@ -20,8 +20,12 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 """With its zone, as Kubernetes writes times: without one it could be hours off."""
 
 
+NO_STATUS = b"null"
+"""Status of a NodeMetric whose node has not reported yet."""
+
+
 class _Metric(msgspec.Struct):
-    status: msgspec.Raw = msgspec.Raw(b"null")
+    status: msgspec.Raw = msgspec.Raw(NO_STATUS)
 
 
 class _Updated(msgspec.Struct):

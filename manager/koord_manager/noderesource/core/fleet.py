@@ -16,6 +16,7 @@ from koord_model.decision import Decision
 
 from koord_manager.noderesource.core.calculation import CalculationPass, NodeTables, calculate
 from koord_manager.noderesource.core.desired_node import DesiredNode
+from koord_manager.noderesource.core.documents import NO_STATUS
 from koord_manager.noderesource.core.node_state import (
     CpuMemory,
     MetricSummary,
@@ -291,9 +292,9 @@ class Fleet:
         return tuple(known.history) if known else ()
 
     def status(self, name: str) -> bytes | None:
-        """The newest status of a node's NodeMetric."""
+        """The newest status of a node's NodeMetric; ``None`` of one that has not reported."""
         status, _ = self._status.get(name, (None, None))
-        return status
+        return None if status == NO_STATUS else status
 
     def strategy(self, name: str) -> ColocationStrategy | None:
         """Return a node's strategy."""

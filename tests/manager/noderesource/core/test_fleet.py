@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from koord_manager.noderesource.core.desired_node import DesiredNode
+from koord_manager.noderesource.core.documents import metric_status
 from koord_manager.noderesource.core.fleet import MOST_REMEMBERED, DesiredZone, Fleet
 from koord_manager.noderesource.core.node_state import (
     CpuMemory,
@@ -207,6 +208,8 @@ def test_a_node_that_is_not_heard_of_offers_nothing(
 def test_a_metric_that_cannot_be_read_is_reported() -> None:
     one = fleet()
     assert (one.status("n"), one.status("other")) == (status(), None)
+    one.metric("other", metric_status(b"{}"))
+    assert one.status("other") is None  # its node has not reported yet
     one.metric("n", b"{")
     one.calculate(NOW)
     assert "NodeMetric of n is not a valid NodeMetric status" in one.refused["n"]
