@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -40,6 +41,8 @@ NO_PROFILES = (
     "and leave serviceprofile among its --controllers"
 )
 _REFRESH_SECONDS = 1.0
+_NAMESPACES_AT_ONCE = 4
+"""Those whose pods are given to services in one go: 2,000 pods take 12 ms."""
 _OBJECT = msgspec.json.Decoder(Object)
 
 
@@ -138,10 +141,10 @@ class ServiceProfileController:
                 await informer.wait_known()
             while True:
                 self._follow(group)
-                self._notice_news()
+                is_all = self._notice_news()
                 self._refresh()
                 self._ready = True  # not before: profiles that are read are not yet in force
-                await anyio.sleep(_REFRESH_SECONDS)
+                await anyio.sleep(_REFRESH_SECONDS if is_all else 0)
 
     # ---- following
 
@@ -205,20 +208,24 @@ class ServiceProfileController:
         group.start_soon(followed.run)
         return followed
 
-    def _notice_news(self) -> None:
-        """Look again at what waited for something that is known by now."""
-        for namespace in self._pods.namespaces:
-            if namespace not in self._known and self._pods.is_known(namespace):
-                self._known.add(namespace)
-                self._index.workloads_changed(namespace)
+    def _notice_news(self) -> bool:
+        """Look again at what waited for something that is known by now; return if that was all.
+
+        All pods of all namespaces at once would take seconds.
+        """
         for kind, followed in self._kinds.items():
             state = kind, followed.informer.absent
             is_known = followed.informer.synced or followed.informer.absent
             if is_known and state not in self._known:
                 self._known -= {(kind, True), (kind, False)}
                 self._known.add(state)
-                for namespace in self._index.namespaces:
-                    self._index.workloads_changed(namespace)
+                self._known -= self._pods.namespaces
+        unnoticed = (name for name in self._pods.namespaces if name not in self._known)
+        news = list(islice(filter(self._pods.is_known, unnoticed), _NAMESPACES_AT_ONCE))
+        for namespace in news:
+            self._known.add(namespace)
+            self._index.workloads_changed(namespace)
+        return len(news) < _NAMESPACES_AT_ONCE
 
     def _workload_changed(self, key: str, _before: object, _now: object) -> None:
         namespace = key.partition("/")[0]
@@ -263,4 +270,7 @@ class ServiceProfileController:
             del self._said[place]
 
     def _is_waiting(self, profile: ProfileDocument, reason: str) -> bool:
-        return bool(reason) and reason == self._unknown(profile.kind, profile.namespace)
+        if not reason or reason == profile.problem:
+            return False
+        is_new = profile.namespace not in self._known
+        return is_new or reason == self._unknown(profile.kind, profile.namespace)
