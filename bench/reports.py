@@ -7,7 +7,9 @@ as koordlet has it, each 10 s at a time of its own. Usage moves by some percent,
 often enough that as many nodes are written as if each was every five minutes, the most that is
 written of nodes that do not move. The API server is a lean double (``lean_api``), another process:
 it holds all Nodes, their NodeResourceTopologies and pods, answers TokenReviews, and lets pods come
-and go. At the number of nodes that the target is about, pods are created besides, after that.
+and go. At the number of nodes that the target is about, pods are created besides, after that. With
+10,000 nodes, a second run has every gate of the manager on, and work for the features behind them
+(``gated_cluster``); nobody asks the metrics APIs.
 
 ``python -m bench.reports [NODES …]`` measures and writes bench/results/reports.*.
 """
@@ -27,7 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import large_cluster, node_link, report, webhooks
+from bench import gated_cluster, large_cluster, node_link, report, webhooks
 from bench.large_cluster import INTERVAL, PODS
 from bench.manager import WRITES, Manager, program, running_manager
 from bench.open_loop import percentile
@@ -36,6 +38,8 @@ from bench.report import Measure
 
 NODES = 5_000
 SWEEP = (1_000, 5_000, 10_000, 20_000)
+GATED = 10_000
+"""Nodes of the run with every gate on, which comes after that with the usual parts."""
 SECONDS = 20.0
 """Duration of the target's run: all tokens are asked about anew. Others: less."""
 
@@ -67,6 +71,12 @@ class Run:
     passes: Sequence[float]
     waiting: float
     webhooks: webhooks.Turn | None
+    gated: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its number of nodes, for people."""
+        return f"{self.nodes} nodes" + (", every gate on" if self.gated else "")
 
     @property
     def held(self) -> bool:
@@ -109,6 +119,7 @@ def run(nodes: int, seconds: float, *, pods: bool = False, gates: Sequence[str] 
         takeover=takeover,
         answers=took,
         webhooks=turn,
+        gated=bool(gates),
         **found,
     )
 
@@ -191,9 +202,29 @@ def measure(
     for nodes in sweep:
         ours = nodes == NODES
         runs.append(run(nodes, seconds if ours else _SECONDS_OF_OTHERS, pods=ours))
-        print(f"{nodes} nodes: {runs[-1]}", flush=True)
+        print(f"{runs[-1].name}: {runs[-1]}", flush=True)
+        if nodes == GATED:
+            runs.append(run(nodes, _SECONDS_OF_OTHERS, gates=gated_cluster.ALL_GATES))
+            print(f"{runs[-1].name}: {runs[-1]}", flush=True)
     measures = [one for each in runs if each.nodes == NODES for one in _measures(each)]
+    for usual, gated in pairwise(runs):
+        if gated.gated:
+            measures += _gated_measures(usual, gated)
     return measures, runs
+
+
+def _gated_measures(usual: Run, gated: Run) -> list[Measure]:
+    """The costs of every gate beside those of the usual parts, just before."""
+    return [
+        Measure(f"{gated.name}: {what}", unit, ours, "usual parts", peer, None)
+        for what, unit, ours, peer in (
+            ("CPU", "cores", gated.cores, usual.cores),
+            ("RSS", "MiB", gated.mebibytes, usual.mebibytes),
+            ("RSS at its peak, in the start", "MiB", gated.peak, usual.peak),
+            ("noderesource pass", "ms", gated.pass_ms, usual.pass_ms),
+            ("from start to first pass", "s", gated.takeover, usual.takeover),
+        )
+    ]
 
 
 def _measures(found: Run) -> list[Measure]:
@@ -221,7 +252,7 @@ def settings(runs: Sequence[Run]) -> dict[str, object]:
     sizes = [len(large_cluster.status(node, 0)) for node in range(20)]
     sent = [len(message) for node in range(20) for message in node_link.messages(node)]
     return {
-        **{f"{one.nodes} nodes": str(one) for one in runs},
+        **{one.name: str(one) for one in runs},
         "connections": "one a node, TLS, its own token"
         + "".join(
             f"; {one.connections} of {one.nodes} nodes, more files may not be open here"
@@ -242,6 +273,7 @@ def plot(runs: Sequence[Run], name: str = "reports") -> None:
     import matplotlib.pyplot as plt
 
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
+    runs = [one for one in runs if not one.gated]
     nodes = [one.nodes for one in runs]
     left.plot(nodes, [one.cores for one in runs], "o-")
     for one in runs:
