@@ -1,4 +1,4 @@
-"""What the features behind the manager's gates work on, in a large cluster that has all of them.
+"""Work for the features behind the manager's gates, in a large cluster that has all of them.
 
 Beside what ``large_cluster`` has: a rollout with a canary in each zone, profiles of services (one
 for five nodes, with pods of a fifth of all workloads) and their Deployments, a Recommendation and
@@ -126,7 +126,7 @@ def _quota(name: str, parent: str, number: int) -> Object:
 
 
 class ReportExtensions:
-    """What nodes add to their reports, of so many nodes."""
+    """Extensions of the reports of so many nodes."""
 
     def __init__(self, nodes: int) -> None:
         labels = {

@@ -44,6 +44,7 @@ SECONDS = 20.0
 """Duration of the target's run: all tokens are asked about anew. Others: less."""
 
 _SECONDS_OF_OTHERS = 20.0
+_SECONDS_OF_GATED = 60.0  # as Recommendations are computed each minute
 _MOST_SETTLING = 45.0
 _SPARE = 1_000  # descriptors of a process that are no nodes'
 _PER_LOADER = 10_000
@@ -204,7 +205,7 @@ def measure(
         runs.append(run(nodes, seconds if ours else _SECONDS_OF_OTHERS, pods=ours))
         print(f"{runs[-1].name}: {runs[-1]}", flush=True)
         if nodes == GATED:
-            runs.append(run(nodes, _SECONDS_OF_OTHERS, gates=gated_cluster.ALL_GATES))
+            runs.append(run(nodes, _SECONDS_OF_GATED, gates=gated_cluster.ALL_GATES))
             print(f"{runs[-1].name}: {runs[-1]}", flush=True)
     measures = [one for each in runs if each.nodes == NODES for one in _measures(each)]
     for usual, gated in pairwise(runs):

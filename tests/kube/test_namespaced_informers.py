@@ -25,7 +25,7 @@ class NamespaceFollower:
 
     def __init__(self, api: KubeApi, client: Client, group: anyio.abc.TaskGroup) -> None:
         self._api, self._group = api, group
-        self._told: dict[str, set[str]] = {}
+        self._handed: dict[str, set[str]] = {}
         timing = ReflectorTiming(first=0.004, cap=0.02)
         self.kept = NamespacedInformers(client, PODS, decode=decode_named, timing=timing)
         self.telling = NamespacedInformers(
@@ -33,18 +33,18 @@ class NamespaceFollower:
         )
 
     def _changed(self, namespace: str, key: str, now: object) -> None:
-        pods = self._told.setdefault(namespace, set())
+        pods = self._handed.setdefault(namespace, set())
         (pods.discard if now is None else pods.add)(key)
 
-    async def follow(self, namespaces: Set[str], *, told: bool = False) -> None:
+    async def follow(self, namespaces: Set[str], *, handled: bool = False) -> None:
         """Until just these are known, with all pods that there are."""
-        informers = self.telling if told else self.kept
-        for namespace in self._told.keys() - namespaces:
-            del self._told[namespace]
+        informers = self.telling if handled else self.kept
+        for namespace in self._handed.keys() - namespaces:
+            del self._handed[namespace]
 
         def is_done() -> bool:
             informers.follow(self._group, namespaces)
-            return all(map(informers.is_known, namespaces)) and self._seen(told) == {
+            return all(map(informers.is_known, namespaces)) and self._seen(handled) == {
                 f"{key.namespace}/{key.name}"
                 for key in self._api.objects
                 if key.resource == PODS and key.namespace in namespaces
@@ -52,8 +52,8 @@ class NamespaceFollower:
 
         await until(is_done)
 
-    def _seen(self, told: bool) -> set[str]:
-        found = self._told.values() if told else map(self.kept.of, ("elsewhere", *MANY))
+    def _seen(self, handled: bool) -> set[str]:
+        found = self._handed.values() if handled else map(self.kept.of, ("elsewhere", *MANY))
         return {key for some in found for key in some}
 
 
@@ -68,20 +68,20 @@ async def following(api: KubeApi) -> AsyncIterator[NamespaceFollower]:
         group.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("handled", [False, True])
 class TestNamespacedInformers:
-    async def test_namespaces_come_and_go(self, api: KubeApi, told: bool) -> None:
+    async def test_namespaces_come_and_go(self, api: KubeApi, handled: bool) -> None:
         async with following(api) as namespaces:
             for wanted in (FEW, MANY, MANY - FEW, MANY, MANY - FEW | {"elsewhere"}, FEW, set()):
-                await namespaces.follow(wanted, told=told)
+                await namespaces.follow(wanted, handled=handled)
             await until(lambda: api.open_watches() == 0)
 
-    async def test_changes_arrive_whoever_follows(self, api: KubeApi, told: bool) -> None:
+    async def test_changes_arrive_whoever_follows(self, api: KubeApi, handled: bool) -> None:
         async with following(api) as namespaces:
             for name, wanted in (("b", FEW), ("c", MANY), ("d", MANY | {"elsewhere"})):
-                await namespaces.follow(wanted, told=told)
+                await namespaces.follow(wanted, handled=handled)
                 api.delete(PODS, "a", "n1")
                 api.put(PODS, {"metadata": {"name": name}}, "n0")
-                await namespaces.follow(wanted, told=told)
+                await namespaces.follow(wanted, handled=handled)
                 api.put(PODS, {"metadata": {"name": "a"}}, "n1")
-            await namespaces.follow(MANY, told=told)
+            await namespaces.follow(MANY, handled=handled)
