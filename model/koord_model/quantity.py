@@ -78,6 +78,10 @@ def nano(quantity: str | int | float) -> int:
     plain = _plain(quantity)
     if plain is not None:
         return plain * 10**9
+    if isinstance(quantity, str) and quantity[-1:] == "m":
+        plain = _plain(quantity[:-1])
+        if plain is not None:
+            return plain * 10**6
     return int(_EXACT.multiply(10**9, _exact(quantity)).to_integral_value(ROUND_UP))
 
 

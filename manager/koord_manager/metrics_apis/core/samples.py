@@ -121,6 +121,9 @@ class _Status(msgspec.Struct):
 _STATUS = msgspec.json.Decoder(_Status)
 _EXTENSIONS = msgspec.json.Decoder(_Extensions | None)
 _NOTHING = RowUsage(UNKNOWN, UNKNOWN)
+_NO_EXTENSION = _Ours()
+_NO_DELAYS = _Delays()
+_ABSENT = msgspec.Raw(b"null")
 
 
 def read_sample(status: bytes, heard: float, window: float) -> UsageSample | None:
@@ -163,14 +166,16 @@ def _recent_rows(ours: _Ours) -> Iterator[tuple[str, RowUsage]]:
 
 
 def _usual_rows(pod: _Pod, ours: _Ours) -> Iterator[tuple[str, RowUsage]]:
-    delays = ours.delays or _Delays()
-    yield "", _usage(pod.usage)._replace(sched_wait=delays.sched_wait)
+    delays = ours.delays or _NO_DELAYS
+    yield "", _usage(pod.usage, delays.sched_wait)
     for container, resources in filter(itemgetter(0), (ours.containers or {}).items()):
         wait = (ours.waits or {}).get(container, UNKNOWN)
-        yield container, _amounts(resources)._replace(sched_wait=wait)
+        yield container, _amounts(resources, wait)
 
 
 def _extension(raw: msgspec.Raw) -> _Ours:
+    if raw == _ABSENT:
+        return _NO_EXTENSION  # as most pods have: a report has many
     try:
         found = _EXTENSIONS.decode(raw)
     except (msgspec.MsgspecError, RecursionError):
@@ -178,12 +183,12 @@ def _extension(raw: msgspec.Raw) -> _Ours:
     return (found.pykoord if found else None) or _Ours()
 
 
-def _usage(given: _Usage | None) -> RowUsage:
-    return _amounts((given.resources if given else None) or {})
+def _usage(given: _Usage | None, sched_wait: float = UNKNOWN) -> RowUsage:
+    return _amounts((given.resources if given else None) or {}, sched_wait)
 
 
-def _amounts(given: Mapping[str, Any]) -> RowUsage:
-    return RowUsage(_amount(given.get("cpu")), _amount(given.get("memory")))
+def _amounts(given: Mapping[str, Any], sched_wait: float) -> RowUsage:
+    return RowUsage(_amount(given.get("cpu")), _amount(given.get("memory")), sched_wait)
 
 
 def _amount(given: object) -> float:
