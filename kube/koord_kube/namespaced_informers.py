@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.core.warnings import OnWarning, ignore_warning
-from koord_kube.informer import Informer
+from koord_kube.informer import Handler, Informer
 from koord_kube.protocol.api import Api
 from koord_kube.protocol.resources import Resource
 
@@ -24,9 +24,6 @@ T = TypeVar("T")
 
 MOST_OWN = 8
 """Namespaces that have a list and a watch of their own; of more, all objects are read."""
-
-NamespacedHandler = Callable[[str, str, T | None], None]
-"""Gets an object's namespace, its key and what it is; ``None``: it is not there."""
 
 
 class _Meta(msgspec.Struct):
@@ -68,7 +65,7 @@ class NamespacedInformers(Generic[T]):
         resource: Resource,
         *,
         decode: Callable[[bytes], T],
-        on_change: NamespacedHandler[T] | None = None,
+        on_change: Handler[T] | None = None,
         on_warning: OnWarning = ignore_warning,
         timing: ReflectorTiming | None = None,
     ) -> None:
@@ -100,11 +97,15 @@ class NamespacedInformers(Generic[T]):
         )
 
     def of(self, namespace: str) -> Mapping[str, T]:
-        """The objects of a namespace by "namespace/name", as far as they are known.
-
-        With a handler there are none: they are its to keep.
-        """
+        """The objects of a namespace by "namespace/name", as far as they are known."""
         return self._objects.get(namespace, {})
+
+    async def catch_up(self, namespace: str, patience: float) -> None:
+        """Wait until all of a namespace is known that was written before; see ``Informer``."""
+        for one in list(self._sources()):
+            if namespace in one.namespaces and one.informer.synced:
+                await one.informer.catch_up(patience)
+                return
 
     def follow(self, group: TaskGroup, namespaces: Set[str]) -> None:
         """Follow just these namespaces, in ``group``; to be called again and again.
@@ -178,9 +179,9 @@ class NamespacedInformers(Generic[T]):
         namespace = key.partition("/")[0]
         if namespace not in self._wanted:
             return
-        if self._on_change is not None:
-            self._on_change(namespace, key, now)
-        elif now is not None:
-            self._objects.setdefault(namespace, {})[key] = now
-        else:
-            self._objects.get(namespace, {}).pop(key, None)
+        there = self._objects.setdefault(namespace, {})
+        before = there.pop(key, None)
+        if now is not None:
+            there[key] = now
+        if self._on_change is not None and before != now:
+            self._on_change(key, before, now)

@@ -32,7 +32,8 @@ class NamespaceFollower:
             client, PODS, decode=decode_named, on_change=self._changed, timing=timing
         )
 
-    def _changed(self, namespace: str, key: str, now: object) -> None:
+    def _changed(self, key: str, _before: object, now: object) -> None:
+        namespace = key.partition("/")[0]
         pods = self._handed.setdefault(namespace, set())
         (pods.discard if now is None else pods.add)(key)
 

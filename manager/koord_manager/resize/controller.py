@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.event_recorder import EventRecorder
 from koord_kube.informer import Informer
+from koord_kube.namespaced_informers import NamespacedInformers
 from koord_kube.protocol.api import Api, ApiError, NotFoundError
 from koord_kube.protocol.resources import PODS
 from koord_kube.reconcile_loop import ReconcileLoop
@@ -44,18 +45,6 @@ _MOST_SHOWN = 200
 _ACTIONS = frozenset({ResizeAction.RESIZE, ResizeAction.UNDO})
 
 
-@dataclass(slots=True)
-class _Namespace:
-    """The pods of a namespace in which there are sources."""
-
-    pods: Informer[ResizePod]
-    scope: anyio.CancelScope
-
-    async def run(self) -> None:
-        with self.scope:
-            await self.pods.run()
-
-
 class ResizeController:
     """The controller; ``status`` is a node's newest NodeMetric status, ``None`` without one.
 
@@ -80,10 +69,16 @@ class ResizeController:
         self._on_warning = on_warning
         self._interval = interval
         self._clock = clock
-        self._pace = pace
         self._index = SourceIndex()
         self._writer = ResizeWriter(api, recorder, clock)
-        self._namespaces: dict[str, _Namespace] = {}
+        self._pods = NamespacedInformers(
+            api,
+            PODS,
+            decode=pods.decode,
+            on_change=self._pod_changed,
+            on_warning=on_warning,
+            timing=pace,
+        )
         self._decided: dict[str, Sequence[PodDecision]] = {}
         self._due: set[str] = set()
         self._busy: set[str] = set()
@@ -111,10 +106,8 @@ class ResizeController:
     @property
     def problem(self) -> str:
         """Reason why pods may not be as desired, in a line; "" while there is none."""
-        followed = (namespace.pods for namespace in self._namespaces.values())
-        informers: tuple[Informer[Any], ...] = (*self._sources, *followed)
-        lines = (informer.problem for informer in informers if not informer.absent)
-        return next(filter(None, lines), "") or self.loop.problem
+        lines = (informer.problem for informer in self._sources if not informer.absent)
+        return next(filter(None, lines), "") or self._pods.problem or self.loop.problem
 
     def states(self) -> Mapping[str, int]:
         """Number of pods by what was decided about them last."""
@@ -151,7 +144,7 @@ class ResizeController:
             while True:
                 self._woken = anyio.Event()
                 self._follow(group)
-                is_known = all(followed.pods.synced for followed in self._namespaces.values())
+                is_known = all(map(self._pods.is_known, self._pods.namespaces))
                 await self.look()
                 with anyio.move_on_after(self._interval if is_known else soon):
                     await self._woken.wait()
@@ -190,21 +183,7 @@ class ResizeController:
 
     def _follow(self, group: TaskGroup) -> None:
         """Follow the pods of just those namespaces in which there are sources."""
-        namespaces = self._index.namespaces
-        for name in self._namespaces.keys() - namespaces:
-            self._namespaces.pop(name).scope.cancel()
-        for name in namespaces - self._namespaces.keys():
-            informer: Informer[ResizePod] = Informer(
-                self._api,
-                PODS,
-                namespace=name,
-                decode=pods.decode,
-                on_change=self._pod_changed,
-                on_warning=self._on_warning,
-                timing=self._pace,
-            )
-            self._namespaces[name] = _Namespace(informer, anyio.CancelScope())
-            group.start_soon(self._namespaces[name].run)
+        self._pods.follow(group, self._index.namespaces)
 
     def _pod_changed(self, key: str, before: ResizePod | None, now: ResizePod | None) -> None:
         """Look at once at a pod that was resized, and has failed."""
@@ -216,10 +195,8 @@ class ResizeController:
     async def _by_source(self) -> list[tuple[ResizeSource, list[ResizePod]]]:
         """The pods of each source whose namespace's pods are known, in the order of names."""
         found: dict[str, tuple[ResizeSource, list[ResizePod]]] = {}
-        for followed in list(self._namespaces.values()):
-            if not followed.pods.synced:
-                continue
-            known = sorted(followed.pods.objects.items())
+        for namespace in sorted(filter(self._pods.is_known, self._pods.namespaces)):
+            known = sorted(self._pods.of(namespace).items())
             for some in range(0, len(known), _AT_ONCE):
                 for _, pod in known[some : some + _AT_ONCE]:
                     source = self._index.of(pod)
@@ -326,11 +303,9 @@ class ResizeController:
             self._refused[key] = replace(decision, reason=f"refused: {error}"), now
             return
         self.done[decision.action.value] += 1
-        followed = self._namespaces.get(namespace)
-        if followed is not None:
-            # Until then a look at all pods would not know of it, and resize more of them.
-            with anyio.move_on_after(2 * _PATIENCE_SECONDS):
-                await followed.pods.catch_up(_PATIENCE_SECONDS)
+        # Until then a look at all pods would not know of it, and resize more of them.
+        with anyio.move_on_after(2 * _PATIENCE_SECONDS):
+            await self._pods.catch_up(namespace, _PATIENCE_SECONDS)
 
     # ---- reports
 

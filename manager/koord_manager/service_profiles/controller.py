@@ -30,6 +30,7 @@ from koord_manager.service_profiles.core.explanation import Explanation, answer
 from koord_manager.service_profiles.core.index import ServiceIndex, WorkloadLookup
 from koord_manager.service_profiles.core.objects import (
     ProfiledWorkload,
+    ServicePod,
     WorkloadKind,
     read_pod,
     read_workload,
@@ -84,7 +85,7 @@ class ServiceProfileController:
             api,
             PODS,
             decode=read_pod,
-            on_change=self._index.pod_changed,
+            on_change=self._pod_changed,
             on_warning=on_warning,
             timing=pace,
         )
@@ -226,6 +227,9 @@ class ServiceProfileController:
             self._known.add(namespace)
             self._index.workloads_changed(namespace)
         return len(news) < _NAMESPACES_AT_ONCE
+
+    def _pod_changed(self, key: str, _before: ServicePod | None, now: ServicePod | None) -> None:
+        self._index.pod_changed(key.partition("/")[0], key, now)
 
     def _workload_changed(self, key: str, _before: object, _now: object) -> None:
         namespace = key.partition("/")[0]
