@@ -115,8 +115,11 @@ def which(program: str) -> str:
 
 def cpu_micros(pid: int) -> float:
     """CPU time used so far by all threads, in microseconds, as the scheduler counts it."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1000
+    spent = 0
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            spent += int(task.read_text().split()[0])
+    return spent / 1000
 
 
 def rss_megabytes(pid: int) -> float:
