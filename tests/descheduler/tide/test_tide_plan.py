@@ -7,12 +7,15 @@ import math
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from koord_descheduler.tide.core.node_marks import ANNOTATION_MOVE, LABEL_POOL, Side
 from koord_descheduler.tide.core.pool_spec import PREFIX
 from koord_descheduler.tide.core.tide_plan import CleanNode, KeepPoolFinalizer
+from koord_scheduler.config.scheduler_config import API_VERSION, KIND, scheduler_config
+from koord_scheduler.plugins.node_quarantine.columns import QuarantineColumns
 
 from tests.descheduler.clusters import pod
 from tests.descheduler.tide.tide_world import App, TideWorld
@@ -92,6 +95,24 @@ def test_nodes_that_do_not_work_neither_count_nor_move(change: Any) -> None:
     assert len(made.on(ONLINE)) == 3
     assert broken not in {name for _, name, _ in made.changes}
     assert broken not in made.on(ONLINE)
+
+
+def test_a_node_in_quarantine_neither_counts_nor_moves() -> None:
+    plugins = {"multiPoint": {"enabled": [{"name": "NodeQuarantine"}]}}
+    identity = {"apiVersion": API_VERSION, "kind": KIND}
+    config = scheduler_config({**identity, "profiles": [{"plugins": plugins}]})
+    made = TideWorld(3, config=config, nodeConfigs={}, evictStrategy={"type": "watermark"})
+    nodes = made.cluster.cluster.scheduler.nodes
+    row = nodes.row("n00")
+    assert row is not None
+    blocked = np.zeros(len(nodes), dtype=bool)
+    blocked[row] = True
+    columns = nodes.find(QuarantineColumns)
+    assert columns is not None
+    columns.blocked[""] = blocked
+    unusable = {node.name: node.unusable for node in made.state().nodes}
+    assert unusable.pop("n00") == "its last pods were rejected (NodeQuarantine)"
+    assert set(unusable.values()) == {""}
 
 
 def test_a_node_of_another_drain_is_left_alone() -> None:
