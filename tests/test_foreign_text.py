@@ -83,6 +83,7 @@ PLACES: dict[str, tuple[Matches, set[str]]] = {
         _writes_api_path,
         {
             # What these serve themselves.
+            "koordlet/koordlet/http_api/malachite/pages.py",
             "manager/koord_manager/metrics_apis/custom_metrics.py",
             "manager/koord_manager/metrics_apis/external_metrics.py",
             "manager/koord_manager/metrics_apis/resource_metrics.py",
