@@ -40,10 +40,9 @@ test: $(STAMP)test-all ## Check style and layers, then run every test (as root a
 	@$(MAKE) --no-print-directory --jobs=2 test-here test-vm-beside
 	@$(PYTEST) tests/integration $(MEASURED) || $(AGAIN) tests/integration $(MEASURED)
 
-# One after the other: each keeps what the VM leaves of the machine busy. The tests of parts replay
-# every third vector here.
+# One after the other: each keeps what the VM leaves of the machine busy.
 test-here: $(STAMP)test-all
-	@for part in lint unit whole; do CONFORMANCE_STEP=3 $(MAKE) --no-print-directory $$part || exit; done
+	@for part in lint unit whole; do $(MAKE) --no-print-directory $$part || exit; done
 
 # The VM is one thread, so it lives beside the other tests. Its output comes when it is off.
 test-vm-beside: $(STAMP)test-all
@@ -55,10 +54,10 @@ unit: $(STAMP)test-all ## Run only the tests of parts: no root, no containerd, s
 conformance: $(STAMP)test-all ## Replay all vectors recorded from Koordinator and kube-scheduler; make unit replays a tenth.
 	@CONFORMANCE_STEP=1 $(PYTEST) -n auto -q tests/conformance
 
-# Those of the whole that measure nothing: they wait more than they work, hence four at once. Files in
+# Those of the whole that measure nothing: they wait more than they work, hence five at once. Files in
 # their order, not those with many tests first: the longest tests stand alone in theirs.
 whole: $(STAMP)test-all
-	@PYTHONHASHSEED=0 $(PYTEST) -n 4 --dist loadscope --no-loadscope-reorder $(WHOLE) || $(AGAIN) $(WHOLE) # each worker with daemons of its own
+	@PYTHONHASHSEED=0 $(PYTEST) -n 5 --dist loadscope --no-loadscope-reorder $(WHOLE) || $(AGAIN) $(WHOLE) # each worker with daemons of its own
 
 integration: $(STAMP)test-all ## Run only the tests of the whole, as root also on a real containerd.
 	@tools/system_packages test
