@@ -36,6 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_namespace(parser: argparse.ArgumentParser, words: str) -> None:
+    """Add the option for the namespace of the control plane; ``words`` say of what in it."""
+    parser.add_argument(
+        "--namespace",
+        default="koordinator-system",
+        metavar="NAMESPACE",
+        help=f"{words} (default: %(default)s)",
+    )
+
+
 def ask_cluster(arguments: argparse.Namespace, question: Callable[[Client], Awaitable[T]]) -> T:
     """The answer to a question.
 

@@ -48,12 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser, leader: ElectedProgram) -> No
         help=f"{leader.endpoint.setting} of the leading {leader.noun} (default: the holder of its "
         "Lease, through the API server)",
     )
-    parser.add_argument(
-        "--namespace",
-        default="koordinator-system",
-        metavar="NAMESPACE",
-        help=f"namespace of the {leader.noun} and its Lease (default: %(default)s)",
-    )
+    cluster_client.add_namespace(parser, f"namespace of the {leader.noun} and its Lease")
     parser.add_argument(
         "--lease",
         default=leader.lease,

@@ -52,12 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also show which replicas of manager, scheduler and descheduler lead",
     )
-    parser.add_argument(
-        "--namespace",
-        default="koordinator-system",
-        metavar="NAMESPACE",
-        help="with --cluster: namespace of their Leases (default: %(default)s)",
-    )
+    cluster_client.add_namespace(parser, "with --cluster: namespace of their Leases")
     cluster_client.add_arguments(parser)
 
 

@@ -6,17 +6,14 @@ All that it knows is in the API: after a restart it goes on where it, or another
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import aclosing
+from collections.abc import Callable
 from typing import TypeVar
 
 import anyio
-import msgspec
 from koord_kube.client import Client
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.core.warnings import OnWarning
 from koord_kube.event_recorder import EventRecorder
-from koord_kube.informer import Informer
 from koord_kube.protocol.api import ApiError, ConflictError, NotFoundError, NotLeadingError, Object
 from koord_kube.protocol.resources import (
     DRAIN_NODES,
@@ -29,6 +26,7 @@ from koord_kube.protocol.selectors import label_is
 from koord_kube.reconcile_loop import ReconcileLoop
 
 from koord_descheduler.drain.act_writer import ActWriter
+from koord_descheduler.drain.api_objects import listed_objects, queued_objects
 from koord_descheduler.drain.drain_acts import KeepFinalizer
 from koord_descheduler.drain.drain_decision import decide
 from koord_descheduler.drain.drain_document import drained_node, observe, status_document
@@ -92,14 +90,8 @@ class DrainController:
         self.loop = ReconcileLoop(
             "drainnode", self._reconcile, workers=1, on_warning=on_warning, backoff=api.backoff
         )
-        self._drains: Informer[Object] = Informer(
-            api,
-            DRAIN_NODES,
-            decode=msgspec.json.Decoder(Object).decode,
-            on_change=lambda key, _before, _now: self.loop.add(key),
-            on_warning=on_warning,
-            optional=True,
-            timing=pace,
+        self._drains = queued_objects(
+            api, DRAIN_NODES, self.loop.add, on_warning=on_warning, timing=pace
         )
         self._groups = DrainGroupController(
             api,
@@ -208,16 +200,11 @@ class DrainController:
         self, resource: Resource, uid: str, read: Callable[[Object], T]
     ) -> tuple[list[T], bool]:
         """The objects of a drain, and whether the API server has their kind."""
-        found: list[T] = []
-        selector = label_is(LABEL_DRAIN, uid)
         try:
-            async with aclosing(self._api.pages(resource, label_selector=selector)) as pages:
-                async for page in pages:
-                    items: Iterable[Object] = map(msgspec.json.decode, page.items)
-                    found = [*([] if page.first else found), *map(read, items)]
+            found = await listed_objects(self._api, resource, label_is(LABEL_DRAIN, uid))
         except NotFoundError:
             return [], False
-        return found, True
+        return list(map(read, found)), True
 
     def _record(self, document: Object, reason: str, message: str, *, warning: bool) -> None:
         kind = kind_of(DRAIN_NODES)

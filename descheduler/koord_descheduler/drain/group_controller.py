@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 import anyio
-import msgspec
 from koord_kube.client import Client
 from koord_kube.core.reflector import ReflectorTiming
 from koord_kube.core.warnings import OnWarning
@@ -17,6 +16,7 @@ from koord_kube.protocol.resources import DRAIN_NODE_GROUPS, DRAIN_NODES
 from koord_kube.reconcile_loop import ReconcileLoop
 from koord_model.times import rfc3339
 
+from koord_descheduler.drain.api_objects import listed_objects, queued_objects
 from koord_descheduler.drain.drain_group import (
     LABEL_GROUP,
     DrainGroup,
@@ -69,14 +69,8 @@ class DrainGroupController:
         self.loop = ReconcileLoop(
             "drainnodegroup", self._reconcile, workers=1, on_warning=on_warning, backoff=api.backoff
         )
-        self._groups: Informer[Object] = Informer(
-            api,
-            DRAIN_NODE_GROUPS,
-            decode=msgspec.json.Decoder(Object).decode,
-            on_change=lambda key, _before, _now: self.loop.add(key),
-            on_warning=on_warning,
-            optional=True,
-            timing=pace,
+        self._groups = queued_objects(
+            api, DRAIN_NODE_GROUPS, self.loop.add, on_warning=on_warning, timing=pace
         )
 
     @property
@@ -119,7 +113,7 @@ class DrainGroupController:
         return await self._step(document, group)
 
     async def _step(self, document: Object, group: DrainGroup) -> float | None:
-        drains = group_drains(group.uid, await self._listed())
+        drains = group_drains(group.uid, await listed_objects(self._api, DRAIN_NODES))
         selected = self._selected(group)
         view = self._view(group, drains, selected)
         decision = decide_group(view)
@@ -136,13 +130,6 @@ class DrainGroupController:
         is_undone = all(drain.is_undone for drain in drains)
         is_over = decision.phase.is_end and (decision.phase is not GroupPhase.ABORTED or is_undone)
         return None if is_over else self._poll
-
-    async def _listed(self) -> list[Object]:
-        """Those that were just made too: none is made twice."""
-        found: list[Object] = []
-        async for page in self._api.pages(DRAIN_NODES):
-            found = [*([] if page.first else found), *map(msgspec.json.decode, page.items)]
-        return found
 
     def _selected(self, group: DrainGroup) -> list[str]:
         nodes = self._cluster.nodes.items()

@@ -19,6 +19,7 @@ from koord_kube.protocol.api import ConflictError, NotFoundError, Object
 from koord_kube.protocol.resources import DRAIN_NODES, TIDE_NODE_POOLS
 from koord_kube.reconcile_loop import ReconcileLoop
 
+from koord_descheduler.drain.api_objects import listed_objects, queued_objects
 from koord_descheduler.drain.drained_pods import Forbids, forbid_nothing
 from koord_descheduler.drain.other_drains import other_drains
 from koord_descheduler.drain.status_writer import write_status
@@ -80,14 +81,8 @@ class TideController:
         self.loop = ReconcileLoop(
             "tidenodepool", self._reconcile, workers=1, on_warning=on_warning, backoff=api.backoff
         )
-        self._pools: Informer[Object] = Informer(
-            api,
-            TIDE_NODE_POOLS,
-            decode=msgspec.json.Decoder(Object).decode,
-            on_change=lambda key, _before, _now: self.loop.add(key),
-            on_warning=on_warning,
-            optional=True,
-            timing=pace,
+        self._pools = queued_objects(
+            api, TIDE_NODE_POOLS, self.loop.add, on_warning=on_warning, timing=pace
         )
         self._moves: Informer[Object] = Informer(
             api,
@@ -180,9 +175,7 @@ class TideController:
         return PoolState(self._cluster, pool, nodes, drains, others, now, self._forbids)
 
     async def _drains(self) -> dict[str, Object]:
-        found: list[Object] = []
-        async for page in self._api.pages(DRAIN_NODES):
-            found = [*([] if page.first else found), *map(msgspec.json.decode, page.items)]
+        found = await listed_objects(self._api, DRAIN_NODES)
         return {each["metadata"]["name"]: each for each in found}
 
 

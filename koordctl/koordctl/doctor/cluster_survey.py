@@ -14,7 +14,6 @@ from koordctl.status_client import AskError
 
 if TYPE_CHECKING:
     from koord_kube.client import Client
-    from koord_kube.protocol.resources import Resource
 
 Json = Mapping[str, Any]
 
@@ -50,28 +49,32 @@ async def read_cluster(api: Client, namespace: str) -> ClusterSurvey:
         ApiError: the API server does not answer at all.
     """
     from koord_kube.protocol import resources
+    from koord_kube.protocol.selectors import EVERYTHING, field_is_not
 
+    # A large cluster has many Leases of nodes.
+    of_programs = field_is_not("metadata.namespace", "kube-node-lease")
     objects: dict[str, Sequence[Json]] = {}
     errors: dict[str, str] = {}
-    for resource, where in (
-        (resources.NODES, ""),
-        (resources.DEFINITIONS, ""),
-        (resources.LEASES, ""),
-        (resources.NODE_METRICS, ""),
-        (resources.DEVICES, ""),
-        (resources.MUTATING_WEBHOOKS, ""),
-        (resources.VALIDATING_WEBHOOKS, ""),
-        (resources.API_SERVICES, ""),
-        (resources.ENDPOINT_SLICES, namespace),
+    for resource, where, selector in (
+        (resources.NODES, "", EVERYTHING),
+        (resources.DEFINITIONS, "", EVERYTHING),
+        (resources.LEASES, "", of_programs),
+        (resources.NODE_METRICS, "", EVERYTHING),
+        (resources.DEVICES, "", EVERYTHING),
+        (resources.MUTATING_WEBHOOKS, "", EVERYTHING),
+        (resources.VALIDATING_WEBHOOKS, "", EVERYTHING),
+        (resources.API_SERVICES, "", EVERYTHING),
+        (resources.ENDPOINT_SLICES, namespace, EVERYTHING),
     ):
         try:
-            objects[resource.kind] = await _objects(api, resource, where)
+            found = await cluster_client.objects(api, resource, where, selector)
+            objects[resource.kind] = found
         except _api_error() as error:
             if resource is resources.NODES:
                 raise
             errors[resource.kind] = str(error)
     with contextlib.suppress(_api_error()):  # served by the manager where nodes report to it
-        served = await _objects(api, resources.SERVED_NODE_METRICS, "")
+        served = await cluster_client.objects(api, resources.SERVED_NODE_METRICS)
         objects["NodeMetric"] = [*objects.get("NodeMetric", ()), *served]
     probe, probe_error = await _probe(api)
     return ClusterSurvey(
@@ -83,15 +86,6 @@ async def read_cluster(api: Client, namespace: str) -> ClusterSurvey:
         await _leader(api, MANAGER_LEADER, namespace),
         await _leader(api, SCHEDULER_LEADER, namespace),
     )
-
-
-async def _objects(api: Client, resource: Resource, namespace: str) -> list[Json]:
-    """Those of a kind; Leases of nodes are left out, for a large cluster has many."""
-    from koord_kube.protocol.selectors import EVERYTHING, field_is_not
-
-    leases = resource.plural == "leases"
-    selector = field_is_not("metadata.namespace", "kube-node-lease") if leases else EVERYTHING
-    return await cluster_client.objects(api, resource, namespace, selector)
 
 
 async def _probe(api: Client) -> tuple[Json, str]:

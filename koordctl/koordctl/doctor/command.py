@@ -40,12 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the cluster where there is a kubeconfig)",
     )
     koordlet_client.add_arguments(parser)
-    parser.add_argument(
-        "--namespace",
-        default="koordinator-system",
-        metavar="NAMESPACE",
-        help="namespace of manager and scheduler (default: %(default)s)",
-    )
+    cluster_client.add_namespace(parser, "namespace of manager and scheduler")
     cluster_client.add_arguments(parser)
 
 

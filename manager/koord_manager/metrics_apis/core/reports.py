@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from koord_model.fields import quantity
 from koord_model.quantity import binary_text, nano, nano_text, whole
-from koord_model.times import from_rfc3339
 
 from koord_manager.metrics_apis.core.pods import MetricPod
+from koord_manager.metrics_apis.core.report_time import report_time
 from koord_manager.node_metric.core.store import StoredMetric
 from koord_manager.slo_config.core.colocation import ColocationStrategy
 
@@ -105,7 +105,7 @@ def report_of(
         status = _STATUS.decode(kept.status)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    at = _time(status.updated, heard)
+    at = report_time(status.updated, heard)
     if now - at > strategy.degrade_seconds:
         return None
     node = status.node
@@ -142,13 +142,6 @@ def _positive(amount: int) -> int:
     if amount < 0:
         raise ValueError(f"{amount} is below 0")
     return amount
-
-
-def _time(updated: str | None, heard: float) -> float:
-    try:
-        return min(from_rfc3339(updated or ""), heard)
-    except ValueError:
-        return heard
 
 
 def _containers(found: _PodMetric) -> Mapping[str, Mapping[str, Any]]:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 from koord_model.fields import quantity
 from koord_model.quantity import nano
-from koord_model.times import from_rfc3339
 
 from koord_manager.metrics_apis.core.aggregates import Point
+from koord_manager.metrics_apis.core.report_time import report_time
 
 UNKNOWN = math.nan
 
@@ -120,7 +120,6 @@ class _Status(msgspec.Struct):
 
 _STATUS = msgspec.json.Decoder(_Status)
 _EXTENSIONS = msgspec.json.Decoder(_Extensions | None)
-_NOTHING = RowUsage(UNKNOWN, UNKNOWN)
 _NO_EXTENSION = _Ours()
 _NO_DELAYS = _Delays()
 _ABSENT = msgspec.Raw(b"null")
@@ -141,7 +140,7 @@ def read_sample(status: bytes, heard: float, window: float) -> UsageSample | Non
     node = found.node or _Node()
     zones = ((str(zone.id), _usage(zone.usage)) for zone in node.zones or ())
     return UsageSample(
-        _time(found.updated, heard),
+        report_time(found.updated, heard),
         window,
         recent if recent > 0 else window,
         _usage(node.usage),
@@ -198,10 +197,3 @@ def _amount(given: object) -> float:
     except ValueError:
         return UNKNOWN
     return amount if amount >= 0 else UNKNOWN
-
-
-def _time(updated: str | None, heard: float) -> float:
-    try:
-        return min(from_rfc3339(updated or ""), heard)
-    except ValueError:
-        return heard
